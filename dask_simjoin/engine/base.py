@@ -65,7 +65,9 @@ Numbers = dict[str, float]
 
 
 def compared_ratio(numbers: Numbers, rows: int) -> Numbers:
-    """Return the counter `compared_ratio`; empty if the method counts no comparisons or candidates."""
+    """Return a dict with the counter `compared_ratio`; empty if the method counts no comparisons or
+    candidates.
+    """
     compared = numbers.get("comparisons", numbers.get("candidates"))
     return {} if compared is None or rows < 2 else {"compared_ratio": compared / (rows * (rows - 1) / 2)}
 
@@ -214,7 +216,7 @@ def spanner_for(frame: Frame) -> Spanner:
 
 
 def cell_clusters() -> Any:
-    """Return the module that finds density clusters by grid cells; it runs on the host only."""
+    """Return the module that finds density clusters by grid cells. The module runs on the host only."""
     return _load("dask_simjoin.engine.cpu.cells")
 
 

@@ -73,7 +73,7 @@ class GrowingColumns:
 
 
 def blocks(length: int, parts: int = 1) -> Iterator[slice]:
-    """Yield slices that cover `length` values; each but the last has `AT_ONCE // parts` values."""
+    """Yield slices that cover `length` values. Each slice except the last has `AT_ONCE // parts` values."""
     size = AT_ONCE // parts
     for start in range(0, length, size):
         yield slice(start, min(start + size, length))

@@ -51,7 +51,7 @@ def all_of(flags: Array) -> bool:
 
     CuPy compiles `any`, `all` and sums of booleans on first use, which takes seconds for each size class. We
     use the minimum and maximum of bytes instead, because these are compiled already. `any_of` and
-    `all_of_rows` do the same.
+    `all_of_rows` use them, too.
     """
     if module_of(flags) is np:
         return bool(flags.all())
@@ -79,7 +79,7 @@ def count_of(flags: Array) -> int:
 
 
 def tally(places: Array, number: int, weights: Array | None = None) -> Array:
-    """Count how often each index from 0 to `number` - 1 occurs in `places` (int64).
+    """Return how often each index from 0 to `number` - 1 occurs in `places` (number,), int64.
 
     With `weights`, return the sum of the weights of each index instead (float64).
     """
@@ -95,7 +95,9 @@ def tally(places: Array, number: int, weights: Array | None = None) -> Array:
 
 
 def count_up(counts: Array, *places: Array) -> None:
-    """Add to `counts` (n,), int64, how often each index from 0 to n - 1 occurs in each array of `places`."""
+    """Count how often each index from 0 to n - 1 occurs in the arrays `places`. Add this to `counts` (n,),
+    int64.
+    """
     for some in places:
         if module_of(counts) is np:
             counts += np.bincount(some, minlength=len(counts))
@@ -106,7 +108,7 @@ def count_up(counts: Array, *places: Array) -> None:
 def _adder(weighted: bool) -> Any:
     """Return a kernel that replaces CuPy's `bincount`.
 
-    That function checks for negative numbers, so it also compiles `any`.
+    `bincount` checks for negative numbers, so it also compiles `any`.
     """
     body = f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))"
     name = "simjoin_tally" if weighted else "simjoin_count"
@@ -152,7 +154,7 @@ def inverse_of(order: Array) -> Array:
 def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Write entries of a CSR matrix on a GPU.
 
-    `at` (n,): index in `out` and `out_values` where the next entry of each row goes; updated.
+    `at` (n,): for each row, the index of its next entry in `out` and `out_values`; updated.
     """
     body = """
         const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
@@ -211,7 +213,7 @@ def dims_of(x: Array) -> int:
 
 
 def constants_of(x: Array) -> dict[str, int]:
-    """Return the constant `STORED`, which makes kernels read these points.
+    """Return a dict with the constant `STORED`, which makes kernels read points that are stored like `x`.
 
     The dict is empty for float64 points, because these are the kernels' default.
     """
@@ -227,8 +229,9 @@ def row_bytes(dims: int, is_divided: bool) -> int:
 def narrowed(columns: np.ndarray, points: np.ndarray, lengths: np.ndarray | None) -> np.ndarray | None:
     """Return narrow points in host memory; None if they would not give the same coordinates to the bit.
 
-    Points with NaN do not matter, because they are not joined.  `columns`, `points` (n, d), float64: the
-    columns, and the coordinates that the metric makes of them.  `lengths` (n,): divide the columns.
+    Points with NaN may differ, because they are not joined. `columns`, `points` (n, d), float64: the columns,
+    and the coordinates that the metric makes of them. `lengths` (n,): the lengths that the columns are
+    divided by, if any.
     """
     if columns.shape != points.shape:
         return None

@@ -58,7 +58,7 @@ def rounded_together(*parts: Ids) -> bool:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Concatenate ids. Python objects are not converted, but pandas' `append` could turn numbers into floats.
+    """Concatenate ids without converting Python objects: pandas' `append` could convert numbers to floats.
 
     Empty parts are left out, because their dtype would change the dtype of the result. pandas 2 also warns
     about them.

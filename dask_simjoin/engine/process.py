@@ -32,7 +32,7 @@ LEAST = 1 << 16
 def numbers_apart(dims: int) -> int:
     """Return the minimum number of points per thread in `dims` dimensions.
 
-    With fewer, a thread does not pay.
+    With fewer points, a further thread does not pay.
     """
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
@@ -40,7 +40,7 @@ def numbers_apart(dims: int) -> int:
 def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
     """Run calls at the same time, one thread each, and return their results.
 
-    The first runs in this thread.
+    The first call runs in this thread.
     """
     if len(calls) == 1:
         return [calls[0]()]
@@ -86,7 +86,7 @@ All users can read them: files in a container image may belong to root, but are 
 
 
 def check_private(found: os.stat_result, path: Path) -> None:
-    """Refuse a file or folder if a user other than this one and root can write to it.
+    """Refuse a file or folder if another user than this one or root can write to it.
 
     Raises
     ------

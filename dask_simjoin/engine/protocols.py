@@ -178,7 +178,7 @@ class Joiner(Protocol):
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: Array, taking: tuple[Array, Array],
                 offset: int, *, is_self_join: bool, rows: Rows | None = None) -> None:  # fmt: skip
-        """For each pair whose rows both take part, unite the sets of its two rows.
+        """Unite the sets of the two rows of each pair, if both rows take part.
 
         `parent`: parent of each node in a disjoint-set forest, int32 or int64. The root of a set is its
         smallest node. The node of a row is its position, plus `offset` for rows of the second chunk.
@@ -236,7 +236,8 @@ class Joiner(Protocol):
                 rows: Rows | None = None) -> Array:  # fmt: skip
         """Count the pairs that `pairs` returns for each place of `q`, int64.
 
-        In a self-join, a pair counts at its earlier place. `rows`: return counts for these places only.
+        In a self-join, a pair counts at the earlier of its places. `rows`: return counts for these places
+        only.
         """
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, is_self_join: bool,
@@ -402,11 +403,11 @@ class Spanner(Protocol):
     def merge(self, rows: int, *parts: Edges) -> Edges:
         """Return the minimum spanning forest of the union of several forests.
 
-        `parts`: the forests, each in ascending order of weight; `rows`: a number above all row ids.
+        `parts`: the forests, each in ascending order of weight. `rows`: a number above all row ids.
         """
 
     def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
         """Condense a tree with at least two rows to the hierarchy of clusters of at least `min_rows` rows.
 
-        `start`, `end`: both rows of each edge; `away`: the distance between them, in ascending order.
+        `start`, `end`: the two rows of each edge. `away`: the length of each edge, ascending.
         """

@@ -5,8 +5,8 @@ merge other partitions of a reader than before. So values are computed together 
 over its partitions and labels.
 
 After a shuffle, the order of a partition's rows may differ between runs. Dask may combine the values from one
-run with the rows from another run. So values come with fingerprints of their rows, which allow to put them in
-the order of these rows.
+run with the rows from another run. So values come with fingerprints of their rows. These fingerprints are
+used to put the values in the order of the rows.
 """
 
 from __future__ import annotations
@@ -151,15 +151,14 @@ Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
-    """Lazy values, one for each row of `frame`, that are not planned yet. They have the partitions of
-    `frame`.
+    """Lazy values, one for each row of `frame`, in the partitions of `frame`. The join is not planned yet.
 
     Like a cumulative sum, each value depends on all rows. So this class derives from Dask's class for
     cumulative sums: then Dask knows that frame and values are aligned, and does not shuffle.
 
-    Planning uses the frame as Dask has optimized it.  Dask leaves out files that a filter excludes, and it
-    merges partitions if few columns are read.  So the values read all columns of `frame`, because they then
-    have the same partitions.
+    Planning uses the frame as Dask has optimized it. Dask leaves out files that a filter excludes, and it
+    merges partitions if few columns are read. So the values read all columns of `frame`: then both have the
+    same partitions.
 
     `source`: the frame before Dask optimized it. `chosen`: numbers of the partitions to compute; None: all.
     """
@@ -184,7 +183,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _groups(self) -> Groups:
-        """The columns that the values depend on, in groups."""
+        """The columns that the values depend on, in tuples of columns that are read together."""
         spec = self._spec
         if spec is None:
             return (tuple(self.frame.columns),)
@@ -251,7 +250,8 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
     """Return the function and the arguments of a task that makes one partition of values.
 
-    `names`, `found`: names of the expressions that make, for each chunk, its `RowNames` and its values.
+    `names`: name of the expression that makes the `RowNames` of each chunk. `found`: name of the expression
+    that makes the values of each chunk.
     """
     refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
     return aligned, meta, [(start, stop) for _, start, stop in held], *refs

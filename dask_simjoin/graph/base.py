@@ -2,8 +2,8 @@
 
 Dask merges filters, and moves filters below other steps, so that it reads and moves fewer rows. It then
 computes the condition of a filter from the rows below the step. This is wrong if the condition depends on all
-rows. Neighbor counts do: a row has other counts before a filter than after it. Dask makes an exception only
-for reductions, and returns wrong rows even for its own cumulative sums.
+rows. Neighbor counts do: a filter may remove neighbors of a row, which changes the row's count. Dask makes an
+exception only for reductions, and returns wrong rows even for its own cumulative sums.
 
 Dask computes the head of a step from the heads of its operands. It computes the head of a sorted frame from
 the smallest rows of the unsorted frame. There the order of these rows can differ from that in the first
@@ -173,9 +173,7 @@ def end_must_stay(end: Expr) -> bool:
 
 
 class Shared(LabelledExpr):
-    """A value that many tasks use. It is the result of a separate task, so that it is not sent with each of
-    them.
-    """
+    """A value that many tasks use. A separate task makes it, so that the value is not sent with each task."""
 
     _parameters = ["label", "value"]
 
@@ -308,9 +306,7 @@ GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
 
 
 def check_guarded() -> None:
-    """Refuse lazy values of rows if the guards do not fit this version of Dask, which might then filter too
-    early.
-    """
+    """Raise an error if the guards do not fit this version of Dask: it might filter lazy values too early."""
     if not GUARDED:
         raise PlanningError(
             f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves head() in "

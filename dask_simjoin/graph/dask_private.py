@@ -85,8 +85,8 @@ MARK = "of_simjoin"
 def guard_filters(must_stay: Callable[[Any, Any], bool], modules: Iterable[Any] = FILTER_MODULES) -> bool:
     """Keep Dask from moving a filter below a step if ``must_stay(step, condition)`` is true.
 
-    Return False if one of the modules has no function `FILTER_HOOK`. A second call changes nothing. Can be
-    removed once an expression can forbid that filters move below it.
+    Return False if one of the modules has no function `FILTER_HOOK`. A second call changes nothing. This
+    patch can be removed once an expression can forbid that filters move below it.
     """
     complete = True
     for module in modules:
@@ -115,8 +115,8 @@ def _guarded_filter(
 def guard_ends(must_stay: Callable[[Any], bool], classes: Iterable[Any] = END_CLASSES) -> bool:
     """Keep Dask from moving a `Head` or `Tail` below the steps of its frame if ``must_stay(end)`` is true.
 
-    Return False if one of the classes has no method `END_HOOK`. A second call changes nothing. Can be removed
-    once an expression can forbid that heads move below it.
+    Return False if one of the classes has no method `END_HOOK`. A second call changes nothing. This patch can
+    be removed once an expression can forbid that heads move below it.
     """
     complete = True
     for one in classes:
@@ -142,8 +142,8 @@ def _guarded_end(
 def guard_repr(shown_instead: Callable[[Any], Any], collections: type = FrameBase) -> bool:
     """Let the repr of collections show ``shown_instead(expr)`` as their divisions, unless this is None.
 
-    Return False if collections have no property `REPR_HOOK`. A second call changes nothing. Can be removed
-    once an expression can say that its divisions are not known yet.
+    Return False if collections have no property `REPR_HOOK`. A second call changes nothing. This patch can be
+    removed once an expression can say that its divisions are not known yet.
     """
     shown = vars(collections).get(REPR_HOOK)
     if not isinstance(shown, property) or shown.fget is None:
@@ -164,7 +164,8 @@ def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
 
 
 def fuse_writes(is_ours: Callable[[Any], bool], barrier: type = ToParquetBarrier) -> bool:
-    """Let `to_parquet` write a partition in the task that makes it, if ``is_ours(step)`` is true for a step.
+    """Let `to_parquet` write a partition in the task that makes it, if ``is_ours(step)`` is true for some
+    step.
 
     Dask fuses steps in `compute` and `persist`, but not in `to_parquet`: a partition passed through four
     tasks, and workers sent partitions between them.  Return False if Dask already simplifies this step.  A
@@ -185,7 +186,7 @@ def fuse_writes(is_ours: Callable[[Any], bool], barrier: type = ToParquetBarrier
 
 
 def _fused_from_ours(last: Expr, is_ours: Callable[[Any], bool]) -> Expr:
-    """Fuse a step with those before it, but not with reads: partitions that were read may be in memory."""
+    """Fuse a step with the steps before it, except reads: partitions that were read may be in memory."""
     group, left, parents = {last._name: last}, [*last.dependencies()], collect_dependents(last)
     for step in left:
         used = {found._name for parent in parents[step._name] if (found := parent()) is not None}
@@ -215,7 +216,7 @@ def seed_divisions(frame: Any) -> None:
     for them.
 
     Dask would list and sort all labels, which takes 4 ms for 100,000 rows. For other indexes nothing is
-    stored. Can be removed once Dask divides a range without listing its labels.
+    stored. This function can be removed once Dask divides a range without listing its labels.
     """
     held = frame.operand("frame")
     stored, index = getattr(held, "_division_info", None), held._data.index

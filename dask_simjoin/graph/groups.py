@@ -168,7 +168,7 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
 
 
 def _keys(column: Series) -> Ids:
-    """Return an index of values; 16-bit floats are converted to 32 bits, because a pandas index cannot have
+    """Return the values as an index. Convert 16-bit floats to 32 bits, because a pandas index cannot store
     them.
     """
     if getattr(column.dtype, "kind", "") == "f" and getattr(column.dtype, "itemsize", 8) == 2:
@@ -177,10 +177,9 @@ def _keys(column: Series) -> Ids:
 
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
-    """For each value in `own`, return its position (n,) among the distinct values of all parts; and how many
-    these are.
+    """For each value in `own`, return its position (n,) among the distinct values of all parts.
 
-    The position is -1 if the value is missing.
+    The position is -1 if the value is missing. Also return the number of distinct values.
     """
     dtypes, kinds = {some.dtype for some in (own, *parts)}, set(map(kind_of, (own, *parts)))
     if len(dtypes) == 1 or (len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)):
@@ -199,12 +198,11 @@ BOUNDS = ("eps", "max_eps", "max_distance")
 
 def with_groups(frame: Frame, options: Mapping[str, Any],
                 needs_bound: bool = True) -> tuple[Frame, dict[str, Any], list[str]]:  # fmt: skip
-    """If `by` is given, add a column of group numbers to the frame, and also to the right table, which is in
-    the options.
+    """If `by` is given, add a column of group numbers to the frame, and to the right table if there is one.
 
-    Return the frame, the options, and the names of the added columns. `needs_bound`: whether the options must
-    limit the distance of pairs. If they do not, group numbers are 0, 1, 2, ..., and `moved_apart` multiplies
-    them later.
+    Return the frame, the options with the changed right table, and the names of the added columns.
+    `needs_bound`: whether the options must limit the distance of pairs. If they do not, group numbers are 0,
+    1, 2, ..., and `moved_apart` multiplies them later.
     """
     given, by = dict(options), options.get("by")
     # another verb called this one, and has added the column of group numbers already
@@ -321,8 +319,8 @@ def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
         if math.isfinite(power(scale, metric.norm)):
             return scale
     raise OptionError(
-        "by= needs max_distance= here. Without it, groups are kept apart by a coordinate that differs by "
-        "more than all distances, which are too large for that. Pass the largest distance you need."
+        "by= needs max_distance= here. Without it, groups are kept apart by a coordinate that is larger than "
+        "all distances. Here it would be too large for float64. Pass the largest distance that you need."
     )
 
 

@@ -61,7 +61,7 @@ class Points:
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
 ) -> tuple[Frame, dict[str, Any], list[str]]:
-    """If `on` is missing, or names the active geometry, add columns with its coordinates to a GeoDataFrame.
+    """Add the coordinates of a GeoDataFrame's active geometry as columns, unless `on` names other columns.
 
     Return the frame, the verb's options adapted to these columns, and the names of the added columns.
     `has_unit`: whether the verb has the option `distance_unit`.
@@ -165,8 +165,8 @@ def _check_no_unit(given: Mapping[str, Any]) -> None:
     for name in DISTANCES:
         if parsed(given.get(name)):
             raise OptionError(
-                f"{name}={shown(given[name])} has a unit, but metric='euclidean' has the unit of the points, "
-                "which have no coordinate system. For longitudes and latitudes, use frame.set_crs(4326)."
+                f"{name}={shown(given[name])} has a unit, but the unit of the points is unknown, because "
+                "they have no coordinate system. For longitudes and latitudes, use frame.set_crs(4326)."
             )
 
 
@@ -251,8 +251,8 @@ def _is_geoarrow(field: pa.Field) -> bool:
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:
-    """Cast an Arrow array. Older versions of Arrow cannot cast string views, so convert these by way of
-    Python objects.
+    """Cast an Arrow array. Older versions of Arrow cannot cast string views, so string views are converted by
+    way of Python objects.
     """
     try:
         return array.cast(kind)
@@ -278,15 +278,15 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 def _two_dimensional(array: Any, name: str) -> Any:
     if array.ndim != 2:
         raise UnsupportedFrameError(
-            f"{name}= is an array of shape {array.shape}; use one of shape (rows, columns)"
-            + (", such as x[:, None] of one column." if array.ndim == 1 else ".")
+            f"{name}= is an array of shape {array.shape}; use one of shape (rows, columns)."
+            + (" For a single column, pass x[:, None]." if array.ndim == 1 else "")
         )
     return array
 
 
 def check_other(call: str, other: object, **second: object) -> None:
-    """Raise an error if the right table is not a frame. `second`: name and value of the argument that follows
-    it.
+    """Raise an error if the right table is not a frame. `second`: name and value of the argument after
+    `other`.
     """
     if is_frame(other):
         return
@@ -322,7 +322,7 @@ def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]
 
 
 def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, Frame, Frame | None]:
-    """Call `same_library` for two tables; for one table, return it and its empty example."""
+    """For two tables, call `same_library`. For one table, return the table and its empty example."""
     return (frame, None, example_of(frame), None) if other is None else same_library(frame, other)
 
 

@@ -50,8 +50,8 @@ Each column would be sent as a separate message, which takes about a millisecond
 
 
 def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
-    """Return a reference to a chunk. If workers have copies of it, return the copy that a part of the work
-    uses.
+    """Return a reference to a chunk. If several workers have a copy, choose the copy for one part of the
+    work.
 
     `part`: (index of the part, number of parts).
     """
@@ -102,7 +102,7 @@ class Chunks(LabelledExpr):
 
 
 class ReadChunks(LabelledExpr):
-    """Index chunks of whole partitions that are in memory. One task per chunk both reads and indexes it.
+    """Index chunks that consist of whole partitions in memory. One task reads and indexes each chunk.
 
     `each`: fingerprints of the partitions. `named`: whether the result has row ids. For the other operands,
     see `Chunks`.
@@ -128,7 +128,8 @@ class ReadChunks(LabelledExpr):
 
 
 class WholePartitions(LabelledExpr):
-    """Index chunks of whole partitions of a small pandas frame. One task per chunk both reads and indexes it.
+    """Index chunks that consist of whole partitions of a small pandas frame. One task reads and indexes each
+    chunk.
 
     For the operands, see `ReadChunks`.
     """
@@ -191,7 +192,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
                    copies: int, sent: int, run: RunName, returned: bool = False) -> Expr:  # fmt: skip
     """Make the indexed chunks of a table. Most arguments are fields of the plan.
 
-    `returned`: whether values return to the tasks that sent the rows. Then there must be such tasks.
+    `returned`: whether values return to the tasks that sent the rows. If so, there must be such tasks.
     """
     each = Listed(list(enumerate(sources)))
     if copies > 1:
@@ -287,7 +288,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def plan(self) -> Plan:
-        """The plan, which the first access makes: see `dask_simjoin.graph.planner.plan_join`."""
+        """The plan. The first access makes it: see `dask_simjoin.graph.planner.plan_join`."""
         plan: Plan = plan_for(
             self._source, self.operand("spec"), self.output, self._other, lambda: self.named,
             self._check_statistics,
@@ -364,7 +365,7 @@ UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 
 
 def unplanned_divisions(expr: Expr) -> pd.Index | None:
-    """If the divisions are not known before planning, return what the repr shows instead; else None."""
+    """If the divisions are not known before planning, return a placeholder for the repr; else None."""
     return UNPLANNED if any(join.would_plan for join in expr.find_operations(LazyJoin)) else None
 
 

@@ -44,8 +44,7 @@ allowed total.
 
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
                  options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
-    """Add tasks that search the neighbors of the rows in chunk `c`, in one of the chunks `others` after the
-    other.
+    """Add tasks that search the chunks `others`, one after the other, for neighbors of the rows in chunk `c`.
 
     `numbers`: the `RowNumbers` of each chunk. `parts`: number of parts that the rows are split into.
     `threads`: number of threads that merge the parts.

@@ -116,7 +116,7 @@ class VisitOrder:
 
 @dataclass
 class Schedule:
-    """The moments of all tasks that lead to visits, or depend on them."""
+    """The moments of all tasks that visits depend on, or that depend on visits."""
 
     moments: dict[Any, Moment]
     making: set[Any]  # tasks that take part in making chunks
@@ -156,7 +156,7 @@ def schedule(tasks: Iterable[Any], order: VisitOrder) -> Schedule:
 
 
 class PlacementPlugin(SchedulerPlugin):
-    """Choose the workers of shared work, and workers and priorities by the orders of visits."""
+    """Place shared work on the workers that keys name, and other tasks by the orders of visits."""
 
     name = "simjoin-placement"
     idempotent = True
@@ -190,7 +190,7 @@ class PlacementPlugin(SchedulerPlugin):
 
 
 def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
-    """Choose the workers that keys name; `there`: addresses of the workers."""
+    """Place each task on the worker that its key names, if any. `there`: addresses of the workers."""
     own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
     # of several copies of a chunk, the first has no worker in its key: the first worker makes it
     firsts = {(name, *place[1:]) for name, place in own}
@@ -203,7 +203,7 @@ def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
 
 def _picked_from(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int],
                  workers: int) -> dict[Any, int]:  # fmt: skip
-    """Return the workers of tasks that pick a partition from a list: those that make the list.
+    """For each task that picks a partition from a list, return the worker that makes the list.
 
     Dask spreads such tasks evenly, wherever their list is, so workers sent whole lists.
     """

@@ -105,9 +105,7 @@ class StatisticsCache:
             self._kept.clear()
 
     def place(self, frame: Expr, key: Hashable) -> Place | None:
-        """Return where the statistics of a frame are kept; None if they are not kept, because its rows are
-        not in memory.
-        """
+        """Return where the statistics of a frame are kept; None if the frame's rows are not in memory."""
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
@@ -210,8 +208,8 @@ def plan_for(
     check: Check | None = None,
     steps: PlanningSteps = DISTANCE_STEPS,
 ) -> Any:
-    """Return the plan of joining a source with itself, or with the right table `other`. If there is none,
-    make it.
+    """Return the plan of joining a source with itself, or with the right table `other`. If there is no plan
+    yet, make it.
 
     The source keeps the plan, so a join is planned only once, for its number of partitions and for its tasks.
     Equal joins get the same plan, because Dask also reuses the expression and the divisions of an equal join.
@@ -272,8 +270,7 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
 
 def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
             steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table by reading its columns once. If its rows are in memory, look them up
-    first.
+    """Collect statistics of a table by reading its columns once, unless the statistics are kept already.
 
     `first`: number of the table's first partition. `keep`: whether the rows that are read are kept for the
     join.

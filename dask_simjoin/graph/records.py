@@ -144,8 +144,8 @@ class Runs:
             return self._runs.get(run)
 
     def name_result(self, name: str, run: str) -> None:
-        """Store that `run` makes the result whose task keys have this name. Persisted partitions keep these
-        keys.
+        """Store that the run `run` makes a result. `name`: the name in the task keys of this result.
+        Persisted partitions keep these keys.
         """
         with self._lock:
             self._results[name] = run

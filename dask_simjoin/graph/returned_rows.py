@@ -24,7 +24,7 @@ from dask_simjoin.tasks.by_worker import own_positions, rows_of_group, values_by
 
 
 class RowsOfGroups(LabelledExpr):
-    """For each task that sent rows, make a list of its partitions of the result.
+    """For each task that sent rows, make a list of the result's partitions with these rows.
 
     `found`: the values of each chunk's rows.  `chunks`: a `ChunksOfParcels`.
     """
@@ -38,7 +38,9 @@ class RowsOfGroups(LabelledExpr):
         return [numbers for _, numbers in self.chunks.parcels.operand("groups")]
 
     def key(self, g: int) -> tuple[Any, ...]:
-        """Return the key of the partitions of group `g`, which the worker that sent the rows makes."""
+        """Return the key of the task that makes the partitions of group `g`. The worker that sent the rows
+        runs it.
+        """
         return self._name, self.chunks.parcels.place(g)
 
     def _divisions(self) -> Any:

@@ -146,9 +146,10 @@ class FoundByChunk(Aligned, LazyJoin):
 
 
 class MergeablePartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Partitions that one task each takes from other results; Dask may fuse these tasks with the next step.
+    """Partitions that are taken from other results, each by one task. Dask may fuse this task with the next
+    step.
 
-    On the host, consecutive partitions are merged first if they are only reduced.
+    On the host, consecutive partitions are merged first if their values are only reduced.
     """
 
     _defaults = {"_partitions": None}
@@ -158,7 +159,7 @@ class MergeablePartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         raise NotImplementedError
 
     def _merged(self, groups: Ranges, divisions: Any) -> Expr:
-        """Return the expression with merged partitions; `groups`: their ranges."""
+        """Return the expression with merged partitions. `groups`: ranges of partitions to merge."""
         raise NotImplementedError
 
     def _simplify_up(self, parent: Expr, dependents: Dependents) -> Expr | None:

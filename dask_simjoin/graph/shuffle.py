@@ -1,8 +1,8 @@
 """Send rows to the chunks of regions, by Dask's shuffle or by the workers that hold the rows.
 
 Dask's shuffle has a task for each pair of a partition and a chunk. If workers of a cluster hold the
-partitions, there is one task per thread instead. It packs all partitions of the thread: one parcel for each
-chunk. A chunk is then indexed from one parcel per thread.
+partitions, there is one task per thread instead. This task packs all partitions of the thread into parcels,
+one for each chunk. A chunk is then indexed from one parcel per thread.
 
 Dask sends arrays efficiently only in plain tuples, lists and dicts. It pickles other objects, and copies CuPy
 arrays in them to host memory. So named tuples of arrays are registered with Dask. Sending 100 million counts
@@ -99,8 +99,8 @@ def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list
     """Assign partitions to threads, as `where_held` does.
 
     `holders`: for each partition, the workers that hold it. `threads`: number of threads of each worker. If
-    no worker or several workers hold a partition, it goes to the one with the fewest partitions per thread so
-    far.
+    no worker or several workers hold a partition, it goes to the worker that has the fewest partitions per
+    thread so far.
     """
     own: dict[str, list[int]] = {worker: [] for worker in threads}
     several = []
@@ -117,7 +117,7 @@ def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list
 
 
 class HeldParcels(LabelledExpr):
-    """For each thread of the workers, pack all its partitions: one parcel for each chunk.
+    """For each thread of the workers, pack all its partitions into parcels, one for each chunk.
 
     `frozen`: the rows, which workers usually hold.  `groups`: for each task, its worker and the partitions
     that it packs.  `each`: fingerprints of all partitions.
@@ -127,11 +127,11 @@ class HeldParcels(LabelledExpr):
     _parameters = ["frozen", "groups", "each", "shared", "spec", "with_ids"]
 
     def place(self, g: int, *more: Any) -> tuple[Any, ...]:
-        """Return the end of the key of a task that runs on the worker of group `g`."""
+        """Return the end of a task's key, such that the task runs on the worker of group `g`."""
         return on_worker_of(self.operand("groups")[g][0], *more, g)
 
     def key(self, g: int) -> tuple[Any, ...]:
-        """Return the key of the parcels of group `g`."""
+        """Return the key of the task that packs the partitions of group `g`."""
         return self._name, self.place(g)
 
     def _divisions(self) -> Any:
@@ -150,8 +150,8 @@ class HeldParcels(LabelledExpr):
 class ChunksOfParcels(LabelledExpr):
     """Index chunks from the parcels that workers have packed.
 
-    `regions`: None, or the shared `ClusterChunks`.  Their own rows and halos are indexed together, and all
-    steps of a chunk run on the same worker.  `workers`: number of workers.
+    `regions`: None, or the shared `ClusterChunks`. If given, a chunk's own rows and its halo are indexed
+    together, and all steps of a chunk run on the same worker. `workers`: number of workers.
     """
 
     _label = "simjoin_index"
@@ -234,7 +234,7 @@ Each chunk then picks its rows from the parcels of all partitions.
 
 def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],
                 with_ids: bool) -> FrozenSource:  # fmt: skip
-    """Pack the rows of each partition: one parcel for each chunk."""
+    """Pack the rows of each partition into parcels, one for each chunk."""
     regions = Shared("simjoin_regions", chunks)
     expr = MapPartition(source.inner, "simjoin_send", pack, (spec, with_ids), each, None, regions)
     return FrozenSource(optimise_in_place(expr))
@@ -331,9 +331,7 @@ FAMILIES = (
 
 
 def register_tuples(*kinds: type) -> None:
-    """Register named tuples with Dask, so that it serializes each field on its own instead of pickling the
-    whole.
-    """
+    """Register named tuples with Dask, so that each field is serialized, and not the whole tuple pickled."""
     for kind in kinds:
         for serializers, dumps, loads in FAMILIES:
             dumps.register(kind)(partial(_fields, serializers))

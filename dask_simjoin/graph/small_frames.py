@@ -96,5 +96,5 @@ def _read(expr: Expr, max_bytes: int) -> SmallFrame | None:
 
 
 def _is_plain(dtype: Any) -> bool:
-    """Return whether a dtype is one of numbers or times, which Dask leaves unchanged."""
+    """Return whether a dtype is for numbers or times. Dask leaves columns with such dtypes unchanged."""
     return isinstance(dtype, np.dtype) and dtype.kind in "iufbmM"

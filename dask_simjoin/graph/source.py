@@ -78,7 +78,7 @@ class FrozenSource:
         return self.inner.simplify()
 
     def in_step(self, frame: Expr) -> FrozenSource:
-        """Freeze a frame as Dask has optimized it. Equal frames share one frozen source, and so its plans."""
+        """Freeze a frame as Dask has optimized it. Equal frames share one frozen source and its plans."""
         frame = optimise_beside(frame)
         with self.lock:
             return self._steps.setdefault(frame._name, FrozenSource(frame))
@@ -274,9 +274,7 @@ class MapPartition(Blockwise):
 
 
 class LabelledFused(Fused):
-    """Several expressions that were fused to one task. It has the label of the last one, which is a step of a
-    join.
-    """
+    """Several expressions, fused to one task. The last one is a step of a join; the task has its label."""
 
     @functools.cached_property
     def _name(self) -> str:
@@ -342,7 +340,8 @@ Shares = dict[str | None, list[Any]]
 
 
 def shared_by_workers(keys: list[Any], threads: dict[str, int]) -> Shares:
-    """Share out keys of partitions, in proportion to the threads of workers; each gets consecutive ones.
+    """Divide the keys of partitions among workers, in proportion to their threads. Each gets consecutive
+    keys.
 
     Chunks consist of consecutive partitions, so workers index them without sending rows.
     """
@@ -363,7 +362,7 @@ def _submitted(client: Client, graph: dict[Any, Any], shares: Shares) -> list[Fu
 
 
 class KeptRows(FromGraph):
-    """The rows of a source, with a given name. Without one, Dask would hash all values to make a name."""
+    """The rows of a source, with a given name. Without this name, Dask would hash all values to make one."""
 
     @functools.cached_property
     def _name(self) -> str:

@@ -123,8 +123,8 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def options_of(request: Callable[..., object]) -> list[Parameter]:
-    """Return the options of a request as parameters: first those that may be positional, then the others as
-    in `ORDER`.
+    """Return the options of a request as parameters: first options that may be positional, then the others in
+    the order of `ORDER`.
     """
     options = list(inspect.signature(request).parameters.values())
     places = [option for option in options if option.kind is not option.KEYWORD_ONLY]

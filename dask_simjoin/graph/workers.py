@@ -146,8 +146,8 @@ def keep_freed_memory(limit: int) -> None:
     """Make the system's allocator keep some freed memory on a worker with a high memory limit.
 
     Dask's nannies make the allocator return each freed allocation of at least 64 kB. So memory for large
-    arrays is requested from the system again and again. Indexing rows of six columns took a third of its time
-    for that.
+    arrays is requested from the system again and again. Indexing rows of six columns spent a third of its
+    time on that.
     """
     if limit < MIN_KEEPING_LIMIT:
         return
@@ -185,8 +185,8 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
 def _return_freed() -> None:
     """Make Arrow's own allocator return memory that has been free for at least a second.
 
-    The allocator, mimalloc, does so only when a large allocation is freed. Without this, it kept 50 MB after
-    a task that wrote a result.
+    The allocator, mimalloc, returns such memory only when a large allocation is freed. Without this, it kept
+    50 MB after a task that wrote a result.
     """
     if INNER.backend_name != "system":
         pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
@@ -230,7 +230,7 @@ def is_worker() -> bool:
 
 
 def check_sending(method: str) -> None:
-    """Called in a task: raise an error if the shuffle needs workers of a cluster, but there are none.
+    """Raise an error if the shuffle needs workers of a cluster, but the calling task runs on none.
 
     Planning cannot check this, because `compute(scheduler=...)` may choose another scheduler later.
     """
@@ -273,7 +273,7 @@ class Standstill:
         self._looks, self._before = 0, (0, 0)
 
     def look(self, worker: Worker, used: int) -> bool:
-        """Check a worker once. Return whether it has now logged an event that it is stuck."""
+        """Check a worker once. Return True if this check logs the event that the worker is stuck."""
         if worker.status != Status.paused or worker.state.executing_count:
             self._looks = 0
             return False
@@ -288,7 +288,7 @@ class Standstill:
 
 
 def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
-    """Describe a worker that is stuck, by plain values, because an event cannot have others."""
+    """Describe a stuck worker by plain values, because an event cannot have other values."""
     manager, free = worker.memory_manager, 0
     with contextlib.suppress(OSError):  # the worker's folder may be gone
         free = shutil.disk_usage(worker.local_directory).free

@@ -50,13 +50,14 @@ class Metric:
     """Whether rows of zeros raise an error, because they have no direction."""
 
     def dims(self, columns: int) -> int:
-        """Return the number of coordinates of a row. `columns`: its number of columns."""
+        """Return the number of coordinates of a row. `columns`: number of columns."""
         return columns
 
     def embed(self, x: Array, xp: ArrayModule) -> Array:
         """Convert columns (n, columns) to coordinates (n, dims), float64.
 
-        A row becomes NaN only if it has NaN or infinity, or if it needs a direction and has none.
+        A row becomes NaN only if it has NaN or infinity, or if the metric needs a direction and the row has
+        none.
         """
         return x
 
@@ -64,8 +65,8 @@ class Metric:
         """Return the result of `embed`, and the lengths (n,), float64, that the columns are divided by.
 
         If there are lengths, a coordinate is the column's value divided by the row's length, rounded to
-        float64. In rare cases the coordinate differs from this quotient, such as for numbers near the limits
-        of float64.
+        float64. In rare cases the coordinate differs from this quotient, for example for numbers near the
+        limits of float64.
         """
         return self.embed(x, xp), None
 
@@ -195,7 +196,7 @@ class Cosine(Metric):
 
 
 def _unit_vectors(x: Array, lengths: Array | None, xp: ArrayModule) -> Array:
-    """Return unit vectors (n, d). If `lengths` (n,) is given, write the length of each row to it."""
+    """Return unit vectors (n, d). If `lengths` (n,) is given, write the length of each row to this array."""
     n, dims = x.shape
     out = xp.empty((n, dims), order="F")
     step = max(1, BLOCK_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
@@ -331,11 +332,11 @@ def _check_norm(metric: Metric) -> None:
 
 
 class Grouped(_Wrapper):
-    """Another metric, `inner`, restricted to rows of the same group: rows of two groups are never a pair.
+    """Another metric, `inner`, restricted to groups: rows of different groups are never a pair.
 
-    The last column of the rows, their group, becomes the last coordinate. In the same group its difference is
-    0, which does not change the total. Between groups the difference is at least `separation`, so the total
-    is above the threshold. Only norms have both properties.
+    The last column has the group of each row. It becomes the last coordinate. Within a group, the difference
+    of two rows in this coordinate is 0, which does not change the total. Between groups, this difference is
+    at least `separation`, so the total is above the threshold. Only norms have both properties.
     """
 
     def __init__(self, inner: Metric) -> None:
@@ -366,7 +367,7 @@ class Grouped(_Wrapper):
 
 
 def separation(metric: Metric, eps: float) -> float:
-    """Return the distance between the last coordinates of two groups, so that their rows are never a pair.
+    """Return the distance between the last coordinates of two groups. With it, their rows are never a pair.
 
     It is a power of two above every coordinate difference of a pair. Multiples of a power of two, and their
     differences, are exact in float64. So rounding cannot bring groups nearer. The result is infinity if no

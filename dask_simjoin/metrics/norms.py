@@ -85,7 +85,7 @@ def add(total: Array, a: Array, p: Norm) -> Array:
 
 
 def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Array) -> Array:
-    """Return a lower bound of the total of two points, each anywhere in its own box.
+    """Return a lower bound of the total of two points: one in the first box, one in the second.
 
     Corners are arrays (..., d); the result is (...). In each dimension, the gap between the boxes is at most
     the difference of the points. Gaps are added in the order of the differences, and rounding is monotone. So
@@ -100,7 +100,7 @@ def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Ar
 
 
 def reach(p: Norm, threshold: float) -> float:
-    """Return an upper bound of the difference t between the two points of a pair in one coordinate.
+    """Return an upper bound of the difference t, in one coordinate, between the two points of a pair.
 
     The total of a pair is at most `threshold`. A rounded total is at least each of its rounded terms. For p =
     1 and infinity, the term is the difference itself.

@@ -61,11 +61,11 @@ pi/4."""
 def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Return sines and cosines of angles in degrees (n,), float64, from -180 to 180; NaN stays NaN.
 
-    First the nearest multiple of 90 degrees is subtracted. This is exact by Sterbenz' lemma, because neither
-    number is more than twice the other, or the multiple is 0. The difference, at most 45 degrees, is
-    converted to radians as ``t + rest``. Here `rest` holds the rounding error of `t`, which Dekker's
-    splitting computes. Then fdlibm's polynomials compute both functions, with errors below 0.8 units in the
-    last place. Multiples of 90 degrees give exactly 0, 1 or -1, and every 0 is positive.
+    First the nearest multiple of 90 degrees is subtracted. This is exact: the multiple is 0, or neither
+    number is more than twice the other (Sterbenz' lemma). The difference, at most 45 degrees, is converted to
+    radians as ``t + rest``. Here `rest` holds the rounding error of `t`, which Dekker's splitting computes.
+    Then fdlibm's polynomials compute both functions, with errors below 0.8 units in the last place. Multiples
+    of 90 degrees give exactly 0, 1 or -1, and every 0 is positive.
     """
     quarter = xp.rint(degrees * (1 / 90))
     a = degrees - quarter * 90.0
@@ -104,9 +104,10 @@ def _cosine(t: Array, rest: Array, z: Array) -> Array:
 def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     """Convert latitudes and longitudes (n, 2) in degrees to unit vectors (n, 3).
 
-    A vector is ``(cos lat cos lon, cos lat sin lon, sin lat)``. The same point has the same vector, however
-    it is given: a pole at any longitude, or longitudes 180 and -180. A longitude above 180 is reduced by 360,
-    which is exact by Sterbenz' lemma. Coordinates outside `LIMITS` count as 0, but other modules refuse them.
+    A vector is ``(cos lat cos lon, cos lat sin lon, sin lat)``. The same point always has the same vector,
+    even if it is given differently: a pole at any longitude, or longitudes 180 and -180. A longitude above
+    180 is reduced by 360, which is exact by Sterbenz' lemma. Coordinates outside `LIMITS` count as 0, but
+    other modules refuse them.
     """
     n = len(places)
     out = xp.empty((n, 3), order="F")

@@ -51,7 +51,7 @@ class Windows:
     """The width of windows at borders of clusters, and bounds of rounding errors, both in the kernels' units.
 
     Kernels multiply coordinates by `before`, and differences of coordinates by `scale`. Both are powers of
-    two, and keep totals from overflow and underflow.
+    two. They keep totals from overflow and underflow.
     """
 
     before: float
@@ -162,8 +162,8 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
 def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> float:
     """Predict the number of comparisons of a join of `rows` points from a sample `x` (m, d).
 
-    It adds the comparisons within clusters, and the comparisons of copied rows with the other cluster's rows
-    in one-sided windows. It also adds the comparisons of rows with centers, times `CENTER_COST`.
+    The number includes comparisons within clusters, and comparisons of copied rows with the other cluster's
+    rows in one-sided windows. It also includes comparisons of rows with centers, times `CENTER_COST`.
     """
     found, k = squares(x, centers), len(centers)
     labels = found.argmin(axis=1)
@@ -178,7 +178,7 @@ def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> fl
 
 
 def best_number(x: np.ndarray, rows: float, gap: float, seed: int) -> int:
-    """Return the number of clusters with the fewest predicted comparisons; it is a power of two."""
+    """Return the number of clusters, a power of two, with the fewest predicted comparisons."""
     number, iterations = TRIAL
     x = x[:: max(1, -(-len(x) // number))]
     best, min_cost, k = 1, math.inf, 1
@@ -232,7 +232,7 @@ SIDE = 64
 
 
 class Parts(NamedTuple):
-    """Lists of rows that are cut into parts. All rows of a part are from one list. Arrays are int32."""
+    """The parts that lists of rows are cut into. All rows of a part are from one list. Arrays are int32."""
 
     begins: Array  # (parts,): start of each part in the array of all lists
     ends: Array

@@ -152,10 +152,10 @@ class Grid(BatchedMethod):
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm = 2) -> Grid:  # fmt: skip
-        """Return the options with "auto" replaced by the cheapest number of indexed dimensions on a sample.
+        """Replace "auto" by the number of dimensions that is cheapest on a sample; return the options.
 
-        More dimensions mean fewer candidates, but more lookups. It tries 1, 2, ... dimensions, until lookups
-        alone cost more than the best number so far. `x`: the sample; `rows`: number of all rows.
+        More dimensions mean fewer candidates, but more lookups. The numbers 1, 2, ... are tried, until
+        lookups alone cost more than the best number so far. `x`: the sample; `rows`: number of all rows.
         """
         if self.indexed != "auto" or not len(x):
             return self
@@ -184,7 +184,7 @@ class Cells:
     def strides(self) -> tuple[int, ...]:
         """For each dimension, the difference between the numbers of two adjacent cells.
 
-        It is 1 for the first dimension.
+        The difference is 1 for the first dimension.
         """
         return tuple(math.prod(self.number[:k]) for k in range(len(self.number)))
 

@@ -108,7 +108,7 @@ class Flow(Generic[L]):
     largest: int = 0  # number of pairs of the largest batch so far
 
     def run(self, batches: Iterable[Batch]) -> Iterator[tuple[L, int, int]]:
-        """Yield for each finished batch its lane, its number of pairs, and how many queries remain."""
+        """For each finished batch, yield its lane, its number of pairs, and the number of queries left."""
         waiting, free, running = deque(batches), deque(self.lanes), deque[tuple[L, Batch]]()
         while waiting or running:
             while waiting and free:
@@ -136,7 +136,7 @@ WARP = 32
 
 
 def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:
-    """Return two numbers of steps of a batch: of all lanes, and of lanes that have work (second paper, IV-B).
+    """Return the steps of all lanes of a batch, and the steps of lanes that have work (second paper, IV-B).
 
     `work`: number of candidates of each query, in the order of processing. A warp has 32/threads consecutive
     queries. All its lanes run until its query with the most candidates is done.

@@ -4,9 +4,9 @@ A list has all rows of a table, sorted by key. A coordinate x has a cell number 
 ``floor(((x - low) / extent + shift) * 2**(bits - 1))``. The key of a row interleaves the bits of its cell
 numbers, highest bits first.
 
-If no coordinate of a point is smaller than another point's, its key is not smaller either (LSS, lemma 4.1).
-Rounding and truncation do not change this, because they are monotone. So the keys of all points in a box lie
-between the keys of its lower and its upper corner (lemma 4.2).
+If point p is not smaller than point q in any coordinate, p's key is not smaller than q's key (LSS, lemma
+4.1). Rounding and truncation do not change this, because they are monotone. So the keys of all points in a
+box lie between the keys of its lower and its upper corner (lemma 4.2).
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def lists_of(options: ZOrder, dims: int) -> int:
 
     "auto" is treated as "log", unless `fitted` has replaced it.
 
-    It is odd, unless the user gives an even number. Then evenly spaced shifts never coincide with the borders
-    of larger cells (LSS, lemma 4.4).
+    The number is odd, unless the user gives an even one. With an odd number, evenly spaced shifts never
+    coincide with the borders of larger cells (LSS, lemma 4.4).
     """
     if isinstance(options.lists, int):
         return options.lists
@@ -172,9 +172,9 @@ class ListCosts(NamedTuple):
 
 def fitted(options: ZOrder, layout: ZOrderLayout, sample: JoinSample | None, mean_length: MeanLength,
            costs: ListCosts) -> ZOrder:  # fmt: skip
-    """Return the options with "auto" replaced by the number of lists that is cheapest on a sample.
+    """Replace "auto" by the number of lists that is cheapest on a sample; return the options.
 
-    More lists make intervals shorter, but cost more to build. It tries ascending numbers, until building the
+    More lists make intervals shorter, but cost more to build. Ascending numbers are tried, until building the
     lists alone costs more than the best number so far.
     """
     if options.lists != "auto" or sample is None or not len(sample.queries) or not len(sample.points):

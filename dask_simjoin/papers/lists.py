@@ -11,9 +11,9 @@ from dask_simjoin.errors import OptionError
 
 
 def is_word(value: object, *words: str) -> bool:
-    """Return whether a value is one of these words.
+    """Return whether a value is equal to one of the `words`.
 
-    The value may have any type; an array must not be compared.
+    The value may have any type. An array is not compared with the words.
     """
     return isinstance(value, str) and value in words
 
@@ -94,7 +94,7 @@ class KMeans(BatchedMethod):
         - "one-sided": rows within `eps` of the border to a cluster with a higher number. They are compared
           only with that cluster's own rows, so each pair is compared once.
         - "two-sided": rows within half of `eps` of a border, in both directions. If several clusters have
-          both rows of a pair, the one with the highest number returns it.
+          both rows of a pair, the cluster with the highest number returns the pair.
         - "thesis": like "two-sided", but with rows within `eps` of a border, as published.
     inner : {"tiles", "nested_loop"}
         The method that joins the rows of a cluster: tiles in kd order, or a nested loop. On CPUs, the nested

@@ -40,7 +40,8 @@ MIN_ROWS = 100
 
 
 def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pairs: float) -> Recall:
-    """Estimate the recall from random rows: their numbers of found pairs and of true pairs, both (rows,).
+    """Estimate the recall from random rows. `found`, `true`: their numbers of found and of true pairs
+    (rows,).
 
     `of`: number of rows that these random rows were drawn from. `pairs`: number of known true pairs. If it is
     below `min_pairs`, there is no estimate.
@@ -67,7 +68,7 @@ def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
 
 
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
-    """Estimate the recall of a join by clusters: the fraction of sampled pairs within one cluster.
+    """Estimate the recall of a join by clusters: the fraction of sampled pairs with both rows in one cluster.
 
     Both rows of a pair are random. So the variance is about the sum of the squared residuals of rows. This is
     the first projection of a U-statistic, as in `planning.estimate`.
@@ -94,7 +95,7 @@ def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Rec
 
 
 def _between(recall: Recall, below: float, above: float) -> Recall:
-    """Return the recall with another interval: from its `share` minus `below` to its `share` plus `above`."""
+    """Return the recall with another interval: from `recall.share` - `below` to `recall.share` + `above`."""
     if math.isnan(recall.share):
         return recall
     return recall._replace(low=max(0.0, recall.share - below), high=min(1.0, recall.share + above))
@@ -150,9 +151,9 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
                        max_total: float = math.inf, rows: int = MEASURED_ROWS) -> Recall:  # fmt: skip
     """Measure the recall of an approximate search of the neighbors of `q` (n, d) among `d` (m, d).
 
-    It searches the neighbors of random rows of `q`, approximately and exactly. `layout`: layout of the
-    approximate search. `k`: number of neighbors. `max_total`: their largest total. `rows`: number of random
-    rows. If `q` and `d` are the same array, no row is its own neighbor.
+    The neighbors of random rows of `q` are searched approximately and exactly. `layout`: layout of the
+    approximate search. `k`: number of neighbors. `max_total`: largest total of a neighbor. `rows`: number of
+    random rows. If `q` and `d` are the same array, no row is its own neighbor.
 
     A sample of queries does not bias the recall, because queries do not affect each other. But a sample of
     `d` would be less dense, and have another recall. So all rows of `d` are searched.

@@ -381,7 +381,7 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     if found:
         number, (_, row, label) = found[0]
         raise CoordinateError(
-            f"metric={spec.metric!r} compares directions, and rows with only zeros have none. There are "
+            f"metric={spec.metric!r} compares directions, and a row of zeros has no direction. There are "
             f"{sum(zero[0] for _, zero in found)} such rows; the first is row {row} of partition {number} "
             f"(label {label}). Use dropna=True to leave them out, or drop them first."
         )

@@ -79,7 +79,7 @@ def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) 
 def check_share(
     data_warnings: Iterable[DataWarning], share: float, rows: float, row_bytes: float, spec: JoinSpec
 ) -> None:
-    """Refuse a large result with most of all possible pairs, unless a limit of results is configured.
+    """Refuse a large result that has most of the possible pairs, unless a limit of results is configured.
 
     `share`: number of the result's pairs, divided by the number of all possible pairs. `rows`: lower bound of
     the number of the result's rows.
@@ -124,7 +124,7 @@ def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
 def raise_if_none(
     data_warnings: Iterable[DataWarning], found: Any, copies: Callable[[], int] = lambda: 0
 ) -> None:
-    """Raise the warnings that apply if no pair was found, except the pairs that `copies` counts.
+    """Issue the warnings that apply if no pair was found. Pairs that `copies` counts are ignored.
 
     `found`: number of pairs, or a function that returns it.
     """
@@ -186,7 +186,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
 
 
 def _degrees(side: TableSummary) -> list[DataWarning]:
-    """Warn if columns are latitude and longitude by their names and values, but the metric is for a plane."""
+    """Warn if the columns' names and values suggest latitude and longitude, but the metric is for a plane."""
     every, spec = side.every, side.spec
     points = _are_points(spec)
     places = (1, 0) if points else latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
@@ -371,7 +371,7 @@ def far_from_eps(
     if away < FAR * spec.eps:
         return ""
     return (
-        f"In a sample, no pair is within eps={spec.eps!r} meters, except of equal rows, and the nearest rows "
+        f"In a sample, no pair of unequal rows is within eps={spec.eps!r} meters, and the nearest rows "
         f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; "
         f"if you mean kilometers, use eps={1000 * spec.eps:g}."
     )

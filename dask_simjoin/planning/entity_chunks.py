@@ -136,9 +136,9 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def mutual(self) -> bool:
-        """Whether, of two near regions, each has points of the other one in its halo.
+        """Whether each of two near regions has points of the other region in its halo.
 
-        If not, only one of them has.
+        If not, only one of the two halos has points of the other region.
         """
 
     @property
@@ -392,7 +392,7 @@ class TwoTableChunks:
 
 @dataclass(frozen=True, eq=False)
 class EntityPairs(TwoTableChunks):
-    """Chunks of consecutive rows of two tables; they are compared if their boxes are near."""
+    """Chunks of consecutive rows of two tables. Two chunks are compared if their boxes are near."""
 
     left: EntityChunks
     right: EntityChunks

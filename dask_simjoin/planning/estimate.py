@@ -80,7 +80,7 @@ class Recall(NamedTuple):
     def numbers(self) -> dict[str, float]:
         """Return the counters for a profile.
 
-        If the recall is exact, they have neither interval nor number of pairs.
+        If the recall is exact, there are no counters for the interval and for the number of pairs.
         """
         if math.isinf(self.pairs):
             return {"recall": self.share}
@@ -215,7 +215,7 @@ def _shared(degree: np.ndarray, once: float, others: float) -> float:
 def _freedom(degree: np.ndarray) -> float:
     """Return the degrees of freedom of the variance of `degree`.
 
-    There are few if few points have most pairs.
+    They are few if few points have most of the pairs.
     """
     apart = (degree - degree.mean()) ** 2
     variance = float(apart.mean())

@@ -72,8 +72,8 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
                  resources: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
     """Return the number of query parts of a replicated chunk, and whether they have equally many rows.
 
-    Parts of equally many rows need no pass that counts pairs.  They are used unless some rows have far more
-    neighbors than others.  `slices`: number of partitions that the result needs.  `size`: its bytes.
+    Parts of equally many rows need no pass that counts pairs. They are used unless some rows have far more
+    neighbors than others. `slices`: number of partitions that the result needs. `size`: bytes of the result.
     """
     parts = QUERIES_PER_THREAD * resources.threads
     if spec.partitioning == "auto":
@@ -182,7 +182,7 @@ def describe_tasks(tasks: int, chunk: int) -> str:
         return f"about {tasks:,}"
     return (
         f"about {tasks:,}: Dask alone needs {tasks * TASK_SECONDS:,.0f} s for these; for fewer tasks, use a "
-        f"larger blocksize= than {format_bytes(chunk)}, or larger partitions"
+        f"blocksize= above {format_bytes(chunk)}, or larger partitions"
     )
 
 
@@ -237,7 +237,7 @@ class BlockPairs:
         return int(self.slices.sum())
 
     def output(self, number: int) -> tuple[int, int, int]:
-        """Return a result partition's block pair, the number of its slice, and how many slices there are."""
+        """For a partition of the result, return its block pair, its slice, and the number of slices."""
         block = int(np.searchsorted(self._ends, number, side="right"))
         parts = int(self.slices[block])
         return block, number - int(self._ends[block]) + parts, parts

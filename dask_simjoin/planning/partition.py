@@ -136,7 +136,7 @@ def scan_partition(
 ) -> tuple[PartitionSummary, PartitionScan | None]:  # fmt: skip
     """Summarize a partition like `summarise`, and return its arrays too.
 
-    They are None if some values of a column of lists are not lists.
+    The arrays are None if a column of lists has other values.
 
     `columns`: the columns of coordinates, if they have been read. `may_narrow`: whether to check if the
     points can be stored as narrow points.
@@ -184,7 +184,7 @@ def scan_partition(
 
 
 def radii(frame: Frame, spec: JoinSpec) -> Array:
-    """Return the radius of each row (n,), float64: its own largest distance."""
+    """Return the radius of each row (n,), float64: the largest distance of its pairs."""
     return frames_for(frame).coordinates(frame, (spec.radius,))[:, 0]
 
 
@@ -285,7 +285,7 @@ def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
 
 
 def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
-    """Return a dict: column -> one of its integers that float64 cannot represent, if it has one.
+    """Return a dict: column -> an integer in it that float64 cannot represent. Other columns are left out.
 
     `found_in`: moments of the columns, if known.
     """

@@ -86,8 +86,8 @@ def resources_for(library: str) -> Resources:
 def workers_of(client: Client) -> dict[str, Any]:
     """Return the scheduler's information about each worker, by address.
 
-    Every two seconds, another thread of Dask replaces this information by one that lacks some workers. If
-    `scheduler_info` returns that, it is called again.
+    Every two seconds, another thread of Dask replaces this information by a copy that lacks some workers. If
+    `scheduler_info` returns such a copy, it is called again.
     """
     for _ in range(ATTEMPTS):
         info = client.scheduler_info(n_workers=-1)

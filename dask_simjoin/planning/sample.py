@@ -280,9 +280,9 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
 
 def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndarray,
           other_upper: np.ndarray) -> np.ndarray:  # fmt: skip
-    """Compute `box_gap` ten times faster, for all dimensions at once.
+    """Return the same as `box_gap`, ten times faster, by computing all dimensions at once.
 
-    Its rounding differs, so use it for estimates only.
+    The rounding differs, so use the results for estimates only.
     """
     powers = power(np.maximum(np.maximum(lower - other_upper, other_lower - upper), 0.0), norm)
     gaps: np.ndarray = powers.max(axis=1, initial=0.0) if norm == math.inf else powers.sum(axis=1)

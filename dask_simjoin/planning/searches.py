@@ -130,7 +130,7 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
 
 
 def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
-    """Return the sample points, but fewer if there are too many.
+    """Return the sample points, or only some of them if there are too many.
 
     `numbers`: number of coordinates of all boxes.
     """

@@ -124,7 +124,7 @@ def _compared_with(
 ) -> Iterator[np.ndarray]:
     """Yield for each block a mask of the blocks that it is compared with.
 
-    Within one table, these are not earlier blocks.
+    Within one table, earlier blocks are left out.
     """
     other = left if right is None else right
     reach = _size_limits(left, rule)
@@ -177,7 +177,7 @@ class SizeBlockPlan(BlockPairs):
 
     @property
     def counted(self) -> SizeBlocks:
-        """Blocks of the left table, whose rows are the ones that matches are counted for."""
+        """Blocks of the left table. Matches are counted for the rows of this table."""
         return self.sides[0]
 
     @property

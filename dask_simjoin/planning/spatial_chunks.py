@@ -172,11 +172,12 @@ def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: fl
 
 @dataclass(frozen=True, eq=False)
 class ClusterChunks(SpatialChunks):
-    """Chunks that have the points of a region, and all other points within twice the distance from it.
+    """Chunks that have the points of a region, and all other points near it: within twice the join's
+    distance.
 
     So a chunk has all neighbors of its own points, and of the points near its region. Its task can decide
     without other chunks which of these are core points. Here `reach` and `threshold` are for twice the
-    distance.
+    distance of the join.
     """
 
     # `reach` and `threshold` for the distance itself: only points within these may be neighbors of own points

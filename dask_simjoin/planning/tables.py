@@ -146,7 +146,9 @@ class JoinStatistics:
         return (np.zeros(len(every.lower)),) * 4
 
     def near(self) -> tuple[float, float]:
-        """Estimate the fraction of point pairs with near tiles, for all rows and for a quarter of them."""
+        """Estimate the fraction of pairs of points whose tiles are near, for all rows and for a quarter of
+        the rows.
+        """
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 

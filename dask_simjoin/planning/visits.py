@@ -1,6 +1,6 @@
 """The order of visits: how workers join block pairs if chunks do not fit in their memory.
 
-To visit a block pair, a worker needs both of its chunks in memory.  It reads those that it had to spill.
+To visit a block pair, a worker needs both of its chunks in memory. It reads the chunks that it had to spill.
 If m chunks fit in memory, a chunk that is read meets at most m - 1 others there. So each read allows at most
 m - 1 new block pairs. This gives a lower bound of the number of reads, which `min_reads` returns.
 `plan_visits` chooses an order that comes near to this bound: several chunks stay in memory, while the others
@@ -136,7 +136,7 @@ class Visits:
 
 def chunks_in_memory(chunks: JoinChunks, row_bytes: float, with_ids: bool,
                      resources: Resources) -> int | None:  # fmt: skip
-    """Return how many chunks a worker can hold, with those in use by its tasks; None: no known limit."""
+    """Return how many chunks a worker can hold, including those that its tasks use; None: no known limit."""
     if resources.gpu or resources.limit is None or resources.memory is None:
         return None
     threads = resources.threads / resources.workers

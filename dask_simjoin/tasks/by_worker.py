@@ -1,7 +1,7 @@
 """Pack the rows that a worker holds, index chunks from the parcels of all workers, and return values of rows.
 
-A task packs all its partitions: one parcel for each chunk. Values of the rows come back to the same task, in
-the order of the rows in its parcels. So they need no row ids.
+A task packs all its partitions into parcels, one for each chunk. Values of the rows come back to the same
+task, in the order of the rows in its parcels. So no row ids are sent with the values.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def unpack_together(c: int, chunks: ClusterChunks, example: Frame, layout: Layou
 def _near_walls(x: Array, c: int, chunks: ClusterChunks) -> Array:
     """Return the points of region `c` that may belong to the near halos of other regions (k,).
 
-    The other regions are behind the walls of this region, so only points near a wall can be near them.
+    The other regions are behind the walls of this region, so only points near a wall can be near those
+    regions.
     """
     cut, low, high = chunks.regions.walls
     near = np.zeros(len(x), bool)

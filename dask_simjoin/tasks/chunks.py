@@ -394,7 +394,8 @@ def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: Join
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
     """Measure how many seconds it takes to choose a layout, for example by clustering a sample.
 
-    Call this after making a plan: the kernels are then compiled, so the time does not include that.
+    Call this after making a plan: the kernels are then compiled, so the time does not include their
+    compilation.
     """
     statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()

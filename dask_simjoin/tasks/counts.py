@@ -37,7 +37,8 @@ def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array
 def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
     """For each chunk, count the neighbors of its rows: (n,), or (n, distances) for several distances.
 
-    `rows`: a range of index positions in the first chunk; only pairs of their rows count. None: all.
+    `rows`: a range of positions in the first chunk's index. Only pairs of the rows at these positions are
+    counted. None: all pairs are counted.
     """
     is_self_join, spec, joiner = block_pair.is_self_join, block_pair.spec, block_pair.joiner
     if spec.several:
@@ -57,7 +58,7 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
 
 
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
-    """Count the neighbors of rows in spatial chunks. Return updates to be shuffled: see `scatter`."""
+    """Count the neighbors of rows in spatial chunks. Return updates for Dask's shuffle: see `scatter`."""
     query, _, is_self_join, spec = block_pair[:4]
     frames, rows = frames_for(query["example"]), block_pair.rows
     parts = []
@@ -140,17 +141,15 @@ REMEDY = "persist() the frame, or write it to parquet, before you compute values
 
 
 def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
-    """Hash the rows of a partition that have values (rows,), uint64: rows with missing coordinates may have
-    none.
+    """Return a hash of each row that gets a value (rows,), uint64.
 
-    `spec`: if its option `dropna` is set, rows with missing coordinates have no values. None: all rows have
-    values.
+    `spec`: if its option `dropna` is set, rows with missing coordinates get no value. None: all rows get one.
     """
     return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
 
 
 def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
-    """Return a mask (n,) of the rows that have values; None if all rows have."""
+    """Return a mask (n,) of the rows that get a value; None if all rows get one."""
     return points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
 
 
@@ -314,8 +313,8 @@ def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
 def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
     """Compute `spanning_forest` without sorting. Return None if that would be slower.
 
-    There is one node for each row number, up to the largest one of each chunk. If most rows have an edge,
-    this takes a fifth of the time.
+    Nodes are the row numbers of each chunk, up to its largest one. If most rows have an edge, this takes a
+    fifth of the time.
     """
     if min(int(left.min()), int(right.min())) < 0:
         return None
@@ -374,7 +373,7 @@ def _order(ids: Ids) -> Array:
 
 
 def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
-    """Return the distinct ids, and for each pair two positions among them: of its left and its right id.
+    """Return the distinct ids, and for each pair the positions of its left and its right id among them.
 
     A row with a missing id, such as an unmatched row of a left join, adds its other id, but no pair.
     """

@@ -118,9 +118,7 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Convert counts to the smallest dtype that fits, because a row keeps one count for each of its block
-    pairs.
-    """
+    """Convert counts to the smallest dtype that fits. A row keeps one count for each of its block pairs."""
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
@@ -234,7 +232,7 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
 def put_diagonal(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
     """Write the diagonal entry of each row.
 
-    `at`: for each row, the offset of its next entry, which advances.
+    `at`: for each row, the offset of its next entry. The offsets advance.
     """
     part["columns"][at], part["values"][at] = numbers, float(mode == CONNECTIVITY)
     at += 1

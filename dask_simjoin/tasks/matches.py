@@ -3,7 +3,7 @@
 The index of a chunk sorts its rows. In this module, a "place" is the position of a row in that order. A
 "position" is the position of a row in the chunk, or in the whole frame.
 
-If each row has its own radius, a pair counts if its distance is at most the radius of its left row.
+If each row has its own radius, a pair matches if its distance is at most the radius of its left row.
 
 - If radii are similar, chunks are joined within the largest radius, and each pair is checked in both
   directions.
@@ -69,7 +69,7 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first share of the work. It also does what must be done only once."""
+        """Whether this is the first share of the work. Only this share does work that must be done once."""
         return not self.part[0]
 
     @property
@@ -137,9 +137,7 @@ Its arguments: the chunk of the left rows (0 or 1), positions of left rows, posi
 
 
 def visit_radii(block_pair: BlockPair, show: ShowPairs, rows: Rows | None = None) -> None:
-    """Call `show` for all pairs within the radius of the left row. In a join of a table with itself, call it
-    for both directions of a pair.
-    """
+    """Call `show` for all pairs within the radius of the left row; in a self-join, for both directions."""
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.is_self_join else (0,)
     chunks = block_pair.query, block_pair.data
@@ -248,7 +246,7 @@ class Matches(NamedTuple):
     """Pairs of rows, with distances if they were requested.
 
     `left` (pairs,): the left rows, as places in the indexes of the chunks `left_of`. Places continue from one
-    chunk to the next. `right`: the same for the right rows and `right_of`.
+    chunk to the next. `right`: the right rows, likewise as places in the indexes of the chunks `right_of`.
     """
 
     left: Array
@@ -280,8 +278,8 @@ def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Arr
 
 
 def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find each pair of two chunks once. If they belong to one table, the left row is the one that is first
-    in the frame.
+    """Find each pair of two chunks once. In a self-join, the left row is the row that comes first in the
+    frame.
 
     If each row has its own radius, see `_within_radius`.
     """
@@ -309,9 +307,7 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
 
 
 def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find the pairs within the radius of the left row. In a join of a table with itself, check both
-    directions of a pair.
-    """
+    """Find the pairs within the radius of the left row. In a self-join, check both directions of a pair."""
     query, data, is_self_join, spec = block_pair[:4]
     xp, both = block_pair.xp, spec.other is None
     # if both chunks belong to one table, the left row may be in either of them
@@ -344,7 +340,7 @@ def row_places(chunk: Chunk, xp: ArrayModule) -> Array:
 
 
 def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
-    """Return the ids of rows. `places`: their places in the concatenation of the chunks' indexes."""
+    """Return the ids of rows. `places`: places of the rows in the concatenation of the chunks' indexes."""
     xp = frames_for(chunks[0]["example"]).xp
     keys = [chunk["id_keys"] for chunk in chunks]
     if all(some is not None for some in keys):

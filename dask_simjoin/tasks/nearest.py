@@ -54,7 +54,7 @@ def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, number
                  state: State | None = None) -> State:  # fmt: skip
     """Search the neighbors of a chunk's rows in another chunk, or in the chunk itself.
 
-    `numbers`: the `RowNumbers` of each chunk. `is_self_join`: whether both chunks belong to one table, where
+    `numbers`: the `RowNumbers` of each chunk. `is_self_join`: whether both chunks belong to one table. If so,
     a row is not its own neighbor. `part`: the share of the rows to search, as (index of the share, number of
     shares). `state`: the result of earlier searches in other chunks, if there were any.
     """
@@ -83,11 +83,11 @@ def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, number
 
 
 def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
-    """Search two chunks on the host, or a chunk with itself, and keep only mutual neighbors. They are pairs
-    where each row is a neighbor of the other.
+    """Search two chunks on the host, or one chunk, and keep only mutual neighbors.
 
-    `search`: finds, for the rows of its first chunk, the neighbors in its second chunk; row numbers are from
-    0. Neighbors that are not mutual are replaced by -1, so that the others keep their ranks.
+    `search`: finds the neighbors of its first chunk's rows in its second chunk, with row numbers from 0. Two
+    rows are mutual neighbors if each is a neighbor of the other. Other neighbors are replaced by -1, so that
+    mutual neighbors keep their ranks.
     """
     back = None if query is data else _sorted_numbers(search(data, query))
     state = search(query, data)
@@ -115,7 +115,7 @@ def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, i
 
 
 def join_states(threads: int, *parts: State) -> State:
-    """Merge the states that the shares of a chunk's rows have found."""
+    """Merge the states that were found for the shares of a chunk's rows."""
     xp = module_of(parts[0]["totals"])
     if xp is np:
         return _join_on_host(parts, threads)
@@ -168,7 +168,7 @@ Otherwise memory grows, because glibc may keep large arrays after they are freed
 
 
 class FoundRows(NamedTuple):
-    """Those neighbors in a state that are rows of a certain chunk."""
+    """The neighbors in a state that are rows of a certain chunk."""
 
     places: Array  # (neighbors,) int64: positions in the flattened arrays of the state, ``row * k + rank``
     ids: Ids

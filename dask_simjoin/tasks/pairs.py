@@ -154,7 +154,7 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
 
     `columns`: names of the result's columns. `cuts`: where the first chunk is cut into parts, see
     `cut_block`; or an int, the number of parts with equal work. `number`: index of the part to join. `like`:
-    an empty result, if dtypes must be converted to it. `unmatched_left`: rows to append, see
+    an empty result, if columns must be converted to its dtypes. `unmatched_left`: rows to append, see
     `concat_results`.
     """
     query, _, is_self_join, spec = block_pair[:4]
@@ -180,8 +180,8 @@ def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, 
                    unmatched_left: ResultRows | None = None) -> Frame:  # fmt: skip
     """Concatenate parts of a result to a frame. The memory of the parts is reused.
 
-    `unmatched_left`: left rows without a match, to append. They lack the columns of right rows, which become
-    missing values. `like`: an empty result with the dtypes to use.
+    `unmatched_left`: left rows without a match, to append. They get missing values in the columns of right
+    rows. `like`: an empty result with the dtypes to use.
     """
     total = sum(number for number, _ in parts)
     shared = collections.Counter(id(_memory_owner(values)) for _, part in parts for values in part.values())
@@ -231,9 +231,7 @@ Side = tuple[tuple[Chunk, ...], Array]
 
 
 def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs of two chunks as parts of the result. If the options request it, add the other
-    direction.
-    """
+    """Return the pairs of two chunks as parts of the result; in both directions if the options request it."""
     query, data, _, spec = block_pair[:4]
     keyed = query["id_keys"] is not None and data["id_keys"] is not None
     own_radius = spec.radius is not None
@@ -417,7 +415,7 @@ def weigh_block(block_pair: BlockPair) -> Array:
 
 
 def cut_weighed(grain: int, parts: int, *weights: Array) -> np.ndarray:
-    """Compute the result of `cut_block` from `weigh_block` of all shares of the work."""
+    """Compute the result of `cut_block` from the results of `weigh_block` for all shares of the work."""
     xp, n = module_of(weights[0]), sum(map(len, weights))
     before = np.cumsum([0, *(int(some[-1]) if len(some) else 0 for some in weights)])
     wanted = before[-1] * (np.arange(1, parts) / parts)

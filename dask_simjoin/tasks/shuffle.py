@@ -63,7 +63,7 @@ def positions(read: ReadRows, first: int) -> Array:
 
 def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
            with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack rows that have been read. `position`: their positions in the whole frame."""
+    """Pack rows that have been read. `position`: positions of the rows in the whole frame."""
     x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp

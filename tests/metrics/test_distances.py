@@ -286,7 +286,7 @@ def test_rows_without_direction(how):
     frame = pd.DataFrame({"x": [1.0, 2, 0, 0, 0, 3], "y": [0.0, 0, 0, 1, 0, 0]}, index=list("abcdef"))
     number, row = (1, 0) if how == "dask-3" else (0, 2)
     text = (
-        r"metric='cosine' compares directions, and rows with only zeros have none\. There are 2 such rows; "
+        r"metric='cosine' compares directions, and a row of zeros has no direction\. There are 2 such rows; "
         rf"the first is row {row} of partition {number} \(label 'c'\)\. Use dropna=True"
     )
     with pytest.raises(CoordinateError, match=text):

@@ -147,7 +147,7 @@ def test_kilometers_for_meters(lay, verb):
     first = (lay(EARTH * 0.99),) if verb == "join" else ()
     call = getattr(frame.simjoin, verb)
     _, text, where = warned(UnitsWarning, call, *first, 5.0, metric="haversine")
-    assert "In a sample, no pair is within eps=5.0 meters" in text and "use eps=5000." in text
+    assert "In a sample, no pair of unequal rows is within eps=5.0 meters" in text and "use eps=5000." in text
     assert "and the nearest rows are about" in text
     assert where.endswith(("test_data_warnings.py", "frames.py"))  # where it was called, or computed
     computed(call(*first, 5000.0, metric="haversine"))

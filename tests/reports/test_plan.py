@@ -281,11 +281,11 @@ def test_the_number_of_tasks_is_about_that_of_the_graph(ddf, kind, method):
 def test_many_tasks_are_told_with_a_remedy(ddf):
     assert describe_tasks(10_000, 1 << 20) == "about 10,000"
     assert describe_tasks(73_214, 200_000) == (
-        "about 73,214: Dask alone needs 146 s for these; for fewer tasks, use a larger blocksize= than "
+        "about 73,214: Dask alone needs 146 s for these; for fewer tasks, use a blocksize= above "
         "195.31 kiB, or larger partitions"
     )
     report = ddf.simjoin.plan(k=1, blocksize=8 * ROW)
-    assert "larger blocksize= than 192 B" in line(report, "tasks")
+    assert "use a blocksize= above 192 B" in line(report, "tasks")
     assert report.to_frame()["candidates"].sum() > report.pairs
 
 

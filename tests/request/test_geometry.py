@@ -111,7 +111,9 @@ def test_refused():
         ColumnError, match=r"holds 80 geometries that are not points, such as a Polygon\. Use their"
     ):
         areas.simjoin.self_join(1)
-    with pytest.raises(OptionError, match=r"has a unit, but metric='euclidean'.*use frame\.set_crs\(4326\)"):
+    with pytest.raises(
+        OptionError, match=r"has a unit, but the unit of the points is unknown.*use frame\.set_crs\(4326\)"
+    ):
         POINTS.set_crs(None, allow_override=True).simjoin.self_join("5 km")
 
 

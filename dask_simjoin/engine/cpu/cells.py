@@ -143,10 +143,11 @@ class CellClusters:
         return out
 
     def borders(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of border points, ascending, and the lowest label of the core points near each.
+        """Return the places of border points, ascending, and for each the lowest label of the core points
+        near it.
 
-        A border point is near a core point, but is not one. `labels` (n,), int64: labels of core points, and
-        -1 for other points.
+        A border point is near a core point, but is not a core point. `labels` (n,), int64: labels of core
+        points, and -1 for other points.
         """
         if len(self._places) in (0, len(labels)):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -184,7 +185,7 @@ class CellClusters:
         return low, high, all_near
 
     def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
-        """Return for each offset the first cell that can belong to this run of neighbors of cell `begin`."""
+        """For each offset, return the first cell that can be in the run at this offset from cell `begin`."""
         keys = self._all["keys"]
         return np.searchsorted(keys, keys[begin] + offsets - REACH)
 

@@ -132,7 +132,9 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Return an uninitialized array (rows, columns), stored by column; a view of `buffer` if it is given."""
+    """Return an uninitialized array (rows, columns), stored by column. If `buffer` is given, return a view of
+    it.
+    """
     if buffer is None:
         return np.empty((rows, columns), order="F")
     return buffer[: rows * columns].reshape(columns, rows).T

@@ -39,11 +39,11 @@ from dask_simjoin.metrics.norms import Index, Norm
 def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
                 rows: Rows | None,
                 loose: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
-    """Yield the joins that together find the pairs of the places `rows`: (queries, data, is a self-join).
+    """Yield joins that together find the pairs of the places `rows`. Each is (queries, data, is a self-join).
 
-    `rows`: None means all places. In a self-join a pair belongs to its earlier place. So the places `rows`
-    are joined with themselves, and then with later places that may be near. `loose`: select the later places
-    by `sinks.Choosing.loose_part`, if the method has it.
+    `rows`: None means all places. In a self-join, a pair belongs to the earlier of its two places. So the
+    places `rows` are joined with each other, and then with later places that may be near. `loose`: select the
+    later places by `sinks.Choosing.loose_part`, if the method has it.
     """
     if rows is None:
         yield q, d, is_self_join
@@ -282,9 +282,9 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
     """Return the pairs of two indexes, or of two parts of one index.
 
-    `is_self_join`: `q` is `d`. `one_chunk`: both are from the same chunk, so the smaller position of a pair
-    is on the left. `labels`, `kept`: see `Joiner.pairs`. `firsts`: place of the first row of `q` and of `d`
-    in its whole index.
+    `is_self_join`: `q` is `d`. `one_chunk`: `q` and `d` are from the same chunk, so the smaller position of a
+    pair is on the left. `labels`, `kept`: see `Joiner.pairs`. `firsts`: for `q` and for `d`, the place of the
+    first row in the whole index.
     """
     module = _module(layout.method)
     sides, capacity = (q, d), 0
@@ -331,7 +331,7 @@ def _counts(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self
     """Return the number of pairs of each row, in index order, as one array for each index.
 
     In a self-join, return one array. `both`: return two arrays also in a self-join. The first one then counts
-    each pair at its earlier place, and the second one at its later place.
+    each pair at the earlier of its places, and the second one at the later.
     """
     counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if is_self_join and not both else (q, d))]
     if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):

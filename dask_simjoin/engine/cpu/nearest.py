@@ -29,7 +29,7 @@ SEARCHED = 1 << 12
 def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
     """Index the points (n, d), float64, of a chunk. The index serves as queries and as data.
 
-    `names` (n,), int64: the row ids that searches return. They are not negative, and unique in the frame.
+    `names` (n,), int64: the row ids that searches return. Ids are not negative, and unique in the frame.
     None: searches return positions.
     """
     n, d = x.shape
@@ -133,7 +133,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, sample: np.ndarray,
            norm: Norm = 2, method: str | Method = AUTO,
            approximate: bool = False) -> NearestLayout | MethodSearch:  # fmt: skip
-    """Choose the layout of all chunks: the method's layout if it has its own search, or else tiles."""
+    """Choose the layout of all chunks: the method's layout if the method has its own search, else tiles."""
     own = search_layout_of(method, HOME, lower, upper, variance, norm, approximate)
     return own or cpu_tiles.make_nearest_layout(lower, upper, mean, variance, sample, norm)
 

@@ -46,7 +46,7 @@ Best = tuple[np.ndarray, ...]
 
 
 class _RoundSide:
-    """An index prepared for searches, as queries and as data; `first`: its first node."""
+    """An index prepared for searches, as queries and as data. `first`: first node of the index."""
 
     def __init__(self, index: Index, first: int) -> None:
         self.index = cpu_tiles.aligned_index({name: index[name] for name in SEARCHED if name in index})
@@ -137,7 +137,9 @@ class BoruvkaRounds:
             self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
 
     def _searching(self) -> np.ndarray:
-        """Return a mask of the components that search in this round: at least half of all."""
+        """Return a mask of the components that search in this round. It selects at least half of all
+        components.
+        """
         number = self.components
         if number == self.rows:
             return ALL

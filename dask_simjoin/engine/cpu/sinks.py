@@ -203,10 +203,10 @@ class CallbackSink(_PlaceBuffer):
 
 
 class Deciding(_PlaceBuffer):
-    """A sink that gets candidates from a kernel, decides them, and passes the pairs on to another sink.
+    """A sink that gets candidates from a kernel, decides which are pairs, and passes these to another sink.
 
     `q`, `d`: the indexes; their "x" (d, n or more) has the coordinates in index order. `names`: for each
-    index, the name of each row, in index order; these are written to the other sink. `orient_by_position`:
+    index, the name of each row, in index order. The other sink gets these names. `orient_by_position`:
     whether the row with the smaller position is on the left.
     """
 
@@ -295,7 +295,7 @@ class CpuMethod(Protocol):
         """Add the number of pairs of each row to `q_counts` and `d_counts`, in index order.
 
         In a self-join both are usually the same array. If they are two arrays, each pair counts in `q_counts`
-        at its earlier place, and in `d_counts` at its later place. Counts of at least `enough` need not be
+        at the earlier of its places, and in `d_counts` at the later. Counts of at least `enough` need not be
         exact.
         """
 
@@ -306,7 +306,7 @@ class CpuMethod(Protocol):
         """Estimate the relative work of `pairs` for equal parts of `q`: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
-        """Return a place such that no point from there on is near a point before the place `stop`."""
+        """Return a place: no point at this place or later is near a point before the place `stop`."""
 
 
 @runtime_checkable
@@ -323,7 +323,7 @@ class OneSided(Protocol):
         In a self-join, each point is near itself, so it is counted, too.
 
         `rows`: count only for the queries at these places. `later`: `q` is `d`, and only points at later
-        places count.
+        places are counted.
         """
 
 
@@ -393,7 +393,7 @@ def places_of(*sides: Index) -> list[np.ndarray]:
 
 def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
-    """Do for any method what `ManyAtOnce.connect` does, by finding each pair."""
+    """Do the work of `ManyAtOnce.connect` for any method, by finding each pair."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
         components.link(parent, left, right, *nodes)
@@ -404,7 +404,7 @@ def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join:
 def lowest(
     method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
 ) -> None:
-    """Do for any method what `ManyAtOnce.lowest` does, by finding each pair."""
+    """Do the work of `ManyAtOnce.lowest` for any method, by finding each pair."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)

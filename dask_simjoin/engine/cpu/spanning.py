@@ -56,7 +56,7 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
 
 def _lower_bounds_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
                   norm: Norm) -> np.ndarray:  # fmt: skip
-    """Return for each point a lower bound of the weights of its edges to another index (n,).
+    """For each point, return a lower bound of the weights of its edges to another index (n,).
 
     No weight is below the gap between the point's tile and the nearest box of the other index, or below
     either core distance. Both indexes must have points.
@@ -75,7 +75,7 @@ def _lower_bounds_across(index: Index, core: np.ndarray, other: Index, other_cor
 def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: np.ndarray,
                trees: Sequence[Edges],
                norm: Norm) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:  # fmt: skip
-    """Join nodes along those edges of each index's own tree that must also be in the common tree.
+    """Join nodes along edges of each index's own tree, if the edges must also be in the common tree.
 
     `sides`: both indexes, each with its first node. `component` (nodes,), int32: -1 for padding; the other
     entries are overwritten with the number of the node's component. `core` (nodes,): core distances, as
@@ -145,7 +145,7 @@ class CpuSpanner:
     @staticmethod
     def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of an index's points; `core`: core distances, as totals, in index order."""
+        """Find the tree of an index's points. `core`: their core distances as totals, in index order."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         del index, core, nearest, progress  # drop these references, so that the rounds can free the arrays
         found, names, core = rounds.run(), rounds.names, rounds.core

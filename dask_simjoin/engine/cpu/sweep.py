@@ -218,7 +218,7 @@ def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: 
     sides = (q, d), labels, low
 
     def meet(first: int, second: int) -> None:
-        """Compare points without a label, of index `first`, with points with a label, of index `second`.
+        """Compare points of index `first` that have no label with points of index `second` that have a label.
 
         The smaller of these two sets becomes the queries.
         """
@@ -275,7 +275,9 @@ def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarra
 def _add_up(
     q: Index, d: Index, layout: SweepLayout, is_self_join: bool, counts: tuple[np.ndarray, ...]
 ) -> None:
-    """Count pairs by finding each of them; `counts`: the array of `q`, and of `d` if it should be filled."""
+    """Count pairs by finding each of them. `counts`: the array for `q`, and the array for `d` if it is
+    wanted.
+    """
 
     def add(*places: np.ndarray) -> None:
         for own, some in zip(counts, places, strict=False):

@@ -51,7 +51,8 @@ def points(index: Index) -> np.ndarray:
 
 def filtered_tiles(x: np.ndarray, order: np.ndarray, dims: np.ndarray, f: Filter, sure: float,
                    threads: int) -> Index:  # fmt: skip
-    """Return the tiles of points (n, d), C-contiguous, with the float32 filter's terms: see `FilterScan`.
+    """Return the tiles of points (n, d), C-contiguous, with the terms of the float32 filter: see
+    `FilterScan`.
 
     `sure`: the part of the bounds for sure pairs that is the same for all points: see `Filter.sure`.
     """
@@ -206,7 +207,8 @@ def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
 def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int, values: Sides, *,
           low: np.ndarray = _NONE, parent: np.ndarray = _NO_NODES, enough: int = marks.ENDLESS,
           rows: Rows | None = None) -> np.ndarray:  # fmt: skip
-    """Run a task of `kernels.marks` on all pairs without writing them; return the field `more` of its notes.
+    """Run a task of `kernels.marks` on all pairs without writing the pairs; return the field `more` of the
+    notes.
 
     `values`: see `kernels.marks`. `rows`: search only from the queries at these places. In a self-join, only
     the values of these queries change.
@@ -332,7 +334,8 @@ def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_j
 
 def _tally_few(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
                q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    """Count pairs for all limits but the last: find each pair within the last limit, and compare its total.
+    """Count pairs for all limits except the last: find each pair within the last limit, and compare its
+    total.
 
     One pass per limit is not possible here, because these limits are too small for the filter.
     """
@@ -362,8 +365,8 @@ def _norms(index: Index) -> np.ndarray:
 def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
     """Return the index with the filter's limits for a layout with a smaller threshold.
 
-    They are the limits that `kernels.pack.pack_filter` would compute; `norms`: see `_norms`. The bounds for
-    sure pairs are not recomputed. This is safe, because they are stricter than necessary.
+    The limits are the same as `kernels.pack.pack_filter` would compute. `norms`: see `_norms`. The bounds for
+    sure pairs are not recomputed. This is safe: the old bounds are stricter than necessary.
     """
     if layout.filter is None:
         return index

@@ -120,13 +120,15 @@ class Bounds:
 
     @property
     def reach(self) -> np.float32:
-        """A pair's sum of squares in float32 never exceeds this."""
+        """A pair's sum of squares in float32 never exceeds this bound."""
         value = (self.outer + self.rho) ** 2 * (1 + self._factor) + len(self.centre) * 2.0**-140
         return above(value)
 
     @property
     def sure(self) -> np.float32:
-        """Two points with a float32 sum of squares up to this are a pair; -1 if no sum proves this."""
+        """If the float32 sum of squares of two points is at most this bound, they are a pair; -1 if no sum
+        proves it.
+        """
         value = max(self.inner - self.rho, 0.0) ** 2 * (1 - self._factor) - len(self.centre) * 2.0**-140
         return below(value, 2.0**-126)
 
@@ -177,14 +179,16 @@ class RoundedFilter:
 
     @property
     def reach(self) -> np.float32:
-        """A pair's total in float32 never exceeds this."""
+        """A pair's total in float32 never exceeds this bound."""
         d = len(self.centre)
         outer = self.eps * (1 + (d + 4) * 2.0**-52)
         return above((outer + self.rho) * (1 + (d + 6) * U))
 
     @property
     def sure(self) -> np.float32:
-        """Two points with a float32 total up to this are a pair; -1 if no total proves this."""
+        """If the float32 total of two points is at most this bound, they are a pair; -1 if no total proves
+        it.
+        """
         d = len(self.centre)
         value = (self.eps * (1 - (d + 4) * 2.0**-52) - self.rho) * (1 - (d + 6) * U)
         return below(value, 2.0**-100)

@@ -91,7 +91,7 @@ NOWHERE = -60000.0
 
 
 def width(dims: int) -> int:
-    """Return the length of a stored vector: coordinates, 8 more numbers, and padding to a multiple of 16."""
+    """Return the length of a stored vector: coordinates and 8 more numbers, padded to a multiple of 16."""
     return -(-(dims + 8) // 16) * 16
 
 
@@ -206,7 +206,7 @@ def clusters_of_queries(width: int) -> int:
 
 
 def steps_later(slices: int, stages: int) -> int:
-    """Return how many tiles a block of `tensor_hopper.cu` still compares after its output has become full.
+    """Return how many more tiles a block of `tensor_hopper.cu` compares after its output has become full.
 
     Call the result n. All warps of a block must stop at the same tile. A warp that fills the output at its
     tile j announces that tile j + n will be the first one left out. Every warp must see this before it writes
@@ -227,7 +227,7 @@ def pays(dims: int, outer: float, typical: float) -> bool:
 
 
 def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
-    """Return the vectors of points, and the terms v: sums of Q that reach them prove a pair.
+    """Return the vectors of points, and their terms v. A sum Q that is at least v_i + v_j proves a pair.
 
     `y` (n, d): points in the index's order.  ``vectors`` (rows, width), float16, where rows is n rounded up
     to a multiple of 256.  ``vectors_sure`` (rows,), float32: for each point the largest v in its tile.

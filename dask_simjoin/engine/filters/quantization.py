@@ -89,7 +89,7 @@ class Filter:
     eps2: float
 
     def box_reach(self, largest_norm: float) -> np.float32:
-        """Return the largest squared gap, in float32, of two boxes that can hold a pair.
+        """Return the largest squared gap, in float32, that two boxes with a pair can have.
 
         `largest_norm`: largest N of the points. Boxes hold the points z, and a pair has
         |z_i - z_j| <= E + u(|z_i| + |z_j|). The d squares and sums of the gap err by a factor of 1 + g at
@@ -99,7 +99,8 @@ class Filter:
         return above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
 
     def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
-        """Return the largest squared span, in float32, of two boxes that proves all their points to be pairs.
+        """Return a limit: if the squared float32 span of two boxes is at most this, all their points are
+        pairs.
 
         It is -1 if no span proves this.
 
@@ -190,7 +191,7 @@ class Int8Filter:
 
     @property
     def bias(self) -> int:
-        """Added to V_h, the sum of each half, so that a pair's sum does not wrap."""
+        """A number that is added to V_h, the sum of each half, so that a pair's sum does not wrap."""
         return 32766 - 2 * self.max_x
 
 

@@ -101,7 +101,7 @@ BLOCKS = 2048
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
-    """Run a kernel over all columns; return its results on the host.
+    """Run a kernel over all columns. Return the results on the host.
 
     The result has shape (values, d, blocks). A kernel computes several values per column, such as a minimum
     and a sum. Each thread block computes them for a part of the rows, so the caller must reduce over blocks.

@@ -38,7 +38,7 @@ def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
 
 def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array, Array, Array], least: Array,
                to: Array) -> ListedEdges:  # fmt: skip
-    """Return the lightest known edge of each node, with the end -1 if none is known.
+    """Return the lightest known edge of each node. If no edge of a node is known, the end is -1.
 
     See `offer_listed` in `engine.cpu.kernels.boruvka` for the arguments.
     """
@@ -75,10 +75,10 @@ def least_edges(component: Array, names: Array, edges: list[ListedEdges],
 
 
 def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Array]:
-    """Return weight and end of each row's lightest edge, from the lightest edge in each part of the data.
+    """Return weight and end of each row's lightest edge in all parts of the data.
 
-    `weights`, `ends`: arrays (parts, n). `names`: id of each row (n,). Ties go to the edge with the smallest
-    id at its end.
+    `weights`, `ends`: the lightest edges in each part (parts, n). `names`: id of each row (n,). Ties go to
+    the edge with the smallest id at its end.
     """
     parts, n = weights.shape
     weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
@@ -87,7 +87,7 @@ def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Ar
 
 
 def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
-    """Write to `tags`, for each box of a tree, the value that all its points share, or -1 if they differ.
+    """For each box of a tree, write to `tags` the value that all its points share, or -1 if values differ.
 
     `values`: one per point. `levels`: first group of each level. `box`: number of points in a box of the
     lowest level, and of boxes in a box of a higher level.
@@ -118,7 +118,7 @@ def least_names(names: Array, box: int) -> Array:
 
 
 def who_asks(sizes: Array, every: int) -> Array:
-    """Return a mask of the components that search for an edge in this round: at least half of all.
+    """Return a mask of the components that search for an edge in this round: at least half of all components.
 
     `every`: number of components before the first round, when all components search.
     """

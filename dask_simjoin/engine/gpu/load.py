@@ -96,7 +96,9 @@ def _loaded(path: Path, function: str) -> Any:
 
 
 def _begun(name: str, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
-    """Return the future of a compiled module, and its key. Start to compile it if that has not begun."""
+    """Return the future of a compiled module, and the module's key. Start the compilation if it has not
+    begun.
+    """
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
         if key not in _modules:
@@ -136,7 +138,7 @@ def _function(name: str, function: str, device: int, constants: tuple[tuple[str,
 
 
 def kernel(name: str, function: str, **constants: int) -> Any:
-    """Return a kernel for the current device; it is compiled once, and cached on disk."""
+    """Return a kernel for the current device. The kernel is compiled once, and cached on disk."""
     device = cupy.cuda.runtime.getDevice()
     return _function(name, function, device, tuple(sorted(constants.items())))
 

@@ -96,8 +96,8 @@ class GpuMethod(Protocol):
                sample: JoinSample | None = None) -> GpuLayout:  # fmt: skip
         """Choose how to index all chunks, from moments (d,) of all points and the threshold.
 
-        `options`: the method's options, an object of its class in `METHODS`. `sample`: samples of the points,
-        on the host, if there are any.
+        `options`: an object of the method's class, which has its options. `sample`: samples of the points, on
+        the host, if there are any.
         """
 
     def build(self, x: Array, layout: GpuLayout) -> Index:
@@ -121,9 +121,9 @@ class GpuMethod(Protocol):
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
                 is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-        """Pass all pairs, or with `rows` only the pairs of these queries, to a sink.
+        """Pass pairs to a sink: all pairs, or only the pairs of the queries `rows`.
 
-        `arguments`: what the sink needs.
+        `arguments`: further arguments of the sink.
         """
 
 

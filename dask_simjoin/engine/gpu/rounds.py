@@ -224,7 +224,9 @@ class GpuBoruvkaRounds:
         self._launch("offer_beside", blocks, threads, *known, bounds)
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
-        """Return bounds for all components, still `UNKNOWN`; and the lightest known edge of each node."""
+        """Return bounds for all components, which are still `UNKNOWN`, and the lightest known edge of each
+        node.
+        """
         bounds = full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
         state = self.component, self.core, self.names
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
@@ -236,7 +238,8 @@ class GpuBoruvkaRounds:
     def _group(self) -> None:
         """Reorder rows by component, once there are fewer components than tiles.
 
-        It is done only once. Later components are larger, so consecutive rows of one would be far apart.
+        Rows are reordered only once. Later components are larger, so consecutive rows of one component would
+        be far apart.
         """
         if self.layout.dims >= GROUPED_DIMS and len(self.sizes) * TILE <= self.rows and not self._grouped:
             for side in self.sides:
@@ -251,8 +254,7 @@ class GpuBoruvkaRounds:
         self._arranged = True
 
     def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
-        """Search for the lightest edge of each node in `wanted`, or of a part of them; return edges in
-        batches.
+        """Search for the lightest edge of each node in `wanted`, or in a part of it; return edges in batches.
 
         Each batch has arrays of nodes, ends of edges, and weights.
         """
@@ -343,8 +345,8 @@ class GpuBoruvkaRounds:
         """Return the state of a round before its searches.
 
         It consists of: the known edges; the bounds that follow from them; the mask of the components that
-        search; and the bounds for the searches. The latter are lower, because they also use edges between
-        consecutive rows.
+        search; and the bounds for the searches. The bounds for the searches are lower than the other bounds,
+        because edges between consecutive rows are used as well.
         """
         bounds, listed = self._offers()
         boruvka.offer_edges(self.component, [listed], bounds)

@@ -12,7 +12,7 @@ from dask_simjoin.metrics.norms import Norm
 
 
 class Sink(enum.IntEnum):
-    """Uses of pairs in a join kernel that neither writes nor counts them: see `components.cuh`."""
+    """How a join kernel uses pairs if it neither writes nor counts them: see `components.cuh`."""
 
     LINK = 1
     LOWEST = 2
@@ -72,5 +72,5 @@ def _defined(constants: dict[str, int]) -> str:
 
 
 def norm_constant(norm: Norm) -> dict[str, int]:
-    """Return the constant that selects a norm in kernels; it is left out for norm 2, the default."""
+    """Return the constant that selects a norm in kernels. For norm 2, the default, no constant is needed."""
     return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}

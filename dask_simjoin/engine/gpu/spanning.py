@@ -44,7 +44,7 @@ def _run(name: str, items: int, *arguments: Any) -> None:
 
 
 def followed(to: Array) -> Array:
-    """Return the root of each node (n,), from pointers `to` (n,) to parents; a root points to itself."""
+    """Return the root of each node (n,). `to` (n,): the parent of each node; a root is its own parent."""
     while True:
         further, moved = cupy.empty_like(to), cupy.zeros(1, cupy.int32)
         _run("follow", len(to), to, further, moved)
@@ -54,7 +54,8 @@ def followed(to: Array) -> Array:
 
 
 def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
-    """Contract each vertex along its first edge; return its new vertex, and the number of new vertices.
+    """Contract each vertex along its first edge. Return each vertex's new vertex, and the number of new
+    vertices.
 
     `a`, `b`: the vertices of each edge; `first`: the first edge of each vertex.
     """
@@ -70,7 +71,7 @@ def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
 
 
 def _either(name: str, items: int, *arguments: Array) -> tuple[Array, Array]:
-    """Run a kernel that writes two masks; return the positions that the first and the second mask select."""
+    """Run a kernel that writes two masks. Return the positions that each mask selects."""
     yes, no = (cupy.empty(items, cupy.bool_) for _ in range(2))
     _run(name, items, *arguments, yes, no)
     return places_of(yes), places_of(no)
@@ -119,10 +120,10 @@ class Dendrogram:
         del self._joined
 
     def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
-        """Add the edges `own` to the chains of the vertices `inside` that they were contracted into.
+        """Add each of the edges `own` to the chain of the vertex that it was contracted into.
 
-        `ends`: for each vertex, its first edge, which is the merge after the chain. An edge joins its own
-        chain and the chains of earlier contractions that end at this edge.
+        `inside`: these vertices. `ends`: for each vertex, its first edge, which is the merge after the chain.
+        An edge connects the chains of earlier contractions that end at it to its own chain.
         """
         n = len(own)
         if not n:
@@ -211,7 +212,7 @@ class GpuSpanner:
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of the points of an index; `core`: their core distances as totals, in kd order."""
+        """Find the tree of an index's points. `core`: core distances of the points as totals, in kd order."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # frees memory before edges are sorted
@@ -240,7 +241,7 @@ class GpuSpanner:
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """Find the edges between two indexes in their common tree; `trees`: the tree of each index."""
+        """Find the edges between two indexes in their common tree. `trees`: the tree of each index."""
         rounds = GpuBoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
         nodes = cupy.argsort(rounds.names).astype(cupy.int32)

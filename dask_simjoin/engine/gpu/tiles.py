@@ -167,7 +167,7 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
     if program is None:
         raise UnsupportedFrameError(
             f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "
-            "per block). Plan it on a machine with a GPU like the workers' smallest."
+            "per block). Plan it on a machine with a GPU like the smallest GPU of the workers."
         )
     name, more, shared = program
     return (name, f"join_{name}", constants | more), shared
@@ -229,8 +229,8 @@ def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both:
           rows: Rows | None = None) -> list[Array]:  # fmt: skip
     """Count the pairs of each query, and with `both` also of each point of the other index.
 
-    The arrays are in the order of the indexes.  A self-join returns one array.  It counts all pairs of each
-    point with `both`, and otherwise only the pairs that `batches` yields with the point as the query.
+    The arrays are in the order of the indexes. A self-join returns one array. With `both`, it counts all
+    pairs of each point. Otherwise it counts only the pairs that `batches` yields with the point as the query.
     `rows`: see `batches`.
     """
     counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
@@ -242,7 +242,7 @@ def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both:
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: DeviceLayout, arguments: Sequence[Array | int], *,
             is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-    """Pass all pairs, or only the pairs of queries `rows`, to a sink of `components.cuh`."""
+    """Pass pairs to a sink of `components.cuh`: all pairs, or only the pairs of the queries `rows`."""
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
     join = _Launch(q, d, layout, is_self_join, rows=rows, SINK=sink.value, NODES_64=nodes_64)

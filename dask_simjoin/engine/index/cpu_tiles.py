@@ -36,7 +36,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """Return `array` if it starts on a cache line, else a copy that does."""
+    """Return `array` if it starts on a cache line, else a copy that starts on one."""
     if array.ctypes.data % 64 == 0:
         return array
     copy = aligned_empty(array.shape, array.dtype)
@@ -45,7 +45,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def aligned_index(index: Index) -> Index:
-    """Copy the arrays of `ALIGNED` that do not start on a cache line. Only unpickled arrays need this."""
+    """Copy arrays in `ALIGNED` that do not start on a cache line. Only unpickled arrays need this."""
     return index | {name: aligned(index[name]) for name in ALIGNED if name in index}
 
 
@@ -99,7 +99,9 @@ class TilesLayout:
     screen: Screen | None = None
 
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
-        """Return a limit, in the boxes' dtype: two boxes with a larger total of gaps hold no pair."""
+        """Return a limit, in the boxes' dtype: if the gaps of two boxes have a larger total, the boxes hold
+        no pair.
+        """
         if self.filter is None:
             return self.threshold if self.rounded is None else self.rounded.reach
         return self.filter.box_reach(max(q["norm"], d["norm"]))
@@ -224,7 +226,7 @@ class NearestLayout:
     norm: Norm = 2  # norm of the distances
 
     def fan_out(self, cut: KdCuts) -> int:
-        """Return the number of parts into which a cut divides a block."""
+        """Return the number of parts that a cut divides a block into."""
         return 4 if len(cut.dims) <= WIDE_FAN_OUT_DIMS else 2
 
     @property

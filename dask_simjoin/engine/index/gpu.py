@@ -68,7 +68,7 @@ ENGINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TilesOnDevice:
-    """Index settings of one join or search on GPUs, the same for all chunks."""
+    """Index settings of one join or search on GPUs. All its chunks use them."""
 
     dims: int
     engine: str  # {"float16", "float32", "float64"}: how candidates are compared, a key of `ENGINES`
@@ -86,7 +86,8 @@ class TilesOnDevice:
 
     @property
     def parts(self) -> tuple[int, int]:
-        """Number of parts per cut of a block, and how many halvings a sort of a large block does at most.
+        """Number of parts that a cut divides a block into, and maximum number of halvings per sort of a large
+        block.
 
         In 16 dimensions, a join took 1.4 times as long with four halvings per sort as with two.
         """
@@ -115,7 +116,7 @@ class DeviceLayout(TilesOnDevice):
 def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                        threshold: float, engine: str = "auto", shared: int = HOPPER_SHARED_BYTES,
                        norm: Norm = 2) -> DeviceLayout:  # fmt: skip
-    """Choose the engine of a join and its settings, the same for all chunks.
+    """Choose the engine and the index settings of a join. All its chunks use them.
 
     `lower`, `upper`, `mean`, `variance` (d,): moments of all points.  `engine`: a key of `ENGINES`, or "auto"
     for the fastest engine whose filter pays.  A requested engine is replaced by "float64" if its error bounds
@@ -248,7 +249,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
                                sample: np.ndarray | None = None, engine: str = "auto",
                                shared: int = HOPPER_SHARED_BYTES,
                                norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
-    """Choose the engine of a search and its settings, the same for all chunks.
+    """Choose the engine and the index settings of a search. All its chunks use them.
 
     The choice affects speed, but not results.  `lower`, `upper` (d,): a box that holds all queries and all
     data points.  `mean`, `variance` (d,): approximate moments of all points.  `sample` (m, d): points to
@@ -288,7 +289,7 @@ def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | 
 
 
 def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """Return each filter's error of a distance, divided by a typical nearest-neighbor distance."""
+    """For each filter, return the error of a distance, divided by a typical nearest-neighbor distance."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}

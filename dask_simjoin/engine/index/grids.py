@@ -2,8 +2,8 @@
 
 The index of the sweep orders points by grid row, and by one coordinate within a row. GPU-Join indexes the
 non-empty cells of an eps-grid (Gowanlock & Karsin, "Accelerating the similarity self-join using the GPU",
-section IV). The sweep differs from GPU-Join's index in one dimension: it sorts points by it instead of
-cutting it into cells. The same code runs with NumPy and CuPy; `xp` is either module.
+section IV). The sweep differs from GPU-Join's index in one dimension: points are sorted by this dimension,
+which is not cut into cells. The same code runs with NumPy and CuPy; `xp` is either module.
 
 Density clusters use smaller cells, so that usually all points of a cell are within eps of each other.
 """
@@ -60,7 +60,7 @@ class SweepGrid:
     def offsets(self, *, half: bool) -> np.ndarray:
         """Return the differences between a row's key and its neighbor rows' keys, ascending.
 
-        `half`: only differences that are not negative.
+        `half`: whether to return only differences that are not negative.
         """
         steps = itertools.product((-1, 0, 1), repeat=len(self.dims))
         keys = sorted(sum(s * t for s, t in zip(step, self.strides, strict=True)) for step in steps)
@@ -69,7 +69,7 @@ class SweepGrid:
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """Index settings of one join by sweep. All chunks use the same, so their indexes are comparable."""
+    """Index settings of one join by sweep. All chunks use the same settings, so any two can be compared."""
 
     threshold: float  # threshold of the float64 decision
     grid: SweepGrid  # the swept dimension and the grid rows
@@ -352,9 +352,10 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
 
 
 def runs(grid: SweepGrid, *, half: bool) -> tuple[np.ndarray, int]:
-    """Return the key offsets of runs of neighbor cells, nearest first; and how many of the runs are adjacent.
+    """Return the key offsets of runs of neighbor cells, nearest first, and the number of adjacent runs.
 
-    A run holds the cells that differ only in the swept dimension. `half`: only offsets that are not negative.
+    A run holds the cells that differ only in the swept dimension. `half`: whether to return only offsets that
+    are not negative.
     """
     steps = itertools.product(range(-REACH, REACH + 1), repeat=len(grid.dims) - 1)
     away = sorted((sum(abs(s) for s in step), step) for step in steps)

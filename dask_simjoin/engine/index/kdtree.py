@@ -107,7 +107,7 @@ class KdCuts:
 
 
 def _log2(own: float, other: float) -> float:
-    """Return how often to halve the width `own` until it equals `other`; 0 if `own` is not wider."""
+    """Return how often the width `own` must be halved to equal the width `other`; 0 if `own` is not wider."""
     if not own > other:
         return 0.0
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
@@ -171,8 +171,8 @@ def kd_order(
 ) -> Array:
     """Return the positions of the points `x` (n, d) in kd order, as an array (n,), int64.
 
-    The order affects only speed, so sort keys may be rounded. `tile`: points per tile. `fan_out`: parts into
-    which each level cuts a block. Both are powers of two. `max_halvings`: see `block_sizes`.
+    The order affects only speed, so sort keys may be rounded. `tile`: points per tile. `fan_out`: number of
+    parts that each level cuts a block into. Both are powers of two. `max_halvings`: see `block_sizes`.
     """
     n = len(x)
     order = np.arange(n, dtype=np.uint64)
@@ -226,7 +226,7 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
 
 
 def _repeated(values: np.ndarray, size: int, n: int) -> Array:
-    """Repeat the value of each block for its `size` points: the result has (n,) values."""
+    """Return an array (n,): the value of each block, repeated for its points. `size`: points per block."""
     return values[0] if len(values) == 1 else np.repeat(values, size)[:n]
 
 
@@ -316,10 +316,10 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
 def _weighted_median(
     x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float
 ) -> tuple[int, float] | None:
-    """Return the dimension to cut a region in, and where; None if it should not be cut.
+    """Return the dimension to cut a region in, and the coordinate of the cut; None if it should not be cut.
 
-    The dimension is the one with the largest extent without outliers. The region is cut at the weighted
-    median of its points. `places`: the region's points, as positions in the sample.
+    The dimension has the largest extent without outliers. The region is cut at the weighted median of its
+    points. `places`: the region's points, as positions in the sample.
     """
     if len(places) < MIN_REGION_SAMPLE:
         return None

@@ -74,7 +74,7 @@ class JoinSample(NamedTuple):
 
 @dataclass(frozen=True)
 class Screen:
-    """The dimensions to compare first, and how much the others can add."""
+    """The dimensions to compare first, and how much the other dimensions can add to a total."""
 
     dims: tuple[int, ...]  # the dimensions, ascending
     rest: float  # largest sum of squared differences in the other dimensions, for any two points
@@ -180,7 +180,9 @@ def _share_near(x: np.ndarray, others: np.ndarray, threshold: float, norm: Norm)
 def _windows(
     x: np.ndarray, ordered: np.ndarray, threshold: float, norm: Norm
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each value of `x` the first position in `ordered` within reach, and their number."""
+    """For each value of `x`, return the first position in `ordered` within reach, and the number of
+    positions.
+    """
     away = reach(norm, threshold)
     low = np.searchsorted(ordered, x - away)
     return low, np.searchsorted(ordered, x + away, side="right") - low

@@ -46,8 +46,8 @@ def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array
 
     The query's own cell comes first. Then stage i visits adjacent cells that differ from the query's cell in
     dimension i, but in no later dimension. UNICOMP visits all of these if the query's coordinate i is odd.
-    LID visits those whose coordinate i is larger than the query's. Their cell numbers are then larger, too,
-    because the first dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
+    LID visits adjacent cells whose coordinate i is larger than the query's. Their cell numbers are then
+    larger, too, because the first dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
@@ -113,7 +113,9 @@ def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
 def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
               pattern: int, out: Array, there: Array, digits: Array, found: Array,
               counters: Array) -> None:  # fmt: skip
-    """Write to `out` the number of candidates of a query in each cell. Other arrays: see `visited_cells`."""
+    """For each cell, write to `out` the number of candidates that a query in it has; see also
+    `visited_cells`.
+    """
     for c in range(len(q_coords)):
         total = 0
         for t in range(visited_cells(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
@@ -224,7 +226,7 @@ def _pattern(layout: GridLayout, is_self_join: bool) -> int:
 
 
 def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the number of candidates of a query in each cell of `q` (cells,), int64."""
+    """For each cell of `q`, return the number of candidates that a query in this cell has (cells,), int64."""
     work = np.zeros(len(q["keys"]), np.int64)
     strides = np.array(layout.cells.strides, np.int64)
     cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]

@@ -28,7 +28,7 @@ from dask_simjoin.papers.lists import KMeans
 
 @device_function
 def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind) -> float:
-    """Return the total of the distance from a row to a center, in the units of `Windows`."""
+    """Return the total between a row and a center, in the units of `Windows`."""
     total = 0.0
     for k in range(row.size):
         total = add_term(total, (row[k] * before - center[k] * before) * scale, norm)
@@ -38,7 +38,8 @@ def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind)
 @kernel
 def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind, labels: Array,
                totals: Array) -> None:  # fmt: skip
-    """Write the nearest center of each row to `labels`, and the total to it to `totals`.
+    """Find the nearest center of each row. Write its number to `labels`, and the total between both to
+    `totals`.
 
     If several centers are equally near, the first of them is written.
     """
@@ -139,7 +140,7 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
 def comparisons(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, emit: PairCallback
 ) -> ClusterScanStats:
-    """Emit all pairs of two indexes, or of one with itself, as positions in the indexes; return counters.
+    """Emit all pairs of two indexes, or within one index, as positions in the indexes; return counters.
 
     A self-join emits each pair once, with its rows in any order.
     """
@@ -166,7 +167,8 @@ def comparisons(
 def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters: ClusterScanStats) -> None:
     """Join an index with itself, with copies in both directions across each border.
 
-    If several clusters contain both rows of a pair, the pair is emitted for the one with the highest number.
+    If several clusters contain both rows of a pair, the pair is emitted for the cluster with the highest
+    number.
     """
     y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
     number = len(layout.centers)
@@ -211,7 +213,7 @@ def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
-    """Return the index of a chunk's rows `x` (n, d), which sorts them by cluster.
+    """Return the index of a chunk's rows `x` (n, d). It has the rows sorted by cluster.
 
     The index has ``order`` (n + lanes,), int32, the positions of the rows, and ``y`` (n, d), the rows.
     ``totals`` (n,) has the total from each row to its center. ``starts`` (k + 1,), int64, has the start of

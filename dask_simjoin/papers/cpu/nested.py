@@ -182,7 +182,7 @@ def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: Se
 
 
 def entry_points(run: Callable[..., object]) -> tuple[Callable[..., tuple[int, int]], Callable[..., None]]:
-    """Return the functions `pairs` and `counts` of a `CpuMethod`, made from `run`, which does both."""
+    """Return the functions `pairs` and `counts` of a `CpuMethod`. Both call `run`."""
 
     def pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray], sink: Sink,
               orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
@@ -206,6 +206,6 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
 def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
     """Return the relative work of equal parts of the queries.
 
-    In a self-join it falls, because each row is compared only with later rows.
+    In a self-join, later parts have less work, because each row is compared only with later rows.
     """
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

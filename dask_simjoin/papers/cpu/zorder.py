@@ -89,7 +89,7 @@ def before(one: Array, other: Array) -> bool:
 
 @kernel
 def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: Array) -> None:
-    """For each query, write the start and stop of the range of ascending `keys` from `low` to `high`."""
+    """For each query, write the start and stop of the range in `keys` (ascending) from `low` to `high`."""
     for i in range(len(low)):
         begin, end = 0, len(keys)
         while begin < end:
@@ -112,7 +112,7 @@ def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: A
 @kernel
 def keep_shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
                   best_list: Array) -> None:  # fmt: skip
-    """Replace each query's best interval so far by its interval in list `number`, if that is shorter."""
+    """If a query's interval in list `number` is shorter than its best one so far, it becomes the best one."""
     for i in range(starts.size):
         if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:
             best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number
@@ -180,7 +180,7 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
 
     `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
     with the part from `firsts` to `lasts`. `rows`: row of each query in `best_d2` and `best_name`. `new_d2`,
-    `new_name` (1,): scratch. A row that another list has already made a neighbor is skipped. Rounded terms
+    `new_name` (1,): scratch. A row that is a neighbor already, from another list, is skipped. Rounded terms
     are not negative. So if a partial sum is above the worst neighbor's total, the full sum is above it, too.
     """
     dims, k, compared = q_y.shape[1], best_d2.shape[1], 0

@@ -28,7 +28,7 @@ The first four count pairs, taken queries, candidates that float64 decided, and 
 
 
 class Launch(Protocol):
-    """A join of two indexes, or of one with itself, that can run any batch of its queries."""
+    """A join of two indexes, or of one index with itself. It can run any batch of its queries."""
 
     @property
     def layout(self) -> Any:
@@ -79,7 +79,7 @@ class Stream:
 
 
 def estimate(join: Launch) -> float:
-    """Estimate the number of pairs of the join from the pairs of some queries, as the papers do."""
+    """Estimate the number of pairs of the join from the pairs of some queries, like the papers."""
     some, state = sampled(join.layout.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
@@ -132,11 +132,12 @@ def filtered(y: Array, bounds: Bounds) -> Array:
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
-    """Return three limits for kernels: largest totals of possible and of sure pairs, and the threshold.
+    """Return three limits for kernels: the largest total of a possible pair, of a sure pair, and the
+    threshold.
 
     A candidate can be a pair if its total is at most the first limit. It surely is a pair if its total is at
-    most the second. Between both limits, float64 decides by the threshold. Without a filter, the first limit
-    is the threshold, and the second one is -1.
+    most the second limit. Between both limits, float64 decides by the threshold. Without a filter, the first
+    limit is the threshold, and the second one is -1.
     """
     decided = np.float64(threshold)
     return (decided, np.float64(-1), decided) if bounds is None else (bounds.reach, bounds.sure, decided)

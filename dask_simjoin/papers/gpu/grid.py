@@ -98,7 +98,9 @@ class GridLaunch:
         return load.kernel("papers/grid", function, **shape, **constants)
 
     def workload(self) -> Array:
-        """Return the number of candidates of a query in each cell of `q` (cells,), int64."""
+        """For each cell of `q`, return the number of candidates that a query in this cell has (cells,),
+        int64.
+        """
         q, d, number = self.q, self.d, len(self.q["keys"])
         work = cupy.zeros(number, cupy.int64)
         cells = d["mask"], d["mask_starts"], self.strides, d["keys"], d["starts"], np.int32(len(d["keys"]))

@@ -50,9 +50,9 @@ def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
 
 
 def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
-    """Return the nearest center of each row, and the total to it.
+    """Return the nearest center of each row, and the total between the row and this center.
 
-    If several are equally near, it is the first.
+    If several centers are equally near, the first of them is returned.
     """
     labels, totals = cupy.empty(len(y), cupy.int32), cupy.empty(len(y))
     if len(y):
@@ -63,9 +63,9 @@ def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
 
 
 class Borders:
-    """Finds for each cluster the rows of other clusters in its window.
+    """Finds, for each cluster, the rows of other clusters that are in its window.
 
-    These rows are called near the cluster.
+    These rows are the near rows of the cluster.
 
     `share`: width of the window, divided by eps. `after`: whether to ignore clusters with lower numbers
     than the row's own cluster.
@@ -103,7 +103,9 @@ class Borders:
         return inside, sizes
 
     def by_row(self) -> Array:
-        """Return for each row a bit mask of the clusters that it is near: (rows, words), uint64."""
+        """For each row, return a bit mask of the clusters that have the row in their window: (rows, words),
+        uint64.
+        """
         number = len(self._centers)
         found = cupy.zeros((len(self._index["y"]), -(-number // SIDE)), cupy.uint64)
         for first, last in self._ranges():
@@ -118,7 +120,7 @@ class Borders:
         return [(first, min(first + some, number)) for first in range(0, number, some)]
 
     def near(self) -> Iterator[Near]:
-        """Yield the near rows of all clusters, one range of clusters at a time."""
+        """Yield the near rows of clusters, for one range of clusters after the other."""
         for first, last in self._ranges():
             inside, sizes = self._bits(first, last, np.uint64(0))
             ends = cupy.cumsum(sizes.reshape(-1), dtype=cupy.int64)
@@ -140,8 +142,7 @@ KD_PARTS = 2, 3
 
 @dataclass(frozen=True)
 class ListsOnGpu:
-    """Lists of queries for consecutive clusters, and for each list the rows ("members") to compare them
-    with."""
+    """Lists of queries for consecutive clusters, and the rows ("members") that each list is compared with."""
 
     # positions of the queries, list after list, int32; None: list i has the positions starts[i] ...
     # starts[i+1]-1
@@ -169,7 +170,7 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 def lists(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None = None
 ) -> Iterator[ListsOnGpu]:
-    """Yield the lists of a join, one range of clusters at a time.
+    """Yield the lists of a join, for one range of clusters after the other.
 
     `rows`: range of positions of the requested queries.
     """

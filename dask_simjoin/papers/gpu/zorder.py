@@ -104,7 +104,7 @@ def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
 
 
 def keep_shortest(best: list[Array], starts: Array, stops: Array, number: int) -> list[Array]:
-    """For each query, replace the best interval so far by its interval in list `number`, if that is shorter.
+    """If a query's interval in list `number` is shorter than its best one so far, it becomes the best one.
 
     `best`: starts, stops and lists of the best intervals; the result has the same form.
     """

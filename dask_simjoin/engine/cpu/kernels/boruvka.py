@@ -1,4 +1,4 @@
-"""Kernels of Boruvka's rounds: find the lightest edge that leaves each component, and join both its ends.
+"""Kernels of Boruvka's rounds: find the lightest edge that leaves each component, and join components by it.
 
 Nodes are places in one or two indexes. For each node, `least` is a lower bound of the weights of its edges to
 other components. When the lightest of these edges is known, `to` is its other end and `least` its weight;
@@ -29,8 +29,8 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
     `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of each node, -1 for none.
     If its dtype is int16, it holds their offsets from the node instead, 0 for none. `away` (n, k): the totals
     between the node and these nodes; (n, 0) if no total exceeds the node's core distance. `beyond` (n,): a
-    lower bound of the totals to all nodes that are not in `near`. It is set to -1 when all nodes of `near`
-    are in the node's component. `best`: see `spanning.offer`.
+    lower bound of the totals to all nodes that are not in `near`. The bound is set to -1 when all nodes of
+    `near` are in the node's component. `best`: see `spanning.offer`.
     """
     k = near.shape[1]
     for i in range(component.size):
@@ -90,9 +90,9 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
     """Mark the nodes that must search, and return their number.
 
     A node must search if it may have an edge as light as its component's best known edge, or lighter.
-    `searching`: mask of the components that search; empty: all do. `weights`: weight of the best known edge
-    of each component. If `least` and `to` are empty, `beyond` is used as `least`. `wanted`: output, one
-    64-bit mask of searching nodes per tile.
+    `searching`: mask of the components that search; empty: all components search. `weights`: weight of the
+    best known edge of each component. If `least` and `to` are empty, `beyond` is used as `least`. `wanted`:
+    output, one 64-bit mask of searching nodes per tile.
     """
     number = 0
     for a in range(wanted.size):
@@ -115,7 +115,8 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
 
 @kernel
 def raise_bounds(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
-    """Raise the bounds of the nodes that searched: each has no edge lighter than its component's best edge.
+    """Raise the bounds of the nodes that searched: none of them has an edge lighter than its component's
+    best.
 
     `wanted`: masks of these nodes. `across`: first node of the second index; 0: there is one index.
     """
@@ -140,8 +141,8 @@ def join_components(component: Array, searching: Array, best: Any, parent: Array
 
     `searching`: mask of the components whose best edge is known; empty: all. `parent`: output, the new number
     of each component. If each node is a component, `parent` may be the array `component`. `edges`: output,
-    from index `number` on: weights and both nodes of the edges that join components. They may be the arrays
-    of `best`. Return the number of edges in `edges`, and the number of components.
+    from index `number` on: weights and both nodes of the edges that join components. These arrays may be the
+    arrays of `best`. Return the number of edges in `edges`, and the number of components.
     """
     weights, starts, ends, _ = best
     weight, start, end = edges
@@ -168,7 +169,7 @@ def join_components(component: Array, searching: Array, best: Any, parent: Array
 
 @kernel
 def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
-    """Move edges whose weight is the larger core distance of their ends to the front, and count them."""
+    """Move edges to the front if their weight is the larger core distance of their ends; count them."""
     first, last = 0, weight.size - 1
     while first <= last:
         if weight[first] == max(core[start[first]], core[end[first]]):
@@ -197,7 +198,7 @@ def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
 
 @kernel
 def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
-    """Fill `tags`: for each box, the component of all its points, or -1 if they are in several components.
+    """Fill `tags`: for each box, the component that has all its points, or -1 if there is none.
 
     `values`: component of each node, -1 for padding.
     """
@@ -238,7 +239,7 @@ def _empty(levels: Array, level: int, group: int, bit: int, points: int) -> bool
 
 @kernel
 def min_core_distances(core: Array, levels: Array, least: Array) -> None:
-    """Fill `least` with the smallest core distance in each box; inf for empty boxes."""
+    """For each box, write the smallest core distance of its points to `least`; inf for empty boxes."""
     least[:] = np.inf
     for i in range(core.size):
         b = i // TILE

@@ -41,7 +41,8 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 @kernel
 def sample_cells(x: Array, dims: Array, origin: Array, width: Array, strides: Array, scale: float, bits: int,
                  begin: int, end: int, keys: Array, found: Array) -> int:  # fmt: skip
-    """Find the points `begin` ... `end` - 1 whose cells are in a sample of one in 2**`bits` cells.
+    """Among the points `begin` ... `end` - 1, find points in sampled cells: one in 2**`bits` cells is
+    sampled.
 
     Write the keys of their cells to `found`, and return the number of keys, at most the size of `found`.
     `keys` (BLOCK,): scratch.
@@ -262,8 +263,8 @@ def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, al
             roots: Array, parent: Array) -> None:  # fmt: skip
     """Unite the sets of near points: one in a cell of `begin` ... `end` - 1, one in a later neighbor cell.
 
-    `offsets`: see `find_cores`; here at least 0. `roots` (cells,): the set that each cell was in after an
-    earlier step. Two cells of the same set are not compared.
+    `offsets`: see `find_cores`; none of them is negative. `roots` (cells,): the set that each cell was in
+    after an earlier step. Two cells of the same set are not compared.
     """
     forest = parent.ctypes.data
     for c in range(begin, end):
@@ -331,10 +332,10 @@ def lowest_labels(starts: Array, labels: Array, begin: int, end: int, lowest: Ar
 def lower(cols: Array, keys: Array, starts: Array, core: Array, core_cols: Array, core_starts: Array,
           low: Array, high: Array, labels: Array, lowest: Array, offsets: Array, threshold: float, norm: Kind,
           begin: int, end: int, at: Array, found: Array) -> None:  # fmt: skip
-    """Lower `found` for each point in the cells `begin` ... `end` - 1 that is not a core point.
+    """Lower `found` for points that are not core points, in the cells `begin` ... `end` - 1.
 
-    The value becomes the lowest label of the core points near the point. `core_cols`, `core_starts`, `low`,
-    `high`, `labels` and `lowest` describe core points only.
+    The entry of a point becomes the lowest label of the core points near it. `core_cols`, `core_starts`,
+    `low`, `high`, `labels` and `lowest` describe core points only.
     """
     dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     core_base, core_stride = core_cols.ctypes.data, core_cols.strides[0]

@@ -33,7 +33,7 @@ def find(parent: Array, i: int) -> int:
 
 @kernel
 def link(parent: Array, left: Array, right: Array, left_nodes: Array, right_nodes: Array) -> None:
-    """Join the components of the two rows of each pair, if both rows are nodes; -1 marks a row that is not.
+    """Join the components of the two rows of each pair, if both rows are nodes. Other rows have the node -1.
 
     The smaller of both roots becomes the root.
     """
@@ -60,7 +60,9 @@ def link_nodes(parent: Array, left: Array, right: Array) -> None:
 
 @kernel
 def roots(parent: Array) -> None:
-    """Make the root of every node its parent. The parent is smaller, so its own parent is already a root."""
+    """Replace each node's parent by its root. Smaller nodes come first, so a parent's parent is a root
+    already.
+    """
     for i in range(parent.size):
         parent[i] = parent[parent[i]]
 
@@ -68,7 +70,8 @@ def roots(parent: Array) -> None:
 @kernel
 def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
            right_low: Array) -> None:  # fmt: skip
-    """Lower `left_low` or `right_low` of each row without a label (-1) to the lowest label of its neighbors.
+    """For each row without a label (-1), lower `left_low` or `right_low` to the lowest label of its
+    neighbors.
 
     `left`, `right`: the pairs of neighbors.
     """
@@ -147,7 +150,9 @@ def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, ou
 
 @device_function
 def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> None:
-    """Sort entries of `first` ... `stop` - 1 that are `gap` apart, by value and then by column."""
+    """Sort each sequence of entries that are `gap` apart, among `first` ... `stop` - 1, by value, then by
+    column.
+    """
     for n in range(first + gap, stop):
         value, column = values[n], columns[n]
         at = n

@@ -190,7 +190,7 @@ def name_clusters(row_parent: Array, row_lambda: Array, parent: Array, chosen: A
 
     `names`: output, the number of each cluster, -1 if it is not chosen. `of`: output, the chosen cluster that
     contains each cluster, or -1. `enough`: a row of cluster 0 gets a label only if its 1 / distance is at
-    least this.
+    least this number.
     """
     for c in range(parent.size):
         of[c] = c if chosen[c] else (of[parent[c]] if c > 0 else -1)
@@ -240,7 +240,7 @@ def top(above: Array, i: int) -> int:
 @kernel
 def merge(a_weight: Array, a_low: Array, a_high: Array, b_weight: Array, b_low: Array, b_high: Array,
           above: Array, weight: Array, low: Array, high: Array) -> int:  # fmt: skip
-    """Find the minimum spanning forest of the edges of two forests; return its number of edges.
+    """Find the minimum spanning forest of the union of two forests; return its number of edges.
 
     Both forests are in the order of (weight, smaller id, larger id). `above`: scratch, a zero for each row.
     `weight`, `low`, `high`: output, the edges that close no cycle.

@@ -1,9 +1,9 @@
 """Compile kernels with Numba, and cache the compiled code in files that all processes of a machine share.
 
 We do not use Numba's own cache, for four reasons. It loads the whole compiler before it looks for a kernel,
-which makes the first call slow. It notices changes in a kernel's module, but not in the modules that this one
-imports. Two processes that write at the same time may choose the same file name for different kernels. It
-reads only from folders that it can write to, so a container image could not include compiled kernels.
+which makes the first call slow. It notices changes in a kernel's module, but not in modules that the kernel's
+module imports. Two processes that write at the same time may choose the same file name for different kernels.
+It reads only from folders that it can write to, so a container image could not include compiled kernels.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ KERNEL_FILES = (
 
 
 def sources() -> list[Any]:
-    """List the source files that can change what a kernel does; they may be in a zip file."""
+    """List the source files that kernels depend on. The files may be in a zip file."""
     found = [path for folder in KERNEL_FOLDERS for path in (PACKAGE / folder).iterdir()]
     texts = [path for path in found if path.name.endswith(".py")]
     return sorted([*texts, *(PACKAGE / file for file in KERNEL_FILES)], key=str)
@@ -139,7 +139,7 @@ def folders() -> list[Path]:
 
 
 def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
-    """Return `rebuilt(content)` for the file with this name in the cache; None if there is no intact file.
+    """Return `rebuilt(content)` for the cached file with this name; None if there is no intact file.
 
     Unpickling can run any code, so a file is loaded only if no other user can have written it: see
     `engine.process`.
@@ -189,7 +189,7 @@ def _forget_others(folder: Path) -> None:
 
 
 class KernelCache:
-    """Cache for one function, in place of Numba's. It has one file for each signature and processor.
+    """Cache for one function, in place of Numba's. The cache has one file for each signature and processor.
 
     The file's name has a digest of everything that the compiled code depends on.
     """

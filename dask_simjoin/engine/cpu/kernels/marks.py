@@ -37,7 +37,7 @@ class TileSide(NamedTuple):
 
     `low`, `high` (tiles, dims): boxes, float32 or float64. `names` (points,), int32: what the join writes for
     a point. `z`: the points' vectors that are tested against boxes, `z_step` bytes per tile. `first`: the
-    data that a comparison of tiles reads first and so prefetches, `step` bytes per tile.
+    data that a comparison of tiles reads first. It is prefetched, and has `step` bytes per tile.
     """
 
     points: int
@@ -240,7 +240,7 @@ def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
 
 @device_function
 def open_points(task: int, enough: int, values: int, low: int, tile: int, points: int, mark: int) -> Any:
-    """Return a mask of a tile's queries that must be compared with a tile of data; `mark`: its mark.
+    """Return a mask of a tile's queries that must be compared with a tile of data. `mark`: mark of the data.
 
     The values of the other queries cannot change.
     """
@@ -326,8 +326,8 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
               both: Any) -> None:  # fmt: skip
     """Record all pairs between points of tile `a` and of tiles `first` ... `last` - 1, which are all near.
 
-    `node`: index in the marks of the box that holds these tiles. `both`: whether pairs count for both of
-    their points.
+    `node`: index in the marks of the box that holds these tiles. `both`: whether to record each pair for both
+    of its points.
     """
     parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks
     if notes.task == LINK:

@@ -41,7 +41,7 @@ PREFETCHED = 4096
 @device_function
 def _gaps(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, kind: float,
           norm: Kind) -> Any:  # fmt: skip
-    """Call `box_gaps`. Its code is long, so its callers share this one copy instead of inlining it."""
+    """Call `box_gaps`. Its code is long, so callers share one copy instead of inlining the code."""
     return box_gaps(lower, upper, dims, low, high, limits, out, kind, norm)
 
 
@@ -237,10 +237,10 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
 
 @kernel
 def drop_one_way(numbers: Array, back: Array) -> None:
-    """Keep mutual neighbors only: replace a neighbor by -1 if the row is not among the neighbor's neighbors.
+    """Keep mutual neighbors only: replace a neighbor by -1 unless the row is also a neighbor of it.
 
-    `numbers` (rows, k), int64: neighbors of each row, -1 for none. `back`: the own neighbors of each of these
-    neighbors, ascending.
+    `numbers` (rows, k), int64: neighbors of each row, -1 for none. `back`: for each of these neighbors, its
+    own neighbors, ascending.
     """
     for row in range(numbers.shape[0]):
         for n in range(numbers.shape[1]):

@@ -4,8 +4,8 @@ Neighbors are ordered by (d2, id). A free slot is (inf, -1). It comes after all 
 compared as unsigned numbers, and -1 is then the largest. So a neighbor with d2 = inf replaces a free slot.
 
 A query that has fewer than k neighbors so far would accept all points of a tile. So it first guesses a limit
-from the worst d2 of the previous query, which excludes most points. If too few points are within the guess,
-a larger limit is tried.
+from the worst d2 of the previous query. This limit excludes most points. If too few points are within the
+guess, a larger limit is tried.
 
 The first part of the module emits vector instructions: totals of a tile, gaps between boxes, and masks of
 lanes within a limit. Masks are ``uint64``: bit ``t`` belongs to lane ``t`` of a tile.
@@ -97,7 +97,7 @@ def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMTyp
 @llvm_function(types.uint64, *(types.int64,) * 3, types.float64, types.int64, None)
 def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit: Value, out: Value,
                 norm: NormValue) -> Value:  # fmt: skip
-    """Write the totals between 64 points and one point; return a mask of totals that are at most `limit`.
+    """Write the totals between 64 points and one point. Return a mask of the totals that are at most `limit`.
 
     `tile`: address of the points, float64 [dims][64]. `point`: address of the point's first coordinate in its
     own tile. `out`: address of the 64 totals, float64.
@@ -164,11 +164,12 @@ def lanes_other(builder: Builder, numbers: Value, number: Value) -> Value:
 @llvm_function(types.uint64, *(types.int64,) * 7, None, None)
 def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
              limits: Value, out: Value, kind: Value, norm: NormValue) -> Value:  # fmt: skip
-    """Write the totals of the gaps between 64 boxes and one box; return a mask of boxes within their limits.
+    """Write the totals of the gaps between 64 boxes and one box. Return a mask of the boxes within their
+    limits.
 
     `lower`, `upper`: addresses of the 64 boxes, [dims][64] each; for 64 points, both are the same address.
-    `low`, `high`: addresses of the one box's bounds. `limits`: address of a limit for each of the 64 boxes.
-    `out`: address of the 64 totals. All numbers have the type of `kind`.
+    `low`, `high`: addresses of the bounds of the one box. `limits`: address of a limit for each of the 64
+    boxes. `out`: address of the 64 totals. All numbers have the type of `kind`.
 
     In float64, gaps are added as the differences of two points are, in the same order. Rounding is monotone,
     so the total of the gaps is at most the computed total of any two points of the boxes.
@@ -304,7 +305,8 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
              worst: float, worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
     """Find the new neighbors of query `i` among the points `mask` of tile `b`.
 
-    Write those with a d2 from `least` to `most` that are better than the worst neighbor; return their number.
+    Write points with a d2 from `least` to `most` that are better than the worst neighbor. Return their
+    number.
     """
     m = 0
     while mask != NONE:

@@ -102,7 +102,8 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
 @kernel
 def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: Array, weights_at: Array,
           reach: Array, before: Array, place: Array, heap: Array, where: Array) -> None:  # fmt: skip
-    """Compute the order of nodes: the next node is always the one nearest to the nodes visited so far.
+    """Compute the order of nodes. The next node is always the node that is nearest to the nodes visited so
+    far.
 
     Ties go to the lowest rank. A binary heap holds the nodes that have been reached but not visited. If it is
     empty, the unvisited node of lowest rank is next.
@@ -111,7 +112,7 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
     other nodes are reached only from these. `degree`: number of edges of each node; `nodes_at`, `weights_at`:
     addresses of their other ends (int32) and weights (float64). `heap`, `where`: scratch.
 
-    Output, which the caller fills with the initial value in parentheses: `reach`, the smallest weight of an
+    Output (the caller fills each array with the value in parentheses): `reach`, the smallest weight of an
     edge that reached each node (inf); `before`, the node that this edge came from (-1); `place`, the node's
     number in the order (-1).
     """

@@ -167,7 +167,7 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
 @kernel
 def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Array, table: Array,
               out: Array) -> int:  # fmt: skip
-    """Find the rows whose grid cell is marked: write their positions to `out`, and return their number.
+    """Find the rows whose grid cell is marked. Write their positions to `out`, and return their number.
 
     `x`, `y`, `z` (n,): coordinates. `low`, `scale`, `cells` (3,): for each coordinate, where its first cell
     starts, the cells per unit of length, and the number of cells. A coordinate with one cell is ignored.
@@ -188,7 +188,7 @@ def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Arr
 @device_function
 def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array,
                  place: Array, value: Array, below: Array) -> None:  # fmt: skip
-    """Fill `own` with the leaf of the kd tree that each point is in.
+    """For each point, write to `own` the leaf of the kd tree that the point is in.
 
     All points descend the same number of levels, so that no branch is mispredicted. A leaf above the last
     level is its own child. Scratch: `place` and `value` (nodes and leaves,), filled with zeros by the caller;
@@ -227,13 +227,13 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                  depth: int, cut: Array, low_wall: Array, high_wall: Array, everywhere: bool, mutual: bool,
                  reach: float, threshold: float, norm: Kind, own: Array, rows: Array, regions: Array,
                  stack: Array, place: Array, value: Array, below: Array) -> int:  # fmt: skip
-    """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
+    """Write the region of each point of `x` (n, d) to `own`, and find the other regions that need the point.
 
     A region needs a point if its box is near the point, and its number is lower than the number of the
     point's own region. With `everywhere`, the number does not matter. With `mutual`, it does not matter
     either, but the point's own region is left out. For each point and each region that needs it, write the
-    point to `rows` and the region to `regions`, as many as fit. Return the number of all such pairs, also
-    those that did not fit.
+    point to `rows` and the region to `regions`, as many as fit. Return the number of all such pairs,
+    including pairs that did not fit.
 
     The gap between a point and a box is computed as a total is. Rounding is monotone, so it never exceeds the
     total of the point and any point in the box. Other regions are behind the walls of the point's own region.
@@ -320,7 +320,7 @@ BLOCK = 2048
 def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
               scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
               position_bits: int, packed: Array, keys: Array) -> None:  # fmt: skip
-    """Pack each of the points `begin` ... `end` - 1 into a 64-bit number that serves as sort key.
+    """Pack each of the points `begin` ... `end` - 1 into a 64-bit number, which serves as a sort key.
 
     From the highest bits down, the number has the point's row key minus `least`, its swept coordinate in
     fixed point, and its position. `dims`, `origin`, `width`, `strides`, `scale`, `sweep`: fields of
@@ -389,7 +389,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
     """Count how many of the numbers `begin` ... `end` - 1 belong to each part.
 
-    `limits`: for each part but the last, an upper limit of its numbers.
+    `limits`: for each part except the last, an upper limit of its numbers.
     """
     for i in range(begin, end):
         part = 0
@@ -400,10 +400,7 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 @kernel
 def deal_keys(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Copy the numbers `begin` ...
-
-    `end` - 1 to their parts; `at`: index in `out` of each part's next number.
-    """
+    """Copy the numbers `begin` ... `end` - 1 to parts. `at`: index in `out` of each part's next number."""
     for i in range(begin, end):
         part = 0
         for limit in limits:

@@ -67,7 +67,7 @@ UNROLL = 2
 @llvm_function(types.boolean, *(types.int64,) * 9)
 def part_products(builder: Builder, tile: Value, start: Value, dims: Value, rows: Value, step: Value,
                   lanes: Value, limits: Value, part: Value, masks: Value) -> Value:  # fmt: skip
-    """Filter one part of a tile for 6 queries: add the points that pass to the masks of the queries.
+    """Filter one part of a tile for 6 queries. Add the points that pass to the queries' masks.
 
     A point z passes for query p if start + <z, p> >= limit. Return whether any point passes.
 
@@ -271,14 +271,15 @@ def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points:
 
 
 def _filter(way: str) -> Any:
-    """Make the 8-bit filter for this way of summing: see `WAYS`."""
+    """Make the 8-bit filter that sums in the way `way`: see `WAYS`."""
     some = {"words": _in_words, "longs": _in_longs}[way]
 
     @llvm_function(types.uint64, *(types.int64,) * 9, types.int32, types.uint64, types.int64)
     def quantized_filter(builder: Builder, tile: Value, first: Value, steps: Value, rows: Value, take: Value,
                          i0: Value, i1: Value, i2: Value, i3: Value, least: Value, passing: Value,
                          out: Value) -> Value:  # fmt: skip
-        """Find the points of a tile that pass for 4 queries: those with first - take + <A, b> >= `least`.
+        """Find the points of a tile that pass for 4 queries. A point passes if first - take + <A, b> >=
+        `least`.
 
         With 16-bit sums, this is the sum of two halves. Return the union of the four masks of points. If it
         is not 0, write the four masks at the address `out`.

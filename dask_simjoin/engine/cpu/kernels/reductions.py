@@ -165,7 +165,7 @@ def checksum(address: int, size: int) -> int:
 
 @kernel
 def are_intact(address: int, starts: int, sums: int, first: int, last: int) -> bool:
-    """Return whether consecutive byte ranges, called runs, have the expected checksums.
+    """Return whether runs, which are consecutive byte ranges, have the expected checksums.
 
     `address`: where the bytes of run `first` begin; runs `first` ... `last` - 1 are checked. `starts`:
     address of the offsets of the runs in their file, int64 (runs + 1,). `sums`: address of the expected
@@ -183,7 +183,7 @@ def are_intact(address: int, starts: int, sums: int, first: int, last: int) -> b
 def count_windows(
     x: Array, keys: Array, starts: Array, offsets: Array, reach: float, counters: Array
 ) -> None:
-    """Count the grid rows that a sweep looks up, how many of these rows exist, and the candidates.
+    """Count the grid rows that a sweep looks up, the rows among them that exist, and the candidates.
 
     `counters` (3,): output. `x` (n or more,): the swept coordinate. `offsets`: key of each neighbor row minus
     the key of a row, 0 first.

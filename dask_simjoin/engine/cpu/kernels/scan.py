@@ -90,8 +90,9 @@ class Decided(NamedTuple):
 class Rounded(NamedTuple):
     """Data of one index for the float32 filter of the norms 1 and infinity.
 
-    `z` (tiles, dims, 64): coordinates by tile, float32. `y` (n, dims): coordinates in index order, float64.
-    A candidate may be a pair if its float32 total is at most `reach`, and surely is if it is at most `sure`.
+    `z` (tiles, dims, 64): coordinates by tile, float32. `y` (n, dims): coordinates in index order, float64. A
+    candidate may be a pair if its float32 total is at most `reach`. It surely is a pair if the total is at
+    most `sure`.
     """
 
     z: int
@@ -236,7 +237,7 @@ def _rounded(
 
 
 def _in_fours(some: Any) -> Any:
-    """Make a scan for all queries in a mask `near` from a scan for four queries."""
+    """From a scan for four queries, make a scan for all queries in a mask `near`."""
 
     @device_function
     def every(
@@ -279,7 +280,9 @@ def _coarse_first(way: str) -> Any:
     @inline_source
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
                      norm: Kind) -> Any:  # fmt: skip
-        """Run the 8-bit filter; for marked queries, or if that filter is off, only the float32 filter."""
+        """Run the 8-bit filter. For marked queries, or if the 8-bit filter is off, run only the float32
+        filter.
+        """
         marked = mask_at(q[1].marked, a)
         pause = mask_at(masks, PAUSE)
         if pause != NONE or mask_at(d[1].marked, b) == ALL:
@@ -362,7 +365,7 @@ _KINDS = {"longs": QuantizedLongs, "words": Quantized}
 def _way(index: Index) -> str:
     """Return the way of summing that an index's 8-bit arrays are made for: see `product_simd.WAYS`.
 
-    It is not always this machine's way, because the index may come from a different machine.
+    The index may come from another machine, which sums in another way.
     """
     if "tiles" not in index:
         return ""

@@ -172,9 +172,9 @@ def _store_part(builder: Builder, part: Value, some: Value, address: Value) -> N
 
 
 def _permuted(builder: Builder, part: Value, some: Value) -> Value:
-    """Move the selected lanes of a vector of 32 bytes to the front.
+    """In a vector of 32 bytes, move the selected lanes to the front.
 
-    A table has the permutation for each mask of lanes.
+    The permutation for each mask of lanes is in a table.
     """
     longs = ir.VectorType(I32, 8)
     table = _table(builder, part.type.count)
@@ -187,7 +187,7 @@ def _permuted(builder: Builder, part: Value, some: Value) -> Value:
 def _table(builder: Builder, width: int) -> Value:
     """Build the table of permutations of `width` lanes.
 
-    For each of 2**width masks, the table has the indexes of 8 parts of 32 bits. Each index takes one byte.
+    For each of 2**width masks, the table has 8 indexes, each of a part of 32 bits. Each index takes one byte.
     """
     name = f"simjoin.compress.{width}"
     if name in builder.module.globals:
@@ -213,10 +213,11 @@ class NormValue(NamedTuple):
 
 
 def llvm_function(result: NumbaType, *arguments: NumbaType | None) -> Callable[[Callable[..., Any]], Any]:
-    """Turn a function that emits LLVM code into a function that kernels can call.
+    """Convert a function that emits LLVM code to a function that kernels can call.
 
-    `result`, `arguments`: their types in Numba; None: the argument may have any type. The decorated function
-    gets an LLVM builder and the LLVM value of each argument. For a norm, it gets a `NormValue`.
+    `result`: Numba type of the new function's result. `arguments`: Numba types of its arguments; None: any
+    type. The decorated function gets an LLVM builder and the LLVM value of each argument. For a norm, it gets
+    a `NormValue`.
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
@@ -252,7 +253,7 @@ def _where(builder: Builder, address: Value, place: Value, size: int) -> Value:
 
 
 def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
-    """Make a function that reads item `place` of the array at an address; it widens int32 to int64."""
+    """Make a function that reads item `place` of the array at an address, and widens int32 to int64."""
 
     @llvm_function(number, types.int64, types.int64)
     def read(builder: Builder, address: Value, place: Value) -> Value:

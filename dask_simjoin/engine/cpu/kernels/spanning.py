@@ -49,7 +49,7 @@ def comes_first(best: Any, c: int, a: int, b: int) -> bool:
 
 @device_function
 def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int) -> bool:
-    """Replace the best edge of component `c` if the given edge comes before it; return whether it does.
+    """If the given edge comes before the best edge of component `c`, replace the best edge and return True.
 
     Edges are ordered by (weight, smaller id, larger id). `start`, `end`: nodes of the edge; `a`, `b`: their
     row ids. `best`: weight, start and end of the best edge of each component, and the row id of each node.

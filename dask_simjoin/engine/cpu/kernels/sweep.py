@@ -41,7 +41,7 @@ _NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
 @llvm_function(types.int64, types.int64, types.float64, types.float64)
 def first_within(builder: Builder, numbers: Value, x: Value, reach: Value) -> Value:
-    """The index of the first y with x - y <= reach, among 16 ascending numbers at an address; 16 for none."""
+    """The index of the first number y with x - y <= reach, among 16 ascending numbers; 16 if none has it."""
     away = builder.fsub(splat(builder, x, _NUMBERS), load(builder, numbers, _NUMBERS, 8))
     within = bits(builder, builder.fcmp_unordered("<=", away, splat(builder, reach, _NUMBERS)))
     within = builder.or_(within, const(1 << SWEEP_LANES))
@@ -51,7 +51,7 @@ def first_within(builder: Builder, numbers: Value, x: Value, reach: Value) -> Va
 @llvm_function(types.uint64, *(types.int64,) * 7, types.float64, None, types.int64)
 def sweep_near(builder: Builder, dims: Value, base: Value, stride: Value, j: Value, stop: Value, point: Value,
                point_stride: Value, threshold: Value, norm: NormValue, totals: Value) -> Value:  # fmt: skip
-    """Decide in float64 which of the points j ... j+15 before `stop` are near a point; return a mask.
+    """Decide in float64 which points are near one point, among j ... j+15 and before `stop`. Return a mask.
 
     Terms are added in the order of dimensions, and each difference, product and sum is rounded. LLVM does not
     fuse a product and a sum, because no flag allows it.
@@ -101,7 +101,7 @@ def within_limit(builder: Builder, totals: Value, limit: Value) -> Value:
 @llvm_function(types.void, types.uint64, *(types.int64,) * 4, None, *(types.int64,) * 3)
 def sweep_write(builder: Builder, mask: Value, j: Value, order: Value, mine: Value, names: Value, name: Value,
                 orient_by_position: Value, left: Value, right: Value) -> None:  # fmt: skip
-    """Write the pairs of one point with the points j ... j+15 that `mask` selects, by their names.
+    """Write the names of the pairs of one point with the points that `mask` selects from j ... j+15.
 
     `name`: name of the one point; `mine`: its position. `names`: address of the names of the other points, of
     the same type; `order`: address of their positions, int32. `left`, `right`: addresses of the output.
@@ -228,7 +228,7 @@ def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Ar
            q_counts: Array, at: Array) -> None:  # fmt: skip
     """Add to each query's count the number of points of `d` near it.
 
-    `half`: both indexes are the same, and only points after the query count.
+    `half`: both indexes are the same, and only points after the query are counted.
     """
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]

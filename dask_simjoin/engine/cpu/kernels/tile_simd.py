@@ -266,7 +266,7 @@ def boxes_near(builder: Builder, lower: Value, upper: Value, dims: Value, low: V
     """A mask of the boxes, among 64, that are near one box: the total of the gaps is at most `limit`.
 
     `lower`, `upper`: addresses of the 64 boxes, [dims][64] each; for 64 points, both are the same address.
-    `low`, `high`: addresses of the one box's bounds. All numbers have the type of `limit`: float32 or
+    `low`, `high`: addresses of the bounds of the one box. All numbers have the type of `limit`: float32 or
     float64.
 
     Gaps are added as the differences of two points are, in the same order. Rounding is monotone, so in

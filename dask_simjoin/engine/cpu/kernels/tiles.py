@@ -104,8 +104,8 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
 
     `low`, `high`: box of tile `a`. Tiles `skip_from` ... `skip_to` - 1 are skipped. With `notes`, tiles whose
     pairs cannot change a value are skipped, too. If the boxes show by `sure` that all points of two tiles are
-    pairs, these pairs are recorded here. If the other tile is one of `counted` ... `counted_to` - 1, they
-    also count for its points.
+    pairs, these pairs are recorded here. If the other tile is one of `counted` ... `counted_to` - 1, these
+    pairs also count for its points.
     """
     least = skip_to if skip_from == 0 else 0
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
@@ -164,7 +164,7 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
 
 
 def _join_of(scan: Any, within: Any, variant: str) -> Any:
-    """Make the kernel for one type of terms; `scan`, `within`: the functions in `SCANS`."""
+    """Make the kernel for one type of terms. `scan`, `within`: the functions for this type in `SCANS`."""
 
     def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
              threshold: float, norm: Kind, is_self_join: bool, out: Out, notes: Any, state: int,

@@ -124,7 +124,7 @@ def add_terms(builder: Builder, norm: NormValue, slots: list[Value],
 
 
 def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
-    """Powers of several vectors, computed in one loop over the bits of the exponent."""
+    """The powers of several vectors. One loop over the bits of the exponent computes them all."""
     p, first = (builder.extract_value(norm, k) for k in range(2))
     slots = [cgutils.alloca_once(builder, a.type) for a in sizes]
     for slot, a in zip(slots, sizes, strict=True):
@@ -260,7 +260,7 @@ def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind
 @kernel
 def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool, q_found: Array,
           d_found: Array) -> None:  # fmt: skip
-    """Make a histogram of totals: each pair counts at the smallest limit that its total does not exceed.
+    """Make a histogram of totals: count each pair at the smallest limit that its total does not exceed.
 
     `limits`: ascending. `by_row`: a pair counts for both of its rows, in `q_found` and `d_found` (n, limits).
     Otherwise all pairs count in `q_found` (1, limits).
