@@ -117,7 +117,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
 
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number the tokens of Arrow lists that have no missing tokens."""
+    """Assign numbers to the tokens in Arrow lists. No token may be missing."""
     if _is_text(flat.type):
         return of_strings(offsets, flat.cast(pa.large_string()))
     if pa.types.is_null(flat.type):
@@ -157,7 +157,7 @@ def _present_lists(values: np.ndarray) -> np.ndarray:
 
 
 def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
-    """Number the tokens of lists, tuples, sets and arrays of Python."""
+    """Assign numbers to the tokens in lists, tuples, sets and arrays of Python."""
     present = _present_lists(values)
     rows = values if present.all() else values[present]
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))

@@ -154,7 +154,9 @@ class CommonTokens:
     index: Entries
     """Entries for the left sets, and sorted entries for the right sets."""
     first: Array
-    """(probes,), int64: for each probe token, the first entry of `index` with it and an admissible size."""
+    """(probes,), int64: for each probe token, the first entry of `index` with this token and an admissible
+    size.
+    """
     work: Array  # (probes + 1,), int64: number of common tokens before each probe token, and the total
     number: int  # total number of common tokens
 
