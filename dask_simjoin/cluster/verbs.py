@@ -154,8 +154,8 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     -----
     Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
     databases with noise". Core rows are first connected to components within each chunk. Pairs across chunks
-    then connect these components. Spatial chunks are compared with their neighbors, so they need no halos.
-    If the workers of a cluster hold the rows, they send them to regions with halos of twice `eps` instead.
+    then connect these components. Spatial chunks are compared with their neighbors, so they need no halos. If
+    the workers of a cluster hold the rows, they instead send these rows to regions with halos of twice `eps`.
     Each region is clustered separately. One task then joins the clusters that share core rows.
 
     Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang, Gu & Shun (2020),

@@ -141,7 +141,7 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """If writing fails, add the folder, the bytes needed and advice to the error."""
+        """If writing fails, add to the error: the folder, the bytes that are needed, and advice."""
         try:
             yield
         except OSError as error:
@@ -186,9 +186,7 @@ SWEEP_SECONDS = 1.0
 """A sweep removes the folders of finished runs; the next one starts this many seconds later."""
 
 WORKER_SWEEPS = 10
-"""Every sweep covers the client's host. Every tenth sweep also covers the hosts of workers, which needs
-messages.
-"""
+"""Every sweep covers the client's host. Every tenth sweep also covers the hosts of workers, by messages."""
 
 FINAL_SWEEPS = 30
 """After the client is closed, sweep this many times more, because tasks may write files until their worker
