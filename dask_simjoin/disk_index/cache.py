@@ -141,7 +141,7 @@ def _segments(
 
 
 def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterator[SegmentRef]:
-    """Make segments in tasks, wait for the tasks, and yield the references with their values."""
+    """Make segments in tasks, and wait for the tasks. Yield references that contain the segments."""
     tasks = []
     for segment in segments:
         piece = segment.file, tuple(range(*segment.groups))

@@ -185,8 +185,8 @@ def _computed(version: Version) -> Grouping:
 def _updated(old: Grouping, version: Version) -> Grouping | None:
     """Compute the groups of a version from the stored groups of an older one.
 
-    Return None if all groups must be computed anew. The reason is that the older version is not an ancestor,
-    or that too many rows are in groups that lost pairs.
+    Return None if all groups must be computed anew. This is the case if the older version is not an ancestor,
+    or if too many rows are in groups that lost pairs.
     """
     try:
         delta = version.since(old.version)

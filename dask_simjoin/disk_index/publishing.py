@@ -91,7 +91,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def _leftovers() -> Iterator[None]:
-    """Ignore errors while removing files from a disk, because a later vacuum removes these files."""
+    """Ignore errors when files are removed from a disk, because a later vacuum removes these files."""
     try:
         yield
     except IndexStoreError:
@@ -210,7 +210,8 @@ def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
 
 
 PUTS = 3
-"""A manifest is put at most this many times if no reply comes. The client also repeats each put itself."""
+"""If no reply comes, a manifest is put at most this many times. The client also repeats each put by itself.
+"""
 
 
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:

@@ -142,9 +142,7 @@ def load_both(part: Part, listing: Part, spec: JoinSpec) -> tuple[RowBatch, RowB
 
 
 def _few_gone(kept: np.ndarray) -> bool:
-    """Return whether so few rows are excluded by the mask `kept` that comparing them is cheaper than dropping
-    them.
-    """
+    """Return whether the mask `kept` excludes so few rows that it is cheaper to compare than to drop them."""
     return FEW_GONE * int(np.count_nonzero(~kept)) < len(kept)
 
 
@@ -252,8 +250,9 @@ def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
 
 
 class ReplacedRows(TypedDict):
-    """The values that replaced rows have in the other version. It is the old version for added rows, else the
-    new one.
+    """The values that replaced rows have in the other version.
+
+    For added rows, the other version is the old one. For deleted rows, it is the new one.
     """
 
     seq: Array  # (m,): row numbers, ascending

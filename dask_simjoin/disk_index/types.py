@@ -194,7 +194,8 @@ class Manifest:
     batches: Mapping[str, int] = field(default_factory=dict)
     earlier: tuple[str, ...] = ()  # names of files that list earlier batches
     counters: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that updates pass on, such as the reads that a compaction would have saved."""
+    """Numbers that each version takes over from its parent, such as reads that a compaction would have saved.
+    """
     pairs: StoredPairs = field(default_factory=StoredPairs)
     contents: Mapping[str, str] = field(default_factory=dict)
     """Name of each recent batch -> its `BatchContent` as text. Batches of early versions of the package have
