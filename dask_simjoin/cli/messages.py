@@ -23,8 +23,8 @@ TOKENIZERS = (
 
 
 def _variable(found: re.Match[str]) -> str:
-    """Name the environment variable for a configuration value of this package; if the match has a new value,
-    assign it.
+    """Return the environment variable for a configuration value. If the match has a new value, return an
+    assignment.
     """
     name, *value = found.groups()
     text = f"the environment variable DASK_SIMJOIN__{name.replace('-', '_').upper()}"
@@ -118,7 +118,7 @@ def _flag(found: re.Match[str]) -> str:
 
 
 SEPARATORS = ";|\t"
-"""If the header of a CSV file is one column whose name contains one of these, it is probably the separator.
+"""If the name of a CSV file's only column contains one of these characters, this is probably the separator.
 """
 
 
@@ -166,10 +166,7 @@ def _first_text(text: str, files: Sequence[Frame]) -> str:
 
 
 def listing_columns(work: Callable[[bool], Any], whole: bool) -> Any:
-    """Call `work`, which reads all columns if its argument is true; after an error about columns, with True.
-
-    The second error lists all columns.
-    """
+    """Call `work` with `whole`; after an error about columns, call it with True."""
     try:
         return work(whole)
     except (ColumnError, OptionTypeError):
