@@ -309,6 +309,6 @@ def _check_age(own: Transaction, temporary: Path) -> None:
         begun = -math.inf
     if made - begun > HALF_A_DAY:
         raise IndexConflictError(
-            f"This update of the index at {str(own.root)!r} took longer than half a day, and vacuum() may "
-            "remove files that old; nothing was changed. Repeat it with fewer rows at a time."
+            f"This update of the index at {str(own.root)!r} took longer than half a day, so vacuum() may "
+            "remove its files. Nothing was changed. Repeat it with fewer rows at a time."
         )

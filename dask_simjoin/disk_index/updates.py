@@ -397,7 +397,7 @@ def _dims(incoming: Incoming) -> int:
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(
-            f"Column {spec.on[0]!r} holds lists, and without rows their length is unknown. Make the index "
-            "from at least one row, which can be deleted later."
+            f"Column {spec.on[0]!r} holds lists. Their length is unknown, because the frame has no rows. "
+            "Make the index from at least one row, which can be deleted later."
         )
     return len(incoming.table.every.lower)

@@ -239,8 +239,8 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
             continue
         if lists is not None and lists.kind is not None:
             raise ColumnError(
-                f"on= names {name!r} of dtype {dtypes[name]} together with others; a column of lists is "
-                f"named alone: on={name!r}."
+                f"on= names {name!r} of dtype {dtypes[name]} and other columns. A column of lists must "
+                f"be the only one: on={name!r}."
             )
         raise no_number(name, dtypes[name])
     return tuple(names)

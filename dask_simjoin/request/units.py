@@ -96,8 +96,8 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     angular, units = metric.name == Cosine.name, units_of(metric)
     if not units:
         raise OptionError(
-            f"{name}={shown(eps)} has a unit, but metric={metric.name!r} has the unit of the columns. Use a "
-            "plain number, or metric='haversine' with latitudes and longitudes in degrees."
+            f"{name}={shown(eps)} has a unit, but with metric={metric.name!r} distances are in the unit of "
+            "the columns. Use a plain number, or metric='haversine' with latitudes and longitudes in degrees."
         )
     if unit not in units:
         raise _unknown(eps, unit, name, units)

@@ -228,7 +228,7 @@ class EditPlanReport(SetPlanReport):
     def title(self) -> str:
         kind = "join of two tables" if self._two else "self-join"
         swaps = ", with transpositions" if self.spec.rule.transpositions else ""
-        return f"Plan of an edit {kind}, {self.spec.given}{swaps}"
+        return f"Plan of a {kind} by edit distance, {self.spec.given}{swaps}"
 
     @property
     def characters(self) -> float:

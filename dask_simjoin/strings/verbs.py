@@ -294,7 +294,7 @@ class EditProfileReport(ProfileReport):
 
     about: ClassVar[Mapping[str, str]] = ABOUT
     counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
-    title: ClassVar[str] = "Profile of an edit self-join"
+    title: ClassVar[str] = "Profile of a self-join by edit distance"
 
 
 @verb(EditPlanRequest)

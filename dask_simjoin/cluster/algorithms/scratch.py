@@ -148,7 +148,7 @@ class ArrayWriter:
             need = format_bytes(self.size * self._dtype.itemsize)
             raise ScratchError(
                 f"A file of edges could not be written to {self._directory!r} on {socket.gethostname()!r}: "
-                f"{error}. It is one of several, and needs at least {need}. There are "
+                f"{error}. It is one of several files, and needs at least {need}. There are "
                 f"{format_bytes(free_at(self._directory))} free in the folder. {WHERE_EDGES_GO}",
                 remedies=[NO_FILES],
             ) from error
