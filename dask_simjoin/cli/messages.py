@@ -204,7 +204,7 @@ def near_commands(name: str, names: Iterable[str]) -> str:
 
 
 def commands_of(group: click.Group) -> dict[str, click.Command]:
-    """Return the commands of a group and of its subgroups; keys are their words, such as "index make"."""
+    """Return the commands of a group and of its subgroups. A key has the words of a command: "index make"."""
     found: dict[str, click.Command] = {}
     for name, command in group.commands.items():
         if isinstance(command, click.Group):

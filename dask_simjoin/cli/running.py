@@ -112,7 +112,7 @@ class Stop:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Stop the program, unless it is renaming the output or removing temporary files.
 
-        A closed terminal sends several signals, so those that soon follow the first one are ignored. Ctrl-C
+        A closed terminal sends several signals, so signals that soon follow the first one are ignored. Ctrl-C
         is never ignored: after the first one, the program waits for running tasks, and a second one ends the
         wait.
         """

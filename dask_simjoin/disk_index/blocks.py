@@ -39,7 +39,7 @@ OWN_BYTES, KEPT_BYTES = 40, 16
 """Bytes of memory per row: for row number, id and index position together; and for each kept column."""
 
 INDEXING_FACTOR = 3
-"""While rows are indexed, they take this multiple of the memory of their coordinates."""
+"""While rows are indexed, they take this many times the memory of their coordinates."""
 
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
 """Number of tasks per thread. With several, all threads finish at about the same time.

@@ -152,7 +152,7 @@ class PairChanges:
 
 
 def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
-    """Return those rows of `other` whose row numbers are also in `own`; None if there are none."""
+    """Return the rows of `other` whose row numbers are also in `own`; None if there are no such rows."""
     if not own.seqs or not other.seqs:
         return None
     return concat_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])

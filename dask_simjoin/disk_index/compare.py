@@ -146,7 +146,7 @@ def _only(found: Matches, which: Array) -> Matches:
 
 
 def _other_side(spec: JoinSpec) -> dict[str, str]:
-    """Map the name of each column of left rows to the same column of right rows, and vice versa."""
+    """Map the name of each column of left rows to its name for right rows, and vice versa."""
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 

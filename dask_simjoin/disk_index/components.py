@@ -166,7 +166,7 @@ def components(version: Version) -> Frame:
 def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
     """Return the groups of a version and their file.
 
-    If they are not stored yet, they are computed, if possible from the groups of an older version.
+    Groups that are not stored yet are computed: if possible, from the groups of an older version.
     """
     known = stored_grouping(version)
     if known is not None and known[0].version == version.number:

@@ -310,9 +310,7 @@ def _checksum(body: Any) -> str:
 
 
 def _read(root: AnyPath, version: int) -> Manifest | str | None:
-    """Read the manifest of a version. If it is damaged, return the reason as text; if it is missing, return
-    None.
-    """
+    """Read the manifest of a version. Return the reason as text if it is damaged, None if it is missing."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())

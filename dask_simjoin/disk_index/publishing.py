@@ -113,7 +113,7 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
 
 
 MAX_BATCHES = 512
-"""A manifest has at most this many batch names. When they are more, they move to a file that later versions
+"""A manifest has at most this many batch names. If there are more, they move to a file that later versions
 share.
 """
 

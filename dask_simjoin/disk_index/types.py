@@ -249,9 +249,7 @@ class Snapshot:
     files: tuple[str, ...]  # names of the row files
     groups: RowGroups  # the row groups that may have rows of the snapshot
     places: Mapping[int, np.ndarray]
-    """Index of a file -> positions of its rows: those to exclude; or, if `only_listed`, the only ones to
-    include.
-    """
+    """Index of a file -> positions of rows to exclude; or, if `only_listed`, of the only rows to include."""
     only_listed: bool  # whether only the rows in `places` are included
     # only rows whose version is above the first number and at most the second are included
     versions: tuple[int, int]

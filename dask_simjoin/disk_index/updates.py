@@ -372,7 +372,7 @@ def _check_free(root: AnyPath) -> None:
 
 @contextlib.contextmanager
 def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
-    """On a disk, make the folders of an index. If the block fails, remove those that are still empty."""
+    """On a disk, make the folders of an index. If the block fails, remove the folders that stay empty."""
     if isinstance(root, ObjectPath):
         yield
         return

@@ -394,8 +394,8 @@ def _damages(paths: Sequence[AnyPath]) -> list[str]:
 
 
 def _damage(path: AnyPath) -> str:
-    """Describe the damage of a file. Return "" if it is intact, or if it was removed meanwhile with its
-    versions.
+    """Describe the damage of a file. Return "" if the file is intact, or if it was removed meanwhile,
+    together with its versions.
     """
     try:
         if is_checked(path):

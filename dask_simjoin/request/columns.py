@@ -384,7 +384,7 @@ def example_of(frame: Frame) -> Frame:
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value for messages, with its module unless it is built in."""
+    """Return the type of a value for messages, with the module of the type unless the type is built in."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 

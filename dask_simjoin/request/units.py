@@ -174,7 +174,7 @@ def is_number(value: object) -> bool:
 
 
 def as_number(value: Any) -> float:
-    """Convert a value to a float; inf if it is too large, and NaN if it is not a real number."""
+    """Convert a value to a float: to inf if it is too large, and to NaN if it is not a real number."""
     if not is_number(value):
         return math.nan
     try:

@@ -179,7 +179,7 @@ def _is_missing(value: Any) -> bool:
 
 
 LEAVE_OUT = "; leave out tokenizer= for lists"
-"""Advice in messages for the case that a column that should hold texts holds lists."""
+"""Advice in messages if a column holds lists, although it should hold texts."""
 
 
 def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
@@ -218,8 +218,8 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
 
 
 def _objects(column: Series) -> np.ndarray | None:
-    """If the dtype of a column, or of its categories, is object, return its values as Python objects; else
-    None.
+    """Return the values of a column as Python objects if the column, or its categories, have the dtype
+    object. Otherwise return None.
     """
     if on_gpu(column):
         return None

@@ -134,7 +134,7 @@ def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: 
 
 
 def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """For each number from `lo` to `hi` - 1, return the range that contains it, and its offset within this
+    """For each number from `lo` to `hi` - 1, return the range that contains it, and the offset within this
     range.
 
     `ends`: the ends of consecutive ranges. The first range starts at 0, and there are no gaps.

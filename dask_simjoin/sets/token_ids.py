@@ -161,7 +161,7 @@ def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
 
 
 def token_hashes(tokens: Tokens) -> np.ndarray:
-    """For each token, return an int64 that is the same in all partitions: an integer itself, or the hash of a
+    """For each token, return an int64 that is the same in all partitions: the integer, or the hash of the
     string.
     """
     if tokens is None:

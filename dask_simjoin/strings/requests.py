@@ -163,7 +163,7 @@ def check_k(value: Any) -> int:
 
 
 def rule_of(request: Any) -> tuple[EditRule, str]:
-    """Return the rule of a request, ignoring groups; and the option for it, as messages show it."""
+    """Return the rule of a request, ignoring groups, and the option that sets it, as messages show it."""
     k, similarity = request.k, request.similarity
     if (k is None) == (similarity is None):
         which = "are both given" if k is not None else "are both missing"

@@ -190,8 +190,8 @@ SegmentIndex = tuple[Array, Array, Array]
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
 """The scratch arrays of a search.
 
-First come arrays for one probe. They are the hashes of its prefixes (longest + 1,); for each indexed string,
-the last probe compared with it (n,); `reached` of `distance_within`; and `matches` of `set_matches`.
+First come arrays for one probe. They are the hashes of the probe's prefixes (longest + 1,); for each indexed
+string, the last probe compared with it (n,); `reached` of `distance_within`; and `matches` of `set_matches`.
 
 Then come arrays for the candidates that are compared at once. They are the numbers of their strings (LANES,),
 their distances (LANES,), and `rows` of `lane_distances`.
@@ -223,7 +223,7 @@ def _differ(one: int, other: int) -> int:
 
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
-    """Return whether the `tail` codes before position `a`, and before position `b`, are the same."""
+    """Return whether the `tail` codes before position `a` equal the `tail` codes before position `b`."""
     p = 1
     while p <= tail and q[a - p] == d[b - p]:
         p += 1

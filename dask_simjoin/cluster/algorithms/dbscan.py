@@ -5,8 +5,8 @@ components, first within each chunk. Then edges across chunks need to connect on
 A tree of tasks merges these edges.
 
 Clusters are numbered by their first core rows. A cluster begins in the chunk of its first core row. Each
-chunk counts the clusters that begin in it, and receives the numbers of the others. A border row gets the
-lowest number among its core neighbors. So labels equal those by scikit-learn, for any chunks.
+chunk counts the clusters that begin in it, and receives the numbers of its other clusters. A border row gets
+the lowest number among its core neighbors. So labels equal those by scikit-learn, for any chunks.
 
 A place is the position of a row in the index of its chunk: see `edges`. The row number of a row combines the
 number of its chunk and its place. Three steps search neighbors. Several tasks may share each step: each task
@@ -251,8 +251,8 @@ def _final(labels: Array, *borders: Border) -> Array:
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """For a single chunk, return for each place the cluster of its row; -1 if it is not a core row (n,),
-    int64.
+    """For each place of a single chunk, return the cluster of its row (n,), int64; -1 if the row is not a
+    core row.
 
     `parts`: the components found by each share of the work.
     """

@@ -221,8 +221,7 @@ class PlaceCounts(NamedTuple):
 
 
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
-    """Count the neighbors of each place: those within one chunk, or, for two chunks, those in the other
-    chunk.
+    """Count the neighbors of each place: within one chunk, or for two chunks in the other chunk.
 
     If the work is shared, the counts of the first chunk begin at the first place of this share, not at 0.
     """

@@ -92,9 +92,9 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
     """For each node, return its position in the order, its reachability, and the rank of its predecessor (-1:
     none).
 
-    `nodes_at`, `weights_at` (n,), int64: for each node, two addresses in memory. At the first are the nodes
-    that it reaches, int32; at the second their reachability, float64. `degree` (n,), int32: number of these
-    nodes.
+    `nodes_at`, `weights_at` (n,), int64: for each node, two addresses in memory. At the first address are the
+    nodes that it reaches, int32. At the second address is the reachability of these nodes, float64. `degree`
+    (n,), int32: number of these nodes.
     """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)

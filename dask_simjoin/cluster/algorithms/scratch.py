@@ -268,7 +268,7 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
 
 
 def _finished_runs(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """Return the tokens of the runs that have no task left that may use files."""
+    """Return the tokens of the runs whose remaining tasks, if any, use no files."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:

@@ -234,7 +234,7 @@ def _padded(rows: int) -> int:
 
 
 Places = int | Array
-"""Frame positions of a chunk's rows: only the first one if they are consecutive, else an array of all."""
+"""Frame positions of a chunk's rows: an array, or only the first position if positions are consecutive."""
 
 CONVERTED_AT_ONCE = 1 << 13
 """Weights are converted to distances this many at a time, to save memory."""
@@ -297,9 +297,7 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, distances: Co
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
                   distances: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
-    """Find the edges of the joint tree of two chunks that lead from one to the other. `trees`: the tree of
-    each chunk.
-    """
+    """Find the edges between two chunks in their joint tree. `trees`: the tree of each chunk."""
     sides = [_with_numbers(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in distances]
     return spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)

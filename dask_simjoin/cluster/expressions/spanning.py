@@ -124,8 +124,8 @@ def rows_of_frame(plan: Plan) -> int:
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """For each chunk, return the frame position of its first row if its rows are consecutive, else of all
-    rows.
+    """For each chunk, return the frame positions of all its rows; or of the first row, if the rows are
+    consecutive.
     """
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own

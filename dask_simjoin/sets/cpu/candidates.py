@@ -1,7 +1,7 @@
 """Find candidate pairs by an index of prefixes, and verify each by merging its two sets.
 
-A probe is a set that is looked up in the index. For each token, the index lists those other sets that have
-the token in their prefix, sorted by size.
+A probe is a set that is looked up in the index. For each token, the index lists the other sets that have the
+token in their prefix, sorted by size.
 """
 
 from __future__ import annotations
