@@ -186,7 +186,7 @@ def name_of(method: str | Method) -> str:
 
 
 def as_method(method: str | Method) -> Method | None:
-    """Return a method, given by name or as an object, as an object; None for "auto"."""
+    """Convert a method, which is given by name or as an object, to an object. Return None for "auto"."""
     if isinstance(method, str):
         return None if method == AUTO else METHODS[method]
     return method
@@ -226,8 +226,7 @@ LIBRARIES = tuple(MAX_DIMS)
 
 
 def library(frame: Frame) -> str:
-    """Return the data frame library that a frame's class belongs to, or derives from; else the frame's
-    package."""
+    """Return the data frame library that a frame's class derives from, or else the package of the class."""
     names = [base.__module__.partition(".")[0] for base in type(frame).__mro__]
     return next((name for name in names if name in LIBRARIES), names[0])
 

@@ -245,7 +245,7 @@ TABLES = ("left", "right")
 
 @contextlib.contextmanager
 def in_table(which: str | None) -> Iterator[None]:
-    """Name the table, "left" or "right", in errors that are raised inside. None: there is only one table."""
+    """Add the name of the table, "left" or "right", to errors of the block. None: there is only one table."""
     try:
         yield
     except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:

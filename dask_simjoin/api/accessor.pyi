@@ -1065,7 +1065,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> EditProfileReport:
-        """Run an edit self-join without keeping its pairs, and report its work and time."""
+        """Run a self-join by edit distance without keeping its pairs, and report its work and time."""
 
     def index(
         self,

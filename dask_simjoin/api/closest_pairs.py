@@ -235,7 +235,7 @@ def _pairs_of(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice,
 
 
 def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
-    """Raise an error if ids are missing or repeat. `which`: name of the table if there are two, else None."""
+    """Raise an error if ids are missing or repeat. `which`: name of the table; None: there is only one."""
     with in_table(which):
         check_summaries([summarise_ids(row_ids(frame, spec.id), spec.id)], spec.id)
 

@@ -94,7 +94,7 @@ WIDE = 10_000
 EMBEDDED = ("cosine", "haversine")
 """Metrics that convert columns to points on a sphere.
 
-No coordinate of these can be much wider than the others.
+On a sphere, no coordinate can have a much wider range than the others.
 """
 
 OPTIONS: dict[str, Mapping[str, Any]] = {

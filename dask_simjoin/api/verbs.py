@@ -225,7 +225,8 @@ TABLE = (
     ),
     Verb(
         sets.set_profile,
-        "counters of a set self-join: entries read, candidates, pairs verified and found, seconds per step",
+        "counters of a self-join of sets: entries read, candidates, pairs verified and found, seconds per "
+        "step",
         compiled=None,
     ),
     Verb(
@@ -287,8 +288,8 @@ TABLE = (
     ),
     Verb(
         strings.edit_profile,
-        "counters of an edit self-join: entries read, candidates, distances computed, pairs found, seconds "
-        "per step",
+        "counters of a self-join by edit distance: entries read, candidates, distances computed, pairs "
+        "found, seconds per step",
         compiled=None,
     ),
     Verb(

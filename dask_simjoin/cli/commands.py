@@ -167,7 +167,7 @@ class Run:
             return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
-        """Return whether the column of sets holds texts although the command line names no tokenizer."""
+        """Return whether the column of sets holds texts, but the command line names no tokenizer."""
         if not hasattr(self.verb.request, "tokenizer") or "tokenizer" in options:
             return False
         both = options.get("on")
@@ -240,14 +240,13 @@ def _compute(run: Run) -> None:
 
 
 SELECTING = ("mutual", "n")
-"""Options that drop pairs from the join's result; with one of them, the join's count is not the number
-written.
-"""
+"""Options that drop pairs from the join's result. Then fewer rows are written than the join counts."""
 
 
 def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int | None:
-    """Return the number of written rows. `rows`: the number in the files; None: use the join's count if it
-    applies.
+    """Return the number of written rows.
+
+    `rows`: the number of rows in the files; None: use the join's count if it is the same.
     """
     joined = run.verb.output == "pairs" and not any(run.options.get(name) for name in SELECTING)
     return report.rows if rows is None and joined and report is not None and report.done else rows
@@ -259,7 +258,7 @@ def _rows(join: LazyJoin) -> int | None:
 
 
 def _plain(number: Any) -> int | dict[str, int]:
-    """Return a number, or a dict of numbers by name, as JSON can hold it."""
+    """Convert a number, or a dict of numbers by name, to types that JSON supports."""
     if not hasattr(number, "items"):
         return int(number)
     return {_shown(name): int(value) for name, value in number.items()}

@@ -23,8 +23,8 @@ TOKENIZERS = (
 
 
 def _variable(found: re.Match[str]) -> str:
-    """Name the environment variable for a configuration value of this package; if the match has a new value,
-    assign it.
+    """Return the environment variable for a configuration value. If the match has a new value, return an
+    assignment.
     """
     name, *value = found.groups()
     text = f"the environment variable DASK_SIMJOIN__{name.replace('-', '_').upper()}"
@@ -98,7 +98,7 @@ def _flag(found: re.Match[str]) -> str:
 
 
 SEPARATORS = ";|\t"
-"""If the header of a CSV file is one column whose name contains one of these, it is probably the separator.
+"""If the name of a CSV file's only column contains one of these characters, this is probably the separator.
 """
 
 
@@ -146,10 +146,7 @@ def _first_text(text: str, files: Sequence[Frame]) -> str:
 
 
 def listing_columns(work: Callable[[bool], Any], whole: bool) -> Any:
-    """Call `work`, which reads all columns if its argument is true; after an error about columns, with True.
-
-    The second error lists all columns.
-    """
+    """Call `work` with `whole`; after an error about columns, call it with True."""
     try:
         return work(whole)
     except (ColumnError, OptionTypeError):
@@ -187,7 +184,7 @@ def near_commands(name: str, names: Iterable[str]) -> str:
 
 
 def commands_of(group: click.Group) -> dict[str, click.Command]:
-    """Return the commands of a group and of its subgroups; keys are their words, such as "index make"."""
+    """Return the commands of a group and of its subgroups. A key has the words of a command: "index make"."""
     found: dict[str, click.Command] = {}
     for name, command in group.commands.items():
         if isinstance(command, click.Group):

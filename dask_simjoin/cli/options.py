@@ -163,9 +163,7 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
 
 
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
-    """Join the column names from all uses of a repeatable option. A single name is returned as text, not as a
-    list.
-    """
+    """Collect the column names from all uses of a repeatable option. A single name is returned as text."""
     names = [name for some in given for name in some]
     return names[0] if len(names) == 1 else names
 
@@ -202,7 +200,7 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
 def csv_columns(options: Mapping[str, Any], whole: bool, other: str = "none") -> CsvColumns:
     """Return the columns that a verb with these options uses.
 
-    `whole`: its result has all columns. `other`: what options for the other table begin with.
+    `whole`: whether the result has all columns. `other`: how the names of options for the other table begin.
     """
     named = {
         option: {value} if isinstance(value, str) else set(value)

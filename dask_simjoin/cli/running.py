@@ -27,7 +27,7 @@ from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
-"""Ask for confirmation if the result is estimated to have more bytes, or the join to take more seconds."""
+"""Ask for confirmation if the estimated bytes of the result, or seconds of the join, exceed these numbers."""
 
 
 class Declined(click.ClickException):
@@ -112,8 +112,9 @@ class Stop:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Stop the program, unless it is renaming the output or removing temporary files.
 
-        A closed terminal sends several signals, so those that soon follow the first one are ignored. Ctrl-C
-        never is: after the first one the program waits for running tasks, and a second one ends the wait.
+        A closed terminal sends several signals, so signals that soon follow the first one are ignored. Ctrl-C
+        is never ignored: after the first one, the program waits for running tasks, and a second one ends the
+        wait.
         """
         now = time.monotonic()
         if self._finishing or (now - self._since < SIGNAL_SECONDS and number != signal.SIGINT):

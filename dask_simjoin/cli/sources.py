@@ -35,7 +35,9 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 @dataclass(frozen=True)
 class CsvColumns:
-    """The columns of CSV files that a command uses. All columns that are not inferred are read as text."""
+    """The columns of CSV files that a command uses. Types of columns are inferred, or columns are read as
+    text.
+    """
 
     inferred: frozenset[Any] | None = None  # columns whose types are inferred; None: all except ids
     ids: frozenset[Any] = frozenset()  # columns that become integers if no digit is lost
@@ -205,7 +207,7 @@ def as_integers(texts: Any, kind: pa.DataType) -> Any:
 
 
 def _exact(texts: Any, kind: pa.DataType) -> Any:
-    """Return texts as integers; None: another text than the integer's would be lost, or one is missing."""
+    """Convert texts to integers. Return None if a text is missing, or is not written like its integer."""
     try:
         numbers = texts.cast(kind)
     except pa.ArrowInvalid:

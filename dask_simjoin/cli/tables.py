@@ -62,7 +62,7 @@ Readers of the folder skip the file, because its name begins with an underscore,
 """
 
 PART_NAME = re.compile(r"part\.\d+\.(parquet|csv)")
-"""Matches the names of all other files in an output folder."""
+"""Matches the names of all files in an output folder except `MARKER`."""
 
 
 def locate_output(output: str) -> tuple[Any, str]:
@@ -103,8 +103,9 @@ def is_on_store(index: str) -> bool:
 
 
 def _in_index(path: str, index: str) -> bool:
-    """Return whether a path is in the folder of an index; in an object store, also if the path contains that
-    folder.
+    """Return whether a path is in the folder of an index.
+
+    In an object store, also return True if the folder of the index is in the path.
     """
     if is_on_store(index):
         name = index.rstrip("/").partition("://")[2]
@@ -113,8 +114,9 @@ def _in_index(path: str, index: str) -> bool:
 
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
-    """Raise an error unless a file would replace a file, or a folder would replace a folder that this program
-    wrote.
+    """Raise an error if the output must not replace the file or folder at its path.
+
+    A file may replace a file. A folder may replace a folder that this program wrote.
     """
     local = isinstance(fs, LocalFileSystem)
     if local and any(_within(os.path.realpath(one), path) for one in (os.getcwd(), os.path.expanduser("~"))):

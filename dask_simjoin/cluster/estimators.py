@@ -97,7 +97,7 @@ except ImportError:  # scikit-learn is optional: without it, use the small subst
 NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
 
 NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
-"""Message for empty input. Its words are those that scikit-learn's checks of estimators look for."""
+"""Message for empty input. Scikit-learn's checks of estimators look for these words."""
 
 Points = Any
 """Rows to fit: an array (n, d) of NumPy or Dask, or a data frame, which may be lazy."""
@@ -200,7 +200,7 @@ def frame_like(X: Points) -> bool:
 
 
 def points_frame(X: Points) -> Frame:
-    """Convert `X` to a frame. Errors have the words that scikit-learn's checks of estimators look for."""
+    """Convert `X` to a frame. Scikit-learn's checks of estimators look for the words of the errors."""
     if frame_like(X):
         frame = as_frame(X, "X")
         if not is_dask_collection(frame) and not len(frame):

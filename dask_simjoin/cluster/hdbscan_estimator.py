@@ -296,8 +296,9 @@ class FittedHierarchy(NamedTuple):
 
 
 def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarchy | None, Ids]:
-    """Find the hierarchy of the rows in a plain frame, or None if there are no rows. Also return the ids of
-    the rows.
+    """Return the hierarchy of the rows in a plain frame, and the ids of the rows.
+
+    The hierarchy is None if there are no rows.
     """
     meta = example_of(frame)
     samples, spec = request.samples(), request.spec(meta)
@@ -321,8 +322,8 @@ def predict_rows(
 ) -> tuple[np.ndarray, np.ndarray, Ids]:
     """Assign new rows to clusters: return the clusters, the probabilities, and the ids of the new rows.
 
-    `request`: has the metric and the columns. See McInnes & Healy (2017), "Accelerated hierarchical density
-    based clustering", and ``hdbscan.approximate_predict``.
+    `request`: the request with the metric and the columns. See McInnes & Healy (2017), "Accelerated
+    hierarchical density based clustering", and ``hdbscan.approximate_predict``.
     """
     spec = request.spec(example_of(queries), example_of(fitted))
     others = hierarchy.samples - 1
@@ -345,8 +346,9 @@ def predict_rows(
 
 
 def _clusters_at(tree: Condensed, rows: np.ndarray, density: np.ndarray) -> np.ndarray:
-    """Return the cluster that contains each of `rows` (m,) at `density` (m,), which is 1 / distance: the
-    smallest such cluster.
+    """For each of `rows` (m,), return the smallest cluster that contains it at `density` (m,).
+
+    A density is 1 / distance.
     """
     at = tree.row_parent[rows]
     above = np.flatnonzero((tree.row_lambda[rows] > density) & (at > 0))

@@ -153,7 +153,8 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     min_samples : int
         The core distance of a row is the distance to its `min_samples`-th nearest row, counting the row
         itself. The length of an edge is the largest of the distance of its two rows and their core distances.
-        With 1, the default, it is the distance of the rows. A value above the number of rows raises an error.
+        If `min_samples` is 1, the default, the length is the distance of the rows. A value above the number
+        of rows raises an error.
     on, id, metric, p, dropna, partitioning, blocksize
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
@@ -208,7 +209,7 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
 def core_distances_of_frame(
     frame: Frame, spec: JoinSpec, samples: int, requested_samples: int | None, *prepared: Callable[[], object]
 ) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
-    """Index a plain frame: return its rows as a chunk, the layout, and core distances (None if there are no
+    """Index a plain frame. Return its rows as a chunk, the layout, and the core distances (None without
     rows).
 
     `requested_samples`: see `check_samples`. `prepared`: see `search_core_distances`.

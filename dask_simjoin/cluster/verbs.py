@@ -83,7 +83,7 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     if not fits:
         raise OptionError("sample_weight= has a sum beyond the largest float64; use smaller numbers.")
     if rows and not found.any():
-        raise OptionError("sample_weight= has only zeros, so that no row counts; use other numbers.")
+        raise OptionError("All values of sample_weight= are 0, so no row has a weight; use other numbers.")
     return found
 
 
@@ -154,8 +154,8 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     -----
     Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
     databases with noise". Core rows are first connected to components within each chunk. Pairs across chunks
-    then connect these components. Spatial chunks are compared with their neighbors, so they need no halos.
-    If the workers of a cluster hold the rows, they send them to regions with halos of twice `eps` instead.
+    then connect these components. Spatial chunks are compared with their neighbors, so they need no halos. If
+    the workers of a cluster hold the rows, they instead send these rows to regions with halos of twice `eps`.
     Each region is clustered separately. One task then joins the clusters that share core rows.
 
     Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang, Gu & Shun (2020),

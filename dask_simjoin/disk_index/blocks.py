@@ -39,7 +39,7 @@ OWN_BYTES, KEPT_BYTES = 40, 16
 """Bytes of memory per row: for row number, id and index position together; and for each kept column."""
 
 INDEXING_FACTOR = 3
-"""While rows are indexed, they take this multiple of the memory of their coordinates."""
+"""While rows are indexed, they take this many times the memory of their coordinates."""
 
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
 """Number of tasks per thread. With several, all threads finish at about the same time.
@@ -54,8 +54,8 @@ MAX_PAIRS = 1 << 24
 """In a join of all rows, a task should make about this many pairs by estimate; they take half a GB."""
 
 OUT_OF_CORE = 4
-"""All threads together hold a certain number of rows. Beyond this multiple of it, workers may have to spill
-rows.
+"""Workers may have to spill rows if there are more rows than this multiple of the rows that all threads hold
+at once.
 """
 
 MAX_READS = 12
@@ -124,7 +124,9 @@ class Blocks:
     changed_rows: int  # number of changed rows
     token: str  # a name that is different for other blocks
     read_by_task: tuple[tuple[Part, ...], ...] = ()
-    """If tasks read their rows themselves: for each task one part, to compare with itself, or two parts."""
+    """If tasks read their rows themselves: for each task, one part to compare with itself, or two parts to
+    compare with each other.
+    """
 
     def __len__(self) -> int:
         return len(self.read_by_task) + len(self.within) + len(self.across) + len(self.against_old)
@@ -188,7 +190,7 @@ def _listed_rows(rows: Snapshot) -> np.ndarray:
 
 
 def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
-    """Yield (i, j) for every two parts of changed rows whose boxes are so near that they may form pairs."""
+    """Yield (i, j) for every two parts of changed rows that may form pairs, because their boxes are near."""
     for i, first in enumerate(tiles):
         for j in range(i + 1, len(tiles)):
             boxes = CellBoxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)

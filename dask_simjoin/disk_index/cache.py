@@ -1,8 +1,8 @@
 """Indexes that are open, and the rows that they cache in memory: on workers, or in this process.
 
-A segment is the result of a task that reads row groups and builds a search index for their rows. On a cluster
-it stays on a worker, which may spill it; if the worker dies, it is made again. Without a cluster, a segment
-is a value in this process.
+A segment is the result of a task that reads row groups and builds a search index for their rows. On a
+cluster, it stays on a worker, which may spill it. If the worker dies, the segment is made again. Without a
+cluster, a segment is a value in this process.
 """
 
 from __future__ import annotations
@@ -104,9 +104,7 @@ def device_rows(rows: int, each: float, resources: Resources) -> int:
 
 
 def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
-    """Return the key files to cache, by name. On a cluster there are none; otherwise as many as fit in
-    `capacity` bytes.
-    """
+    """Return the key files to cache, by name: as many as fit in `capacity` bytes, and none on a cluster."""
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
         capacity -= KEY_BYTES * one.rows
@@ -141,7 +139,7 @@ def _segments(
 
 
 def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterator[SegmentRef]:
-    """Make segments in tasks, wait for the tasks, and yield the references with their values."""
+    """Make segments in tasks, and wait for the tasks. Yield references that contain the segments."""
     tasks = []
     for segment in segments:
         piece = segment.file, tuple(range(*segment.groups))

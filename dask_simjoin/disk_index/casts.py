@@ -101,8 +101,9 @@ def _is_same(found: pa.DataType, own: pa.DataType) -> bool:
 
 
 def _is_wider(own: pa.DataType, found: pa.DataType) -> bool:
-    """Return whether one numeric type can hold all values of another. Integers in a double count, although
-    only values up to 2**53 are exact.
+    """Return whether one numeric type can hold all values of another.
+
+    A double counts as wider than an integer, although only integers up to 2**53 are exact.
     """
     if pa.types.is_floating(own):
         return pa.types.is_integer(found) or (pa.types.is_floating(found) and found.bit_width < own.bit_width)

@@ -1,10 +1,10 @@
 """Drop old rows and row groups that are far from all new rows.
 
-The reach is the largest difference that two coordinates of a pair can have. Up to three dimensions are cut
-into cells: those where the new rows extend over the most reaches. Each new row marks all cells within its
-reach, so an old row in an unmarked cell is in no pair. The cell of a coordinate is computed by a subtraction,
-a multiplication, a clip and a floor. Each of these steps is monotone, even with rounding. So the cell of a
-coordinate within reach of a new row is always marked, and no pair is lost.
+The reach is the largest difference that two coordinates of a pair can have. At most three dimensions are cut
+into cells. In these dimensions, the new rows span the largest multiples of the reach. Each new row marks all
+cells within its reach, so an old row in an unmarked cell is in no pair. The cell of a coordinate is computed
+by a subtraction, a multiplication, a clip and a floor. Each of these steps is monotone, even with rounding.
+So the cell of a coordinate within reach of a new row is always marked, and no pair is lost.
 
 The distance between a row and a box is summed like the distance of a pair, by the same operations. The
 dimensions have the same order, too. Rounding is monotone, and no term is negative. So the computed distance
@@ -96,7 +96,7 @@ def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | Non
 def _cells(fit: np.ndarray) -> list[int]:
     """Return the number of cells in each dimension; the product is at most `CELLS`.
 
-    `fit`: width of each dimension in multiples of the reach, which is also the most cells it may have.
+    `fit`: the width of each dimension in multiples of the reach. It is also the maximum number of cells.
     """
     found = np.maximum(fit, 1.0)
     # each pass: if a dimension needs fewer cells than its share, the others get more

@@ -1,7 +1,7 @@
 """Find the pairs that were added or removed between two versions, and estimate the work of an update.
 
-In a row group, some rows may be deleted and the others unchanged, and they are compared with each other. If
-such row groups are few, each is read once for both.
+A row group may have both deleted and unchanged rows, which are compared with each other. If there are only
+few such row groups, each of them is read only once.
 
 The estimate joins a sample of row groups with the new rows, and another sample with themselves. It counts the
 pairs and the seconds on this machine, and extrapolates them to all row groups.
@@ -152,7 +152,7 @@ class PairChanges:
 
 
 def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
-    """Return those rows of `other` whose row numbers are also in `own`; None if there are none."""
+    """Return the rows of `other` whose row numbers are also in `own`; None if there are no such rows."""
     if not own.seqs or not other.seqs:
         return None
     return concat_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])

@@ -87,8 +87,9 @@ MARK = b"dask_simjoin.sum"
 """These bytes end the block of checksums."""
 
 BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
-"""The last bytes of the block, and the last bytes of a file: each has the size of the block or footer, and a
-mark.
+"""Formats of the last bytes of the block, and of the last bytes of a file.
+
+Both consist of a size and a mark: the size of the block, and the size of the footer.
 """
 
 TAIL = 1 << 16

@@ -60,8 +60,9 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
 
 def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs between changed rows and other rows. `stay`: whether the other rows are in both
-    versions.
+    """Return the pairs between changed rows and other rows.
+
+    `stay`: whether the other rows are in both versions.
     """
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
@@ -77,10 +78,7 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
 
 
 def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
-    """From two batches, drop rows that cannot be in a pair.
-
-    Marked cells and the boxes of tiles show which.
-    """
+    """From two batches, drop rows that cannot be in a pair: by marked cells, and by the boxes of tiles."""
     if "cell_filter" in rows:
         near = rows_in_cells(rows["cell_filter"], [others["x"][:, k] for k in rows["cell_filter"].dims])
         if len(near) < len(others["seq"]):
@@ -148,7 +146,7 @@ def _only(found: Matches, which: Array) -> Matches:
 
 
 def _other_side(spec: JoinSpec) -> dict[str, str]:
-    """Map the name of each column of left rows to the same column of right rows, and vice versa."""
+    """Map the name of each column of left rows to its name for right rows, and vice versa."""
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
@@ -233,16 +231,12 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
 
 
 def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs between rows and a segment. Its index is used, since all these rows are in the range
-    it serves.
-    """
+    """Return the pairs between a segment and rows in the box of its index. This index is used."""
     return _joined(rows, segment, how, distance, index_of(segment), segment["layout"], segment["position"])
 
 
 def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs between rows and a segment. A new index is built, since the rows are outside the range
-    of the old.
-    """
+    """Return the pairs between a segment and rows outside the box of its index. A new index is built."""
     joiner, m = joiner_for(segment["example"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
     in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])

@@ -166,7 +166,7 @@ def components(version: Version) -> Frame:
 def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
     """Return the groups of a version and their file.
 
-    If they are not stored yet, they are computed, if possible from the groups of an older version.
+    Groups that are not stored yet are computed: if possible, from the groups of an older version.
     """
     known = stored_grouping(version)
     if known is not None and known[0].version == version.number:
@@ -185,8 +185,8 @@ def _computed(version: Version) -> Grouping:
 def _updated(old: Grouping, version: Version) -> Grouping | None:
     """Compute the groups of a version from the stored groups of an older one.
 
-    Return None if all groups must be computed anew. The reason is that the older version is not an ancestor,
-    or that too many rows are in groups that lost pairs.
+    Return None if all groups must be computed anew. This is the case if the older version is not an ancestor,
+    or if too many rows are in groups that lost pairs.
     """
     try:
         delta = version.since(old.version)

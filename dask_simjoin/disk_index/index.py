@@ -348,7 +348,7 @@ class Index(IndexReader):
         return Made(now.number, manifest, replace(report, bytes_written=report.bytes_written + size))
 
     def _made(self, made: Made) -> Version:
-        """Return the version that was just made, even if another writer has made a newer one since."""
+        """Return the version that this call has made, even if another writer has made a newer one since."""
         now = self._now()
         return now if now.number == made.manifest.version else replace(now, manifest=made.manifest)
 

@@ -150,7 +150,7 @@ rewrote all files.
 
 
 def small_files(manifest: Manifest, full: int) -> list[str]:
-    """List the small files of a version, which updates write. `full`: number of rows in a full file."""
+    """List the small files of a version. Updates write such files. `full`: number of rows in a full file."""
     return [one.name for one in manifest.files if SMALL_PART * one.rows < full]
 
 
@@ -176,8 +176,7 @@ def quality_of(version: Version, full: int) -> QualityReport:
 
 @np.errstate(over="ignore", invalid="ignore")  # for huge numbers, the drift becomes infinite or NaN
 def centroid_drift(groups: RowGroups, basis: int) -> float:
-    """Sum how far the centroids of clusters have moved, because of row groups that are newer than version
-    `basis`.
+    """Sum the distances that the centroids of clusters have moved, due to row groups newer than `basis`.
 
     A cluster is a run of consecutive older row groups, which are near each other. A newer row group joins the
     cluster with the nearest centroid.

@@ -121,8 +121,9 @@ DIGITS = 20
 ENDING = ".json"
 
 LISTINGS = 100
-"""The versions are listed at most this often. A vacuum may remove the last one before it is read; then list
-again.
+"""Versions are listed at most this many times.
+
+They are listed again if a vacuum removes the last version before it is read.
 """
 
 NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
@@ -280,8 +281,9 @@ def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatErro
 
 
 def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]:
-    """Yield a version and its ancestors that are newer than `since`, the newest first. A missing one is an
-    error.
+    """Yield a version and its ancestors that are newer than `since`, the newest first.
+
+    Raise an error if one of them is missing.
     """
     while manifest.version > since:
         yield manifest
@@ -308,9 +310,7 @@ def _checksum(body: Any) -> str:
 
 
 def _read(root: AnyPath, version: int) -> Manifest | str | None:
-    """Read the manifest of a version. If it is damaged, return the reason as text; if it is missing, return
-    None.
-    """
+    """Read the manifest of a version. Return the reason as text if it is damaged, None if it is missing."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())

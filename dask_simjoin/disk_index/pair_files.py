@@ -48,7 +48,7 @@ from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.matches import measured
 
 STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
-"""Columns that pair files have and results do not: the row numbers of both rows."""
+"""Columns of pair files that results do not have: the row numbers of both rows."""
 
 TOTAL = "distance"
 """Name of the column of totals: a join with `TotalsSpec` returns them in place of distances."""
@@ -102,7 +102,7 @@ class DeletedRows(NamedTuple):
 
 @functools.lru_cache(CACHED_DELETIONS)
 def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
-    """Read which rows were deleted from mark files. The result is cached, because files never change."""
+    """Read from mark files which rows were deleted. The result is cached, because files never change."""
     seq = [read_file(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
     version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
@@ -229,8 +229,9 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
 
 
 MIN_STORED = 1 << 16
-"""A task that finds fewer pairs returns them. This process then writes the pairs of several tasks to one
-file.
+"""A task that finds fewer pairs than this returns them.
+
+The process of the caller then writes the pairs of several tasks to one file.
 """
 
 SMALL = 1 << 20

@@ -91,7 +91,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def _leftovers() -> Iterator[None]:
-    """Ignore errors while removing files from a disk, because a later vacuum removes these files."""
+    """Ignore errors when files are removed from a disk, because a later vacuum removes these files."""
     try:
         yield
     except IndexStoreError:
@@ -113,7 +113,7 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
 
 
 MAX_BATCHES = 512
-"""A manifest has at most this many batch names. When they are more, they move to a file that later versions
+"""A manifest has at most this many batch names. If there are more, they move to a file that later versions
 share.
 """
 
@@ -210,7 +210,8 @@ def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
 
 
 PUTS = 3
-"""A manifest is put at most this many times if no reply comes. The client also repeats each put itself."""
+"""If no reply comes, a manifest is put at most this many times. The client also repeats each put by itself.
+"""
 
 
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
@@ -308,6 +309,6 @@ def _check_age(own: Transaction, temporary: Path) -> None:
         begun = -math.inf
     if made - begun > HALF_A_DAY:
         raise IndexConflictError(
-            f"This update of the index at {str(own.root)!r} took longer than half a day, and vacuum() may "
-            "remove files that old; nothing was changed. Repeat it with fewer rows at a time."
+            f"This update of the index at {str(own.root)!r} took longer than half a day, so vacuum() may "
+            "remove its files. Nothing was changed. Repeat it with fewer rows at a time."
         )

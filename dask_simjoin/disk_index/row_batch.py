@@ -1,7 +1,7 @@
-"""Rows of an index in memory; and pairs of replaced rows, which may exist in both versions.
+"""Rows of an index in memory, and pairs of replaced rows.
 
 A replaced row keeps its row number. So its pairs with unchanged rows, or with other replaced rows, may exist
-in both versions. Such pairs are neither added nor removed. Each task drops them by itself: it computes
+in both versions. Such pairs are neither added nor removed. Each task finds and drops them: it computes
 whether the two rows are also a pair with their coordinates in the other version. If a kept value or the
 distance of a pair has changed, the pair counts as removed and added.
 """
@@ -142,9 +142,7 @@ def load_both(part: Part, listing: Part, spec: JoinSpec) -> tuple[RowBatch, RowB
 
 
 def _few_gone(kept: np.ndarray) -> bool:
-    """Return whether so few rows are excluded by the mask `kept` that comparing them is cheaper than dropping
-    them.
-    """
+    """Return whether the mask `kept` excludes so few rows that it is cheaper to compare than to drop them."""
     return FEW_GONE * int(np.count_nonzero(~kept)) < len(kept)
 
 
@@ -166,8 +164,8 @@ def changed(
 ) -> RowBatch:
     """Cut changed rows into tiles. If `marked`, also mark the cells near them.
 
-    The rows are sorted in space first. But if they are more than `MAX_ORDERED`, they keep their order, and no
-    cells are marked. The same holds if `ordered` is False: then the rows are only compared with each other.
+    The rows are sorted in space first. But more than `MAX_ORDERED` rows keep their order, and no cells are
+    marked. The same holds if `ordered` is False, because such rows are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
     if not ordered or len(x) > MAX_ORDERED:
@@ -252,8 +250,9 @@ def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
 
 
 class ReplacedRows(TypedDict):
-    """The values that replaced rows have in the other version. It is the old version for added rows, else the
-    new one.
+    """The values that replaced rows have in the other version.
+
+    For added rows, the other version is the old one. For deleted rows, it is the new one.
     """
 
     seq: Array  # (m,): row numbers, ascending
@@ -306,7 +305,7 @@ def other_values(
 def _looked_up(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
     """Look up row numbers in `replaced`.
 
-    Return their positions there, and a mask of those that were found.
+    Return their positions in `replaced`, and a mask of the row numbers that were found.
     """
     xp = module_of(seq)
     at = xp.minimum(xp.searchsorted(replaced["seq"], seq), len(replaced["seq"]) - 1)

@@ -169,7 +169,7 @@ def read_both(part: Part, listing: Part, columns: list[str]) -> tuple[Frame, np.
 
 
 Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
-"""Rows of a file, their positions in it, and a mask of the rows that belong to the part; None: all do."""
+"""Rows of a file, their positions in the file, and a mask of the rows that belong to the part; None: all."""
 
 
 def _all_masks(pieces: list[Piece]) -> np.ndarray | None:

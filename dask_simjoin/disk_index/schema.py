@@ -278,9 +278,7 @@ class Finder:
         return live
 
     def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
-        """Return a mask of those found rows whose ids are equal to the requested ids, and not only their
-        keys.
-        """
+        """Return a mask of the found rows whose ids equal the requested ids. Equal keys are not enough."""
         are_equal = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]

@@ -100,9 +100,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
 
 
 def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Return two boxes: of the points that may form pairs with the rows, and of the points that the index
-    covers.
-    """
+    """Return the box of the points that may form pairs with the rows, and the box that the index covers."""
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
@@ -207,7 +205,7 @@ class SegmentRef:
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
-        """Return what stands for the segment in a graph, under its key."""
+        """Return the value for the segment's key in a graph: a future, or a task that returns the segment."""
         return self.value if isinstance(self.value, Future) else Task(self.key, itself, self.value)
 
 

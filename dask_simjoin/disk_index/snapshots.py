@@ -136,7 +136,7 @@ class Version:
         return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
 
     def _listed(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
-        """Return the rows that some deletion files list, without those inserted after version `to`.
+        """Return the rows that deletion files list, without the rows that were inserted after version `to`.
 
         `files`: name of a row file -> its entry in the manifest.
         """

@@ -91,8 +91,9 @@ class ObjectPath:
 
     @property
     def client(self) -> Any:
-        """The client of the store in this process. In a forked process, where requests would hang, this
-        raises an error.
+        """The client of the store in this process.
+
+        An error is raised in a forked process, because requests would hang.
         """
         found = _client(self.base, self.options)
         if os.getpid() != _users[0]:
@@ -255,7 +256,7 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
 
 
 _users: list[int] = []
-"""Ids of the processes that have made clients. In a forked process, the first one is another process."""
+"""Ids of the processes that have made clients. In a forked process, the first id is of another process."""
 
 
 @functools.lru_cache

@@ -194,7 +194,8 @@ class Manifest:
     batches: Mapping[str, int] = field(default_factory=dict)
     earlier: tuple[str, ...] = ()  # names of files that list earlier batches
     counters: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that updates pass on, such as the reads that a compaction would have saved."""
+    """Numbers that each version takes over from its parent, such as reads that a compaction would have saved.
+    """
     pairs: StoredPairs = field(default_factory=StoredPairs)
     contents: Mapping[str, str] = field(default_factory=dict)
     """Name of each recent batch -> its `BatchContent` as text. Batches of early versions of the package have
@@ -248,9 +249,7 @@ class Snapshot:
     files: tuple[str, ...]  # names of the row files
     groups: RowGroups  # the row groups that may have rows of the snapshot
     places: Mapping[int, np.ndarray]
-    """Index of a file -> positions of its rows: those to exclude; or, if `only_listed`, the only ones to
-    include.
-    """
+    """Index of a file -> positions of rows to exclude; or, if `only_listed`, of the only rows to include."""
     only_listed: bool  # whether only the rows in `places` are included
     # only rows whose version is above the first number and at most the second are included
     versions: tuple[int, int]

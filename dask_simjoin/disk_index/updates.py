@@ -217,14 +217,15 @@ def _among(existing: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate two frames. One without rows is left out, because its ids may have another dtype."""
+    """Concatenate two frames. A frame without rows is left out, because its ids may have another dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
 
 def _to_delete(ids: Any, schema: pa.Schema, options: Options) -> tuple[pd.Index, pd.Index] | None:
-    """Return the ids to delete, without repetitions: with the dtype of the index, and with the dtype in row
-    files.
+    """Return the ids to delete, without repetitions, in two arrays.
+
+    The ids have the dtype of the index in the first, and the dtype of row files in the second.
     """
     if ids is None:
         return None
@@ -237,7 +238,10 @@ def _content_of(wanted: tuple[pd.Index, pd.Index] | None) -> Content:
 
 
 def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
-    """Find the rows to delete. The ids are those that `_to_delete` returned; an unknown id is an error."""
+    """Find the rows to delete. Raise an error for unknown ids.
+
+    `wanted`, `read`: the result of `_to_delete`.
+    """
     found = finder.find(read)
     rows = found.pop("row").to_numpy()
     if len(rows) < len(wanted):
@@ -281,7 +285,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
 
 
 def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple[Change, UpdateReport]:
-    """Find the changes that restore version `wanted`. Write the rows that have been deleted since."""
+    """Find the changes that restore version `wanted`. Write again the rows that were deleted after it."""
     delta = now.since(wanted)
     schema = example_table(now.root, now.manifest.options).schema
     back = [dask.delayed(_again)(part, own, version, schema) for part in parts_of(delta.deleted)]
@@ -302,7 +306,7 @@ def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple
 
 
 def _again(part: Part, own: Transaction, version: int, schema: object) -> Written | None:
-    """Write rows again, as rows of a new version that keep their row numbers."""
+    """Write rows again in a new version. They keep their row numbers."""
     rows = read_part(part)
     rows[VERSION] = frames_for(rows).xp.full(len(rows), version, np.int64)
     return write_rows(rows, part.options, own, schema, part.library)
@@ -368,7 +372,7 @@ def _check_free(root: AnyPath) -> None:
 
 @contextlib.contextmanager
 def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
-    """On a disk, make the folders of an index. If the block fails, remove those that are still empty."""
+    """On a disk, make the folders of an index. If the block fails, remove the folders that stay empty."""
     if isinstance(root, ObjectPath):
         yield
         return
@@ -393,7 +397,7 @@ def _dims(incoming: Incoming) -> int:
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(
-            f"Column {spec.on[0]!r} holds lists, and without rows their length is unknown. Make the index "
-            "from at least one row, which can be deleted later."
+            f"Column {spec.on[0]!r} holds lists. Their length is unknown, because the frame has no rows. "
+            "Make the index from at least one row, which can be deleted later."
         )
     return len(incoming.table.every.lower)

@@ -75,8 +75,8 @@ def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
     """Call `work`, which makes a version with the next free number. Return its result.
 
-    `work` returns None if another writer has made that version first. Then it is called again; also if a
-    vacuum has removed a file that it needs.
+    `work` returns None if another writer has made that version first. Then `work` is called again. It is also
+    called again if a vacuum has removed a file that it needs.
     """
     gone = None
     for _ in range(TRIES):
@@ -101,7 +101,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
 
 
 def with_checksums(own: Transaction, manifest: Manifest) -> tuple[Manifest, int]:
-    """Write new copies, with checksums, of files without checksums, except row files. Return the manifest and
+    """Copy files without checksums, except row files, to new files with checksums. Return the manifest and
     the bytes written.
     """
     total = 0
@@ -160,8 +160,8 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
     """Publish a version after `base`. Return its manifest, and the bytes written in addition to row files.
 
     Return None if another writer has made that version first. `base`: the largest version number in the
-    folder. It is above the parent's number if later versions are damaged. `library`: the library of frames to
-    find the pairs that are stored. `cached`: those rows of the parent that are in memory.
+    folder. It is above the parent's number if later versions are damaged. `library`: the data frame library
+    that finds the pairs to store. `cached`: those rows of the parent that are in memory.
     """
     root, version = own.root, base + 1
     for one in change.written:
@@ -394,8 +394,8 @@ def _damages(paths: Sequence[AnyPath]) -> list[str]:
 
 
 def _damage(path: AnyPath) -> str:
-    """Describe the damage of a file. Return "" if it is intact, or if it was removed meanwhile with its
-    versions.
+    """Describe the damage of a file. Return "" if the file is intact, or if it was removed meanwhile,
+    together with its versions.
     """
     try:
         if is_checked(path):

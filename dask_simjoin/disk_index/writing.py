@@ -65,7 +65,9 @@ class Incoming:
 
     @property
     def each(self) -> list[Fingerprint]:
-        """Fingerprints of the partitions, to check that they are the same when tasks read them again."""
+        """Fingerprints of the partitions. They show whether a partition has changed when a task reads it
+        again.
+        """
         return list(enumerate(self.table.sources))
 
 

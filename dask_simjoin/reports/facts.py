@@ -242,7 +242,7 @@ class BlockReport(PicturedReport):
 
     @property
     def _reading(self) -> str | None:
-        """Format the memory to read a partition; None: other tasks need more, or there is no cluster."""
+        """Describe the memory to read a partition. None: other tasks need more, or there is no cluster."""
         return None
 
     @property
@@ -270,7 +270,7 @@ class BlockReport(PicturedReport):
         raise NotImplementedError
 
     def _result_rows(self, pairs: float) -> float:
-        """Convert a number of unordered pairs to rows of the result, where a pair may take two rows."""
+        """Convert a number of unordered pairs to a number of result rows. A pair may take two rows."""
         return pairs
 
     @property

@@ -81,7 +81,7 @@ class RunReport(Report):
         return self.title.partition(",")[0]
 
     def begin(self) -> None:
-        """Prepare for another run: its first record replaces the records of earlier runs."""
+        """Prepare for another run. The first record of this run replaces the records of earlier runs."""
         self._is_new_run = True
 
     def add(self, record: StepRecord) -> None:

@@ -214,7 +214,7 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
 
 
 def with_representative(column: Hashable | None, spec: Spec) -> Spec:
-    """Add a column to a spec, whose largest value determines the kept row.
+    """Add to a spec the column whose largest value determines the kept row.
 
     None: return the spec unchanged.
     """

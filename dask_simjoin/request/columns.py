@@ -65,9 +65,8 @@ ON_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
 
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
-    """Return the positions among the names of latitude and longitude, or of declination and right ascension.
-
-    Return None if they are not found.
+    """Find latitude and longitude, or declination and right ascension, in a list of names. Return their
+    positions, or None if they are not found.
     """
     starts = [str(name).lower()[:3] for name in names]
     places = [(starts.index(lat), starts.index(lon)) for lat, lon in ON_SPHERES if {lat, lon} <= {*starts}]
@@ -143,7 +142,7 @@ def no_number(name: Hashable, dtype: DType) -> ColumnError:
 
 
 def _converted(name: Hashable, dtype: Any) -> str:
-    """Return an expression that converts a column to numbers; it ends a message."""
+    """Return an expression that converts a column to numbers, to end a message."""
     column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
     if kind == "M":
         return f"({column} - {column}.min()).dt.total_seconds()."
@@ -240,8 +239,8 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
             continue
         if lists is not None and lists.kind is not None:
             raise ColumnError(
-                f"on= names {name!r} of dtype {dtypes[name]} together with others; a column of lists is "
-                f"named alone: on={name!r}."
+                f"on= names {name!r} of dtype {dtypes[name]} and other columns. A column of lists must "
+                f"be the only one: on={name!r}."
             )
         raise no_number(name, dtypes[name])
     return tuple(names)
@@ -308,7 +307,7 @@ def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return a dict: column -> its kind of number, as the letter that NumPy uses for it."""
+    """Return a dict from each column to its kind of number, which is given as NumPy's letter."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
@@ -385,7 +384,7 @@ def example_of(frame: Frame) -> Frame:
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value for messages, with its module unless it is built in."""
+    """Return the type of a value for messages, with the module of the type unless the type is built in."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 

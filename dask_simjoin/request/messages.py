@@ -182,7 +182,7 @@ def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
 
 
 def number_in_text(value: str) -> str:
-    """Return a hint if a text contains a number; it ends a message."""
+    """Return a hint for a text that contains a number, to end a message."""
     try:
         number = float(value)
     except ValueError:
@@ -191,7 +191,7 @@ def number_in_text(value: str) -> str:
 
 
 def instead_of_frame(value: object) -> str:
-    """Return a sentence that explains how to make a frame from a value; it ends a message."""
+    """Return a sentence that explains how to make a frame from a value, to end a message."""
     if isinstance(value, os.PathLike) or (isinstance(value, str) and ("." in value or "/" in value)):
         return " Read files first, as by dask.dataframe.read_parquet() or read_csv()."
     if isinstance(value, (list, tuple)) and any(_is_table(one) for one in value):

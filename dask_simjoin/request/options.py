@@ -179,7 +179,7 @@ class Paired(MetricRequest, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest(MetricRequest):
-    """Base of requests for nearest neighbors, which do not support replicated chunks."""
+    """Base of requests for nearest neighbors. They do not support replicated chunks."""
 
     partitioning: Literal["auto", "entity", "spatial"] = field(
         default="auto", metadata=about("division of rows into chunks", choices=("auto", "entity", "spatial"))
@@ -189,7 +189,7 @@ class Nearest(MetricRequest):
 _setting = threading.RLock()
 
 MAX_BYTES = 2**62
-"""Sizes in bytes that are larger are reduced to this, so that they fit in an int64."""
+"""Larger sizes in bytes are replaced by this one, so that they fit in an int64."""
 
 SHUFFLES = ("tasks", "disk", "p2p")
 """Dask's methods of shuffling rows."""

@@ -332,7 +332,7 @@ def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, ep
 
 
 def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
-    """Raise an error if each row has its own distance, but ``pairs="unique"``."""
+    """Raise an error for ``pairs="unique"`` if each row has its own distance."""
     if spec.radius is not None and spec.pairs != "both":
         raise OptionError(
             f"eps={spec.radius!r} names a column with one distance per row, so a pair may match in one "

@@ -51,7 +51,7 @@ from dask_simjoin.request.spec import JoinSpec, RowSpec, check_dims, without_ids
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, without_unit
 
 OWN = ("left", "right", "rank", "distance", "similarity")
-"""Names of the columns that results have. Kept columns cannot get these names."""
+"""Names of the columns that joins make. Kept columns cannot get these names."""
 
 
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
@@ -128,7 +128,7 @@ FLAGS = ("include_self", "return_distance", "dropna")
 
 
 def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
-    """Check all options of a request but `keep` against one frame. `meta`: an empty example of the frame."""
+    """Check all options of a request except `keep` against one frame. `meta`: an empty frame like it."""
     settings, name = current_settings(on_cluster()), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
@@ -170,7 +170,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
 def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
     """Set `approximate` in a spec.
 
-    Raise an error if it is True, but the method is not among `methods`, which can skip pairs.
+    Raise an error if `approximate` is True and the method is not in `methods`. These methods can skip pairs.
     """
     approximate = check_flag("approximate", approximate)
     if approximate and name_of(spec.method) not in methods:
@@ -261,9 +261,8 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
 
 
 def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object) -> JoinSpec:
-    """Check all options of a request but `keep` against two frames.
-
-    `left`, `right`: empty examples of them.
+    """Check all options of a request except `keep` against two frames. `left`, `right`: empty frames like
+    them.
     """
     ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
     radius = own_radius(left, eps) if request.radii else None
@@ -315,7 +314,8 @@ def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
                  besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
     """Return the coordinates of both tables: the named columns, or else numeric columns of both tables.
 
-    `besides`: columns to leave out of these numeric columns. `groups`: columns of `by` and the group numbers.
+    `besides`: numeric columns that are not coordinates by default. `groups`: columns of `by` and the group
+    numbers.
     """
     if request.left_on is None and request.right_on is None:
         if request.on is not None:

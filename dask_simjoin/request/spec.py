@@ -36,7 +36,7 @@ class RowSpec:
 
     @property
     def request(self) -> str:
-        """The option that limits the pairs and its value, such as "eps=1", for messages."""
+        """The option that limits the pairs, with its value, as messages show it: "eps=1"."""
         raise NotImplementedError
 
     @property
@@ -122,7 +122,7 @@ class JoinSpec(RowSpec):
     by: tuple[Hashable, ...] = ()
     """Columns that must be equal in both rows of a pair.
 
-    If there are any, the last column of `on` has group numbers.
+    If there are such columns, the last column of `on` has group numbers.
     """
     unit: DistanceUnit | None = None  # the unit of returned distances; None: the unit of the metric
     text: tuple[float, str] | None = None  # `eps`, and the text with a unit that it was passed as
@@ -143,7 +143,7 @@ class JoinSpec(RowSpec):
 
     @property
     def request(self) -> str:
-        """The option that limits the pairs and its value, such as "eps=1", for messages."""
+        """The option that limits the pairs, with its value, as messages show it: "eps=1"."""
         if self.text is not None and self.text[0] == self.eps:
             return f"{self.bound}={self.text[1]}"
         value = self.eps if self.radius is None else repr(self.radius)
@@ -166,7 +166,7 @@ class JoinSpec(RowSpec):
     def norm(self) -> Norm:
         """The norm of the coordinate differences.
 
-        Its totals, the sums before the root, are compared with thresholds.
+        Its totals are compared with thresholds. A total is the sum before the root is taken.
         """
         return self.measure.norm
 

@@ -66,7 +66,7 @@ def unit_name(name: str) -> str:
 
 
 def meters(text: object, name: str) -> float | None:
-    """Convert a text with a unit of length to meters; None if it has another form, or a unit of angle."""
+    """Convert a length with a unit, such as "2 km", to meters. Return None for angles and other values."""
     found = parsed(text)
     if found is None or found[1] in ANGLES:
         return None
@@ -96,8 +96,8 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     angular, units = metric.name == Cosine.name, units_of(metric)
     if not units:
         raise OptionError(
-            f"{name}={shown(eps)} has a unit, but metric={metric.name!r} has the unit of the columns. Use a "
-            "plain number, or metric='haversine' with latitudes and longitudes in degrees."
+            f"{name}={shown(eps)} has a unit, but with metric={metric.name!r} distances are in the unit of "
+            "the columns. Use a plain number, or metric='haversine' with latitudes and longitudes in degrees."
         )
     if unit not in units:
         raise _unknown(eps, unit, name, units)
@@ -114,7 +114,7 @@ def units_of(metric: Metric) -> list[str]:
 
 
 def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of returned distances to `unit`. None: the first unit in the texts among `bounds`."""
+    """Set the unit of returned distances to `unit`; if that is None, to the first unit in `bounds`."""
     if spec.return_distance:
         return in_unit(spec, unit, *bounds)
     if isinstance(unit, str):
@@ -164,7 +164,7 @@ MAX_P = 2**31 - 1
 """Largest finite exponent p of a norm."""
 
 MAX_WHOLE = 2**62
-"""Whole numbers that are larger are reduced to this, because kernels use 64-bit integers."""
+"""Larger whole numbers are replaced by this one, because kernels use 64-bit integers."""
 
 
 def is_number(value: object) -> bool:
@@ -174,7 +174,7 @@ def is_number(value: object) -> bool:
 
 
 def as_number(value: Any) -> float:
-    """Convert a value to a float; inf if it is too large, and NaN if it is not a real number."""
+    """Convert a value to a float: to inf if it is too large, and to NaN if it is not a real number."""
     if not is_number(value):
         return math.nan
     try:
@@ -257,9 +257,9 @@ def check_whole(name: str, value: Any, minimum: int) -> int:
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
-    """Return the distances in a list or an array, in their order; None: `eps` is not several distances.
+    """Return the distances in a list or an array, in their order; None if `eps` is neither of them.
 
-    `metric`, `p`: the options, which need not be checked; the metric determines which units are allowed.
+    `metric`, `p`: the options, checked or not. The metric determines which units are allowed.
     """
     if isinstance(eps, (set, frozenset, dict)):
         raise OptionTypeError(
@@ -294,7 +294,7 @@ def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
 
 
 def check_once(several: tuple[float, ...]) -> None:
-    """Raise an error if a distance is repeated, because each is the name of a column."""
+    """Raise an error if a distance is repeated, because each distance is the name of a column."""
     twice = [eps for n, eps in enumerate(several) if eps in several[:n]]
     if twice:
         raise OptionError(

@@ -361,7 +361,7 @@ def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
 
 
 def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
-    """Rank the tokens of all tables together, and make each table a chunk."""
+    """Rank the tokens of all tables together, and convert each table to a chunk."""
     merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
     rank = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
     chunks = []
@@ -372,7 +372,7 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
 
 
 def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function of a number of result rows. It raises an error if they do not fit in memory."""
+    """Return a function that raises an error if a given number of result rows does not fit in memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

@@ -117,7 +117,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
 
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number the tokens of Arrow lists that have no missing tokens."""
+    """Assign numbers to the tokens in Arrow lists. No token may be missing."""
     if _is_text(flat.type):
         return of_strings(offsets, flat.cast(pa.large_string()))
     if pa.types.is_null(flat.type):
@@ -157,7 +157,7 @@ def _present_lists(values: np.ndarray) -> np.ndarray:
 
 
 def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
-    """Number the tokens of lists, tuples, sets and arrays of Python."""
+    """Assign numbers to the tokens in lists, tuples, sets and arrays of Python."""
     present = _present_lists(values)
     rows = values if present.all() else values[present]
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -179,7 +179,7 @@ def _is_missing(value: Any) -> bool:
 
 
 LEAVE_OUT = "; leave out tokenizer= for lists"
-"""Advice in messages for the case that a column that should hold texts holds lists."""
+"""Advice in messages if a column holds lists, although it should hold texts."""
 
 
 def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
@@ -218,8 +218,8 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
 
 
 def _objects(column: Series) -> np.ndarray | None:
-    """If the dtype of a column, or of its categories, is object, return its values as Python objects; else
-    None.
+    """Return the values of a column as Python objects if the column, or its categories, have the dtype
+    object. Otherwise return None.
     """
     if on_gpu(column):
         return None

@@ -47,7 +47,7 @@ class JoinKind(NamedTuple):
     """
 
     def chunks(self, frames: Sequence[Frame], spec: Any, with_ids: bool) -> list[SetChunk]:
-        """Make each plain frame a chunk. If `with_ids`, raise an error for repeated ids."""
+        """Convert each plain frame to a chunk. If `with_ids`, raise an error for repeated ids."""
         return self.chunks_of(read_each(frames, spec, with_ids, self.read))
 
     def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
@@ -67,9 +67,7 @@ def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
 
 
 def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
-    """Find the pairs of matching rows of two tables; or the rows of the left table that have, or do not have,
-    a match.
-    """
+    """Find the pairs of matching rows of two tables, or the left rows with or without a match."""
     frame, other, left, right = same_library(frame, request.other)
     spec = request.spec(left, right)
     with_ids = request.how not in (SEMI, ANTI)

@@ -343,7 +343,7 @@ class MarkRows(BlockValues):
     def _greedy(
         self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
     ) -> list[TaskRef]:
-        """Choose the rows to keep in a single task, which needs all pairs. Before it, check whether they fit
+        """Choose the rows to keep in a single task, which needs all pairs. First check whether the pairs fit
         in memory.
         """
         add, spec = steps.add, self.operand("spec")

@@ -54,7 +54,7 @@ class SetCandidates(NamedTuple):
 
 
 def candidate_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandidates:
-    """Find the candidate rows. If equal sets match, they are the best row of each set, else all rows."""
+    """Find the candidate rows: the best row of each set if equal sets match, otherwise all rows."""
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
     places = xp.arange(len(order))
@@ -141,9 +141,7 @@ def best_of_chunk(candidates: SetCandidates, forest: Edges, library: str) -> Gro
 def marks_of_groups(
     chunk: SetChunk, candidates: SetCandidates, found: GroupRows, winners: Candidates
 ) -> Array:
-    """For each row return 1 if it is dropped, because it is not the best of its component, else 0 (n,),
-    int64.
-    """
+    """For each row, return 0 if it is kept as the best row of its component, else 1 (n,), int64."""
     order = _by_number(candidates)
     return marks_but(chunk, candidates._replace(rows=candidates.rows[order]),
                      stays_of_groups(found, len(order), winners))  # fmt: skip

@@ -116,9 +116,7 @@ def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
 
 
 def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
-    """Return the row pairs `lo` to `hi` - 1 that pairs of groups give. They are in the order of the pairs of
-    groups.
-    """
+    """Convert pairs of groups to pairs of rows, in the same order. Return the row pairs `lo` to `hi` - 1."""
     xp = block_pair.xp
     q_firsts, d_firsts = block_pair.query["firsts"], block_pair.data["firsts"]
     left, right, score, rows = found
@@ -136,10 +134,10 @@ def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: 
 
 
 def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """For each number from `lo` to `hi` - 1, return the range that contains it, and its offset within this
+    """For each number from `lo` to `hi` - 1, return the range that contains it, and the offset within this
     range.
 
-    `ends`: where ranges end that follow each other without gaps. The first one starts at 0.
+    `ends`: the ends of consecutive ranges. The first range starts at 0, and there are no gaps.
     """
     places = xp.arange(lo, hi)
     if hi <= lo:
@@ -169,8 +167,9 @@ class EqualPairs(NamedTuple):
 
 
 def equal_pairs(block_pair: SetBlockPair) -> EqualPairs:
-    """Find the rows of a chunk that match earlier rows, because their sets are equal. Two different chunks
-    have none.
+    """Find the rows of a chunk that match earlier rows, because their sets are equal.
+
+    If two different chunks are compared, there are none.
     """
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)

@@ -49,11 +49,11 @@ class SetSummary:
 
     source_rows: int
     missing: int
-    """Number of rows in the partition, and of rows without a set."""
+    """Number of rows in the partition, and number of rows without a set."""
     ids: IdSummary | None  # None: ids are not needed
     id_bytes: float
     kept_bytes: float
-    """Mean bytes per row of the id, and of kept columns."""
+    """Mean bytes of a row's id, and of a row's kept columns."""
     sample: Sample  # rows drawn without replacement; their only coordinate is the size of the set; -1: no set
     offsets: np.ndarray  # bounds of each sampled row's tokens (rows + 1,), int64
     tokens: np.ndarray
@@ -83,7 +83,7 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
 
     The partitions of a right table have numbers from `RIGHT` on, so that both tables get different samples.
     `presence`: returns a mask of the rows that have a value. `read`: returns the rows of a frame, and a
-    number for each token that is the same in all partitions.
+    number for each token. Equal tokens have equal numbers in all partitions.
     """
     seed = RIGHT if number >= RIGHT else 0
     number -= seed
@@ -122,7 +122,7 @@ MIN_SAMPLE = 2048
 
 
 class SampledSets(NamedTuple):
-    """The samples of all partitions of a table, in one piece."""
+    """The samples of all partitions of a table, concatenated."""
 
     points: SamplePoints  # their only coordinate is the size of the set: 0 if it is empty, -1 without a set
     sets: EncodedSets  # the sets of these rows; tokens are ranks among the tokens of all samples
@@ -142,8 +142,9 @@ class SampledSets(NamedTuple):
 
 
 def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
-    """Concatenate the samples of a table. Return their points; and where the tokens of each set begin, and
-    the tokens.
+    """Concatenate the samples of a table.
+
+    Return the sampled rows as points, the bounds of each set's tokens, and the tokens.
     """
     bounds = np.cumsum(np.concatenate([[0], *(np.diff(s.offsets) for s in summaries)])).astype(np.int64)
     rows = np.cumsum([0, *(s.source_rows for s in summaries)])
@@ -332,7 +333,7 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
             resources: Resources, min_tokens: int, token_bytes: float) -> SizeBlocks:  # fmt: skip
-    """Divide a table into blocks that fit in memory, and that are enough to keep all threads busy.
+    """Divide a table into blocks that fit in memory. There are enough of them to keep all threads busy.
 
     `row_bytes`: bytes that a row takes in addition to its tokens.
     """

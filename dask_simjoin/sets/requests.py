@@ -69,7 +69,7 @@ class SetSpec(ValueSpec):
 
     @property
     def empty_match(self) -> bool:
-        """Whether two empty sets match: if `allow_empty` is set, and equal sets reach the threshold."""
+        """Whether two empty sets match: `allow_empty` is set, and equal sets reach the threshold."""
         return self.allow_empty and equal_match(self.rule, 1)
 
 
@@ -175,8 +175,9 @@ def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, 
 
 
 def the_column(meta: Frame, on: object, values: str) -> Hashable:
-    """Return the column that `on` names, which must be a single one. `values`: the word for its values in
-    messages.
+    """Return the column that `on` names. Raise an error if it does not name exactly one.
+
+    `values`: the word for the values of the column in messages.
     """
     names = [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
     if len(names) != 1 or on is None:
@@ -227,8 +228,9 @@ def without_ids(spec: Spec) -> Spec:
 
 
 def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
-    """From a request for a plan, make the request of the join: a `one_table`, or a `two_tables` if it has
-    `other`.
+    """Convert the request for a plan to the request for the join.
+
+    The result is a `two_tables` if the request has `other`, otherwise a `one_table`.
     """
     if request.other is None:
         check_one_table(request)
@@ -242,7 +244,7 @@ def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
 Similarity = Literal["jaccard", "dice", "cosine", "overlap"]
 Comparison = Literal[">=", ">", "="]
 Threshold = float | Fraction | Decimal
-"""It is converted to the exact fraction that its decimal text stands for: .1 becomes 1/10."""
+"""A threshold. It is converted to the exact fraction that its decimal text stands for: .1 becomes 1/10."""
 
 AnyTokenizer = str | tuple[str, Any] | Callable[[str], Any] | Tokenizer | None
 Method = str | SetMethod
@@ -304,12 +306,12 @@ class CountSetPairsRequest(OneSetTable):
 
 @dataclass(frozen=True, kw_only=True)
 class SetNeighborCountsRequest(CountSetPairsRequest):
-    """Asks, for each row, for the number of rows that match it."""
+    """Asks for the number of rows that match each row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetNearDuplicatedRequest(OneStays, OneSetTable):
-    """Asks for the rows to drop: their sets match the set of a row that is kept."""
+    """Asks which rows to drop, because their sets match the set of a kept row."""
 
     def spec(self, meta: Frame) -> SetSpec:
         return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
@@ -334,9 +336,7 @@ class TwoSetTables(SetOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class SetJoinRequest(TwoSetTables):
-    """Asks for the pairs of rows of two tables whose sets match; or for the left rows that have, or do not
-    have, a match.
-    """
+    """Asks for the pairs of rows of two tables whose sets match, or for left rows with or without a match."""
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)

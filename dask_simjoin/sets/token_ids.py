@@ -32,7 +32,7 @@ class SetBlock(TypedDict):
 
 
 class SetPairs(NamedTuple):
-    """Pairs of distinct sets, which match."""
+    """Matching pairs of distinct sets."""
 
     left: Array
     right: Array
@@ -57,7 +57,7 @@ def sizes_of(block: SetBlock) -> np.ndarray:
 
 
 def distinct_sizes(sizes: np.ndarray) -> np.ndarray:
-    """Return the distinct values among sizes, which are sorted and above 0. This is faster than
+    """Return the distinct values in `sizes`, which must be sorted and above 0. This is faster than
     `numpy.unique`.
     """
     last = sizes > 0
@@ -95,13 +95,14 @@ def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
 
 
 DENSE = 4
-"""Integers that span at most this many times their count are numbered by a table of the range. A hash table
-would be slower.
+"""A table of the range assigns numbers to integers if the range has at most this many values per integer.
+
+A hash table would be slower.
 """
 
 
 def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number integers: return the number of each (n,), int32, and the distinct integers."""
+    """Assign a token number to each integer. Return these numbers (n,), int32, and the distinct integers."""
     if not len(flat):
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     tokens, (codes,) = _numbered_parts([flat])
@@ -116,8 +117,9 @@ def kind_of(tokens: Tokens) -> str | None:
 
 
 def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Number the integers of several arrays together: return the distinct ones, and for each array the
-    numbers, int32.
+    """Assign a token number to each integer in several arrays.
+
+    Return the distinct integers, and for each array the numbers, int32.
     """
     low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     if high - low >= DENSE * sum(map(len, parts)) + 1024:
@@ -142,8 +144,9 @@ def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
 
 
 def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
-    """Number the tokens of several vocabularies together. Return the distinct ones, and for each vocabulary
-    the numbers.
+    """Assign a number to each token in several vocabularies.
+
+    Return the distinct tokens, and for each vocabulary the numbers.
     """
     there = [part for part in parts if kind_of(part) is not None]
     if not there:
@@ -158,7 +161,7 @@ def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
 
 
 def token_hashes(tokens: Tokens) -> np.ndarray:
-    """For each token, return an int64 that is the same in all partitions: an integer itself, or the hash of a
+    """For each token, return an int64 that is the same in all partitions: the integer, or the hash of the
     string.
     """
     if tokens is None:
@@ -226,7 +229,7 @@ def merge(*parts: Vocabulary) -> Merged:
 
 
 def ranks(vocabulary: Vocabulary) -> np.ndarray:
-    """Rank tokens by how many rows have them, the rarest first; then by token number (tokens,), int32."""
+    """Return the rank of each token (tokens,), int32: the rarest first, among equals by token number."""
     frequency = vocabulary["frequency"]
     number = len(frequency)
     rank = np.empty(number, np.int32)

@@ -49,9 +49,7 @@ NO_WORDS = byte_kinds(bytes(c for c in range(128) if not chr(c).isalnum()))
 
 
 def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the UTF-8 bytes of an Arrow array of large strings, and where each text begins and the last one
-    ends (n + 1,).
-    """
+    """Return the UTF-8 bytes of an Arrow array of large strings, and the bounds of the texts (n + 1,)."""
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
         return np.zeros(0, np.uint8), np.zeros(len(texts) + 1, np.int64)
@@ -60,8 +58,8 @@ def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occurrences:
-    """Split texts at certain bytes, and number their tokens. `data`, `ends`: see `bytes_of`. `kinds`: see
-    `byte_kinds`.
+    """Split texts at certain bytes, and assign a number to each token. `data`, `ends`: see `bytes_of`.
+    `kinds`: see `byte_kinds`.
     """
     texts = len(ends) - 1
     max_tokens = (len(data) + texts) // 2 + 1
@@ -96,8 +94,7 @@ MAX_CONVERTED = 1 << 20
 
 
 def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each text begins and the last one ends (n + 1,), and the characters of all texts as code
-    points.
+    """Return the bounds of the texts (n + 1,), and the characters of all texts as code points.
 
     `pads`: the characters to insert `pad` times before and after each nonempty text; None: insert nothing.
     """
@@ -156,9 +153,10 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
 def _numbered(
     offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each q-gram (`number`,), and where each distinct q-gram occurs first.
+    """Assign a number to each q-gram. Return the numbers, and where each distinct q-gram occurs first.
 
-    The characters of a q-gram have `bits` bits each, and must fit together in one uint64.
+    `number`: how many q-grams the texts have. The characters of a q-gram have `bits` bits each. Together they
+    must fit in one uint64.
     """
     codes, keys, firsts = np.empty(number, np.int32), np.empty(number, np.uint64), np.empty(number, np.int64)
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
@@ -172,9 +170,7 @@ def _numbered(
 
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
-    """Return the q-gram at each position as an Arrow string. Strings are made in batches, which limits
-    memory.
-    """
+    """Return the q-gram at each position as an Arrow string. Strings are made in batches to limit memory."""
     some = max(1, MAX_CONVERTED // q)
     steps = range(0, len(places), some)
     return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
@@ -201,7 +197,7 @@ class Tokenizer(Protocol):
 
 
 def _of_lists(lists: Any) -> Occurrences:
-    """Number the strings in Arrow lists, except empty ones. The Arrow array must not be a slice."""
+    """Assign a number to each nonempty string in Arrow lists. The Arrow array must not be a slice."""
     offsets, codes, tokens = of_strings(np.asarray(lists.offsets), lists.values)
     empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
     kept = codes != empty
@@ -345,7 +341,7 @@ class Custom:
 
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
-    """Number Python values, which must be all strings or all integers. `what`: how error messages begin."""
+    """Assign numbers to Python values, which are all strings or all integers. `what`: how messages begin."""
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
         try:

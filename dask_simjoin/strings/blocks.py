@@ -66,8 +66,8 @@ def checked_presence(frame: Frame, spec: EditSpec, number: int | None) -> np.nda
 
 
 def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np.ndarray, Array, Array]:
-    """Return a mask of the rows that can match; where each of their texts begins; and the code points of all
-    texts.
+    """Return a mask of the rows that can match. Also return where each of their texts begins, and the code
+    points of all texts.
     """
     try:
         present, texts = texts_of(frame[spec.on[0]], hint="")
@@ -196,7 +196,7 @@ def make_edit_plan(
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EditPlanReport(SetPlanReport):
-    """The plan of an edit join, and its estimated result: see `SetPlanReport`.
+    """The plan of a join by edit distance, and its estimated result: see `SetPlanReport`.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class EditPlanReport(SetPlanReport):
     def title(self) -> str:
         kind = "join of two tables" if self._two else "self-join"
         swaps = ", with transpositions" if self.spec.rule.transpositions else ""
-        return f"Plan of an edit {kind}, {self.spec.given}{swaps}"
+        return f"Plan of a {kind} by edit distance, {self.spec.given}{swaps}"
 
     @property
     def characters(self) -> float:

@@ -102,9 +102,9 @@ def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaT
     """Compute the distances between one string of n > 0 codes and `LANES` other strings, and write them to
     address `out`.
 
-    The other strings have `steps` codes each. `rows`: address of an array (steps, LANES) that has, for each
-    of their codes, where it occurs in the string: see `set_matches`. `swaps`: whether a transposition of
-    adjacent codes is one edit.
+    The other strings have `steps` codes each. `rows`: address of an array (steps, LANES). For each code of
+    the other strings, it has a mask of the positions of this code in the one string: see `set_matches`.
+    `swaps`: whether a transposition of adjacent codes is one edit.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -184,7 +184,7 @@ def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
 
 @device_function
 def clear_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Set the numbers in `matches` that `set_matches` has changed back to 0."""
+    """Undo `set_matches`: the numbers that it has changed in `matches` become 0 again."""
     for p in range(length):
         matches[tokens[start + p]] = 0
 
@@ -196,9 +196,9 @@ def lane_distances(
 ) -> None:  # fmt: skip
     """Write the distances between one string of n > 0 codes and `count` strings of equal length.
 
-    `matches`: has the string, see `set_matches`. `strings`: numbers of the other strings, at most `LANES`.
-    `starts`: where each string begins in `tokens`. `rows`: scratch for LANES * length numbers. `out`
-    (LANES,): the distances.
+    `matches`: the positions of each code in the one string, see `set_matches`. `strings`: numbers of the
+    other strings, at most `LANES`. `starts`: where each string begins in `tokens`. `rows`: scratch (length *
+    LANES,). `out` (LANES,): the distances.
     """
     for s in range(count):
         start = starts[strings[s]]

@@ -1,5 +1,6 @@
-"""Define the Dask expressions of edit joins. They work like the expressions of set joins, but need no
-vocabularies.
+"""Define the Dask expressions of joins by edit distance.
+
+They work like the expressions of set joins, but need no vocabularies.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class EditChunks(BlockChunks):
 
 
 class LazyEdits(LazySets):
-    """A lazy edit join. It is planned when the plan is first needed."""
+    """A lazy join by edit distance. It is planned when the plan is first needed."""
 
     _tasks: ClassVar[JoinTasks] = EDITS
     _steps: ClassVar[PlanningSteps] = EDIT_STEPS

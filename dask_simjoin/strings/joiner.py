@@ -16,7 +16,7 @@ LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
 """Measured nanoseconds: to look up a substring, to read an entry of its list, and to compare a string without
 an index.
 
-Each of them includes a share of the time to verify candidates.
+Each time includes a share of the time to verify candidates.
 """
 
 SAMPLED_CODES = 1 << 16
@@ -103,7 +103,7 @@ class EditSearch(BlockSearch):
 
 
 def _side(block: SetBlock, tail: int) -> Side:
-    """Return the arrays of a block for the kernels, including the signatures of its strings."""
+    """Return the arrays that kernels need from a block, including the signatures of its strings."""
     offsets, tokens, weights = arrays_of(block)
     signatures, grams = (np.zeros(len(weights) + LANES, np.int64) for _ in range(2))
     set_signatures(offsets, tokens, tail, np.zeros(64, np.int64), signatures, grams)
@@ -113,7 +113,7 @@ def _side(block: SetBlock, tail: int) -> Side:
 class CpuEditJoiner(CpuSetJoiner):
     """Finds the pairs of strings that are within an edit distance, for two blocks or one.
 
-    Results have distances in the place where joins of sets have numbers of common tokens.
+    Results have distances instead of the numbers of common tokens that joins of sets have.
     """
 
     def _search(self, left: SetBlock, right: SetBlock | None, rule: Any, method: Any) -> BlockSearch:

@@ -1,4 +1,4 @@
-"""Check the requests of edit joins against their frames. Define the largest distance of a pair.
+"""Check requests for joins by edit distance, and compute the largest distance that a pair may have.
 
 With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a, b) >= p/q. So the
 distance is at most (q - p) * max(a, b) // q. Two empty strings have the distance 0, and match.
@@ -40,7 +40,7 @@ from dask_simjoin.sets.requests import (
 
 @dataclass(frozen=True)
 class EditRule:
-    """How many edits two matching strings may differ by. It is computed in integers.
+    """The largest edit distance of two matching strings, computed with integers.
 
     A size is the length of a string plus the length of its tail. The tail consists of codes that identify its
     group (see `dask_simjoin.strings.blocks`).
@@ -93,11 +93,11 @@ class EditRule:
         return None if found is None else found + self.tail
 
     def need(self, a: int, b: int) -> int:
-        """Return 0: unlike sets, two matching strings need not have anything in common."""
+        """Return 0, because two matching strings need not have a code in common."""
         return 0
 
     def beyond(self, a: int, b: int) -> int:
-        """Return a number above any overlap, because no overlap is too large."""
+        """Return a number that is larger than any overlap, because no overlap is too large."""
         return NEVER
 
     def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
@@ -110,12 +110,15 @@ class EditRule:
 
 
 PLAIN, GROUPED = 1, 4
-"""Number of codes in a tail. One code ends a string; four have the 64 bits that identify its group."""
+"""Number of codes in the tail of a string: without groups, and with groups.
+
+Four codes have the 64 bits that identify a group.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditSpec(ValueSpec):
-    """The options of an edit join. See also `ValueSpec`."""
+    """The options of a join by edit distance. See also `ValueSpec`."""
 
     rule: EditRule
     by: tuple[Hashable, ...] = ()  # columns that must be equal in both rows
@@ -160,7 +163,7 @@ def check_k(value: Any) -> int:
 
 
 def rule_of(request: Any) -> tuple[EditRule, str]:
-    """Return the rule of a request, without groups; and the option that sets it, as messages show it."""
+    """Return the rule of a request, ignoring groups, and the option that sets it, as messages show it."""
     k, similarity = request.k, request.similarity
     if (k is None) == (similarity is None):
         which = "are both given" if k is not None else "are both missing"
@@ -264,14 +267,14 @@ class CountEditPairsRequest(OneTextTable):
 
 @dataclass(frozen=True, kw_only=True)
 class EditNeighborCountsRequest(CountEditPairsRequest):
-    """Asks, for each row, for the number of rows whose texts are near its text."""
+    """Asks for the number of neighbors of each row: other rows whose texts are within a distance."""
 
     verb: ClassVar[str] = "edit_neighbor_counts"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditNearDuplicatedRequest(OneStays, OneTextTable):
-    """Asks for the rows to drop: their texts are near the text of a row that is kept."""
+    """Asks which rows to drop, because their texts are near the text of a kept row."""
 
     verb: ClassVar[str] = "edit_near_duplicated"
 
@@ -281,7 +284,7 @@ class EditNearDuplicatedRequest(OneStays, OneTextTable):
 
 @dataclass(frozen=True, kw_only=True)
 class EditProfileRequest(CountEditPairsRequest):
-    """Asks for a profile of an edit self-join."""
+    """Asks for a profile of a self-join by edit distance."""
 
     verb: ClassVar[str] = "edit_profile"
 
@@ -300,8 +303,8 @@ class TwoTextTables(EditOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class EditJoinRequest(TwoTextTables):
-    """Asks for the pairs of rows of two tables whose texts are near. Or for the left rows that have, or do
-    not have, a match.
+    """Asks for the pairs of rows of two tables whose texts are near, or for left rows with or without a
+    match.
     """
 
     verb: ClassVar[str] = "edit_join"
@@ -319,7 +322,7 @@ class EditJoinRequest(TwoTextTables):
 
 @dataclass(frozen=True, kw_only=True)
 class EditPlanRequest(TwoTextTables):
-    """Asks for the plan of an edit self-join, or of a join of two tables."""
+    """Asks for the plan of a join by edit distance, of one table with itself or of two tables."""
 
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)

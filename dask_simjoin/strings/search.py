@@ -1,12 +1,13 @@
 """Find pairs of strings within an edit distance, with an index of segments or by comparing signatures.
 
-The index is the one of Pass-Join (Li, Deng, Wang and Feng, VLDB 2012). A string is divided into one segment
-more than a pair can have edits. So at least one segment is unchanged, and the other string has it near the
-same position. The index is a hash table. A key consists of the length of the string, the number of the
-segment, and its codes. Different keys with equal hashes only cost time, because all candidates are verified.
+The index is the one of Pass-Join (Li, Deng, Wang and Feng, VLDB 2012). If a pair may have k edits, a string
+is divided into k + 1 segments. At least one segment is unchanged, so the other string has this segment near
+the same position. The index is a hash table. A key consists of the length of the string, the number of the
+segment, and the codes of the segment. Different keys with equal hashes only cost time, because all candidates
+are verified.
 
-A transposition can change two adjacent segments. If it counts as one edit, one code between any two segments
-is left out. Then a transposition changes only one segment.
+A transposition can change two adjacent segments. If it counts as one edit, one code is left out between any
+two segments. Then a transposition changes only one segment.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dask_simjoin.strings.distances import (
 )
 
 BASE = 0x5851F42D4C957F2D
-"""Base of the polynomial hash that codes are combined to, modulo 2**64."""
+"""Base of the polynomial hash of codes. The hash is computed modulo 2**64."""
 
 FACTOR_1, FACTOR_2, FACTOR_3 = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
 """Odd numbers that hash functions multiply by."""
@@ -54,7 +55,7 @@ def segment_length(number: int, parts: int, length: int, gap: int) -> int:
 def segment_hash(code: int, length: int, number: int, group: int) -> int:
     """Return the hash of a segment.
 
-    `code`: the hash of its codes. `group`: the hash of its string's group.
+    `code`: the hash of the segment's codes. `group`: the hash of the string's group.
     """
     key = (code ^ ((length * FACTOR_3) + number * FACTOR_2 + group)) * FACTOR_1
     key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * FACTOR_2
@@ -63,8 +64,9 @@ def segment_hash(code: int, length: int, number: int, group: int) -> int:
 
 @device_function
 def group_hash(tokens: Array, stop: int, tail: int) -> int:
-    """Return the hash of a string's group, which the `tail` codes before `stop` identify; 0 if there are no
-    groups.
+    """Return the hash of a string's group; 0 if there are no groups.
+
+    The `tail` codes before position `stop` identify the group.
     """
     found = 0
     if tail > 1:
@@ -89,7 +91,7 @@ def _bit(item: int) -> int:
 @kernel
 def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, codes_of: Array,
                    pairs_of: Array) -> None:  # fmt: skip
-    """Write two signatures of each string. One has bits for its codes, the other for its pairs of adjacent
+    """Write two signatures of each string. One has bits for the codes, the other for the pairs of adjacent
     codes.
 
     The n-th occurrence of a code in a string has a bit of its own. An edit adds a code, removes one, or does
@@ -168,7 +170,9 @@ def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Arr
 
 
 NEXT, DONE = range(2)
-"""Indexes in the state: the next probe, or -1 at the end; and the number of pairs written."""
+"""Indexes in the array `state`. `NEXT`: the next probe, or -1 at the end. `DONE`: the number of written
+pairs.
+"""
 
 TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Indexes in `tally`: the number of pairs of rows, then the fields of `SetCounters`
@@ -186,8 +190,8 @@ SegmentIndex = tuple[Array, Array, Array]
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
 """The scratch arrays of a search.
 
-First come arrays for one probe. They are the hashes of its prefixes (longest + 1,); for each indexed string,
-the last probe compared with it (n,); `reached` of `distance_within`; and `matches` of `set_matches`.
+First come arrays for one probe. They are the hashes of the probe's prefixes (longest + 1,); for each indexed
+string, the last probe compared with it (n,); `reached` of `distance_within`; and `matches` of `set_matches`.
 
 Then come arrays for the candidates that are compared at once. They are the numbers of their strings (LANES,),
 their distances (LANES,), and `rows` of `lane_distances`.
@@ -212,14 +216,14 @@ is not written.
 
 @device_function
 def _differ(one: int, other: int) -> int:
-    """Count the bits that only one of two signatures has, for each of them. Return the larger count."""
+    """For each of two signatures, count the bits that the other does not have. Return the larger count."""
     both = one & other
     return max(count_bits(one ^ both), count_bits(other ^ both))
 
 
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
-    """Return whether the `tail` codes before position `a`, and before position `b`, are the same."""
+    """Return whether the `tail` codes before position `a` equal the `tail` codes before position `b`."""
     p = 1
     while p <= tail and q[a - p] == d[b - p]:
         p += 1

@@ -290,11 +290,11 @@ ABOUT = {
 
 
 class EditProfileReport(ProfileReport):
-    """Measurements of one edit self-join; see `ProfileReport`."""
+    """Measurements of one self-join by edit distance; see `ProfileReport`."""
 
     about: ClassVar[Mapping[str, str]] = ABOUT
     counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
-    title: ClassVar[str] = "Profile of an edit self-join"
+    title: ClassVar[str] = "Profile of a self-join by edit distance"
 
 
 @verb(EditPlanRequest)
@@ -332,7 +332,7 @@ def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
 
 @verb(EditProfileRequest)
 def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport:
-    """Run an edit self-join without keeping its pairs, and report its work and time.
+    """Run a self-join by edit distance without keeping its pairs, and report its work and time.
 
     The join runs at the call, on one core, with all rows as one block. The column of a Dask DataFrame is
     computed first, and must fit into memory.

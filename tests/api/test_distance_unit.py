@@ -242,7 +242,7 @@ def test_what_is_refused():
     frame = places(5, 6)
     with pytest.raises(OptionError, match=r"distance_unit='km' is not allowed with metric='euclidean'"):
         frame.simjoin.closest_pairs(1, distance_unit="km")
-    with pytest.raises(OptionError, match=r"max_distance='2 km' has a unit, but metric='euclidean'"):
+    with pytest.raises(OptionError, match=r"max_distance='2 km' has a unit, but with metric='euclidean'"):
         frame.simjoin.closest_pairs(1, max_distance="2 km")
     with pytest.raises(OptionError, match=r"distance_unit='km' is not allowed; use one of 'rad'"):
         frame.simjoin.k_distances(1, distance_unit="km", metric="cosine")

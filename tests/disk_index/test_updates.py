@@ -363,7 +363,8 @@ def test_lists_of_another_length(tmp_path):
     ):
         made.update(pd.DataFrame({"v": [[1.0, 2.0, 3.0]]}, index=[5]))
     with pytest.raises(
-        errors.CoordinateError, match=r"without rows their length is unknown\. Make the index from at"
+        errors.CoordinateError,
+        match=r"Their length is unknown, because the frame has no rows\. Make the index from at",
     ):
         pd.DataFrame({"v": [[1.0]]}).iloc[:0].simjoin.index(1.0, tmp_path / "none", on="v")
 

@@ -245,7 +245,7 @@ def test_lists_are_named_and_alone():
     )
     assert frame.simjoin.count_pairs(1.0) == 1  # of x only
     with pytest.raises(
-        ColumnError, match=r"on= names 'vec' of dtype .* a column of lists is named alone: on='vec'"
+        ColumnError, match=r"on= names 'vec' of dtype .* A column of lists must be the only one: on='vec'"
     ):
         frame.simjoin.count_pairs(1.0, on=["x", "vec"])
     with pytest.raises(ColumnError, match="'other' of dtype object"):

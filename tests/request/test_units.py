@@ -68,7 +68,7 @@ def test_a_column_of_that_name_is_meant():
 
 
 def test_refused():
-    text = "eps='5 km' has a unit, but metric='euclidean' has the unit of the columns"
+    text = "eps='5 km' has a unit, but with metric='euclidean' distances are in the unit of the columns"
     with pytest.raises(OptionError, match=text):
         SKY.simjoin.self_join("5 km")
     with pytest.raises(OptionError, match=re.escape("not a unit here (did you mean 'arcsec'?)")):

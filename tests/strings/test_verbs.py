@@ -108,7 +108,7 @@ def test_plans_of_plain_and_lazy_frames():
     assert whole.rows == 200 and whole.characters == 1800 and whole.pairs == pairs and whole.blocks == 1
     lazy = dd.from_pandas(frame, npartitions=3).simjoin.edit_plan("t", 2, blocksize=8_000)
     assert lazy.blocks > 1 and lazy.characters == 1800 and lazy.pairs == pairs
-    assert "Plan of an edit self-join, k=2" in str(lazy)
+    assert "Plan of a self-join by edit distance, k=2" in str(lazy)
     assert len(lazy.to_frame()) == lazy.block_pairs
     two = frame.simjoin.edit_plan("t", similarity=0.8, other=names(10), by="t")
     assert "join of two tables" in str(two) or "two tables" in two.title

@@ -66,8 +66,10 @@ def condense(
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Choose clusters; return a mask of them, and two arrays with a value per cluster. The first is the
-    largest 1 / distance where a row leaves the cluster. The second also covers the clusters below it.
+    """Choose clusters. Return a mask of them, and two arrays with a value per cluster.
+
+    The first array has the largest 1 / distance where a row leaves the cluster. The second array also covers
+    the clusters below the cluster.
     """
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)

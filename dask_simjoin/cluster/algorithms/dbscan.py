@@ -5,8 +5,8 @@ components, first within each chunk. Then edges across chunks need to connect on
 A tree of tasks merges these edges.
 
 Clusters are numbered by their first core rows. A cluster begins in the chunk of its first core row. Each
-chunk counts the clusters that begin in it, and receives the numbers of the others. A border row gets the
-lowest number among its core neighbors. So labels equal those by scikit-learn, for any chunks.
+chunk counts the clusters that begin in it, and receives the numbers of its other clusters. A border row gets
+the lowest number among its core neighbors. So labels equal those by scikit-learn, for any chunks.
 
 A place is the position of a row in the index of its chunk: see `edges`. The row number of a row combines the
 number of its chunk and its place. Three steps search neighbors. Several tasks may share each step: each task
@@ -43,8 +43,7 @@ from dask_simjoin.tasks.matches import BlockPair
 
 
 class ComponentClusters(NamedTuple):
-    """The components of a chunk: for each, its first place, and the cluster that it belongs to. Arrays are
-    int64.
+    """The components of a chunk: the first place and the cluster of each component. Arrays are int64.
 
     A cluster that begins in the chunk is identified by its rank, any other cluster by a row number. If chunks
     are not in frame order, ranks are for clusters within one chunk only: the frame positions of their first
@@ -198,8 +197,9 @@ Border = tuple[Array, Array]
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """For each place in two chunks, or in one, find the lowest label among its core neighbors; omit places
-    without.
+    """For each place in two chunks, or in one, find the lowest label among its core neighbors.
+
+    Places without core neighbors are omitted.
 
     `labels`: label of each place of each chunk; -1: not a core row. With two chunks, only neighbors in the
     other chunk count.
@@ -210,8 +210,9 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
 
 
 def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Return by chunk, for each place, the lowest label among its core neighbors (n,); `NO_LABEL` if it has
-    none.
+    """For each place of each chunk, return the lowest label among its core neighbors (n,).
+
+    The label is `NO_LABEL` if a place has no core neighbor.
     """
     joiner, is_self_join, placed = block_pair.joiner, block_pair.is_self_join, by_place(block_pair)
     low = [joiner.xp.full(len(some), NO_LABEL) for some in labels]
@@ -223,8 +224,9 @@ def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]
 
 
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
-    """Return the label of each row, in row order (n,). `labels`: by place, of core rows. `borders`: of border
-    rows.
+    """Return the label of each row, in row order (n,).
+
+    `labels`: labels of core rows, by place. `borders`: labels of border rows.
     """
     order = order_of(chunk)
     if module_of(labels) is not np:
@@ -249,8 +251,8 @@ def _final(labels: Array, *borders: Border) -> Array:
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """For a single chunk, return for each place the cluster of its row; -1 if it is not a core row (n,),
-    int64.
+    """For each place of a single chunk, return the cluster of its row (n,), int64; -1 if the row is not a
+    core row.
 
     `parts`: the components found by each share of the work.
     """

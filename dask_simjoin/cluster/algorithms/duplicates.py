@@ -4,7 +4,7 @@ The greedy rule visits rows in descending order of priority. It keeps a row if i
 has kept before. So no two kept rows are near each other, and each dropped row is near a kept row. The kept
 rows are the lexicographically first maximal independent set. If the list of all pairs does not fit in memory,
 the rule is applied to the first half of the rows. Rows of the second half that are near a kept row are
-dropped. Then the rule is applied to what remains of the second half.
+dropped. Then the rule is applied to the remaining rows of the second half.
 
 If a connected component has rows in several chunks, each chunk sends its best row: the one with the largest
 priority. A tree of tasks then finds the best of the component.
@@ -53,8 +53,9 @@ class _TooManyError(Exception):
 
 
 def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pairs: int = MAX_PAIRS) -> Array:
-    """Apply the greedy rule: return a mask of the points to keep (n,). `x` (n, d): points by descending
-    priority.
+    """Apply the greedy rule: return a mask of the points to keep (n,).
+
+    `x` (n, d): points in descending order of priority.
 
     `few`, `max_pairs`: see `FEW_ROWS` and `MAX_PAIRS`.
     """
@@ -290,9 +291,9 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
               numbers: Array | None = None) -> GroupRows:  # fmt: skip
     """Find the best row of each group in a chunk.
 
-    `within` (n,): for each row, the first row of its component in the chunk. `own`: row numbers, or the
-    number of the chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,),
-    int64: they break ties, like `rows` of `best_of`; None: use the row numbers.
+    `within` (n,): for each row, the first row of its component in the chunk. `own`: the number of the chunk,
+    or the frame positions of its rows. `forest`: the edges across all chunks. `keys` (n,): priorities.
+    `numbers` (n,), int64: numbers that break ties between equal priorities; None: use the row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
@@ -323,7 +324,7 @@ def merge_candidates(*parts: Candidates) -> Candidates:
 
 
 def stays_in_chunk(chunk: Chunk, found: GroupRows, winners: Candidates) -> Array:
-    """Return a mask of the rows of a chunk to keep (n,), in row order. `found` has places instead of rows."""
+    """Return a mask of the rows of a chunk to keep (n,), in row order. `found` gives rows by their places."""
     order = order_of(chunk)
     return rows_of_places(stays_of_groups(found, len(order), winners), order)
 

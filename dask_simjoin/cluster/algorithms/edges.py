@@ -84,7 +84,10 @@ class _Run:
         self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read the edges of rows `start` to `stop` - 1: offsets by row, other ends, squared distances."""
+        """Read the edges of rows `start` to `stop` - 1.
+
+        Return offsets by row, the rows at the other ends, and squared distances.
+        """
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
@@ -93,7 +96,7 @@ class _Run:
 
 
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
-    """Collect the edges between two chunks, once from each end; or the edges within one chunk."""
+    """Collect the edges between two chunks, or within one chunk. Each edge is listed once from each end."""
     is_self_join = block_pair.is_self_join
     sides = [_RunWriter(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
@@ -143,8 +146,8 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
                  *parts: EdgeRuns) -> CoreEdges:  # fmt: skip
     """Compute the core distances of a chunk's rows, and gather the edges of its core rows.
 
-    `first_nodes`: for each part, the node of the first row in the chunk at the other ends of its edges.
-    Distances are rounded to 15 decimals, as in scikit-learn.
+    `first_nodes`: one node for each part. The edges of a part end in one chunk, and this node is the first
+    row of that chunk. Distances are rounded to 15 decimals, as in scikit-learn.
     """
     runs = [
         (_Run(part, number), node)
@@ -218,8 +221,7 @@ class PlaceCounts(NamedTuple):
 
 
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
-    """Count the neighbors of each place: those within one chunk, or, for two chunks, those in the other
-    chunk.
+    """Count the neighbors of each place: within one chunk, or for two chunks in the other chunk.
 
     If the work is shared, the counts of the first chunk begin at the first place of this share, not at 0.
     """
@@ -276,9 +278,7 @@ def joined_places(library: str, *parts: Array) -> Array:
 
 
 def joined(parts: Sequence[Array], joiner: Joiner) -> Array:
-    """Merge the components that the shares of the work have found. Most places have neighbors in one share
-    only.
-    """
+    """Merge the components that the shares of the work have found."""
     parent, xp = parts[0], joiner.xp
     for part in parts[1:]:
         later = xp.maximum(parent, part)

@@ -12,7 +12,8 @@ the same neighbors in each chunk, and the distance of two points does not depend
 chunks agree that it is a core row.
 
 Far rows may lack neighbors in the chunk, so the chunk does not treat them as core rows.  A border row of the
-region has all its neighbors in the chunk.  So the chunk finds its label from the numbers of their clusters.
+region has all its neighbors in the chunk.  So the chunk finds the label of the row from the cluster numbers
+of these neighbors.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ FOREST = "forest"
 def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.ndarray]:
     """Order all rows; return the columns of the result for the rows of each chunk, see `table_of`.
 
-    `numbers`: for each chunk its row numbers, ascending; if chunks are in frame order, any int. `parts`: the
-    edges of each chunk. Nodes number the rows of all chunks consecutively.
+    `numbers`: for each chunk, the row numbers of its rows, ascending; or any int if chunks are in frame
+    order. `parts`: the edges of each chunk. Nodes number the rows of all chunks consecutively.
     """
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
@@ -92,9 +92,9 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
     """For each node, return its position in the order, its reachability, and the rank of its predecessor (-1:
     none).
 
-    `nodes_at`, `weights_at` (n,), int64: for each node, two addresses in memory. At the first are the nodes
-    that it reaches, int32; at the second their reachability, float64. `degree` (n,), int32: number of these
-    nodes.
+    `nodes_at`, `weights_at` (n,), int64: for each node, two addresses in memory. At the first address are the
+    nodes that it reaches, int32. At the second address is the reachability of these nodes, float64. `degree`
+    (n,), int32: number of these nodes.
     """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
@@ -240,10 +240,11 @@ def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """For each row, return its `number` smallest squared distances to the other chunk's rows (n, number), by
-    chunk.
+    """For each row of both chunks, find its `number` smallest squared distances to rows of the other chunk.
 
-    A row with fewer neighbors gets infinity in the remaining columns.
+    Return one array (n, number) per chunk.
+
+    The remaining columns of a row with fewer neighbors are infinity.
     """
     best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
@@ -330,8 +331,8 @@ class _Block:
 
 def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
                     numbers: Sequence[np.ndarray]) -> tuple[Edges, list[BorderEdges]]:  # fmt: skip
-    """Find the minimum spanning forest of two chunks, or of one, and the best edge from a core row to each
-    border row.
+    """Find the minimum spanning forest of two chunks, or of one. Also find the best edge from a core row to
+    each border row.
 
     `core`: for each chunk, squared core distances; infinity: not a core row. `numbers`: row numbers of each
     chunk.
@@ -342,7 +343,7 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
 
 
 def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
-    """Return the row number of each row in a chunk. `own`: the number of the chunk, or the row numbers."""
+    """Return the row number of each row in a chunk. `own`: the number of the chunk, or these row numbers."""
     rows = np.arange(len(chunk["ids"]))
     return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
 

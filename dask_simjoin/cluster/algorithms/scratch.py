@@ -141,14 +141,14 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """If writing fails, add the folder, the bytes needed and advice to the error."""
+        """If writing fails, add to the error: the folder, the bytes that are needed, and advice."""
         try:
             yield
         except OSError as error:
             need = format_bytes(self.size * self._dtype.itemsize)
             raise ScratchError(
                 f"A file of edges could not be written to {self._directory!r} on {socket.gethostname()!r}: "
-                f"{error}. It is one of several, and needs at least {need}. There are "
+                f"{error}. It is one of several files, and needs at least {need}. There are "
                 f"{format_bytes(free_at(self._directory))} free in the folder. {WHERE_EDGES_GO}",
                 remedies=[NO_FILES],
             ) from error
@@ -186,9 +186,7 @@ SWEEP_SECONDS = 1.0
 """A sweep removes the folders of finished runs; the next one starts this many seconds later."""
 
 WORKER_SWEEPS = 10
-"""Every sweep covers the client's host. Every tenth sweep also covers the hosts of workers, which needs
-messages.
-"""
+"""Every sweep covers the client's host. Every tenth sweep also covers the hosts of workers, by messages."""
 
 FINAL_SWEEPS = 30
 """After the client is closed, sweep this many times more, because tasks may write files until their worker
@@ -270,7 +268,7 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
 
 
 def _finished_runs(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """Return the tokens of the runs that have no task left that may use files."""
+    """Return the tokens of the runs whose remaining tasks, if any, use no files."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:

@@ -33,9 +33,7 @@ from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places
 
 MIN_STORED, MAX_STORED = 4, 16
-"""For each row, at least the first and at most the second number of nearest rows is stored: see
-`_number_stored`.
-"""
+"""For each row, MIN_STORED to MAX_STORED nearest rows are stored: see `_number_stored`."""
 
 CLOSE_DIMS = 3
 """With at most this many dimensions, the host stores each nearest row as an int16 offset from the row's own
@@ -65,8 +63,9 @@ class CoreDistances(TypedDict):
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return how many nearest rows to search: enough for the core distance, and one more. It bounds the
-    distances of rows that are not stored.
+    """Return how many nearest rows to search: enough for the core distance, and one more.
+
+    The additional row bounds the distances of rows that are not stored.
     """
     return max(min_samples - 1, MIN_STORED) + 1
 
@@ -93,11 +92,12 @@ def _core_distances(
 
 
 def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Convert places (n, k) to int16 offsets from the row's own place. An offset of 0 means: no row, or it
-    does not fit.
+    """Convert places (n, k) to int16 offsets from the row's own place.
 
-    If an offset does not fit, a near row is not stored. So `beyond` would not bound it, and is set to 0 or
-    less.
+    An offset of 0 means that there is no row, or that the offset does not fit.
+
+    If an offset does not fit, a near row is not stored. So `beyond` would not bound the distance of this row,
+    and is set to 0 or less.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -110,8 +110,8 @@ def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarr
 def _number_stored(totals: Array) -> int:
     """Return how many nearest rows to store per row. `totals` has one more column than core distances need.
 
-    An edge of a row may lead to any row up to its core distance. If these are too many, only a few are
-    stored, and the next distance serves as a bound.
+    An edge of a row may lead to any row within its core distance. If too many rows are within it, only a few
+    are stored, and the next distance serves as a bound.
     """
     number = max(0, totals.shape[1] - 1)
     return number if number <= MAX_STORED else MIN_STORED
@@ -122,7 +122,7 @@ def _places(chunk: Chunk) -> Array:
 
 
 def _rows_of(own: Array, numbers: Array) -> Array:
-    """For each of the row numbers `numbers`, return the row of the chunk with this number; -1 if it has none.
+    """For each of `numbers`, return the row of the chunk with this row number; -1 if there is none.
 
     `own` (n,): row numbers of the chunk, ascending.
     """
@@ -143,10 +143,9 @@ def _rows_of(own: Array, numbers: Array) -> Array:
 def core_distances_of_state(
     chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int
 ) -> CoreDistances:
-    """Make `CoreDistances` from the final state of the searches. It covers all rows of a chunk or a part of
-    them.
+    """Make `CoreDistances` from the final state of the searches for all rows of a chunk, or for some of them.
 
-    `own`: the number of the chunk, or its row numbers.
+    `own`: the number of the chunk, or the row numbers of its rows.
     """
     totals, numbers = state["totals"], state["row_numbers"]
     xp = module_of(totals)
@@ -218,7 +217,7 @@ def _keep(result: dict[str, Array], distances: CoreDistances, at: int, rows: int
 
 
 def _keep_some() -> None:
-    """By a tiny call, compile the kernels that a GPU runs after a search: see `Spanner.prepare`."""
+    """Compile the kernels that a GPU runs after a search, by a tiny call: see `Spanner.prepare`."""
     totals, names = searcher_of_library("cudf").fresh(TILE, MIN_STORED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _number_stored(totals)])
@@ -235,7 +234,7 @@ def _padded(rows: int) -> int:
 
 
 Places = int | Array
-"""Frame positions of a chunk's rows: only the first one if they are consecutive, else an array of all."""
+"""Frame positions of a chunk's rows: an array, or only the first position if positions are consecutive."""
 
 CONVERTED_AT_ONCE = 1 << 13
 """Weights are converted to distances this many at a time, to save memory."""
@@ -256,7 +255,8 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, distances:
     """Find the minimum spanning tree of a chunk. `progress`: the state after the rounds that several tasks
     have shared.
 
-    `last`: the chunk and its core distances are not needed later, so both are emptied to free memory early.
+    `last`: whether the chunk and its core distances are not needed later. Then both are emptied to free
+    memory early.
     """
     spanner = spanner_for(chunk["example"])
     about = [dict(_with_numbers(chunk, places)), layout, distances["core"], nearest_of(distances), progress][
@@ -272,8 +272,9 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, distances:
 def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances, parts: int
 ) -> Progress:
-    """Run the first rounds for a chunk's tree, up to those that tasks share. `parts`: number of tasks in a
-    shared round.
+    """Run the first rounds for a chunk's tree. Tasks share the rounds after them.
+
+    `parts`: number of tasks in a shared round.
     """
     return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, distances), parts)
 
@@ -296,9 +297,7 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, distances: Co
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
                   distances: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
-    """Find the edges of the joint tree of two chunks that lead from one to the other. `trees`: the tree of
-    each chunk.
-    """
+    """Find the edges between two chunks in their joint tree. `trees`: the tree of each chunk."""
     sides = [_with_numbers(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in distances]
     return spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
@@ -317,8 +316,9 @@ def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
 
 
 def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:
-    """Renumber the rows from 0 without gaps, both in `places` and at the ends of edges. `rows`: rows of the
-    frame.
+    """Renumber the rows from 0 without gaps, both in `places` and at the ends of edges.
+
+    `rows`: number of rows of the frame.
 
     There are gaps if `dropna` has removed rows.
     """
@@ -334,7 +334,7 @@ def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[
 
 
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
-    """Convert ascending weights (n,) to distances, so that these are ascending and equal weights stay equal.
+    """Convert ascending weights (n,) to ascending distances. Equal weights give equal distances.
 
     Rounding in the metric may depend on the length of the array. So a weight that occurs several times is
     converted once, and a running maximum ensures the order.
@@ -358,8 +358,8 @@ def in_order(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort edges by (distance, start, end), given edges that are sorted by distance.
 
-    Edges arrive in the order of weights, such as squared distances. Different weights may round to the same
-    distance, and only then the order changes.
+    Edges arrive in the order of weights, such as squared distances. The order changes only if different
+    weights round to the same distance.
     """
     equal = away[1:] == away[:-1]
     wrong = (start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] < end[:-1]))

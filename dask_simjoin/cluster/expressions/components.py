@@ -194,7 +194,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
-    """List the shares of the work. If no block pair compares a chunk with itself, add a share that does."""
+    """List the shares of the work. Add a share for each chunk that no block pair compares with itself."""
     pieces = [
         Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()
@@ -276,7 +276,7 @@ class _Marks(ChunkValues):
 
 
 class MarksInOrder(_Marks):
-    """Select rows chunk by chunk, if the chunks are in the order of priority.
+    """Select the rows to keep chunk by chunk, if the chunks are in the order of priority.
 
     A row that is near a kept row of an earlier chunk is dropped.
     """
@@ -301,8 +301,9 @@ class MarksInOrder(_Marks):
 
 
 class MarksInOneTask(_Marks):
-    """Select rows in one task that receives all pairs. This is needed if chunks are not in the order of
-    priority.
+    """Select the rows to keep in one task that receives all pairs.
+
+    This is needed if chunks are not in the order of priority.
     """
 
     _label = "simjoin_duplicates_together"
@@ -406,7 +407,7 @@ class HaloLabels(ChunkValues):
     _parameters = ["chunks", "plan", "spec", "min_samples"]
 
     def key(self, c: int) -> tuple[Any, ...]:
-        """Return the key of the values of chunk `c`, which the worker that has the chunk makes."""
+        """Return the key of the labels of chunk `c`. The worker that has the chunk computes them."""
         chunks = self.chunks
         return self._name, chunks.place(c) if isinstance(chunks, ChunksOfParcels) else c
 

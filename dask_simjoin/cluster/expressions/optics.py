@@ -162,7 +162,7 @@ class Order(FoundByChunk):
 
     @property
     def output(self) -> OutputSpec:
-        """Memory per row: row number, number of edges, distances and results; in mode "forest" also its
+        """Memory per row: row number, number of edges, distances and results; in mode "forest" also the
         nearest rows.
         """
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
@@ -241,7 +241,7 @@ def _first_nodes(*sizes: int) -> list[int]:
 
 
 def _folder(scratch: Scratch, token: str) -> Folder:
-    """Return the folder for files of this run. Without a cluster, deleting the object removes the folder."""
+    """Return the folder for files of this run. Without a cluster, deleting the result removes the folder."""
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 

@@ -58,8 +58,9 @@ Each round reduces the number of components to between a third and a tenth, so l
 
 def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
              example: Frame) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Add the tasks that find the spanning tree. Return, by chunk, the frame positions of its rows; and the
-    edges.
+    """Add the tasks that find the spanning tree.
+
+    Return two things: for each chunk, the frame positions of its rows; and the edges.
 
     Searches of nearest rows give the core distances. A tree of tasks merges the trees of the chunks, and the
     edges between any two chunks. If there is only one chunk, threads or workers share the rounds for its
@@ -102,8 +103,9 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
 
 def _add_searches(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int, parts: int,
                workers: int) -> list[TaskRef]:  # fmt: skip
-    """Add tasks that search the nearest rows of a single chunk, each for some of its places; they return core
-    distances.
+    """Add tasks that search the nearest rows of a single chunk.
+
+    Each task handles some places, and returns core distances.
     """
     found = []
     for part in range(parts):
@@ -122,8 +124,8 @@ def rows_of_frame(plan: Plan) -> int:
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """For each chunk, return the frame position of its first row if its rows are consecutive, else of all
-    rows.
+    """For each chunk, return the frame positions of all its rows; or of the first row, if the rows are
+    consecutive.
     """
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
@@ -133,8 +135,8 @@ def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], numb
     """Add the rounds that tasks share, for the tree of a single chunk. Return the state after the last of
     them.
 
-    `about`: for each worker, the arguments that follow the chunk. `number`: tasks that share a round. After a
-    round each worker merges the components itself, so that workers exchange only edges.
+    `about`: for each worker, the arguments that follow the chunk. `number`: how many tasks share a round.
+    After a round each worker merges the components itself, so that workers exchange only edges.
     """
     workers = range(len(about))
     whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]

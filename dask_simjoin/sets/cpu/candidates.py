@@ -1,7 +1,7 @@
 """Find candidate pairs by an index of prefixes, and verify each by merging its two sets.
 
-A probe is a set that is looked up in the index. For each token, the index lists those other sets that have
-the token in their prefix, sorted by size.
+A probe is a set that is looked up in the index. For each token, the index lists the other sets that have the
+token in their prefix, sorted by size.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
     written.
 
     The candidates of `probes[k]` are at `starts[k]` to `starts[k + 1]` - 1. If some candidates of a probe do
-    not fit, the next call writes the rest. `reach`: by their sizes, a probe can match only the indexed sets
+    not fit, the next call writes the rest. `reach`: by size, a probe can match only the indexed sets
     `reach[0]` to `reach[1]` - 1. `scratch`: the smallest overlap for each size, then the arrays `shared` and
     `met` of `collect_candidates`.
     """
@@ -240,7 +240,7 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
                  limits: Numbers, is_self_join: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """For groups of similar sets, verify the pairs of their members, except the pair of their first members.
+    """For pairs of groups of similar sets, verify the pairs of members, except the pairs of first members.
 
     `chunk` has candidate pairs of groups, each given by its first set. Return the number of matches, and the
     number of compared pairs. If matches exceed the capacity of `out`, the others are counted, but not

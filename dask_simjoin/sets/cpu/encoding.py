@@ -1,4 +1,4 @@
-"""Number the tokens of texts, and sort the tokens within rows."""
+"""Assign numbers to the tokens of texts, and sort the tokens within rows."""
 
 from __future__ import annotations
 
@@ -208,8 +208,9 @@ def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
 
 @device_function
 def put(slots: Array, key: np.uint64, code: int) -> None:
-    """Store `code` in the slot for its hash, or in the next slot that is free. `len(slots)` is a power of
-    two.
+    """Store `code` in the slot that the hash `key` selects, or in the next free slot.
+
+    `len(slots)` is a power of two.
     """
     mask = np.uint64(len(slots) - 1)
     place = key & mask
@@ -317,7 +318,8 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
 @kernel
 def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array, keys: Array, firsts: Array,
                  codes: Array, ends: Array, done: Array) -> bool:  # fmt: skip
-    """Continue to number the q-grams of texts. Return whether all are numbered: see `number_tokens`.
+    """Continue to assign numbers to the q-grams of texts. Return whether all texts are done: see
+    `number_tokens`.
 
     `points`, uint32: the characters of the texts, each below ``2**bits``. All q characters together have at
     most 63 bits. `offsets` (texts + 1,): bounds of the texts in `points`.

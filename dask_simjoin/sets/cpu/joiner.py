@@ -169,7 +169,7 @@ class SetSearch(BlockSearch):
         return np.append(np.searchsorted(sizes, self._distinct), len(sizes))
 
     def _prefixes(self) -> list[np.ndarray]:
-        """For each of both blocks, return the prefix length for each set size."""
+        """For both blocks, return the prefix length for each set size."""
         found = []
         for sizes, others, own in (
             (self._q_sizes, self._d_sizes, False),
@@ -215,7 +215,7 @@ class SetSearch(BlockSearch):
         return counted[:, : sizes + 1] * step
 
     def _bits(self, words: int) -> list[np.ndarray]:
-        """Return the bitmaps (sets, words) of each of both blocks."""
+        """Return the bitmaps of the sets in both blocks, as two arrays (sets, words)."""
         found = []
         for offsets, tokens, _ in (self._q,) if self.is_self_join else (self._q, self._d):
             bits = np.zeros((len(offsets) - 1, words), np.int64)
@@ -226,8 +226,9 @@ class SetSearch(BlockSearch):
 
 
 def arrays_of(block: SetBlock) -> Side:
-    """Return the arrays of a block as read-only arrays. With one kind of arrays, Numba compiles each kernel
-    only once.
+    """Return the arrays of a block as read-only arrays.
+
+    For writable arrays, Numba would compile each kernel once more.
     """
     found = []
     for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
@@ -300,7 +301,7 @@ MAX_BITMAP_BYTES = 16
 """If the joiner chooses the size of bitmaps, they take at most this many bytes per token in a block."""
 
 SAMPLED_SETS = 64
-"""To choose an algorithm, about this many sets of the block with the probes are compared with others."""
+"""To choose an algorithm, about this many probes are compared with other sets."""
 
 PARTNERS = 15
 """Each of the sampled sets is compared with about this many sets."""
@@ -362,7 +363,7 @@ class Work(NamedTuple):
 
 
 def choose(method: SetMethod | None, work: Work) -> SetChoice:
-    """Return the algorithm of a method that costs least; for None, the one of all methods."""
+    """Return the cheapest algorithm of a method; for None, the cheapest algorithm of all methods."""
     every = costs(work)
     # an index copies a set's bitmap to each entry of the set; without an index, there are two copies per set
     entries = work.entries / max(work.indexed, 1)

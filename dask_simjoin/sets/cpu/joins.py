@@ -58,7 +58,7 @@ from dask_simjoin.sets.cpu.candidates import (
 
 @kernel
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
-    """Make the bitmaps `bits` (n, words), which must be zeros: each token of a set flips one bit.
+    """Write the bitmaps of sets to `bits` (n, words), which must be zeros. Each token of a set flips one bit.
 
     If two bitmaps differ in b bits, their sets differ in at least b tokens. The low bits of a token's number
     choose the bit. Frequent tokens have consecutive numbers, so they flip different bits.
@@ -71,7 +71,7 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
 
 
 LANES = 16
-"""This many bitmaps are compared at once. Arrays of bitmaps are padded by as many."""
+"""This many bitmaps are compared at once. Arrays of bitmaps are padded by the same number."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
@@ -108,9 +108,9 @@ def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: 
     """Join the sets `q`, from set `state[NEXT]` on, with the sets `d`. In a self-join, join each with earlier
     sets only.
 
-    If the pairs of a set do not fit in `out`, the kernel stops before this set, and sets `state[NEXT]` to it.
-    After the last set it sets it to -1. `distinct`: the sizes in `d`. `starts`: the first set with each size,
-    and the number of sets.
+    If the pairs of a set do not fit in `out`, the kernel stops before this set, and writes its number to
+    `state[NEXT]`. After the last set, the kernel writes -1. `distinct`: the sizes in `d`. `starts`: the first
+    set with each size, and the number of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -295,7 +295,7 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
 
 @kernel
 def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
-    """For each set size up to `prefixes.size - 1`, set the length of prefixes; 0 if sets of this size match
+    """Write the length of prefixes for each set size up to `prefixes.size - 1`; 0 if sets of this size match
     no other set.
 
     `min_size`: smallest size of the other sets. `at_least_own`: whether other sets are compared only if they

@@ -65,8 +65,8 @@ def _lengths(side: SetOperand, needs: list[int]) -> Array:
 
 
 def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
-    """Return the lengths of prefixes, with 0 for all but the first set of each group; and the sizes of
-    groups.
+    """Return the lengths of prefixes, and the sizes of groups. Only the first set of a group has a length,
+    the others have 0.
 
     A group consists of adjacent sets with equal sizes and equal prefixes.
     """
@@ -143,7 +143,7 @@ class Entries:
 
 
 ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
-"""Values of compile-time constants for kernels in the same file that do not use them."""
+"""Values of compile-time constants, for kernels that do not use them but are in the same file."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,9 @@ class CommonTokens:
     index: Entries
     """Entries for the left sets, and sorted entries for the right sets."""
     first: Array
-    """(probes,), int64: for each probe token, the first entry of `index` with it and an admissible size."""
+    """(probes,), int64: for each probe token, the first entry of `index` with this token and an admissible
+    size.
+    """
     work: Array  # (probes + 1,), int64: number of common tokens before each probe token, and the total
     number: int  # total number of common tokens
 

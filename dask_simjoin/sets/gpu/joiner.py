@@ -98,7 +98,7 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 GROUP_PARTS = 1
-"""With groups, this many parts precede all others: one part, which pairs the members of each group."""
+"""With groups, this many parts precede all others. This one part pairs the members of each group."""
 
 
 class SearchProgress(NamedTuple):

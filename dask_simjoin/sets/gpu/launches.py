@@ -18,7 +18,7 @@ from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 @dataclass(frozen=True)
 class SetOperand:
-    """A block of sets on a GPU, which are sorted by size, and where the sets of each size begin."""
+    """A block of sets on a GPU, sorted by size, and the positions where the sets of each size begin."""
 
     block: SetBlock
     sizes: Array

@@ -68,8 +68,8 @@ class Bits(NamedTuple):
 
 @dataclass(frozen=True)
 class SetTiles:
-    """Tiles of left sets. Each tile has a range of right sets: those that at least one of its sets can match
-    by size.
+    """Tiles of left sets. Each tile has a range of right sets. By size, at least one set of the tile can
+    match each of them.
     """
 
     rows: int  # left sets per tile. A block of threads has one thread for each
