@@ -194,8 +194,8 @@ class QualityReport(FieldsReport):
     scan_ratio : float
         `scan`, divided by its estimated value after a full rewrite: 1 is the best.
     centroid_drift : float
-        Total distance that the centroids of 20 clusters moved since the last full rewrite, by the boxes of
-        row groups.  It is the quality metric of RE-JOIN (Korkmaz 2012).
+        Total distance that the centroids of 20 clusters moved since the last full rewrite.  Centroids are
+        computed from the boxes of row groups.  It is the quality metric of RE-JOIN (Korkmaz 2012).
     drift_in_eps : float
         The drift, divided by eps.
     excess : float

@@ -116,7 +116,7 @@ class Options:
     names: tuple[str, ...]
     dropna: bool
     return_distance: bool
-    cut: tuple[int, ...]  # the dimensions of the embedded space that boxes cover
+    cut: tuple[int, ...]  # dimensions of the embedded space, by number; boxes have bounds in these only
     group: int  # number of rows in a row group
     # when to compact: the name of a policy, or a number that the scan ratio must exceed
     recluster: str | float

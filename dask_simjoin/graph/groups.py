@@ -131,8 +131,8 @@ def distinct(column: Series) -> Series:
     except (TypeError, NotImplementedError):  # lists, or other values that cannot be hashed
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
-            f"by= names {column.name!r}, of dtype {column.dtype}, whose values are not scalars{some}; "
-            "use columns of numbers, texts, dates or categories."
+            f"by= names column {column.name!r} of dtype {column.dtype}. Its values are not scalars{some}. "
+            "Use columns of numbers, texts, dates or categories."
         ) from None
     try:
         return values.sort_values()

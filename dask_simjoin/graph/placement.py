@@ -116,7 +116,7 @@ class VisitOrder:
 
 @dataclass
 class Schedule:
-    """The moments of all tasks that visits depend on, or that depend on visits."""
+    """When tasks run: all tasks that depend on a visit, and all tasks that a visit depends on."""
 
     moments: dict[Any, Moment]
     making: set[Any]  # tasks that take part in making chunks

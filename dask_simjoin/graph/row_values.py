@@ -109,9 +109,9 @@ def together(rows: Sequence[int]) -> Ranges:
 
 
 def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[Held, ...]:
-    """Return the `Held` of each merged partition. Adjacent spans of a chunk become one span.
+    """Return the spans (`Held`) of each merged partition. Adjacent spans of a chunk become one span.
 
-    `held`: the `Held` of each single partition. `groups`: ranges (first, last + 1) of partitions to merge.
+    `held`: the spans of each single partition. `groups`: ranges (first, last + 1) of partitions to merge.
     """
     found = []
     for first, last in groups:

@@ -160,7 +160,7 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
 
 
 def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> float:
-    """Predict the number of comparisons of a join of `rows` points from a sample `x` (m, d).
+    """From a sample `x` (m, d), predict the number of comparisons of a join of `rows` points.
 
     The number includes comparisons within clusters, and comparisons of copied rows with the other cluster's
     rows in one-sided windows. It also includes comparisons of rows with centers, times `CENTER_COST`.

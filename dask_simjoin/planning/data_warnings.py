@@ -91,7 +91,7 @@ def check_share(
     likely = "".join(f"{cause} " for cause in causes)
     of_all = "" if causes else f" These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
-        f"{likely}{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
+        f"{likely}{spec.request} gives at least {rows:,.0f} rows (estimated from a sample), which take "
         f"{format_bytes(int(size))}.{of_all} Use {fewer_pairs(spec.request)}. If you want all of these "
         f"pairs, allow them: dask.config.set({enough_result(size)}).",
         remedies=[

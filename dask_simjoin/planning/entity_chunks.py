@@ -129,7 +129,7 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def everywhere(self) -> bool:
-        """Whether each chunk has all points within reach of its region.
+        """Whether each chunk contains every point that is within reach of its region.
 
         A row may then be in several chunks.
         """

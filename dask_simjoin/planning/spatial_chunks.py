@@ -213,7 +213,8 @@ class RegionChunks(HomeChunks, OfRegions):
 
     regions: Regions
     norm: Norm
-    limit: float  # regions are compared if the total between their boxes is at most this
+    # two regions are compared if the total between the nearest points of their boxes is at most this
+    limit: float
     first: np.ndarray
     own: np.ndarray
     rows: np.ndarray

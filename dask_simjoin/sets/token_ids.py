@@ -72,7 +72,7 @@ Tokens = Any
 class Occurrences(NamedTuple):
     """The tokens of each row, in their order in the row, and with repetitions."""
 
-    offsets: np.ndarray  # start of each row's tokens, and the end (rows + 1,), int64
+    offsets: np.ndarray  # (rows + 1,), int64: start of each row's tokens; last, their end
     codes: np.ndarray  # positions of the tokens in `tokens` (occurrences,), int32 or int64
     tokens: Tokens
 
@@ -182,7 +182,7 @@ MAX_TOKENS = 2**31 - 1
 class EncodedSets(TypedDict):
     """The set of each row. Tokens are numbers in a vocabulary, or ranks. A row has each token only once."""
 
-    offsets: np.ndarray  # start of each row's tokens, and the end (rows + 1,), int64
+    offsets: np.ndarray  # (rows + 1,), int64: start of each row's tokens; last, their end
     codes: np.ndarray  # numbers or ranks of the tokens (tokens,), int32
 
 

@@ -184,7 +184,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditS
     """Check all options of a request except `keep`. `meta`: an empty frame with the columns of the table."""
     if library(meta) != HOME:
         raise OptionError(
-            f"Strings are joined on the CPU, and the frame is of {library(meta)!r}; use frame.to_pandas(), "
+            f"Strings are joined on the CPU, but this frame is of {library(meta)!r}; use frame.to_pandas(), "
             "or ddf.to_backend('pandas')."
         )
     check_choices(request)

@@ -178,7 +178,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     steps = -xp.log(xp.maximum(radius, CLASS_RATIO**-MAX_CLASSES)) / math.log(CLASS_RATIO)
     number = xp.minimum(steps.astype(xp.int64), MAX_CLASSES - 1)
     rows = to_host(tally(number, MAX_CLASSES))
-    # estimated for two dimensions; with more dimensions, classes save more
+    # the estimate is for two dimensions; in more dimensions, classes save more comparisons than estimated
     candidates = float(rows @ CLASS_RATIO ** (-2.0 * np.arange(MAX_CLASSES)))
     return number if candidates * MIN_GAIN < len(limit) else None
 

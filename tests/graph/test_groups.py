@@ -275,7 +275,7 @@ def test_values_that_are_no_single_ones(kind):
     frame = pd.DataFrame({"x": [0.0, 1.0], "tags": pd.Series([[1], [1, 2]], dtype=kind)})
     with dask.config.set({"dataframe.convert-string": False}):
         for data in (frame, lay(frame, "dask-2")):
-            with pytest.raises(ColumnError, match=r"by= names 'tags', of dtype .* are not scalars.* use"):
+            with pytest.raises(ColumnError, match=r"by= names column 'tags' .* are not scalars.* Use"):
                 computed(data.simjoin.count_pairs(1.0, on="x", by="tags"))
 
 

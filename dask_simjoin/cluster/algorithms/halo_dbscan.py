@@ -123,7 +123,7 @@ def labels_of_chunk(block_pair: BlockPair, number: int, threads: int, found: Chu
     """
     core, within = found.core, found.within
     n = len(within)
-    # only the entries of `of_root` at first places of components are ever set or read
+    # `of_root` is set and read only at the first place of each component
     of_root, labels = np.empty(n, np.int64), np.empty(n, np.int64)
     of_root[found.alone] = np.searchsorted(numbers.firsts, found.firsts)
     of_root[found.tied] = numbers.tied[number]
