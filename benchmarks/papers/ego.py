@@ -55,7 +55,8 @@ PAIRS, TOP, TESTED = range(3)
 
 
 compiled = functools.partial(kernel, variant=hashlib.sha256(Path(__file__).read_bytes()).hexdigest())
-"""The decorator of kernels.  The cache knows the package's source files, so it is told this one."""
+"""The decorator of kernels. The cache notices changes of the package's files only, so the variant is a digest
+of this file."""
 
 
 class Ordered(NamedTuple):

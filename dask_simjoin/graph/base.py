@@ -77,6 +77,14 @@ class LabelledExpr(Expr):
         label = self.operand("label") if "label" in self._parameters else self._label
         return f"{label}-{self.deterministic_token}"
 
+    def place(self, n: int) -> Any:
+        """Return the end of the key of partition `n`: a number, or a place that names a worker."""
+        return n
+
+    def key(self, n: int) -> tuple[Any, ...]:
+        """Return the key of partition `n`."""
+        return self._name, self.place(n)
+
     @property
     def _meta(self) -> Any:
         return self.operand("meta") if "meta" in self._parameters else None

@@ -168,8 +168,8 @@ def fuse_writes(is_ours: Callable[[Any], bool], barrier: type = ToParquetBarrier
     step.
 
     Dask fuses steps in `compute` and `persist`, but not in `to_parquet`: a partition passed through four
-    tasks, and workers sent partitions between them.  Return False if Dask already simplifies this step.  A
-    second call changes nothing.  Unnecessary once Dask fuses writes.
+    tasks, and workers sent partitions between them. Return False if Dask already simplifies this step. A
+    second call changes nothing. This patch can be removed once Dask fuses writes.
     """
     simplify = vars(barrier).get(END_HOOK)
     if simplify is not None:

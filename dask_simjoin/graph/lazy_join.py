@@ -17,7 +17,6 @@ from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, 
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
     MAX_PARCELS,
-    ChunksOfParcels,
     chunks_by_worker,
     held_by_workers,
     packed_rows,
@@ -59,9 +58,9 @@ def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
     while isinstance(chunks, BothChunks):
         side = int(c >= chunks.left.npartitions)
         chunks, c = (chunks.left, chunks.right)[side], c - side * chunks.left.npartitions
-    if isinstance(chunks, ChunksOfParcels):
-        return TaskRef(chunks.key(c))
     copies = chunks.operand("copies") if isinstance(chunks, Chunks | ReadChunks) else 1
+    if copies == 1:
+        return TaskRef(chunks.key(c))
     return TaskRef(_copies(chunks._name, c, copies)[number * copies // parts])
 
 

@@ -192,6 +192,8 @@ class PlacementPlugin(SchedulerPlugin):
 def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
     """Place each task on the worker that its key names, if any. `there`: addresses of the workers."""
     own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
+    if not own:
+        return
     # of several copies of a chunk, the first has no worker in its key: the first worker makes it
     firsts = {(name, *place[1:]) for name, place in own}
     own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}

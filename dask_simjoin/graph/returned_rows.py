@@ -37,11 +37,9 @@ class RowsOfGroups(LabelledExpr):
         """The partitions of each task that sent rows."""
         return [numbers for _, numbers in self.chunks.parcels.operand("groups")]
 
-    def key(self, g: int) -> tuple[Any, ...]:
-        """Return the key of the task that makes the partitions of group `g`. The worker that sent the rows
-        runs it.
-        """
-        return self._name, self.chunks.parcels.place(g)
+    def place(self, g: int) -> Any:
+        """Return the place of group `g`, so that the worker that sent the rows makes its partitions."""
+        return self.chunks.parcels.place(g)
 
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.groups))

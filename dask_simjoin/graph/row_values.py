@@ -405,7 +405,3 @@ class ChunkValues(LabelledExpr):
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
-
-    def key(self, c: int) -> tuple[Any, ...]:
-        """Return the key of the values of chunk `c`."""
-        return self._name, c

@@ -130,10 +130,6 @@ class HeldParcels(LabelledExpr):
         """Return the end of a task's key, such that the task runs on the worker of group `g`."""
         return on_worker_of(self.operand("groups")[g][0], *more, g)
 
-    def key(self, g: int) -> tuple[Any, ...]:
-        """Return the key of the task that packs the partitions of group `g`."""
-        return self._name, self.place(g)
-
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.operand("groups")))
 
@@ -163,10 +159,6 @@ class ChunksOfParcels(LabelledExpr):
         if self.operand("regions") is None:
             return c
         return on_worker_of(c * self.operand("workers") // self.operand("number"), c)
-
-    def key(self, c: int) -> tuple[Any, ...]:
-        """Return the key of chunk `c`."""
-        return self._name, self.place(c)
 
     def _divisions(self) -> Any:
         return (None,) * (1 + self.operand("number"))

@@ -67,7 +67,7 @@ from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.returned_rows import rows_by_worker
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
-from dask_simjoin.graph.shuffle import ChunksOfParcels, register_tuples
+from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import naming_causes
@@ -406,17 +406,16 @@ class HaloLabels(ChunkValues):
     _label = "simjoin_labels"
     _parameters = ["chunks", "plan", "spec", "min_samples"]
 
-    def key(self, c: int) -> tuple[Any, ...]:
-        """Return the key of the labels of chunk `c`. The worker that has the chunk computes them."""
-        chunks = self.chunks
-        return self._name, chunks.place(c) if isinstance(chunks, ChunksOfParcels) else c
+    def place(self, c: int) -> Any:
+        """Return the place of chunk `c`, so that the worker that has the chunk computes its labels."""
+        return self.chunks.place(c)
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
         steps = Steps("simjoin_dbscan", self.deterministic_token)
         add, threads, every = steps.add, plan.threads, range(len(plan.chunks))
         pairs = [block_pair_of(self.chunks, c, c, spec, plan.layout) for c in every]
-        places = [self.key(c)[1] for c in every]
+        places = [self.place(c) for c in every]
         found = [add("clusters", places[c], clusters_of_chunk, pairs[c], samples, threads) for c in every]
         shared = [add("shared", places[c], pick, some, 1) for c, some in enumerate(found)]
         numbers = add("number", 0, number_shared_clusters, *shared)
