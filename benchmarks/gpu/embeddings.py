@@ -36,6 +36,7 @@ CLUSTER = 20
 COPIED = 200
 """One row in this many is a copy of a row of the next file."""
 WRITERS = 4
+VERBS = ("self_join", "near_duplicated")
 UNDECIDED = 1e-9
 """Matrix products do not decide pairs whose distance differs from eps by less."""
 
@@ -146,19 +147,18 @@ def cluster_of(library: str, limit: float) -> Iterator[Client]:
         yield client
 
 
-def joined(
-    client: Client, folder: Path, rows: int, options: argparse.Namespace
-) -> tuple[dict[str, Any], np.ndarray, set[tuple[int, int]]]:
-    """Join the files and mark near-duplicates; return the measurements, some rows, and the pairs of these."""
-    if options.library == "cudf":
+def opened(folder: Path, library: str) -> Any:
+    """Return the files as a Dask DataFrame with one partition for each file."""
+    if library == "cudf":
         dask.config.set({"dataframe.backend": "cudf"})
-    one_each = {"blocksize": None} if options.library == "cudf" else {}  # one partition for each file
-    frame = dd.read_parquet(folder, **one_each)
-    told: dict[str, Any] = {"rows": rows, "dims": options.dims, "eps": options.eps}
+    return dd.read_parquet(folder, **({"blocksize": None} if library == "cudf" else {}))
+
+
+def joined(client: Client, frame: Any, some: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
+    """Join the rows of the files; return measurements, and the pairs of some rows as "pairs of some"."""
     start = time.perf_counter()
     lazy = frame.simjoin.self_join(options.eps, on="vector", metric="cosine", id="row")
-    told["partitions of pairs"] = lazy.npartitions
-    told["planned"] = time.perf_counter() - start
+    told: dict[str, Any] = {"partitions of pairs": lazy.npartitions, "planned": time.perf_counter() - start}
     print(f"planned in {told['planned']:.2f} s", file=sys.stderr, flush=True)
     client.get_task_stream(count=1)
     began = time.time()
@@ -168,33 +168,40 @@ def joined(
     stream = client.get_task_stream(start=began)
     told["timeline"] = timeline(stream, began, time.time())
     told["pairs"] = len(pairs)
-    told["tflops, all candidates"] = rows**2 * options.dims / told["self_join"] / 1e12
-    print(json.dumps(told), file=sys.stderr, flush=True)
     print(dask_simjoin.report(lazy), file=sys.stderr, flush=True)
-    some = np.sort(np.random.default_rng(7).choice(rows, options.checked, replace=False))
     mine = pairs[pairs.left.isin(some.tolist()) | pairs.right.isin(some.tolist())].compute()
     mine = mine.to_pandas() if options.library == "cudf" else mine
-    ours = {(min(a, b), max(a, b)) for a, b in mine[["left", "right"]].itertuples(index=False)}
-    del pairs, lazy
-    if options.marked:
-        start = time.perf_counter()
-        marked = frame.simjoin.near_duplicated(options.eps, on="vector", metric="cosine")
-        told["marked rows"] = int(marked.sum().compute())
-        told["near_duplicated"] = time.perf_counter() - start
-        print(json.dumps(told), file=sys.stderr, flush=True)
-    return told, some, ours
+    found = {(min(a, b), max(a, b)) for a, b in mine[["left", "right"]].itertuples(index=False)}
+    return told | {"pairs of some": found}
 
 
-def checked(
-    rows: int, some: np.ndarray, ours: set[tuple[int, int]], options: argparse.Namespace
-) -> dict[str, Any]:
-    """Compare the join's pairs of some rows with pairs by products.  The cluster must have ended."""
+def marked(client: Client, frame: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Mark near-duplicates; return the seconds, the number of marked rows, and all marks as "marks"."""
+    client.get_task_stream(count=1)
+    start, began = time.perf_counter(), time.time()
+    lazy = frame.simjoin.near_duplicated(options.eps, on="vector", metric="cosine").persist()
+    wait(lazy)
+    told: dict[str, Any] = {"near_duplicated": time.perf_counter() - start}
+    told["timeline of near_duplicated"] = timeline(client.get_task_stream(start=began), began, time.time())
+    found = lazy.compute()
+    marks = (found.to_pandas() if options.library == "cudf" else found).to_numpy()
+    return told | {"marked rows": int(marks.sum()), "marks": marks}
+
+
+def checked(told: dict[str, Any], some: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
+    """Replace pairs and marks of some rows by how many of them are wrong.  The cluster must have ended."""
+    pairs, marks = told.pop("pairs of some", None), told.pop("marks", None)
+    if not len(some):
+        return told
     start = time.perf_counter()
-    truth, undecided = pairs_by_products(rows, some, options.eps, options.dims, options.library)
-    return {
-        "checked rows": len(some), "pairs of checked rows": len(truth), "missed": len(truth - ours),
-        "wrong": len(ours - truth), "undecided": undecided, "checking": time.perf_counter() - start,
-    }  # fmt: skip
+    truth, undecided = pairs_by_products(told["rows"], some, options.eps, options.dims, options.library)
+    told |= {"checked rows": len(some), "pairs of checked rows": len(truth), "undecided": undecided}
+    if pairs is not None:
+        told |= {"missed": len(truth - pairs), "wrong": len(pairs - truth)}
+    if marks is not None:  # a row is marked if a row before it is near and not marked
+        near = {later for earlier, later in truth if not marks[earlier]}
+        told["wrong marks"] = sum(bool(marks[row]) != (row in near) for row in some.tolist())
+    return told | {"checking": time.perf_counter() - start}
 
 
 def main(given: list[str]) -> int:
@@ -204,7 +211,8 @@ def main(given: list[str]) -> int:
     parser.add_argument("--dims", type=int, default=768)
     parser.add_argument("--eps", type=float, default=0.05)
     parser.add_argument("--checked", type=int, default=100, help="rows that are compared with all rows")
-    parser.add_argument("--marked", action="store_true", help="also mark near-duplicates")
+    parser.add_argument("--verbs", nargs="+", choices=VERBS, default=list(VERBS[:1]), metavar="VERB",
+                        help=f"of {', '.join(VERBS)}")  # fmt: skip
     parser.add_argument("--library", choices=("cudf", "pandas"), default="cudf")
     parser.add_argument("--limit", type=float, default=0.8, help="share of GPU memory before chunks spill")
     parser.add_argument("--folder", type=Path, required=True, help="where the files are written")
@@ -221,11 +229,17 @@ def main(given: list[str]) -> int:
             file=sys.stderr,
             flush=True,
         )
+        some = np.sort(np.random.default_rng(7).choice(rows, options.checked, replace=False))
+        told = {"rows": rows, "dims": options.dims, "eps": options.eps, "bytes of files": size}
         with cluster_of(options.library, options.limit) as client:
-            told, some, ours = joined(client, folder, rows, options)
-        told |= {"bytes of files": size} | checked(rows, some, ours, options)
-        print(json.dumps(told), file=sys.stderr, flush=True)
-        results.append(told)
+            frame = opened(folder, options.library)
+            if "self_join" in options.verbs:
+                told |= joined(client, frame, some, options)
+                print({name: told[name] for name in ("self_join", "pairs")}, file=sys.stderr, flush=True)
+            if "near_duplicated" in options.verbs:
+                told |= marked(client, frame, options)
+        results.append(checked(told, some, options))
+        print(json.dumps(results[-1]), file=sys.stderr, flush=True)
         for path in folder.glob("*.parquet"):
             path.unlink()
         if options.output:

@@ -60,13 +60,15 @@ class Row:
 
 BOTH = ("cuml rbc", "cuml brute")
 _ALL = (
-    Row("expo2d", "exponential", 2_000_000, 2, 0.05, 618_096_324, 0.025, 4.07, BOTH),
+    Row("expo2d", "exponential", 2_000_000, 2, 0.05, 618_096_324, 0.014, 4.07, BOTH),
+    Row("unif2d", "uniform", 20_000_000, 2, 0.1, 627_805_286, 0.08, None, ("cuml rbc",)),
+    Row("unif3d", "uniform", 5_000_000, 3, 1.0, 51_766_056, 0.02, None, ("cuml rbc",)),
     Row("unif6d", "uniform", 2_000_000, 6, 8.0, 2_348_059, 0.04, 0.63, BOTH),
-    Row("syn16d-500k", "exponential", 500_000, 16, 0.05, 77_066_762, None, 2.01, BOTH),
+    Row("syn16d-500k", "exponential", 500_000, 16, 0.05, 77_066_762, 0.025, 2.01, BOTH),
     Row("syn16d-thin", "exponential", 2_000_000, 16, 0.03, 3_597_104, None, None, ()),
-    Row("syn16d", "exponential", 2_000_000, 16, 0.05, 1_227_853_926, 2.4, None, ()),
-    Row("syn32d", "exponential", 500_000, 32, 0.08, 1_915_449, None, 2.08, ("cuml brute",)),
-    Row("syn64d", "exponential", 500_000, 64, 0.16, 8_522_887, None, None, ("cuml brute",)),
+    Row("syn16d", "exponential", 2_000_000, 16, 0.05, 1_227_853_926, 0.25, None, ()),
+    Row("syn32d", "exponential", 500_000, 32, 0.08, 1_915_449, 0.035, 2.08, ("cuml brute",)),
+    Row("syn64d", "exponential", 500_000, 64, 0.16, 8_522_887, 0.06, None, ("cuml brute",)),
 )
 ROWS = {row.name: row for row in _ALL}
 

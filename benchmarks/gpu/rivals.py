@@ -81,7 +81,7 @@ STEPS = 2048
 
 
 class Case(NamedTuple):
-    """Rows to join; "skew" is of the papers, "clustered" of benchmarks/gpu/wide.py."""
+    """Rows to join; "skew" is of the papers, other kinds of benchmarks/gpu/wide.py."""
 
     kind: str
     dims: int
@@ -104,8 +104,11 @@ CASES = (
     Case("skew", 16, 300_000), Case("skew", 32, 250_000), Case("skew", 64, 200_000),
     Case("skew", 90, 150_000), Case("clustered", 384, 100_000), Case("clustered", 960, 50_000),
 )  # fmt: skip
-MILLION = Case("clustered", 768, 1_000_000)
-"""A million embeddings, which run only if `--cases` names them."""
+MILLIONS = Case("clustered", 768, 1_000_000), Case("gaussian", 768, 1_000_000)
+"""A million embeddings, which run only if `--cases` names them: in clusters, or in even directions."""
+
+EVEN_EPS = 12.0
+"""Distance of the even directions: half of their near copies are closer, other rows are farther than 30."""
 
 
 def moments_of(x: Any) -> list[np.ndarray]:
@@ -306,7 +309,8 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
     """Join these rows by every program and library; start none after the time `until`."""
     host = case.points(given.scale)
     n = len(host)
-    eps = float(np.float32(f"{distance_of(host.astype(np.float64), NEIGHBORS):.4g}"))
+    near = EVEN_EPS if case.kind == "gaussian" else distance_of(host.astype(np.float64), NEIGHBORS)
+    eps = float(np.float32(f"{near:.4g}"))
     own, expected = ours(host, eps, given.repeat)
     degrees = cupy.bincount(cupy.concatenate([expected // n, expected % n]), minlength=n)
     k = int(degrees.max()) + 1
@@ -371,7 +375,7 @@ def _print(case: Case, name: str, result: dict[str, Any]) -> None:
 def arguments(given: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.rivals", description=__doc__)
-    names, every = [case.name for case in CASES], [case.name for case in (*CASES, MILLION)]
+    names, every = [case.name for case in CASES], [case.name for case in (*CASES, *MILLIONS)]
     rivals = [program.name for program in PROGRAMS] + list(LIBRARIES)
     parser.add_argument("--programs", type=Path, help="folder of the programs; without: only libraries")
     parser.add_argument("--cases", nargs="+", choices=every, default=names, metavar="CASE")
@@ -392,7 +396,7 @@ def main(given: list[str]) -> None:
         "environment": environment(), "unit": "seconds, medians of the runs",
         "programs": json.loads(built.read_text()) if built and built.exists() else None, "rows": [],
     }  # fmt: skip
-    cases = [case for case in (*CASES, MILLION) if case.name in args.cases]
+    cases = [case for case in (*CASES, *MILLIONS) if case.name in args.cases]
     for number, case in enumerate(cases):
         now = time.monotonic()
         report["rows"].append(joined(case, args, now + (end - now) / (len(cases) - number)))

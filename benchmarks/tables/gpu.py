@@ -203,22 +203,28 @@ def embeddings(*runs: Found) -> Rows:
     """Tabulate joins of embeddings in files."""
     table = [["GPU", "rows", "self_join, s", "of it planning, s", "comparing, s", "GPU idle, s",
               "TFLOP/s while comparing", "pairs", "checked rows: missed, wrong pairs",
-              "near_duplicated, s"]]  # fmt: skip
+              "near_duplicated, s", "marked rows", "checked rows: wrong marks"]]  # fmt: skip
     for run in runs:
         gpu = run["environment"]["gpu"].removeprefix("NVIDIA ").split()[0]
         for found in run["results"]:
-            compared = found["timeline"]["tasks"]["pairs"][1]
-            checked = (
-                f"{count(found['checked rows'])}: {count(found['missed'])}, {count(found['wrong'])}"
-                if "missed" in found
-                else "not checked"
-            )
-            table.append(
-                [gpu, count(found["rows"]), seconds(found["self_join"]), seconds(found["planned"]),
-                 seconds(compared), seconds(found["timeline"]["at_a_time"]["0"]),
-                 f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}", count(found["pairs"]),
-                 checked, seconds(found.get("near_duplicated"))]
-            )  # fmt: skip
+            of_pairs, of_marks = [""] * 7, ["", "", ""]
+            if "self_join" in found:
+                compared = found["timeline"]["tasks"]["pairs"][1]
+                of_pairs = [
+                    seconds(found["self_join"]), seconds(found["planned"]), seconds(compared),
+                    seconds(found["timeline"]["at_a_time"]["0"]),
+                    f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}", count(found["pairs"]),
+                    f"{count(found['checked rows'])}: {count(found['missed'])}, {count(found['wrong'])}"
+                    if "missed" in found else "not checked",
+                ]  # fmt: skip
+            if "near_duplicated" in found:
+                wrong = (
+                    f"{count(found['checked rows'])}: {count(found['wrong marks'])}"
+                    if "wrong marks" in found
+                    else ""
+                )
+                of_marks = [seconds(found["near_duplicated"]), count(found["marked rows"]), wrong]
+            table.append([gpu, count(found["rows"]), *of_pairs, *of_marks])
             gpu = ""
     return table
 

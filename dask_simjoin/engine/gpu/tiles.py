@@ -63,7 +63,6 @@ class _Launch:
         self.ranges = -(-groups // FANOUT)
         self.level2 = groups + self.ranges if self.ranges > 1 else 0
         blocks = self.last - self.first
-        self.warps = TENSOR_WARPS if tensor else TILES_WARPS
         self.sliced = "slices" in q
         if self.sliced != ("slices" in d) or (self.sliced and not load.has_warpgroups()):
             raise UnsupportedFrameError(
@@ -74,6 +73,7 @@ class _Launch:
         how = constants_of(q["y"]) | sink
         (name, function, constants), self.shared = _program(layout, counting, self.sliced, **how)
         self.constants = constants
+        self.warps = constants.get("WARPS", TENSOR_WARPS) if tensor else TILES_WARPS
         self.function = load.kernel(name, function, **constants)
         if tensor:
             self.function.max_dynamic_shared_size_bytes = self.shared
@@ -98,7 +98,8 @@ class _Launch:
         """
         if self.sliced:
             tiles = self.constants["LATER"] + 1
-            return self.blocks * (tiles * half.TILE * 2 * half.TILE + self.warps * half.STAGE)
+            staged = self.warps * self.constants["BUFFER"]
+            return self.blocks * (tiles * half.TILE * 2 * half.TILE + staged)
         if self.engine.tensor:
             return self.blocks * (half.TILE * 2 * half.TILE + self.warps * half.STAGE)
         return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)

@@ -22,16 +22,25 @@ def test_kernels_of_the_tensor_cores_fit():
 
 
 def test_the_kernel_of_warpgroups_fits():
-    for counting, dims in itertools.product((False, True), (32, 200, 768, 2048, 4096)):
+    for counting, dims in itertools.product((False, True), (9, 32, 200, 250, 768, 2048, 4096)):
         name, told, size = half.hopper_program(dims, 227 * 1024, counting=counting)
         lists, box = 64 * 8 + 64 * 64 * 2 + 65 * 4, 8 * dims
         barriers, rows = 16 * told["STAGES"] + 64, 1024 if counting else 0
         assert name == "tensor_hopper" and size + lists + box + barriers + rows <= 227 * 1024
         assert told["WIDTH"] == half.width(dims)
     assert half.hopper_program(768, 227 * 1024)[1] == {
-        "WIDTH": 784, "STAGES": 4, "LATER": 1, "SHARE": 1,
+        "WIDTH": 784, "STAGES": 4, "LATER": 1, "SHARE": 1, "RESIDENT": 0, "WARPS": 8, "BUFFER": 512,
     }  # fmt: skip
     assert half.hopper_program(768, 99 * 1024) is None
+
+
+@pytest.mark.parametrize(("dims", "resident"), [(9, 1), (64, 1), (250, 1), (300, 0), (768, 0)])
+def test_short_vectors_of_queries_stay_in_shared_memory(dims, resident):
+    _, told, size = half.hopper_program(dims, 227 * 1024)
+    assert told["RESIDENT"] == resident and told["WARPS"] == (16 if resident else 8)
+    queries = 2 * half.TILE * half.sliced_width(half.width(dims)) * 2
+    staged = told["WARPS"] * told["BUFFER"] * 4
+    assert size >= queries * resident + staged + half.ALIGNED
 
 
 @pytest.mark.parametrize(("width", "sliced"), [(16, 16), (32, 32), (48, 64), (64, 64), (80, 80), (784, 784)])

@@ -79,7 +79,7 @@ def variants(name):
         every += [(few, PURPOSES[0] | STORED[0]), (most, PURPOSES[1] | STORED[1])]
         return [one | purpose for one, purpose in every]
     if name == "tensor_hopper":
-        told = [{"DIMS": d, "EXACT": 0} | half.hopper_program(d, 227 * 1024)[1] for d in (33, 88, 384, 2048)]
+        told = [{"DIMS": d, "EXACT": 0} | half.hopper_program(d, 227 * 1024)[1] for d in (16, 88, 384, 2048)]
         plain = [one | use for one, use in zip(told, [*PURPOSES, SINKS[1], SINKS[2]], strict=True)]
         return [*plain, told[0] | PURPOSES[0] | STORED[0], told[2] | PURPOSES[0] | STORED[1]]
     if name == "narrow":

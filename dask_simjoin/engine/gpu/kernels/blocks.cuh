@@ -2,7 +2,9 @@
 
 #define QUERIES 256
 #define TILE 128
+#ifndef WARPS
 #define WARPS 8
+#endif
 #define THREADS (32 * WARPS)
 
 // Writes the box of query block i to `low` and `high`. A query block has two tiles, so its box covers their boxes.

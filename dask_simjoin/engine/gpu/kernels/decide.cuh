@@ -11,7 +11,9 @@
 // (2 d + 6) 2**-53 of their value if each square and sum is rounded by 2**-53. The margin is more than that. Squares
 // that underflow do not matter, because filters are used only for thresholds above 2**-960.
 #define ROUNDING ((DIMS + 8) * 4.440892098500626e-16)   // 2**-51
+#ifndef BUFFER
 #define BUFFER 512                                      // staged pairs of a warp
+#endif
 
 // Returns the squared distance of two points to all lanes; the warp adds it up together.
 __device__ __forceinline__ double sum_of_warp(Point p, Point q, int lane) {
@@ -27,22 +29,30 @@ __device__ __forceinline__ double sum_of_warp(Point p, Point q, int lane) {
 __device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8 + (lane >> 2); }
 __device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
 
-// Splits the sums of a lane into sure pairs and open candidates. If a tile is compared with itself, only points after
-// the query count. This is expressed as a bound on the number of the point minus the number of the query. `before` +
-// OFFSET is this bound without the parts of both numbers that depend on the lane.
-template <int OFFSET>
-__device__ __forceinline__ void split(const float* sums, float sure, int before, u32& hits, u32& open) {
-    u32 sures = 0, maybes = 0;
+// Adds some sums of a lane to the masks, from bit FIRST on: sure pairs, which are at least `sure`, and open candidates. A
+// funnel shift appends the sign of a sum to a mask, in one instruction.
+template <int NUMBER, int FIRST>
+__device__ __forceinline__ void split(const float* sums, float sure, u32& hits, u32& open) {
+    u32 far = 0, unsure = 0;
 #pragma unroll
-    for (int e = 0; e < 32; e++) {
-        const float sum = sums[e];
-        if (before < (e >> 2) * 8 + (e & 1) - (e >> 1 & 1) * 8 - OFFSET) {
-            if (sum >= sure) sures |= 1u << e;
-            else if (sum >= 0.f) maybes |= 1u << e;
-        }
+    for (int e = NUMBER - 1; e >= 0; e--) {
+        far = __funnelshift_l(__float_as_uint(sums[e]), far, 1);
+        unsure = __funnelshift_l(__float_as_uint(sums[e] - sure), unsure, 1);
     }
-    hits = sures;
-    open = maybes;
+    const u32 near = far ^ ((1u << NUMBER) - 1);
+    hits |= (near & ~unsure) << FIRST;
+    open |= (near & unsure) << FIRST;
+}
+
+// Returns the bits of `some` whose point comes after the query. `apart`: number of the first query minus number of the
+// first point.
+__device__ __forceinline__ u32 later(u32 some, int apart, int lane) {
+    u32 kept = 0;
+    for (; some; some &= some - 1) {
+        const int e = __ffs(some) - 1;
+        if (point_of(lane, e) - row_of(lane, e) > apart) kept |= 1u << e;
+    }
+    return kept;
 }
 
 // Returns the mask of pairs, after float64 has decided the `open` candidates. `queries`, `points`: coordinates of the
@@ -78,23 +88,15 @@ __device__ __forceinline__ u32 decide(u32 hits, u32 open, const stored* queries,
 template <int ROWS>
 __device__ __forceinline__ void stage_hits(u32 hits, u32 base, Stage& stage, u32* buffer, int lane, int row0,
                                            const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {
-    // at most eight pairs per lane at a time, because the buffer always has space for these
-    while (__any_sync(FULL, hits != 0)) {
-        const int found = min(__popc(hits), 8);
-        int sum = found;
-#pragma unroll
-        for (int o = 1; o < 32; o <<= 1) {
-            int below = __shfl_up_sync(FULL, sum, o);
-            if (lane >= o) sum += below;
-        }
-        const int at = stage.held + sum - found;
-        stage.held += __shfl_sync(FULL, sum, 31);
-        for (int k = 0; k < found; k++) {
+    // one pair per lane at a time: most lanes have at most one
+    while (const u32 lanes = __ballot_sync(FULL, hits != 0)) {
+        if (hits) {
             const int e = __ffs(hits) - 1;
             hits &= hits - 1;
-            buffer[at + k] = base + (row_of(lane, e) << 7 | point_of(lane, e));
+            buffer[stage.held + __popc(lanes & ((1u << lane) - 1))] = base + (row_of(lane, e) << 7 | point_of(lane, e));
         }
-        if (stage.held > BUFFER - 256) flush<ROWS>(stage, buffer, lane, row0, list, tile0, count, room, out);
+        stage.held += __popc(lanes);
+        if (stage.held > BUFFER - 32) flush<ROWS>(stage, buffer, lane, row0, list, tile0, count, room, out);
     }
 }
 #endif

@@ -10,9 +10,12 @@
 // capability 9.0: matrix products of whole warpgroups, whose operands are in shared memory, and bulk copies.
 //
 // Two thread blocks form a cluster. Both have the same 256 queries, and the tiles of the list alternate between them.
-// Each block copies half of the queries' slices to the shared memory of both, so queries are read only once. Eight
-// warps multiply and decide, and a ninth warp issues all copies. Slices go through a ring of STAGES buffers, called
-// stages. Barriers in shared memory signal when a stage is full, and when all warps of both blocks have read it.
+// Each block copies half of the queries' slices to the shared memory of both, so queries are read only once. All
+// warps but one multiply and decide, and the last one issues all copies. Slices go through a ring of STAGES buffers, called
+// stages. Barriers in shared memory signal when a stage is full, and when all warps that use it have read it.
+//
+// If the vectors of the queries fit into shared memory (RESIDENT), they are copied once for each block of queries, and
+// stages have slices of points only. Otherwise a stage also has the same slice of the queries, for each tile anew.
 //
 // Vectors have the same layout in global memory as in shared memory: per tile and slice, 128 rows of 64 numbers.
 // Pieces of 16 bytes are swizzled (see vectors.cu). The last slice may be narrower.
@@ -24,8 +27,8 @@
 // SHARE clusters have the same queries at the same time, and each takes every SHARE-th pair of tiles. With SHARE > 1,
 // fewer different queries are in use, so they stay in the L2 cache even if vectors are long.
 //
-// Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER and SHARE, see engine/filters/float16.py;
-// COUNTING 0 or 1; SINK.
+// Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER, SHARE, RESIDENT, WARPS and BUFFER, see
+// engine/filters/float16.py; COUNTING 0 or 1; SINK.
 
 #define STEP (2 * SHARE)                       // a block takes every STEP-th tile of the list
 #define STEPS (WIDTH / 16)
@@ -35,8 +38,19 @@
 #define STRIDE ((SLICES - 1) * 64 + LAST)
 #define SLICE_BYTES (TILE * 128)
 #define LAST_BYTES (TILE * LAST * 2)
+#define TILE_BYTES (TILE * STRIDE * 2)
+#if RESIDENT
+#define STAGE_BYTES (SLICES > 1 ? SLICE_BYTES : LAST_BYTES)
+#define READERS WARPS                          // number of warps that release a stage
+#else
 #define STAGE_BYTES (3 * SLICE_BYTES)          // two tiles of queries and one of points
+#define READERS (2 * WARPS)
+#endif
+#define QUERY_BYTES (RESIDENT * 2 * TILE_BYTES)  // at the start of shared memory
 #define ALL_WARPS (WARPS + 1)
+#define HALVES (16 / WARPS)                    // a warpgroup multiplies 64 queries of each half of its rows
+#define PARTS (2 * HALVES)                     // a warp's sums of 16 queries and 64 points are a part
+#define TESTED 16                              // number of sums of a lane that are tested together
 #define ROWS_OF_WARP 128  // the rows of a warp lie within a range of this length; it must be a power of two
 __device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
@@ -67,13 +81,18 @@ __device__ __forceinline__ void expect(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Arrives at the barriers of both blocks. It needs no memory fence, because all values that were read are in registers.
+// Arrives at the barriers of all blocks that wait for this warp to have read a stage. It needs no memory fence, because
+// all values that were read are in registers.
 __device__ __forceinline__ void release(u32 barrier) {
+#if RESIDENT
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+#else
 #pragma unroll
     for (u32 rank = 0; rank < 2; rank++)
         asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
                          peer_address(barrier, rank))
                      : "memory");
+#endif
 }
 
 __device__ __forceinline__ void copy_to_both(u32 to, const half_bits* from, u32 bytes, u32 barrier) {
@@ -145,12 +164,12 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
     extern __shared__ unsigned char unaligned[];
     __shared__ Lists s_lists;
     __shared__ real s_low[DIMS], s_high[DIMS];
-    __shared__ __align__(8) u64 s_full[STAGES], s_empty[STAGES];
+    __shared__ __align__(8) u64 s_full[STAGES], s_empty[STAGES], s_queries;
     __shared__ int s_unit, s_listed, s_from[2], s_stops[2], s_stop;
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     const int rank = blockIdx.x & 1;
-    const u32 memory = (shared_address(unaligned) + 1023) & ~1023u;
-    const u32 full = shared_address(s_full), empty = shared_address(s_empty);
+    const u32 query_memory = (shared_address(unaligned) + 1023) & ~1023u, memory = query_memory + QUERY_BYTES;
+    const u32 full = shared_address(s_full), empty = shared_address(s_empty), queried = shared_address(&s_queries);
 #if COUNTING
     __shared__ u32 s_rows[QUERIES];
 #else
@@ -162,15 +181,19 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
     const int per_query = (ranges + span - 1) / span;
     const u64 units = (u64)(q_last - q_first) * per_query * SHARE;
     u32 decided = 0, refused = 0, used = 0;    // used: number of slices that were copied so far, over all tiles
+#if RESIDENT
+    u32 turns = 0;                             // number of blocks of queries so far
+#endif
     if (tid == 0) {
         for (int s = 0; s < STAGES; s++) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + s * 8));
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + s * 8), "r"(2 * WARPS));
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + s * 8), "r"(READERS));
         }
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(queried));
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    // each of the two warpgroups has one tile of queries; each of its warps has 16 rows in each half of this tile
-    const int group = warp >> 2, warp_row = group * TILE + (warp & 3) * 16;
+    // a warpgroup has HALVES times 64 queries; each of its warps has 16 of each 64
+    const int group_row = (warp >> 2) * HALVES * 64, warp_row = group_row + (warp & 3) * 16;
     int* const note = resume + blockIdx.x * 3;
     bool again = note[0] >= 0;
 
@@ -198,10 +221,19 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
         int r = again ? note[1] : r_begin;
         if (again && tid == 0) note[0] = -1;
         again = false;
+#if RESIDENT
+        // no warp of the cluster reads the previous queries any more: see `sync_cluster` above
+        if (warp == WARPS && lane == 0) {
+            expect(queried, QUERY_BYTES);
+            copy_to_both(query_memory + rank * TILE_BYTES, qh + (size_t)(2 * i + rank) * TILE * STRIDE, TILE_BYTES,
+                         queried);
+        }
+        wait_for(queried, turns++ & 1);
+#endif
         if (tid < THREADS) {
             box_of_queries(i, q_tiles, q_lower, q_upper, s_low, s_high, tid);
 #if COUNTING
-            s_rows[tid] = 0;
+            if (tid < QUERIES) s_rows[tid] = 0;
 #endif
             SYNC();
         }
@@ -233,7 +265,9 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
             if (begin < listed) {
                 if (warp == WARPS) {
                     if (lane == 0) {
+#if !RESIDENT
                         const half_bits* queries = qh + (size_t)(2 * i + rank) * TILE * STRIDE;
+#endif
                         for (int n = begin; n < listed; n += STEP) {
                             const int t = tile0 + s_lists.tiles[entry(min(n + rank, listed - 1))];
                             const half_bits* points = dh + (size_t)t * TILE * STRIDE;
@@ -241,31 +275,59 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                                 const u32 at = used % STAGES, to = memory + at * STAGE_BYTES, on = full + at * 8;
                                 const u32 bytes = s < SLICES - 1 ? SLICE_BYTES : LAST_BYTES;
                                 wait_for(empty + at * 8, (used / STAGES & 1) ^ 1);
+#if RESIDENT
+                                expect(on, bytes);
+                                copy_here(to, points + s * TILE * 64, bytes, on);
+#else
                                 expect(on, 3 * bytes);
                                 copy_to_both(to + rank * SLICE_BYTES, queries + s * TILE * 64, bytes, on);
                                 copy_here(to + 2 * SLICE_BYTES, points + s * TILE * 64, bytes, on);
+#endif
                             }
                         }
                     }
                     __syncwarp();
                 } else {
-                    float sums[2][64];
+                    // where slice s of the warpgroup's queries is, and the slice of points, if a stage is at `here`
+                    const int query_tile = group_row / TILE, query_row = group_row % TILE;
+                    auto queries_at = [&](u32 here, int s) {
+                        const u32 slice = RESIDENT ? query_memory + query_tile * TILE_BYTES + s * SLICE_BYTES
+                                                   : here + query_tile * SLICE_BYTES;
+                        return slice + query_row * (s < SLICES - 1 ? 128 : LAST * 2);
+                    };
+                    auto points_at = [&](u32 here) { return RESIDENT ? here : here + 2 * SLICE_BYTES; };
+                    // queries of the last step, with the halves of their last eight numbers swapped: see tensor.cu
+                    u32 last[HALVES][4];
+                    auto read_last = [&](u32 here) {
+#pragma unroll
+                        for (int m = 0; m < HALVES; m++) {
+                            const int row = m * 64 + (warp & 3) * 16 + (lane & 15);
+                            const int piece = (REST - 1) * 2 + (lane >> 4);
+                            read_matrices(last[m], here + row * LAST * 2 + (piece ^ swizzled<LAST>(row)) * 16);
+                            last[m][2] = __shfl_xor_sync(FULL, last[m][2], 2);
+                            last[m][3] = __shfl_xor_sync(FULL, last[m][3], 2);
+                        }
+                    };
+                    if (RESIDENT) read_last(queries_at(0, SLICES - 1));
+                    float sums[HALVES][64];
+                    auto hold_all = [&]() {
+#pragma unroll
+                        for (int m = 0; m < HALVES; m++) hold(sums[m]);
+                    };
                     for (int step = begin; step < listed; step += STEP) {
                         // multiply both halves of the queries' tile
 #pragma unroll 1
                         for (int s = 0; s < SLICES - 1; s++, used++) {
                             const u32 at = used % STAGES, here = memory + at * STAGE_BYTES;
                             wait_for(full + at * 8, used / STAGES & 1);
-                            const u64 a = matrix<64>(here + group * SLICE_BYTES);
-                            const u64 b = matrix<64>(here + 2 * SLICE_BYTES);
-                            hold(sums[0]);
-                            hold(sums[1]);
+                            const u64 a = matrix<64>(queries_at(here, s)), b = matrix<64>(points_at(here));
+                            hold_all();
                             begin_products();
 #pragma unroll
-                            for (int k = 0; k < 4; k++) {
-                                multiply(sums[0], a + 2 * k, b + 2 * k, s | k);
-                                multiply(sums[1], a + 2 * k + (64 * 128 >> 4), b + 2 * k, s | k);
-                            }
+                            for (int k = 0; k < 4; k++)
+#pragma unroll
+                                for (int m = 0; m < HALVES; m++)
+                                    multiply(sums[m], a + 2 * k + m * (64 * 128 >> 4), b + 2 * k, s | k);
                             end_products();
                             products_done<1>();
                             if (s && lane == 0) release(empty + (used - 1) % STAGES * 8);
@@ -273,34 +335,21 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                         {
                             const u32 at = used % STAGES, here = memory + at * STAGE_BYTES;
                             wait_for(full + at * 8, used / STAGES & 1);
-                            const u64 a = matrix<LAST>(here + group * SLICE_BYTES);
-                            const u64 b = matrix<LAST>(here + 2 * SLICE_BYTES);
-                            // queries of the last step, with the halves of their last eight numbers swapped: see
-                            // tensor.cu
-                            u32 last[2][4];
-#pragma unroll
-                            for (int m = 0; m < 2; m++) {
-                                const int row = m * 64 + (warp & 3) * 16 + (lane & 15);
-                                const int piece = (REST - 1) * 2 + (lane >> 4);
-                                read_matrices(last[m], here + group * SLICE_BYTES + row * LAST * 2
-                                                       + (piece ^ swizzled<LAST>(row)) * 16);
-                                last[m][2] = __shfl_xor_sync(FULL, last[m][2], 2);
-                                last[m][3] = __shfl_xor_sync(FULL, last[m][3], 2);
-                            }
-                            hold(sums[0]);
-                            hold(sums[1]);
+                            const u32 queries_here = queries_at(here, SLICES - 1);
+                            const u64 a = matrix<LAST>(queries_here), b = matrix<LAST>(points_at(here));
+                            if (!RESIDENT) read_last(queries_here);
+                            hold_all();
                             begin_products();
 #pragma unroll
-                            for (int k = 0; k < REST - 1; k++) {
-                                multiply(sums[0], a + 2 * k, b + 2 * k, SLICES - 1 | k);
-                                multiply(sums[1], a + 2 * k + (64 * LAST * 2 >> 4), b + 2 * k, SLICES - 1 | k);
+                            for (int m = 0; m < HALVES; m++) {
+#pragma unroll
+                                for (int k = 0; k < REST - 1; k++)
+                                    multiply(sums[m], a + 2 * k + m * (64 * LAST * 2 >> 4), b + 2 * k, SLICES - 1 | k);
+                                multiply(sums[m], last[m], b + 2 * (REST - 1), SLICES - 1 | REST - 1);
                             }
-                            multiply(sums[0], last[0], b + 2 * (REST - 1), SLICES - 1 | REST - 1);
-                            multiply(sums[1], last[1], b + 2 * (REST - 1), SLICES - 1 | REST - 1);
                             end_products();
                             products_done<0>();
-                            hold(sums[0]);
-                            hold(sums[1]);
+                            hold_all();
                             if (lane == 0) {
                                 if (SLICES > 1) release(empty + (used - 1) % STAGES * 8);
                                 release(empty + at * 8);
@@ -309,25 +358,46 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                         }
                         const int n = step + rank;
                         if (n < own || n >= listed || n >= *(volatile int*)&s_stop) continue;
-                        int signs = -1;
+                        int signs[PARTS][32 / TESTED], all = -1;
 #pragma unroll
-                        for (int e = 0; e < 128; e++) signs &= __float_as_int(sums[e >> 6][e & 63]);
-                        if (!__any_sync(FULL, signs >= 0)) continue;
+                        for (int e = 0; e < 32 * PARTS; e++) {
+                            int& sign = signs[e / 32][e % 32 / TESTED];
+                            const int bits = __float_as_int(sums[e / 64][e % 64]);
+                            sign = e % TESTED ? sign & bits : bits;
+                            if (e % TESTED == TESTED - 1) all &= sign;
+                        }
+                        if (!__any_sync(FULL, all >= 0)) continue;
                         const int place = entry(n), t = tile0 + s_lists.tiles[place], point0 = t * TILE;
                         const float sure = q_sure[row0] + d_sure[point0];
-                        // if a tile is compared with itself, only points after the query count
-                        const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE * 4;
-                        u32 all_hits[4], all_doubt[4];
-                        // each call splits the sums of half of the rows and half of the points
-                        split<0>(sums[0], sure, before, all_hits[0], all_doubt[0]);
-                        split<-64>(sums[0] + 32, sure, before, all_hits[1], all_doubt[1]);
-                        split<64>(sums[1], sure, before, all_hits[2], all_doubt[2]);
-                        split<0>(sums[1] + 32, sure, before, all_hits[3], all_doubt[3]);
+                        const bool own = same && (t >> 1) == i;
+                        u32 all_hits[PARTS] = {}, all_open[PARTS] = {};
+#pragma unroll
+                        for (int p = 0; p < PARTS; p++) {
+                            const float* part = sums[p >> 1] + (p & 1) * 32;
+                            const int* sign = signs[p];
+                            u32 &hits = all_hits[p], &open = all_open[p];
+#if TESTED == 8
+                            if (__any_sync(FULL, sign[0] >= 0)) split<8, 0>(part, sure, hits, open);
+                            if (__any_sync(FULL, sign[1] >= 0)) split<8, 8>(part + 8, sure, hits, open);
+                            if (__any_sync(FULL, sign[2] >= 0)) split<8, 16>(part + 16, sure, hits, open);
+                            if (__any_sync(FULL, sign[3] >= 0)) split<8, 24>(part + 24, sure, hits, open);
+#else
+                            if (__any_sync(FULL, sign[0] >= 0)) split<16, 0>(part, sure, hits, open);
+                            if (__any_sync(FULL, sign[1] >= 0)) split<16, 16>(part + 16, sure, hits, open);
+#endif
+                        }
 #pragma unroll 1
-                        for (int m = 0; m < 4; m++) {
-                            u32 hits = m == 0 ? all_hits[0] : m == 1 ? all_hits[1] : m == 2 ? all_hits[2] : all_hits[3];
-                            u32 open = m == 0 ? all_doubt[0] : m == 1 ? all_doubt[1] : m == 2 ? all_doubt[2] : all_doubt[3];
-                            const int row1 = (m >> 1) * 64, point1 = (m & 1) * 64;
+                        for (int p = 0; p < PARTS; p++) {
+                            u32 hits = all_hits[0], open = all_open[0];
+#pragma unroll
+                            for (int other = 1; other < PARTS; other++)
+                                if (p == other) hits = all_hits[other], open = all_open[other];
+                            const int row1 = (p >> 1) * 64, point1 = (p & 1) * 64;
+                            if (own) {         // a tile is compared with itself: only points after the query count
+                                const int apart = row0 + row1 - point0 - point1;
+                                hits = later(hits, apart, lane);
+                                open = later(open, apart, lane);
+                            }
                             hits = decide(hits, open, qy + (size_t)(row0 + row1) * ROW,
                                           dy + (size_t)(point0 + point1) * ROW, threshold, lane, decided, refused);
 #if COUNTING
@@ -371,7 +441,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
         }
 #if COUNTING
         __syncthreads();
-        if (tid < THREADS && s_rows[tid]) atomicAdd(q_counts + i * QUERIES + tid, (u64)s_rows[tid]);
+        if (tid < QUERIES && s_rows[tid]) atomicAdd(q_counts + i * QUERIES + tid, (u64)s_rows[tid]);
 #endif
         if (stopped) break;
     }

@@ -170,18 +170,22 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                 if (__any_sync(FULL, signs >= 0)) {
                     const int t = tile0 + s_lists.tiles[n], point0 = t * TILE + warp_point;
                     const float sure = q_sure[row0] + d_sure[point0];
-                    // if a tile is compared with itself, only points after the query count
-                    const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE;
-                    u32 all_hits[4], all_doubt[4];
-                    split<0>(&sums[0][0][0], sure, before, all_hits[0], all_doubt[0]);
-                    split<16>(&sums[1][0][0], sure, before, all_hits[1], all_doubt[1]);
-                    split<32>(&sums[2][0][0], sure, before, all_hits[2], all_doubt[2]);
-                    split<48>(&sums[3][0][0], sure, before, all_hits[3], all_doubt[3]);
+                    const bool own = same && (t >> 1) == i;
+                    u32 all_hits[4] = {}, all_doubt[4] = {};
+#pragma unroll
+                    for (int m = 0; m < 4; m++) {
+                        split<16, 0>(&sums[m][0][0], sure, all_hits[m], all_doubt[m]);
+                        split<16, 16>(&sums[m][4][0], sure, all_hits[m], all_doubt[m]);
+                    }
 #pragma unroll 1
                     for (int m = 0; m < 4; m++) {
                         u32 hits = m == 0 ? all_hits[0] : m == 1 ? all_hits[1] : m == 2 ? all_hits[2] : all_hits[3];
                         u32 open = m == 0 ? all_doubt[0] : m == 1 ? all_doubt[1] : m == 2 ? all_doubt[2] : all_doubt[3];
                         const int row1 = m * 16;
+                        if (own) {             // a tile is compared with itself: only points after the query count
+                            hits = later(hits, row0 + row1 - point0, lane);
+                            open = later(open, row0 + row1 - point0, lane);
+                        }
                         hits = decide(hits, open, qy + (size_t)(row0 + row1) * ROW, dy + (size_t)point0 * ROW,
                                       threshold, lane, decided, refused);
 #if COUNTING
