@@ -1,0 +1,71 @@
+"""Nested loops on CPUs, of table 5.2 of the thesis: their pairs are those of brute force."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.papers import host_loops
+from tests.support.oracle import brute_force, squared_distances
+from tests.whole.test_benchmarks import run
+
+
+def pairs_of(x, eps, threads):
+    """The pairs, each once; a count gives the sizes of the arrays."""
+    columns = np.ascontiguousarray(x.T)
+    sizes, nothing = host_loops.self_join(columns, eps, [0] * threads)
+    assert all(len(left) == 0 for left, _ in nothing)
+    counts, parts = host_loops.self_join(columns, eps, sizes)
+    assert counts == sizes
+    found = [pair for part in parts for pair in zip(*(side.tolist() for side in part), strict=True)]
+    assert len(set(found)) == len(found) and all(left < right for left, right in found)
+    return set(found)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("dims", [1, 3, 8])
+def test_pairs_are_those_of_brute_force(dims, threads):
+    rng = np.random.default_rng(dims)
+    for rows in (1, 2, host_loops.GROUP + 1, host_loops.BLOCK + 100):
+        x = (rng.normal(size=(rows, dims)) + 100).astype(np.float32)
+        x[rows // 2 : rows // 2 + rows // 4] = x[: rows // 4]  # duplicates
+        for eps in (0.0, 0.1, 0.3 * dims):
+            assert pairs_of(x, eps, threads) == brute_force(x, eps)
+
+
+@pytest.mark.parametrize("eps", [1.0, 2**0.5, 3**0.5, 0.3, 1e-30])
+def test_ties_are_decided_as_the_package_decides(eps):
+    """Of rows on a lattice many distances are eps, but for rounding; tiny squares underflow in float32."""
+    x = np.random.default_rng(0).integers(0, 5, (400, 3)) * min(eps, 1.0)
+    x = x.astype(np.float32)
+    for one in (eps, float(np.float32(eps)), np.nextafter(eps, 0), np.nextafter(eps, 2)):
+        assert pairs_of(x, one, 1) == pairs_of(x, one, 2) == brute_force(x, one)
+    assert brute_force(x, float(np.float32(eps)))
+
+
+def test_totals_near_the_threshold_are_rounded_as_the_package_rounds():
+    """Each eps is the distance of a pair; a fused multiply-add would round some totals differently."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(60, 8)) * 10.0 ** rng.integers(-3, 1, (60, 8))).astype(np.float32)
+    for eps in np.sqrt(squared_distances(x, x)[:20][:, 20:].ravel()):
+        assert pairs_of(x, float(eps), 1) == brute_force(x, float(eps))
+
+
+def test_the_table_is_measured_without_a_gpu(tmp_path, monkeypatch, capsys):
+    output = tmp_path / "found.json"
+    words = ["--paper", "kmeans", "--model", "--quick", "--figure", "T5.2", "--output", output]
+    assert not run(monkeypatch, "benchmarks", "papers", *words)
+    (row,) = json.loads(output.read_text())["runs"]
+    ways = {"CPU-NLJ"} | ({"OMP-CPU-NLJ"} if row["threads"] > 1 else set())
+    assert set(row["seconds"]) == set(row["ratios"]) == ways
+    assert row["pairs"] > 0 and row["published"]["GPU-INLJ"] == 10.24
+    assert all(one["seconds"] > 0 and len(one["runs"]) == 1 for one in row["seconds"].values())
+    assert "CPU-NLJ" in capsys.readouterr().out
+
+
+def test_all_cores_are_more_than_one(monkeypatch):
+    monkeypatch.setattr(host_loops.os, "sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setattr(host_loops, "LARGEST", 1000)
+    row = host_loops.result(1500, host_loops.PUBLISHED[500_000], "cpu", 2)
+    assert row["threads"] == 3 and list(row["seconds"]) == ["OMP-CPU-NLJ"] and not row["ratios"]
+    assert "OMP-CPU-NLJ on 3 threads" in host_loops.line(row) and "published 1.6x" in host_loops.line(row)
