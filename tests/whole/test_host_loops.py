@@ -63,9 +63,15 @@ def test_the_table_is_measured_without_a_gpu(tmp_path, monkeypatch, capsys):
     assert "CPU-NLJ" in capsys.readouterr().out
 
 
-def test_all_cores_are_more_than_one(monkeypatch):
+def test_several_cores_and_a_gpu_are_compared_with_one_core(monkeypatch):
+    """Here pandas stands for cuDF."""
+    on_cpu = host_loops.lists.frame_of
+    monkeypatch.setattr(host_loops.lists, "frame_of", lambda *given: on_cpu(*given[:4], "cpu", 0))
     monkeypatch.setattr(host_loops.os, "sched_getaffinity", lambda _: {0, 1, 2})
     monkeypatch.setattr(host_loops, "LARGEST", 1000)
-    row = host_loops.result(1500, host_loops.PUBLISHED[500_000], "cpu", 2)
-    assert row["threads"] == 3 and list(row["seconds"]) == ["OMP-CPU-NLJ"] and not row["ratios"]
-    assert "OMP-CPU-NLJ on 3 threads" in host_loops.line(row) and "published 1.6x" in host_loops.line(row)
+    for rows, ways in ((900, ["CPU-NLJ", "OMP-CPU-NLJ"]), (1100, ["OMP-CPU-NLJ"])):
+        row = host_loops.result(rows, host_loops.PUBLISHED[500_000], "gpu", 2)
+        assert row["threads"] == 3 and list(row["seconds"]) == [*ways, "GPU-NLJ", "GPU-INLJ"]
+        assert list(row["ratios"]) == (list(row["seconds"]) if rows == 900 else [])
+        line = host_loops.line(row)
+        assert "OMP-CPU-NLJ on 3 threads" in line and "(published 13.87x)" in line
