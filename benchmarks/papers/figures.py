@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchmarks.papers import ego_rows, host_loops, rejoin
+from benchmarks.papers import ego_rows, rejoin
 from benchmarks.papers.lists_rows import RUNS as LISTS
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF
 from benchmarks.papers.sets_told import PAPER as SETS
 
 MORE = ("fig10-11", "fig12", "tab2")
 """Figures of the first paper that do not consist of runs."""
-
-OF_KMEANS = ("rate", host_loops.FIGURE)
-"""Figures of the thesis that do not consist of runs."""
 
 OF_SETS = ("tab3", "fig10-cpu", "tab5", "fig10", "tab4", "fig11", "fig12", "fig13", "fig14", "fig15")
 
@@ -35,7 +32,7 @@ def _of(paper: str) -> Iterable[str]:
     if paper in ROWS_OF:
         return [*(row.figure for row in ROWS_OF[paper]()), *(MORE if paper == GPU_JOIN else ())]
     if paper in LISTS:
-        return [*(run.figure for run in LISTS[paper]()), *(OF_KMEANS if paper == host_loops.PAPER else ())]
+        return [*(run.figure for run in LISTS[paper]()), *(("rate",) if paper == "kmeans" else ())]
     if paper == ego_rows.PAPER:
         return ego_rows.FIGURES
     return [figure for figure, _ in rejoin.PUBLISHED] if paper == rejoin.PAPER else OF_SETS

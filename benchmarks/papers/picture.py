@@ -1,11 +1,10 @@
-"""``python -m benchmarks papers.picture``: figure 5.1 of the k-means thesis, its points in two dimensions.
+"""``python -m benchmarks.papers.picture``: draw figure 5.1 of the k-means thesis, points in two dimensions.
 
 The first two principal components come from all points, and the picture shows some of them.
 """
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,7 @@ def drawn() -> str:
     low, high = x.min(axis=0), x.max(axis=0)
     unit = SCALE * (WIDTH - 2 * MARGIN) / (high[0] - low[0])
     across, down = np.rint((x - (low[0], high[1])) * (unit, -unit) + SCALE * MARGIN).astype(int).T
-    width, height = SCALE * WIDTH, int(down.max()) + SCALE * 2 * MARGIN
+    width, height = SCALE * WIDTH, int(down.max()) + 2 * SCALE * MARGIN
     dots = "".join(f"M{a} {b}h0" for a, b in zip(across, down, strict=True))
     turned = f'transform="translate({11 * SCALE} {height // 2}) rotate(-90)"'
     return "\n".join([
@@ -50,14 +49,5 @@ def drawn() -> str:
     ])  # fmt: skip
 
 
-def main() -> None:
-    """Write the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks papers.picture", description=__doc__)
-    parser.add_argument("--output", type=Path, default=PICTURE, help="SVG")
-    output = parser.parse_args().output
-    output.parent.mkdir(exist_ok=True)
-    output.write_text(drawn())
-
-
 if __name__ == "__main__":
-    main()
+    PICTURE.write_text(drawn())

@@ -30,7 +30,7 @@ PROGRAMS = [
     "cpu.dense_clusters", "cpu.sets", "cpu.sets_peers", "cpu.several", "cpu.growing", "cpu.verifying",
     "cpu.plan_intervals", "cpu.strings",
     "dask.overhead", "dask.growth", "dask.coverage", "papers",
-    "papers.semantic", "papers.picture", "dask.road", "dask.small", "dask.partitions",
+    "papers.semantic", "dask.road", "dask.small", "dask.partitions",
     "dask.choices", "dask.balance", "dask.memory", "dask.simulate",
     "dask.sets_out_of_core", "dask.growing_out_of_core", "dask.visits",
 ]  # fmt: skip

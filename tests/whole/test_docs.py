@@ -205,7 +205,7 @@ def test_charts_of_measurements_are_those_of_the_results(page):
 
 
 def test_the_picture_of_a_paper_is_that_of_its_points():
-    assert picture.PICTURE.read_text() == picture.drawn(), "python -m benchmarks papers.picture"
+    assert picture.PICTURE.read_text() == picture.drawn(), "python -m benchmarks.papers.picture"
 
 
 def test_all_charts_are_shown():
