@@ -50,8 +50,6 @@ BLOCK = 512
 GROUP = 32
 """Rows that are compared with a block before the next block is read."""
 
-Pairs = tuple[np.ndarray, np.ndarray]
-
 
 @numba.njit(nogil=True, fastmath=False)  # must be given, since Numba uses the caller's otherwise
 def within(columns: Any, i: int, j: int, threshold: float) -> bool:
@@ -97,22 +95,23 @@ def join(columns: Any, thread: int, threads: int, most: Any, threshold: float, l
     return found
 
 
-def self_join(columns: np.ndarray, eps: float, sizes: Sequence[int]) -> tuple[list[int], list[Pairs]]:
-    """Join columns (d, n), float32, in one thread for each size; count the pairs, and write up to `size`."""
-    threshold = float(make_metric("euclidean").threshold(eps))
-    dims = len(columns)
-    # each term is rounded three times, each sum d times; squares may underflow
+def self_join(columns: np.ndarray, eps: float, sizes: Sequence[int]) -> list[tuple[int, Any, Any]]:
+    """Join float32 columns (d, n) in one thread for each size.
+
+    Return for each thread how many pairs there are, and the rows of up to `size` of them.
+    """
+    threshold, dims = float(make_metric("euclidean").threshold(eps)), len(columns)
+    # three roundings for each term, d for each sum; squares may underflow
     bound = threshold * (1 + (2 * dims + 4) * 2.0**-24) + dims * 2.0**-148
     with np.errstate(over="ignore"):
         most = np.nextafter(np.float32(bound), np.float32(np.inf))
 
-    def work(thread: int) -> tuple[int, Pairs]:
+    def work(thread: int) -> tuple[int, Any, Any]:
         left, right = np.empty((2, sizes[thread]), np.int32)
         found = join(columns, thread, len(sizes), most, threshold, left, right)
-        return found, (left[:found], right[:found])
+        return found, left[:found], right[:found]
 
-    parts = together([functools.partial(work, thread) for thread in range(len(sizes))])
-    return [found for found, _ in parts], [pairs for _, pairs in parts]
+    return together([functools.partial(work, thread) for thread in range(len(sizes))])
 
 
 def result(rows: int, published: dict[str, float], backend: str, repeat: int) -> dict[str, Any]:
@@ -121,14 +120,12 @@ def result(rows: int, published: dict[str, float], backend: str, repeat: int) ->
     columns = np.ascontiguousarray(points(DATA, rows, DIMS, EPS).T)
     frame = lists.frame_of(DATA, rows, DIMS, 0.0, backend, 0)
     pairs = int(frame.simjoin.count_pairs(EPS))
-    counts, _ = self_join(columns, EPS, [0] * threads)
-    found = {OMP: sum(counts)}
-    sizes = {CPU: [sum(counts)]} if rows <= LARGEST else {}
-    sizes |= {OMP: counts} if threads > 1 else {}
-    runs = {}
-    for way, one in sizes.items():
-        work = functools.partial(self_join, columns, EPS, one)
-        runs[way] = repeated(lambda work=work: timed(work, time.perf_counter), repeat, lists.LONG)
+    counts = [number for number, *_ in self_join(columns, EPS, [0] * threads)]
+    found, runs = {OMP: sum(counts)}, {}
+    for way, sizes, fits in ((CPU, [sum(counts)], rows <= LARGEST), (OMP, counts, threads > 1)):
+        if fits:
+            work = functools.partial(self_join, columns, EPS, sizes)
+            runs[way] = repeated(functools.partial(timed, work, time.perf_counter), repeat, lists.LONG)
     for way, method in GPU.items() if backend == "gpu" else ():
         found[way] = int(frame.simjoin.profile(EPS, method=method).numbers["pairs"])
         run = Run(PAPER, FIGURE, DATA, rows, DIMS, EPS, way, method)
@@ -136,7 +133,7 @@ def result(rows: int, published: dict[str, float], backend: str, repeat: int) ->
     if wrong := {way: number for way, number in found.items() if number != pairs}:
         raise AssertionError(f"{rows} rows: {wrong} pairs, and the package's own engine {pairs}")
     seconds = {way: summary(some) for way, some in runs.items()}
-    first = seconds[CPU]["seconds"] if CPU in seconds else None
+    first = seconds[CPU]["seconds"] if CPU in seconds else 0.0
     return {
         "paper": PAPER, "figure": FIGURE, "data": DATA, "rows": rows, "dims": DIMS, "eps": EPS,
         "pairs": pairs, "threads": threads, "seconds": seconds, "published": published,
@@ -146,18 +143,14 @@ def result(rows: int, published: dict[str, float], backend: str, repeat: int) ->
 
 def results(backend: str, quick: bool, repeat: int) -> Iterator[dict[str, Any]]:
     """Yield a result for each number of rows of the thesis; without a GPU for a tenth of them."""
-    for rows, published in PUBLISHED.items():
-        if quick:
-            yield result(lists.QUICK, published, backend, 1)
-            return
-        yield result(rows if backend == "gpu" else rows // 10, published, backend, repeat)
+    for rows, published in [*PUBLISHED.items()][: 1 if quick else None]:
+        number = lists.QUICK if quick else rows if backend == "gpu" else rows // 10
+        yield result(number, published, backend, 1 if quick else repeat)
 
 
 def line(row: dict[str, Any]) -> str:
     """Format a row for people."""
-    words = [
-        f"{row['figure']} {row['data']} {row['rows']:,} rows, eps {row['eps']:g}: {row['pairs']:,} pairs"
-    ]
+    words = [f"{FIGURE} {row['data']} {row['rows']:,} rows, eps {row['eps']:g}: {row['pairs']:,} pairs"]
     for way, one in row["seconds"].items():
         ratio = f", {row['ratios'][way]:.4g}x" if way in row["ratios"] else ""
         published = f" (published {row['published'][way]:.4g}x)" if way in row["published"] else ""

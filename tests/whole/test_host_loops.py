@@ -13,11 +13,10 @@ from tests.whole.test_benchmarks import run
 def pairs_of(x, eps, threads):
     """The pairs, each once; a count gives the sizes of the arrays."""
     columns = np.ascontiguousarray(x.T)
-    sizes, nothing = host_loops.self_join(columns, eps, [0] * threads)
-    assert all(len(left) == 0 for left, _ in nothing)
-    counts, parts = host_loops.self_join(columns, eps, sizes)
-    assert counts == sizes
-    found = [pair for part in parts for pair in zip(*(side.tolist() for side in part), strict=True)]
+    sizes = [number for number, *_ in host_loops.self_join(columns, eps, [0] * threads)]
+    parts = host_loops.self_join(columns, eps, sizes)
+    assert [number for number, *_ in parts] == sizes
+    found = [pair for _, *sides in parts for pair in zip(*(side.tolist() for side in sides), strict=True)]
     assert len(set(found)) == len(found) and all(left < right for left, right in found)
     return set(found)
 
@@ -56,11 +55,10 @@ def test_the_table_is_measured_without_a_gpu(tmp_path, monkeypatch, capsys):
     words = ["--paper", "kmeans", "--model", "--quick", "--figure", "T5.2", "--output", output]
     assert not run(monkeypatch, "benchmarks", "papers", *words)
     (row,) = json.loads(output.read_text())["runs"]
-    ways = {"CPU-NLJ"} | ({"OMP-CPU-NLJ"} if row["threads"] > 1 else set())
-    assert set(row["seconds"]) == set(row["ratios"]) == ways
-    assert row["pairs"] > 0 and row["published"]["GPU-INLJ"] == 10.24
+    ways = ["CPU-NLJ", "OMP-CPU-NLJ"][: row["threads"]]
+    assert list(row["seconds"]) == list(row["ratios"]) == ways
     assert all(one["seconds"] > 0 and len(one["runs"]) == 1 for one in row["seconds"].values())
-    assert "CPU-NLJ" in capsys.readouterr().out
+    assert "CPU-NLJ" in capsys.readouterr().out and row["pairs"] > 0
 
 
 def test_several_cores_and_a_gpu_are_compared_with_one_core(monkeypatch):
