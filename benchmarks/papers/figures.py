@@ -32,7 +32,7 @@ def _of(paper: str) -> Iterable[str]:
     if paper in ROWS_OF:
         return [*(row.figure for row in ROWS_OF[paper]()), *(MORE if paper == GPU_JOIN else ())]
     if paper in LISTS:
-        return [*(run.figure for run in LISTS[paper]()), *(("rate",) if paper == "kmeans" else ())]
+        return [*(run.figure for run in LISTS[paper]()), *(("rate", "T5.2") if paper == "kmeans" else ())]
     if paper == ego_rows.PAPER:
         return ego_rows.FIGURES
     return [figure for figure, _ in rejoin.PUBLISHED] if paper == rejoin.PAPER else OF_SETS

@@ -147,7 +147,7 @@ def lss() -> Iterator[Run]:
 
 
 def kmeans() -> Iterator[Run]:
-    """Yield tables 5.1 and 5.2 and figures 5.2 to 5.17 of the thesis, grouped by kind of run."""
+    """Yield table 5.1 and figures 5.2 to 5.17 of the thesis, grouped by kind of run."""
     faster = {  # GPU-INLJ and KMEANS-JOIN over GPU-NLJ: 5.2, 5.3, 5.6, 5.7 are of the same runs
         100_000: (3.02 / 1.82, 3.02), 200_000: (4.61 / 3.07, 4.61), 300_000: (4.96 / 3.22, 4.96),
         400_000: (6.21 / 3.98, 6.21), 500_000: (7.37 / 4.69, 7.37),

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import tables
+from benchmarks.papers import picture
 from benchmarks.tables import charts
 from benchmarks.tables.comparisons import Comparison
 from dask_simjoin import errors
@@ -201,6 +202,10 @@ def test_charts_of_measurements_are_those_of_the_results(page):
         "python -m benchmarks.tables"
     )
     assert all(f"/images/benchmarks/{path.name})" in text for path in drawn)
+
+
+def test_the_picture_of_a_paper_is_that_of_its_points():
+    assert picture.PICTURE.read_text() == picture.drawn(), "python -m benchmarks.papers.picture"
 
 
 def test_all_charts_are_shown():
