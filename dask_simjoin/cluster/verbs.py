@@ -83,7 +83,7 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     if not fits:
         raise OptionError("sample_weight= has a sum beyond the largest float64; use smaller numbers.")
     if rows and not found.any():
-        raise OptionError("All values of sample_weight= are 0, so no row has a weight; use other numbers.")
+        raise OptionError("sample_weight= has only zeros, so no row has a weight; use other numbers.")
     return found
 
 

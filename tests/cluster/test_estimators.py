@@ -103,7 +103,7 @@ def test_weights_that_are_refused():
     for weights, text in (
         ([1.0], r"has shape \(1,\), and there are 200 rows"),
         (np.full(200, np.nan), "NaN or infinite"),
-        (np.zeros(200), "are 0, so no row has a weight"),
+        (np.zeros(200), "only zeros, so no row has a weight"),
         (np.full(200, 1e308), "beyond the largest float64"),
     ):
         with pytest.raises(OptionError, match=text):

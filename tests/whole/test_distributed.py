@@ -147,20 +147,20 @@ def test_the_budget_is_of_the_workers(client, x):
 
 @pytest.mark.parametrize(
     "partitioning",
-    ["entity", *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p"))],
+    ["entity", "by worker", *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p"))],
 )
-def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate, monkeypatch):
+def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate):
     """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
     x = np.random.default_rng(3).uniform(size=(40_000, 2))
     eps = 0.01
     expected = frame_of(x).simjoin.self_join(eps)
-    with Client(mortal_workers) as client:
+    shuffle = partitioning if partitioning in ("tasks", "p2p") else None
+    with Client(mortal_workers) as client, dask.config.set({"dataframe.shuffle.method": shuffle}):
         client.wait_for_workers(2, timeout=PATIENCE)
         closed = gate if partitioning == "entity" else None  # rows are shuffled once all are read
         source = dd.from_map(
             part, range(PARTS), x=x, gate=closed, meta=frame_of(x[:0]), enforce_metadata=False
         )
-        monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9 if partitioning == "p2p" else 1.0)
         kind = "entity" if partitioning == "entity" else "spatial"
         pairs = source.simjoin.self_join(eps, partitioning=kind, blocksize=4000 * 24)
         plan = pairs.expr.plan
