@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmarks.tables.cells import count, median, milliseconds, points, rows, seconds, times
+from dask_simjoin.engine.filters.float16 import width
 
 Found = dict[str, Any]
 Rows = list[list[str]]
@@ -32,7 +34,8 @@ def _graph(found: Found, pairs: int) -> str:
     """Tabulate cuML's seconds, and how many more pairs it has."""
     if "median" not in found:
         return "minutes" if "minutes" in found.get("skipped", "") else ""
-    return f"{seconds(found['median'])} ({found['found'] - pairs:,} more)"
+    more = found["found"] - pairs
+    return f"{seconds(found['median'])} ({abs(more):,} {'more' if more >= 0 else 'fewer'})"
 
 
 def hdbscan(run: Found) -> Rows:
@@ -199,38 +202,86 @@ def nearest(run: Found) -> Rows:
     return table
 
 
+PEAK = 989
+"""TFLOP/s of an H200 for float16 numbers, by its data sheet."""
+
+OF_ROOFLINE = ("syn16d-500k", "syn16d", "syn32d", "syn64d")
+"""Joins in which the index skips few tiles."""
+
+
+def roofline(run: Found, wide: Found) -> Rows:
+    """Tabulate the operations of joins by float16 products, as if no pair of rows was skipped."""
+    table = [["data, eps", "numbers per vector", "operations", "join, s", "TFLOP/s", "% of the peak",
+              "pairs written, GB/s"]]  # fmt: skip
+    joins = [
+        (f"exponential {one['dims']}-D, {rows(one['n'])}, {one['eps']:g}", one["n"], one["dims"],
+         one["kernels"]["join"]["median"], one["kernels"]["pairs"])
+        for one in (run["rows"][name] for name in OF_ROOFLINE)
+    ]  # fmt: skip
+    for kind, name in (("gaussian", "random directions"), ("clustered", "10,000 clusters")):
+        one = wide["results"][f"{kind}, 1000000 rows, 0.05, float32 rows"]
+        joins.append((f"{name}, 768-D, 1M, 0.05", 1_000_000, 768, one["join"]["median"], one["pairs"]))
+    for name, n, dims, took, pairs in joins:
+        operations = n * (n - 1) * width(dims)
+        rate = operations / took / 1e12
+        table.append(
+            [name, count(width(dims)), f"{operations / 1e12:.3g} trillion", seconds(took), f"{rate:.0f}",
+             f"{100 * rate / PEAK:.0f}", f"{8 * pairs / took / 1e9:.2g}"]
+        )  # fmt: skip
+    return table
+
+
 def embeddings(*runs: Found) -> Rows:
     """Tabulate joins of embeddings in files."""
     table = [["GPU", "rows", "self_join, s", "of it planning, s", "comparing, s", "GPU idle, s",
-              "TFLOP/s while comparing", "pairs", "checked rows: missed, wrong pairs",
-              "near_duplicated, s", "marked rows", "checked rows: wrong marks"]]  # fmt: skip
+              "TFLOP/s while comparing", "pairs", "checked rows: missed, wrong pairs"]]  # fmt: skip
+    for gpu, found in _each(runs, "self_join"):
+        compared = found["timeline"]["tasks"]["pairs"][1]
+        checked = (
+            f"{count(found['checked rows'])}: {count(found['missed'])}, {count(found['wrong'])}"
+            if "missed" in found
+            else "not checked"
+        )
+        table.append(
+            [gpu, count(found["rows"]), seconds(found["self_join"]), seconds(found["planned"]),
+             seconds(compared), seconds(found["timeline"]["at_a_time"]["0"]),
+             f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}", count(found["pairs"]), checked]
+        )  # fmt: skip
+    return table
+
+
+def marked(*runs: Found) -> Rows:
+    """Tabulate marks of near-duplicate embeddings in files."""
+    table = [["GPU", "rows", "near_duplicated, s", "chunks with themselves, s", "chunks with later ones, s",
+              "GPU idle, s", "marked rows", "checked rows: wrong marks"]]  # fmt: skip
+    for gpu, found in _each(runs, "near_duplicated"):
+        told = found.get("timeline of near_duplicated")
+        steps = ["", "", ""]
+        if told:
+            tasks = [told["tasks"].get(f"duplicates_{step}", (0, None))[1] for step in ("stay", "near")]
+            steps = [*map(seconds, tasks), seconds(told["at_a_time"]["0"])]
+        wrong = f"{count(found['checked rows'])}: {count(found['wrong marks'])}" if told else "not checked"
+        table.append(
+            [gpu, count(found["rows"]), seconds(found["near_duplicated"]), *steps,
+             count(found["marked rows"]), wrong]
+        )  # fmt: skip
+    return table
+
+
+def _each(runs: Iterable[Found], verb: str) -> Iterator[tuple[str, Found]]:
+    """Yield the name of the GPU and the results of a verb; repeated names are left out."""
+    before = ""
     for run in runs:
         gpu = run["environment"]["gpu"].removeprefix("NVIDIA ").split()[0]
         for found in run["results"]:
-            of_pairs, of_marks = [""] * 7, ["", "", ""]
-            if "self_join" in found:
-                compared = found["timeline"]["tasks"]["pairs"][1]
-                of_pairs = [
-                    seconds(found["self_join"]), seconds(found["planned"]), seconds(compared),
-                    seconds(found["timeline"]["at_a_time"]["0"]),
-                    f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}", count(found["pairs"]),
-                    f"{count(found['checked rows'])}: {count(found['missed'])}, {count(found['wrong'])}"
-                    if "missed" in found else "not checked",
-                ]  # fmt: skip
-            if "near_duplicated" in found:
-                wrong = (
-                    f"{count(found['checked rows'])}: {count(found['wrong marks'])}"
-                    if "wrong marks" in found
-                    else ""
-                )
-                of_marks = [seconds(found["near_duplicated"]), count(found["marked rows"]), wrong]
-            table.append([gpu, count(found["rows"]), *of_pairs, *of_marks])
-            gpu = ""
-    return table
+            if verb in found:
+                yield gpu if gpu != before else "", found
+                before = gpu
 
 
 TABLES = {
     "gpu-joins": joins, "gpu-columns": columns, "gpu-hdbscan": hdbscan, "gpu-wide": wide,
     "gpu-wide-rows": narrow,
     "gpu-clusters": clusters, "gpu-nearest": nearest, "gpu-embeddings": embeddings,
+    "gpu-embeddings-marked": marked, "gpu-roofline": roofline,
 }  # fmt: skip

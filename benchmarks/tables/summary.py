@@ -13,8 +13,11 @@ GPU_HEADLINES = ("expo2d", "syn16d-500k")
 CUML = {"cuml rbc": "cuML, radius graph,", "cuml brute": "cuML, brute force,"}
 
 
-def headlines(joins: Found, gpu: Found, clusters: Found, sets: Found) -> list[list[str]]:
-    """Select rows of other tables, each with the fastest other tool."""
+def headlines(joins: Found, gpu: Found, earlier: Found, clusters: Found, sets: Found) -> list[list[str]]:
+    """Select rows of other tables, each with the fastest other tool.
+
+    `earlier`: an earlier run on the same kind of GPU, for peers that did not run again.
+    """
     table = [["data", "fastest other tool", "dask-simjoin", "speedup"]]
     for name in HEADLINES:
         found = joins["rows"][name]
@@ -23,7 +26,8 @@ def headlines(joins: Found, gpu: Found, clusters: Found, sets: Found) -> list[li
         table.append([text, *_beside(PEERS[best], median(tools, best), median(tools, "engine"))])
     for name in GPU_HEADLINES:
         found = gpu["rows"][name]
-        peers = {name: one["median"] for name, one in found["peers"].items() if "median" in one}
+        tools = earlier["rows"][name]["peers"] | found["peers"]
+        peers = {name: one["median"] for name, one in tools.items() if "median" in one}
         name, best = min(peers.items(), key=lambda one: one[1])
         pairs = f"{found['kernels']['pairs'] / 1e6:.0f} million pairs"
         text = f"self-join, {found['dims']}-D, {rows(found['n'])}, {pairs}, H200"
