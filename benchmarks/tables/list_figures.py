@@ -64,6 +64,18 @@ def clusters(run: Found) -> Rows:
     return table
 
 
+def on_hosts(run: Found) -> Rows:
+    """Tabulate table 5.2 of the thesis: seconds of loops on CPUs and a GPU, and speedups over one core."""
+    ways = ("CPU-NLJ", "OMP-CPU-NLJ", "GPU-NLJ", "GPU-INLJ")
+    heads = [f"{way}, {whose}" for way in ways[1:] for whose in ("published", "ours")]
+    table = [["rows", *(f"{way}, s" for way in ways), *heads]]
+    for row in of(run, "T5.2"):
+        own = [seconds(row["seconds"].get(way, {}).get("seconds")) for way in ways]
+        both = [times(row[name].get(way)) for way in ways[1:] for name in ("published", "ratios")]
+        table.append([count(row["rows"]), *own, *both])
+    return table
+
+
 def clustered(run: Found) -> Rows:
     """Tabulate joins of rows in ten clusters, by the package's own tiles and by clusters."""
     ways = [f"one-sided, tiles, k={k}" for k in (10, 20, "auto")]
@@ -76,9 +88,9 @@ def clustered(run: Found) -> Rows:
 
 
 def by_distance(run: Found) -> Rows:
-    """Tabulate figures 5.8 and 5.14: seconds by distance."""
+    """Tabulate figures 5.8, 5.12 and 5.14: seconds by distance."""
     table = [["rows", "eps", "INLJ", "thesis windows", "two-sided", "one-sided", '"auto"']]
-    for figure in ("5.8-10", "5.13-14"):
+    for figure in ("5.8-10", "5.11-12", "5.13-14"):
         for (data, eps), found in _grouped(of(run, figure), "data", "eps").items():
             own = [seconds(found[way]["seconds"]) for way in ("INLJ", "thesis", "two-sided", "one-sided")]
             table.append([ROWS.get(data, data), f"{eps:g}", *own, seconds(found["INLJ"]["auto"])])
@@ -111,5 +123,5 @@ def several(run: Found) -> Rows:
 
 TABLES = {
     "z-lists": lists, "kmeans-loops": clusters, "kmeans-tiles": clustered, "kmeans-by-distance": by_distance,
-    "kmeans-by-number": by_number, "several": several,
+    "kmeans-by-number": by_number, "kmeans-hosts": on_hosts, "several": several,
 }  # fmt: skip
