@@ -38,9 +38,25 @@ def road(run: Found) -> Rows:
     return table
 
 
-def files(run: Found) -> Rows:
+def files(*runs: Found) -> Rows:
     """Tabulate joins from files to files: pandas on one core, compared with threads and processes."""
-    return road({"rows": [row | {"all": row["runs"]} for row in run["rows"]]})
+    rows = [row for run in runs for row in run["rows"]]
+    ways = list(dict.fromkeys(row["on"] for row in rows))
+    table = [
+        [
+            "rows and columns, job",
+            *(f"{way}, s" for way in ways),
+            *(f"{way} / {ways[0]}" for way in ways[1:]),
+        ]
+    ]
+    found: dict[tuple[str, str], dict[str, Found]] = {}
+    for row in rows:
+        found.setdefault((row["data"], row["job"]), {})[row["on"]] = row
+    for (data, job), each in found.items():
+        cells = [f"{seconds(each[way]['median'])} ({_range(each[way]['runs'])})" for way in ways]
+        shares = [f"{each[way]['median'] / each[ways[0]]['median']:.2f}" for way in ways[1:]]
+        table.append([f"{data.replace('x', ' x ')}, `{job}`", *cells, *shares])
+    return table
 
 
 def _range(runs: list[float]) -> str:
