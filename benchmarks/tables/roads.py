@@ -53,7 +53,11 @@ def files(*runs: Found) -> Rows:
     for row in rows:
         found.setdefault((row["data"], row["job"]), {})[row["on"]] = row
     for (data, job), each in found.items():
-        cells = [f"{seconds(each[way]['median'])} ({_range(each[way]['runs'])})" for way in ways]
+        cells = [
+            seconds(each[way]["median"])
+            + (f" ({_range(each[way]['runs'])})" if len(each[way]["runs"]) > 1 else "")
+            for way in ways
+        ]
         shares = [f"{each[way]['median'] / each[ways[0]]['median']:.2f}" for way in ways[1:]]
         table.append([f"{data.replace('x', ' x ')}, `{job}`", *cells, *shares])
     return table
