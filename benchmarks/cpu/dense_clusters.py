@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import itertools
 import os
 import resource
 import time
@@ -151,18 +152,16 @@ def measure(kind: str, dims: int, neighbors: int, min_samples: int,
 
 
 def main() -> int:
-    """Run all, and save them."""
+    """Run all, and save them after each run, as peers may take long."""
     options, where = arguments(), known()
     where["versions"] |= {name: importlib.metadata.version(name) for name in options.peers}
-    runs = [
-        measure(kind, dims, neighbors, min_samples, options)
-        for dims in options.dims
-        for kind in KINDS
-        for neighbors in options.neighbors
-        for min_samples in options.min_samples
-        if min_samples <= neighbors
-    ]
-    save("cpu.dense_clusters", where, options, {"runs": runs, "loadavg": os.getloadavg()}, options.output)
+    runs: list[dict[str, Any]] = []
+    every = itertools.product(options.dims, KINDS, options.neighbors, options.min_samples)
+    for dims, kind, neighbors, min_samples in every:
+        if min_samples <= neighbors:
+            runs.append(measure(kind, dims, neighbors, min_samples, options))
+            told = {"runs": runs, "loadavg": os.getloadavg()}
+            save("cpu.dense_clusters", where, options, told, options.output)
     own = "ours, 1 thread", "without cells"
     same = all(not sum(run["rows_that_differ"][tool].values()) for run in runs for tool in own)
     return 0 if same else 1

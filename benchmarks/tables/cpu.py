@@ -139,14 +139,17 @@ def places(run: Found) -> Rows:
 
 
 def dense_clusters(run: Found) -> Rows:
-    """Tabulate DBSCAN of dense rows compared with the package `dbscan`: least seconds."""
-    table = [["points", "dask-simjoin, s", "one thread, s", "dbscan, s", "rows that dbscan labels otherwise"]]
+    """Tabulate DBSCAN of dense rows compared with the package `dbscan` and scikit-learn: least seconds."""
+    peers = run["options"]["peers"]
+    table = [["points, neighbors", "dask-simjoin, s", "one thread, s", *(f"{peer}, s" for peer in peers),
+              "rows that dbscan labels otherwise"]]  # fmt: skip
     for one in run["runs"]:
         times = {name: min(found["seconds"]) for name, found in one["seconds"].items()}
         differ = sum(one["rows_that_differ"]["dbscan"].values()) if "dbscan" in times else None
         table.append(
-            [f"{one['kind']}, {one['dims']}-D", seconds(times["ours"]), seconds(times["ours, 1 thread"]),
-             seconds(times.get("dbscan")), "" if differ is None else f"{differ:,}"]
+            [f"{one['kind']}, {one['dims']}-D, {one['neighbors']:,}", seconds(times["ours"]),
+             seconds(times["ours, 1 thread"]), *(seconds(times.get(peer)) for peer in peers),
+             "" if differ is None else f"{differ:,}"]
         )  # fmt: skip
     return table
 
