@@ -172,9 +172,10 @@ def hopper_program(
 ) -> tuple[str, dict[str, int], int] | None:
     """Return the kernel for compute capability 9.0, `tensor_hopper.cu`: see `program`.
 
-    RESIDENT: shared memory has room for the vectors of 256 queries and for slices of points.  Vectors are then
-    so short that testing sums takes longer than the products.  So there are 16 warps instead of 8, and while
-    some test, others multiply.  On an H200 this saved 41 % of the time in 64 dimensions, and 27 % in 32.
+    RESIDENT: shared memory has room for the vectors of 256 queries and for slices of points.  Vectors are
+    then so short that testing sums takes longer than the products.  So there are 16 warps instead of 8, and
+    while some test, others multiply.  On an H200 this saved 41 % of the time in 64 dimensions, and 27 % in
+    32 dimensions.
     """
     numbers, static = width(dims), 10496 + 8 * dims  # static arrays: lists of tiles, counts of queries, boxes
     slices, tile, slice_bytes = -(-numbers // SLICE), TILE * sliced_width(numbers) * 2, TILE * SLICE * 2
