@@ -174,8 +174,7 @@ def hopper_program(
 
     RESIDENT: shared memory has room for the vectors of 256 queries and for slices of points.  Vectors are
     then so short that testing sums takes longer than the products.  So there are 16 warps instead of 8, and
-    while some test, others multiply.  On an H200 this saved 41 % of the time in 64 dimensions, and 27 % in
-    32 dimensions.
+    while some test, others multiply.  On an H200, this made joins of 32 and 64 dimensions 13 and 17 % faster.
     """
     numbers, static = width(dims), 10496 + 8 * dims  # static arrays: lists of tiles, counts of queries, boxes
     slices, tile, slice_bytes = -(-numbers // SLICE), TILE * sliced_width(numbers) * 2, TILE * SLICE * 2
