@@ -29,17 +29,17 @@ __device__ __forceinline__ double sum_of_warp(Point p, Point q, int lane) {
 __device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8 + (lane >> 2); }
 __device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
 
-// Adds some sums of a lane to the masks, from bit FIRST on: sure pairs, which are at least `sure`, and open candidates. A
+// Adds 16 sums of a lane to the masks, from bit FIRST on: sure pairs, which are at least `sure`, and open candidates. A
 // funnel shift appends the sign of a sum to a mask, in one instruction.
-template <int NUMBER, int FIRST>
+template <int FIRST>
 __device__ __forceinline__ void split(const float* sums, float sure, u32& hits, u32& open) {
     u32 far = 0, unsure = 0;
 #pragma unroll
-    for (int e = NUMBER - 1; e >= 0; e--) {
+    for (int e = 15; e >= 0; e--) {
         far = __funnelshift_l(__float_as_uint(sums[e]), far, 1);
         unsure = __funnelshift_l(__float_as_uint(sums[e] - sure), unsure, 1);
     }
-    const u32 near = far ^ ((1u << NUMBER) - 1);
+    const u32 near = far ^ 0xffff;
     hits |= (near & ~unsure) << FIRST;
     open |= (near & unsure) << FIRST;
 }

@@ -10,8 +10,8 @@
 // capability 9.0: matrix products of whole warpgroups, whose operands are in shared memory, and bulk copies.
 //
 // Two thread blocks form a cluster. Both have the same 256 queries, and the tiles of the list alternate between them.
-// Each block copies half of the queries' slices to the shared memory of both, so queries are read only once. All
-// warps but one multiply and decide, and the last one issues all copies. Slices go through a ring of STAGES buffers, called
+// Each block copies half of the queries' slices to the shared memory of both, so queries are read only once. All warps
+// but one multiply and decide, and the last one issues all copies. Slices go through a ring of STAGES buffers, called
 // stages. Barriers in shared memory signal when a stage is full, and when all warps that use it have read it.
 //
 // If the vectors of the queries fit into shared memory (RESIDENT), they are copied once for each block of queries, and
@@ -50,7 +50,6 @@
 #define ALL_WARPS (WARPS + 1)
 #define HALVES (16 / WARPS)                    // a warpgroup multiplies 64 queries of each half of its rows
 #define PARTS (2 * HALVES)                     // a warp's sums of 16 queries and 64 points are a part
-#define TESTED 16                              // number of sums of a lane that are tested together
 #define ROWS_OF_WARP 128  // the rows of a warp lie within a range of this length; it must be a power of two
 __device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
@@ -358,13 +357,13 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                         }
                         const int n = step + rank;
                         if (n < own || n >= listed || n >= *(volatile int*)&s_stop) continue;
-                        int signs[PARTS][32 / TESTED], all = -1;
+                        int signs[PARTS][2], all = -1;   // signs of 16 sums each
 #pragma unroll
                         for (int e = 0; e < 32 * PARTS; e++) {
-                            int& sign = signs[e / 32][e % 32 / TESTED];
+                            int& sign = signs[e / 32][e % 32 / 16];
                             const int bits = __float_as_int(sums[e / 64][e % 64]);
-                            sign = e % TESTED ? sign & bits : bits;
-                            if (e % TESTED == TESTED - 1) all &= sign;
+                            sign = e % 16 ? sign & bits : bits;
+                            if (e % 16 == 15) all &= sign;
                         }
                         if (!__any_sync(FULL, all >= 0)) continue;
                         const int place = entry(n), t = tile0 + s_lists.tiles[place], point0 = t * TILE;
@@ -376,15 +375,8 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                             const float* part = sums[p >> 1] + (p & 1) * 32;
                             const int* sign = signs[p];
                             u32 &hits = all_hits[p], &open = all_open[p];
-#if TESTED == 8
-                            if (__any_sync(FULL, sign[0] >= 0)) split<8, 0>(part, sure, hits, open);
-                            if (__any_sync(FULL, sign[1] >= 0)) split<8, 8>(part + 8, sure, hits, open);
-                            if (__any_sync(FULL, sign[2] >= 0)) split<8, 16>(part + 16, sure, hits, open);
-                            if (__any_sync(FULL, sign[3] >= 0)) split<8, 24>(part + 24, sure, hits, open);
-#else
-                            if (__any_sync(FULL, sign[0] >= 0)) split<16, 0>(part, sure, hits, open);
-                            if (__any_sync(FULL, sign[1] >= 0)) split<16, 16>(part + 16, sure, hits, open);
-#endif
+                            if (__any_sync(FULL, sign[0] >= 0)) split<0>(part, sure, hits, open);
+                            if (__any_sync(FULL, sign[1] >= 0)) split<16>(part + 16, sure, hits, open);
                         }
 #pragma unroll 1
                         for (int p = 0; p < PARTS; p++) {

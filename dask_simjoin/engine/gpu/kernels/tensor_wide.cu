@@ -174,8 +174,8 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                     u32 all_hits[4] = {}, all_doubt[4] = {};
 #pragma unroll
                     for (int m = 0; m < 4; m++) {
-                        split<16, 0>(&sums[m][0][0], sure, all_hits[m], all_doubt[m]);
-                        split<16, 16>(&sums[m][4][0], sure, all_hits[m], all_doubt[m]);
+                        split<0>(&sums[m][0][0], sure, all_hits[m], all_doubt[m]);
+                        split<16>(&sums[m][4][0], sure, all_hits[m], all_doubt[m]);
                     }
 #pragma unroll 1
                     for (int m = 0; m < 4; m++) {
