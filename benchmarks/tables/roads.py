@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.tables.cells import rows, seconds, times
@@ -18,49 +19,33 @@ GPU_JOBS = {
 
 def road(run: Found) -> Rows:
     """Tabulate a plain frame on one core, threads and processes: medians, and the spread of runs."""
-    ways = list(dict.fromkeys(row["on"] for row in run["rows"]))
-    table = [
-        [
-            "rows and columns, job",
-            *(f"{way}, s" for way in ways),
-            *(f"relative core time, {way}" for way in ways[1:]),
-        ]
-    ]
-    found: dict[tuple[str, str], dict[str, Found]] = {}
-    for row in run["rows"]:
-        found.setdefault((row["data"], row["job"]), {})[row["on"]] = row
-    for (data, job), each in found.items():
-        middle = {way: statistics.median(each[way]["all"]) for way in ways}
-        plain = middle[ways[0]]
-        cells = [f"{seconds(middle[way])} ({_range(each[way]['all'])})" for way in ways]
-        shares = [f"{each[way]['cores'] * middle[way] / plain:.2f}" for way in ways[1:]]
-        table.append([f"{data.replace('x', ' x ')}, `{job}`", *cells, *shares])
-    return table
+    measured = [row | {"runs": row["all"]} for row in run["rows"]]
+    return _by_way(measured, "relative core time, {way}", lambda row: row["cores"])
 
 
 def files(*runs: Found) -> Rows:
     """Tabulate joins from files to files: pandas on one core, compared with threads and processes."""
-    rows = [row for run in runs for row in run["rows"]]
-    ways = list(dict.fromkeys(row["on"] for row in rows))
-    table = [
-        [
-            "rows and columns, job",
-            *(f"{way}, s" for way in ways),
-            *(f"{way} / {ways[0]}" for way in ways[1:]),
-        ]
-    ]
+    return _by_way([row for run in runs for row in run["rows"]], "{way} / {first}", lambda row: 1)
+
+
+def _by_way(measured: list[Found], heading: str, factor: Callable[[Found], float]) -> Rows:
+    """Tabulate the seconds of each way, and their ratio to the first way, multiplied by a factor."""
+    first, *others = ways = list(dict.fromkeys(row["on"] for row in measured))
+    headings = [heading.format(way=way, first=first) for way in others]
+    table = [["rows and columns, job", *(f"{way}, s" for way in ways), *headings]]
     found: dict[tuple[str, str], dict[str, Found]] = {}
-    for row in rows:
+    for row in measured:
         found.setdefault((row["data"], row["job"]), {})[row["on"]] = row
     for (data, job), each in found.items():
-        cells = [
-            seconds(each[way]["median"])
-            + (f" ({_range(each[way]['runs'])})" if len(each[way]["runs"]) > 1 else "")
-            for way in ways
-        ]
-        shares = [f"{each[way]['median'] / each[ways[0]]['median']:.2f}" for way in ways[1:]]
-        table.append([f"{data.replace('x', ' x ')}, `{job}`", *cells, *shares])
+        middle = {way: statistics.median(each[way]["runs"]) for way in ways}
+        cells = [_with_range(middle[way], each[way]["runs"]) for way in ways]
+        ratios = [f"{factor(each[way]) * middle[way] / middle[first]:.2f}" for way in others]
+        table.append([f"{data.replace('x', ' x ')}, `{job}`", *cells, *ratios])
     return table
+
+
+def _with_range(middle: float, runs: list[float]) -> str:
+    return seconds(middle) + (f" ({_range(runs)})" if len(runs) > 1 else "")
 
 
 def _range(runs: list[float]) -> str:
