@@ -108,7 +108,7 @@ MILLIONS = Case("clustered", 768, 1_000_000), Case("gaussian", 768, 1_000_000)
 """A million embeddings, which run only if `--cases` names them: in clusters, or in even directions."""
 
 EVEN_EPS = 12.0
-"""Distance of the even directions: half of their near copies are closer, other rows are farther than 30."""
+"""Distance of the even directions: most near copies are closer, and other rows are farther than 30."""
 
 
 def moments_of(x: Any) -> list[np.ndarray]:

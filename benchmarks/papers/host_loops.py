@@ -115,7 +115,7 @@ def self_join(columns: np.ndarray, eps: float, sizes: Sequence[int]) -> list[tup
 
 
 def result(rows: int, published: dict[str, float], backend: str, repeat: int) -> dict[str, Any]:
-    """Count and time all ways to join so many rows; each must find the pairs of the package."""
+    """Time every way to join this number of rows. Raise an error if a number of pairs is wrong."""
     threads = len(os.sched_getaffinity(0))
     columns = np.ascontiguousarray(points(DATA, rows, DIMS, EPS).T)
     frame = lists.frame_of(DATA, rows, DIMS, 0.0, backend, 0)

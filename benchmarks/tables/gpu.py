@@ -213,15 +213,15 @@ def roofline(run: Found, wide: Found) -> Rows:
     """Tabulate the operations of joins by float16 products, as if no pair of rows was skipped."""
     table = [["data, eps", "numbers per vector", "operations", "join, s", "TFLOP/s", "% of the peak",
               "pairs written, GB/s"]]  # fmt: skip
-    joins = [
+    found = [
         (f"exponential {one['dims']}-D, {rows(one['n'])}, {one['eps']:g}", one["n"], one["dims"],
          one["kernels"]["join"]["median"], one["kernels"]["pairs"])
         for one in (run["rows"][name] for name in OF_ROOFLINE)
     ]  # fmt: skip
     for kind, name in (("gaussian", "random directions"), ("clustered", "10,000 clusters")):
         one = wide["results"][f"{kind}, 1000000 rows, 0.05, float32 rows"]
-        joins.append((f"{name}, 768-D, 1M, 0.05", 1_000_000, 768, one["join"]["median"], one["pairs"]))
-    for name, n, dims, took, pairs in joins:
+        found.append((f"{name}, 768-D, 1M, 0.05", 1_000_000, 768, one["join"]["median"], one["pairs"]))
+    for name, n, dims, took, pairs in found:
         operations = n * (n - 1) * width(dims)
         rate = operations / took / 1e12
         table.append(

@@ -180,7 +180,8 @@ def hopper_program(
     slices, tile, slice_bytes = -(-numbers // SLICE), TILE * sliced_width(numbers) * 2, TILE * SLICE * 2
     for resident, stages in ((1, 4), (1, 3), (0, 4), (0, 3), (0, 2)):
         vectors = 2 * tile + stages * min(tile, slice_bytes) if resident else stages * 3 * slice_bytes
-        size = ALIGNED + vectors + (0 if counting else 8 * STAGE * 4)
+        warps, buffer = (16, STAGE // 2) if resident else (8, STAGE)
+        size = ALIGNED + vectors + (0 if counting else warps * buffer * 4)
         if size + static <= shared:
             constants = {
                 "WIDTH": numbers,
@@ -188,8 +189,8 @@ def hopper_program(
                 "LATER": steps_later(slices, stages),
                 "SHARE": clusters_of_queries(numbers),
                 "RESIDENT": resident,
-                "WARPS": 16 if resident else 8,
-                "BUFFER": STAGE // (1 + resident),
+                "WARPS": warps,
+                "BUFFER": buffer,
             }
             return "tensor_hopper", constants, size
     return None
