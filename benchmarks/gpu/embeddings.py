@@ -130,6 +130,32 @@ def pairs_by_products(
     return found, undecided
 
 
+def _begin_counting() -> int:
+    """Let a worker count the bytes that are allocated on its GPU; return those that are allocated already."""
+    import rmm.statistics
+
+    rmm.statistics.enable_statistics()
+    return int(rmm.statistics.push_statistics().current_bytes)
+
+
+def _end_counting() -> int:
+    """Return the peak of the bytes that were allocated since `_begin_counting`."""
+    import rmm.statistics
+
+    return int(rmm.statistics.pop_statistics().peak_bytes)
+
+
+@contextlib.contextmanager
+def peak_memory(client: Client, told: dict[str, Any], name: str, library: str) -> Iterator[None]:
+    """Store the peak of the GPU's memory in GB under a name; without a GPU, do nothing."""
+    if library != "cudf":
+        yield
+        return
+    before = sum(client.run(_begin_counting).values())
+    yield
+    told[name] = round((before + sum(client.run(_end_counting).values())) / 1e9, 2)
+
+
 @contextlib.contextmanager
 def cluster_of(library: str, limit: float) -> Iterator[Client]:
     """Start a cluster of one GPU, or of two processes."""
@@ -162,8 +188,9 @@ def joined(client: Client, frame: Any, some: np.ndarray, options: argparse.Names
     print(f"planned in {told['planned']:.2f} s", file=sys.stderr, flush=True)
     client.get_task_stream(count=1)
     began = time.time()
-    pairs = lazy.persist()
-    wait(pairs)
+    with peak_memory(client, told, "GPU memory of self_join, GB", options.library):
+        pairs = lazy.persist()
+        wait(pairs)
     told["self_join"] = time.perf_counter() - start
     stream = client.get_task_stream(start=began)
     told["timeline"] = timeline(stream, began, time.time())
@@ -178,10 +205,12 @@ def joined(client: Client, frame: Any, some: np.ndarray, options: argparse.Names
 def marked(client: Client, frame: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Mark near-duplicates; return the seconds, the number of marked rows, and all marks as "marks"."""
     client.get_task_stream(count=1)
-    start, began = time.perf_counter(), time.time()
-    lazy = frame.simjoin.near_duplicated(options.eps, on="vector", metric="cosine").persist()
-    wait(lazy)
-    told: dict[str, Any] = {"near_duplicated": time.perf_counter() - start}
+    told: dict[str, Any] = {}
+    with peak_memory(client, told, "GPU memory of near_duplicated, GB", options.library):
+        start, began = time.perf_counter(), time.time()
+        lazy = frame.simjoin.near_duplicated(options.eps, on="vector", metric="cosine").persist()
+        wait(lazy)
+        told["near_duplicated"] = time.perf_counter() - start
     told["timeline of near_duplicated"] = timeline(client.get_task_stream(start=began), began, time.time())
     found = lazy.compute()
     marks = (found.to_pandas() if options.library == "cudf" else found).to_numpy()

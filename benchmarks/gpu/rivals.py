@@ -52,6 +52,7 @@ from dask_simjoin.engine.index.gpu import make_device_layout
 
 Pairs = tuple[Any, Any]
 Search = Callable[[Any], Pairs]
+Save = Callable[[dict[str, Any]], None]
 
 NEIGHBORS = 64
 
@@ -305,8 +306,11 @@ def library(search: Search, host: np.ndarray, repeat: int) -> tuple[dict[str, An
     return result, (cupy.asarray(found[0]), cupy.asarray(found[1]))
 
 
-def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any]:
-    """Join these rows by every program and library; start none after the time `until`."""
+def joined(case: Case, given: argparse.Namespace, until: float, save: Save) -> None:
+    """Join these rows by every program and library; start none after the time `until`.
+
+    After each of them, `save` gets all results of the case so far.
+    """
     host = case.points(given.scale)
     n = len(host)
     near = EVEN_EPS if case.kind == "gaussian" else distance_of(host.astype(np.float64), NEIGHBORS)
@@ -319,6 +323,7 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
         "most neighbors": k - 1, "ours": own, "rivals": {},
     }  # fmt: skip
     _print(case, "ours", own)
+    save(result)
     x = cupy.asarray(host)
 
     def tried(name: str, work: Callable[[], tuple[dict[str, Any], Any]]) -> None:
@@ -336,6 +341,7 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
             measurement = {"absent": f"{type(error).__name__}: {error}"[:400]}
         result["rivals"][name] = measurement
         _print(case, name, measurement)
+        save(result)
         gc.collect()
         cupy.get_default_memory_pool().free_all_blocks()
 
@@ -361,7 +367,6 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
             return {"numbers": numbers} | measurement, pairs
 
         tried(name, search)
-    return result
 
 
 def _print(case: Case, name: str, result: dict[str, Any]) -> None:
@@ -388,7 +393,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 
 
 def main(given: list[str]) -> None:
-    """Join all cases, print a line per rival, and write JSON after each case."""
+    """Join all cases, print a line per rival, and write JSON after each."""
     args = arguments(given)
     end = time.monotonic() + args.seconds
     built = args.programs / "rivals.json" if args.programs else None
@@ -398,10 +403,14 @@ def main(given: list[str]) -> None:
     }  # fmt: skip
     cases = [case for case in (*CASES, *MILLIONS) if case.name in args.cases]
     for number, case in enumerate(cases):
+
+        def save(row: dict[str, Any], number: int = number) -> None:
+            report["rows"][number:] = [row]
+            if args.output:
+                args.output.write_text(json.dumps(report, indent=1) + "\n")
+
         now = time.monotonic()
-        report["rows"].append(joined(case, args, now + (end - now) / (len(cases) - number)))
-        if args.output:
-            args.output.write_text(json.dumps(report, indent=1) + "\n")
+        joined(case, args, now + (end - now) / (len(cases) - number), save)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -283,7 +284,8 @@ def _write(report: dict[str, Any], output: Path, last: dict[str, Any]) -> None:
         runs = [
             one for one in report["runs"] if (one["paper"], one["figure"]) == (last["paper"], last["figure"])
         ]
-        report, output = report | {"runs": runs}, output / f"{last['paper']}-{last['figure']}.json"
+        name = re.sub(r"[^\w.-]+", "-", f"{last['paper']}-{last['figure']}")
+        report, output = report | {"runs": runs}, output / f"{name}.json"
     output.write_text(json.dumps(report, indent=1) + "\n")
 
 
