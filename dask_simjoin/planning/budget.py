@@ -72,6 +72,13 @@ Making a chunk takes up to five times its size. Dask-CUDA moves chunks to the ho
 the memory. So five times the size of a chunk must fit into the remaining 20 %.
 """
 
+FEW_ROWS = 4
+"""The limit of `DEVICE_SHARE` applies only if the chunks of a GPU take more than 1 / FEW_ROWS of its memory.
+
+Otherwise nothing is moved to the host, so each of several chunks may be as large as a single one: 1 / 4 and
+five times 1 / `SHARE` are less than 80 %.
+"""
+
 MAX_DEVICE_CHUNK = 12 * 2**30
 """Largest default size of a chunk on GPUs in bytes.
 
@@ -150,6 +157,18 @@ def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources)
         f"1/{SHARE} of the memory of a GPU" if resources.gpu else f"1/{WHOLE} of the memory of this process"
     )
     return replace(budget, chunk=resources.whole, origin=f"all rows in {share}")
+
+
+def budget_of_rows(size: float, budget: Budget, resources: Resources) -> Budget:
+    """Return the budget for rows of `size` bytes in all.
+
+    If they fill little of the GPUs' memory, chunks may be larger.
+    """
+    memory = resources.memory or 0
+    if not resources.gpu or budget.chosen or FEW_ROWS * size > memory * resources.workers:
+        return budget
+    origin = f"1/{SHARE} of {format_bytes(memory)} on the smallest GPU"
+    return replace(budget, chunk=max(budget.chunk, resources.whole), origin=origin)
 
 
 def make_budget(blocksize: int | None, settings: Settings, resources: Resources) -> Budget:

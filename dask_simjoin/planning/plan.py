@@ -15,7 +15,7 @@ from dask_simjoin.catalog import AUTO, DENSE
 from dask_simjoin.engine.base import joiner_of_library, recall_module
 from dask_simjoin.engine.index.grids import SweepLayout
 from dask_simjoin.metrics.norms import box_gap
-from dask_simjoin.planning.budget import Budget, Resources, budget_of, make_budget
+from dask_simjoin.planning.budget import Budget, Resources, budget_of, budget_of_rows, make_budget
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
     check_blocks,
@@ -166,6 +166,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     spec = statistics.spec
     budget = make_budget(spec.blocksize, spec.settings, resources)
     row_bytes = statistics.row_bytes(output)
+    budget = budget_of_rows(float(sum(statistics.rows)) * row_bytes, budget, resources)
     sources = tuple(table.sources for table in statistics.each)
     if lazy and len(statistics.each) == 1:
         check_blocksize(float(sum(statistics.rows)), row_bytes, budget)

@@ -16,6 +16,7 @@ from dask_simjoin.planning.budget import (
     MEMORY_LIMIT,
     Resources,
     budget_of,
+    budget_of_rows,
     make_budget,
     memory_limit,
 )
@@ -69,6 +70,19 @@ def test_several_chunks_on_a_gpu_leave_room_to_make_another():
     assert one.chunk == have.memory // 12
     assert "of a GPU" in one.origin
     assert budget_of(2, 2**31, budget, have) == budget
+
+
+def test_chunks_may_be_larger_if_all_of_them_fit_on_the_gpus():
+    have = Resources(2, 80 * 2**30, True, gpu=True, workers=2)
+    budget = make_budget(None, Settings(None, None, None, None, True), have)
+    few = budget_of_rows(40.0 * 2**30, budget, have)
+    assert few.chunk == 80 * 2**30 // 12 > budget.chunk
+    assert few.origin == "1/12 of 80.00 GiB on the smallest GPU"
+    assert budget_of_rows(41.0 * 2**30, budget, have) is budget
+    chosen = make_budget(2**20, Settings(None, None, None, None, True), have)
+    assert budget_of_rows(1.0, chosen, have) is chosen
+    on_cpus = Resources(2, 2**30, True)
+    assert budget_of_rows(1.0, budget, on_cpus) is budget
 
 
 def test_a_plain_frame_is_not_limited_by_the_disk(disks):
