@@ -75,8 +75,8 @@ the memory. So five times the size of a chunk must fit into the remaining 20 %.
 FEW_ROWS = 4
 """The limit of `DEVICE_SHARE` applies only if the chunks of a GPU take more than 1 / FEW_ROWS of its memory.
 
-Otherwise nothing is moved to the host, so each of several chunks may be as large as a single one: 1 / 4 and
-five times 1 / `SHARE` are less than 80 %.
+Otherwise nothing is moved to the host, so each of several chunks may be as large as a single one. The chunks
+and the making of another one then take at most 1 / 4 and 5 / `SHARE` of the memory, less than 80 %.
 """
 
 MAX_DEVICE_CHUNK = 12 * 2**30
