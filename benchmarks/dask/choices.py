@@ -1,16 +1,18 @@
 """``python -m benchmarks dask.choices``: what "auto" chooses, and what other choices take.
 
-Pairs are counted with each partitioning in turn, for rows in memory in different orders.  Results are the
-least seconds of each count, with plans and new summaries of rows.  The regret of "auto" is how much longer it
-took than the best.
+Each join runs with each partitioning in turn, for rows in memory in different orders.  Results are medians
+of seconds, with plans and new summaries of rows.  The regret of "auto" is how much longer it took than the
+best.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,12 @@ from benchmarks.dask.road import DATA, Data
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 from dask_simjoin.graph.planner import STATISTICS
 
+JOBS: dict[str, Callable[..., Any]] = {
+    "count_pairs": lambda frame, eps, way: frame.simjoin.count_pairs(eps, partitioning=way),
+    "self_join": lambda frame, eps, way: frame.simjoin.self_join(eps, partitioning=way),
+    "neighbor_counts": lambda frame, eps, way: frame.simjoin.neighbor_counts(eps, partitioning=way),
+}
+
 WAYS = ("auto", "entity", "spatial", "replicated")
 
 
@@ -31,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.choices", description=__doc__)
     usual = [name for name in DATA if name != "64Mx2"]
     parser.add_argument("--data", nargs="*", default=usual, choices=list(DATA))
+    parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--orders", nargs="*", default=["shuffled", "sorted"], choices=["shuffled", "sorted"])
     parser.add_argument("--on", nargs="*", default=["threads-2", "cluster-2"],
                         help="schedulers: threads-N or cluster-N, N processes")  # fmt: skip
@@ -40,8 +49,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[str, Any]:
-    """Measure all ways of one data set."""
+def total_of(lazy: Any, job: str) -> int:
+    """Compute a join, and return its number of pairs, or the sum of all rows' numbers of neighbors."""
+    if job == "self_join":
+        lazy = lazy.map_partitions(len).sum()
+    return int((lazy.sum() if job == "neighbor_counts" else lazy).compute())
+
+
+def measured(name: str, data: Data, order: str, on: str, job: str, repeat: int) -> dict[str, Any]:
+    """Measure all ways of one join of one data set."""
     plain = data.frame(0)
     if order == "sorted":
         plain = plain.iloc[np.argsort(plain["x0"].to_numpy(), kind="stable")].reset_index(drop=True)
@@ -56,8 +72,8 @@ def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[st
                 # each distance is slightly different, so that Dask reuses no earlier plan
                 eps = data.eps * (1 + 3e-16 * (n * len(WAYS) + WAYS.index(way)))
                 began = time.perf_counter()
-                lazy = frame.simjoin.count_pairs(eps, partitioning=way)
-                pairs.add(int(lazy.compute()))
+                lazy = JOBS[job](frame, eps, way)
+                pairs.add(total_of(lazy, job))
                 if n:  # the first call compiles and loads, so it is not timed
                     runs[way].append(time.perf_counter() - began)
                 plans[way] = lazy.expr.plan
@@ -66,7 +82,8 @@ def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[st
     seconds = {way: statistics.median(some) for way, some in runs.items()}
     best = min(seconds[way] for way in WAYS[1:])
     return {
-        "data": name, "order": order, "on": on, "pairs": pairs.pop(), "seconds": seconds, "all": runs,
+        "data": name, "order": order, "on": on, "job": job,
+        "pairs": pairs.pop(), "seconds": seconds, "all": runs,
         "chosen": f"{plans['auto'].partitioning}, {len(plans['auto'].chunks)} chunks",
         "expected": plans["auto"].expected, "regret": seconds["auto"] / min(best, seconds["auto"]) - 1,
     }  # fmt: skip
@@ -77,13 +94,14 @@ def main() -> int:
     quiet()
     options = arguments()
     where = known()
-    found = []
-    for name in options.data:
-        for order in options.orders:
-            for on in options.on:
-                found.append(measured(name, DATA[name].scaled(options.scale), order, on, options.repeat))
-                progress(f"{name} {order} {on}: {found[-1]['chosen']}, regret {found[-1]['regret']:.0%}")
-    keys = ["order", "on", "chosen"]
+    found: list[dict[str, Any]] = []
+    settings = itertools.product(options.data, options.orders, options.on, options.jobs)
+    for name, order, on, job in settings:
+        found.append(measured(name, DATA[name].scaled(options.scale), order, on, job, options.repeat))
+        progress(f"{name} {order} {on} {job}: {found[-1]['chosen']}, regret {found[-1]['regret']:.0%}")
+        if options.output:  # a run that is stopped loses only one setting
+            save("choices", where, options, {"found": found}, options.output)
+    keys = ["order", "on", "job", "chosen"]
     lines = [
         [one["data"], *(one[k] for k in keys), *(one["seconds"][w] for w in WAYS), one["expected"],
          f"{one['regret']:.0%}"]

@@ -144,7 +144,10 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     with scratch(options.folder) as folder:
         for name in options.data:
-            rows += measured(name, DATA[name].scaled(options.scale), folder, options)
+            for row in measured(name, DATA[name].scaled(options.scale), folder, options):
+                rows.append(row)
+                if options.output:  # a run that is stopped loses only one row
+                    save("files", where, options, {"rows": rows}, options.output)
     keys = ["data", "job", "on", "median", "share", "found"]
     print(table(keys, [[one[key] for key in keys] for one in rows]))
     save("files", where, options, {"rows": rows}, options.output)
