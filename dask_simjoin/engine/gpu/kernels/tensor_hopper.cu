@@ -164,7 +164,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
     __shared__ Lists s_lists;
     __shared__ real s_low[DIMS], s_high[DIMS];
     __shared__ __align__(8) u64 s_full[STAGES], s_empty[STAGES], s_queries;
-    __shared__ int s_unit, s_listed, s_from[2], s_stops[2], s_stop;
+    __shared__ int s_unit, s_listed, s_from[2], s_stops[2][2], s_stop;
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     const int rank = blockIdx.x & 1;
     const u32 query_memory = (shared_address(unaligned) + 1023) & ~1023u, memory = query_memory + QUERY_BYTES;
@@ -202,7 +202,8 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
             const int from = again ? note[2] : 0;
             for (u32 to = 0; to < 2; to++) {
                 store_in(to, s_from + rank, from);
-                store_in(to, s_stops + rank, 0);
+                store_in(to, s_stops[0] + rank, 0);
+                store_in(to, s_stops[1] + rank, 0);
             }
             if (rank == 0) {
                 const int unit = again ? note[0] : (int)min(atomicAdd(state + 1, (u64)1), (u64)0x7fffffff);
@@ -236,6 +237,9 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
 #endif
             SYNC();
         }
+        // ranges use the two rows of `s_stops` in turn: a block may write the next range's row while the other block
+        // still reads this range's row
+        int turn_of_stops = 0;
         bool stopped = false;
         for (; r < r_end && !stopped; r++) {
             const int tile0 = r * RANGE;
@@ -415,9 +419,9 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                 }
                 __syncthreads();
                 if (tid == 0 && s_stop != 0x7fffffff)
-                    for (u32 to = 0; to < 2; to++) store_in(to, s_stops + rank, 1);
+                    for (u32 to = 0; to < 2; to++) store_in(to, s_stops[turn_of_stops] + rank, 1);
                 sync_cluster();
-                if (s_stops[0] | s_stops[1]) {
+                if (s_stops[turn_of_stops][0] | s_stops[turn_of_stops][1]) {
                     if (tid == 0) {
                         note[0] = unit;
                         note[1] = r;
@@ -426,6 +430,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                     }
                     stopped = true;
                 }
+                turn_of_stops ^= 1;
             } else {
                 __syncthreads();
             }
