@@ -19,8 +19,8 @@ def chunk_homes(plan: Plan, sources: Sequence[FrozenSource], spec: JoinSpec,
                 firsts: Mapping[str, int]) -> ChunkHomes | None:  # fmt: skip
     """Return the homes of all chunks of a join, and the expected work of its block pairs.
 
-    Return None if Dask should place the tasks: without a cluster, with GPUs, if rows are shuffled, if the
-    chunks do not fit in the memory of a worker, or if some worker holds no chunk.
+    Return None if Dask should place the tasks. This is so without a cluster, with GPUs, and if rows are
+    shuffled. It is also so if chunks do not fit in a worker's memory, or if some worker holds no chunk.
 
     `sources`: the rows of each table. `firsts`: see `Placement`.
     """

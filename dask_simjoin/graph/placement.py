@@ -1,5 +1,6 @@
-"""A plugin of the scheduler that places tasks: on workers that their keys name, beside the chunks that they
-use, and in the order of visits.
+"""A plugin of the scheduler that places tasks on workers, and changes the order of tasks.
+
+Workers are chosen by the keys of tasks, by the homes of chunks, or by the order of visits.
 
 Dask assigns tasks by the duration of earlier tasks with the same name.  After a run with few rows, a part of
 shared work seems to take less time than sending a chunk.  One worker would then do all parts one after the
@@ -11,9 +12,9 @@ The plan has a better order: see `dask_simjoin.planning.visits`. The plugin chan
 preferred workers of tasks. Results do not change, and idle workers may still take tasks of other workers.
 
 If a join has fewer than five chunks, Dask takes its tasks for tasks that read data. It then gives each to the
-worker with the fewest tasks, wherever the chunks are. So workers send each other whole indexes, also to
-compare a chunk with itself. If each worker holds the rows of some chunks, the plugin places tasks beside
-their chunks instead.
+worker with the fewest tasks, wherever the chunks are. So workers would send each other whole indexes, even to
+compare a chunk with itself. If each worker holds the rows of some chunks, the plugin places these tasks at
+the homes of their chunks.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ MAX_UNEVEN = 2
 """Partitions are picked where they were made, unless a worker made this many times as many as another."""
 
 MAX_LOAD = 1.25
-"""Tasks are placed beside their chunks only if no thread gets more than this many times the average work."""
+"""Tasks run at the homes of their chunks only if no thread gets more than this many times the average
+work.
+"""
 
 MIN_SECONDS = 1e-6
 """Lower bound of the expected seconds of a task."""
