@@ -3,14 +3,15 @@
 import os
 import signal
 
-import dask.dataframe as dd
 import numpy as np
 import pytest
-from distributed import Client, wait
+from distributed import Client
 
-from dask_simjoin.graph import lazy_join
+from dask_simjoin.graph import homes, lazy_join
 from dask_simjoin.graph.homes import homes_of
 from dask_simjoin.graph.placement import ChunkHomes
+from dask_simjoin.graph.source import held_keys
+from dask_simjoin.request.options import current_client
 from tests.support.frames import split
 from tests.support.gates import PATIENCE, until
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
@@ -50,16 +51,16 @@ def sent(monkeypatch):
     return found
 
 
-def on_each(client, frame, cuts):
-    """Partitions of a frame, the first ones held by one worker, the others by another."""
-    parts = split(frame, cuts).to_delayed()
-    workers, number = sorted(client.nthreads()), len(parts)
-    held = [
-        client.compute(part, workers=[workers[n * len(workers) // number]], allow_other_workers=True)
-        for n, part in enumerate(parts)
-    ]
-    wait(held)
-    return dd.from_delayed(held, meta=frame.iloc[:0]).persist(), held
+@pytest.fixture
+def on_each(monkeypatch):
+    """Let joins believe that the first half of the partitions is on one worker, and the rest on another."""
+
+    def holders(frame):
+        threads = current_client().nthreads()
+        workers, number = sorted(threads), len(held_keys(frame))
+        return [[workers[2 * n // number]] for n in range(number)], threads
+
+    monkeypatch.setattr(homes, "holders", holders)
 
 
 VERBS = {
@@ -73,9 +74,9 @@ VERBS = {
 
 @pytest.mark.processes
 @pytest.mark.parametrize("verb", VERBS)
-def test_tasks_run_at_the_homes_of_their_chunks(x, client, sent, verb):
+def test_tasks_run_at_the_homes_of_their_chunks(x, client, on_each, sent, verb):
     frame = frame_of(x)
-    ddf, _held = on_each(client, frame, (300, 600, 900))
+    ddf = split(frame, (300, 600, 900)).persist()
     expected = VERBS[verb](frame)
     with tasks_of(client) as ran:
         found = VERBS[verb](ddf, partitioning="entity", blocksize=600 * 24).compute()
@@ -83,15 +84,15 @@ def test_tasks_run_at_the_homes_of_their_chunks(x, client, sent, verb):
         assert_same_pairs(as_set(found), as_set(expected))
     else:
         assert np.array_equal(found, expected)
-    (homes,) = [rules for rules in sent if isinstance(rules, ChunkHomes)]
-    assert set(homes.home) == {0, 1} and homes.threads.tolist() == [1, 1]
+    (rules,) = [rules for rules in sent if isinstance(rules, ChunkHomes)]
+    assert set(rules.home) == {0, 1} and rules.threads.tolist() == [1, 1]
     indexed = {task["worker"] for task in ran if "simjoin_index" in str(task["key"])}
     assert indexed == set(client.nthreads())
 
 
 @pytest.mark.processes
-def test_dask_places_tasks_of_one_chunk_and_of_shuffled_rows(x, client, sent):
-    ddf, _held = on_each(client, frame_of(x), (300, 600, 900))
+def test_dask_places_tasks_of_one_chunk_and_of_shuffled_rows(x, client, on_each, sent):
+    ddf = split(frame_of(x), (300, 600, 900)).persist()
     number = len(brute_force(x, EPS))
     for how in ({"blocksize": "1 GB"}, {"partitioning": "spatial"}):
         assert ddf.simjoin.count_pairs(EPS, **how).compute() == number
@@ -106,13 +107,13 @@ def any_indexed(dask_scheduler):
 
 @pytest.mark.processes
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_home_is_killed_before_or_while_its_chunks_are_compared(mortal_workers, sent, begun):
+def test_a_home_is_killed_before_or_while_its_chunks_are_compared(mortal_workers, on_each, sent, begun):
     x = np.random.default_rng(3).uniform(size=(40_000, 2))
     eps = 0.01
     expected = frame_of(x).simjoin.self_join(eps)
     with Client(mortal_workers) as client:
         client.wait_for_workers(2, timeout=PATIENCE)
-        ddf, _held = on_each(client, frame_of(x), (10_000, 20_000, 30_000))
+        ddf = split(frame_of(x), (10_000, 20_000, 30_000)).persist()
         pairs = ddf.simjoin.self_join(eps, partitioning="entity", blocksize=10_000 * 24)
         assert pairs.expr.plan.partitioning == "entity"
         pids = client.run(os.getpid)
