@@ -53,9 +53,10 @@ MAX_UNEVEN = 2
 """Partitions are picked where they were made, unless a worker made this many times as many as another."""
 
 MAX_LOAD = 1.25
-"""Tasks run at the homes of their chunks only if no thread gets more than this many times the average
-work.
-"""
+"""Tasks run at the homes of their chunks if no worker gets more than this many times its fair share."""
+
+WHOLE_LOAD = 1.05
+"""A worker does all the work on two chunks if it then has at most this many times its fair share."""
 
 MIN_SECONDS = 1e-6
 """Lower bound of the expected seconds of a task."""
@@ -140,16 +141,24 @@ class ChunkHomes(Placement):
             if 1 <= len(used) <= 2 and (used[0], used[-1]) in numbers:
                 pairs[task] = numbers[used[0], used[-1]]
         # several tasks may share the work on a block pair
-        parts = Counter((key_split(task.key), pair) for task, pair in pairs.items())
+        shared: dict[Any, list[Any]] = {}
+        for task, pair in pairs.items():
+            shared.setdefault((pair, key_split(task.key)), []).append(task)
         choices = [np.unique(self.home[pair]) for pair in self.blocks]
-        load = np.zeros(len(self.threads))
-        for task, pair in sorted(pairs.items(), key=lambda one: len(choices[one[1]])):
-            seconds = max(float(self.seconds[pair]), MIN_SECONDS) / parts[key_split(task.key), pair]
-            some = choices[pair]
-            found[task] = worker = int(some[np.argmin((load[some] + seconds) / self.threads[some])])
-            load[worker] += seconds
-        average = float(load.sum() / self.threads.sum())
-        return found if float((load / self.threads).max()) <= MAX_LOAD * average else {}
+        load, fair = np.zeros(len(self.threads)), np.zeros(len(self.threads))
+        for pair, _ in shared:
+            fair += max(float(self.seconds[pair]), MIN_SECONDS) * self.threads / self.threads.sum()
+        for (pair, _), some in sorted(shared.items(), key=lambda one: len(choices[one[0][0]])):
+            seconds, homes = max(float(self.seconds[pair]), MIN_SECONDS), choices[pair]
+            least = homes[np.argmin((load[homes] + seconds) / fair[homes])]
+            # if one worker does all the work on a block pair, only one index is sent
+            if load[least] + seconds <= WHOLE_LOAD * fair[least]:
+                homes = np.array([least])
+            for task in some:
+                own = seconds / len(some)
+                found[task] = worker = int(homes[np.argmin((load[homes] + own) / fair[homes])])
+                load[worker] += own
+        return found if (load <= MAX_LOAD * fair).all() else {}
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,21 @@ def test_the_worker_with_less_work_gets_the_comparisons_of_two_chunks():
     assert [found[pair] for pair in pairs] == [0, 0, 1]
 
 
+def test_one_worker_compares_two_chunks_if_that_is_fair():
+    """Of each two of three chunks, only one index is sent."""
+    blocks = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+    chunks = [Fake(("chunks", c)) for c in range(3)]
+    pairs = {
+        (i, j): [Fake(("pairs", b, k), *{chunks[i], chunks[j]}) for k in range(2)]
+        for b, (i, j) in enumerate(blocks)
+    }
+    tasks = [*chunks, *(task for some in pairs.values() for task in some)]
+    found = homes_for(blocks, [0, 1, 2], [1, 2, 2, 1, 2, 1], (1, 1, 1)).workers(tasks)
+    workers = {pair: {found[task] for task in some} for pair, some in pairs.items()}
+    assert all(len(some) == 1 and some <= set(pair) for pair, some in workers.items())
+    assert {*workers[0, 1], *workers[0, 2], *workers[1, 2]} == {0, 1, 2}
+
+
 def test_dask_places_tasks_if_homes_have_unequal_work_or_workers_have_changed():
     blocks = [(0, 0), (0, 1), (1, 1)]
     _, _, chunks, pairs, written = join_of(blocks, 2)
