@@ -12,7 +12,8 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, aliases
 from dask_simjoin.graph.dask_private import Expr, Task, TaskRef, guard_repr
-from dask_simjoin.graph.placement import VisitOrder, on_worker_of, order_visits, place_tasks
+from dask_simjoin.graph.homes import chunk_homes
+from dask_simjoin.graph.placement import VisitOrder, on_worker_of, place_tasks, send_placement
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -347,16 +348,18 @@ class LazyJoin(LabelledExpr):
             plan.layout, self.output.with_ids, plan.threads, plan.copies, plan.sent, RunName(plan.run),
             self.output.wide_halo,
         )  # fmt: skip
-        each = []
+        each, read = [], []
         for (source, own), sources, chunks in zip(tables, plan.sources, plan.chunks.sides, strict=True):
             if chunks.method is not None:
                 check_shuffle(chunks.method, spec.settings.cluster)
-            rows = ROWS.take(source)
+            read.append(ROWS.take(source))
             own = replace(own, dims=plan.dims, narrow=plan.narrow)
-            each.append(indexed_chunks(rows, own, sources, chunks, *how))
+            each.append(indexed_chunks(read[-1], own, sources, chunks, *how))
+        firsts = dict(zip([expr._name for expr in each], (0, plan.chunks.first_data), strict=False))
         if plan.visits is not None:
-            firsts = dict(zip([expr._name for expr in each], (0, plan.chunks.first_data), strict=False))
-            order_visits(VisitOrder(firsts, plan.blocks, plan.visits.worker, plan.visits.place))
+            send_placement(VisitOrder(firsts, plan.blocks, plan.visits.worker, plan.visits.place))
+        elif (homes := chunk_homes(plan, read, spec, firsts)) is not None:
+            send_placement(homes)
         return each[0] if len(each) == 1 else BothChunks(*each)
 
 

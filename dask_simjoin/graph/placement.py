@@ -1,4 +1,6 @@
-"""A plugin of the scheduler that places tasks: on workers that their keys name, and in the order of visits.
+"""A plugin of the scheduler that places tasks on workers, and changes the order of tasks.
+
+Workers are chosen by the keys of tasks, by the homes of chunks, or by the order of visits.
 
 Dask assigns tasks by the duration of earlier tasks with the same name.  After a run with few rows, a part of
 shared work seems to take less time than sending a chunk.  One worker would then do all parts one after the
@@ -8,6 +10,11 @@ Dask orders tasks by its own rules. It makes all chunks early, and compares each
 ones. If the chunks do not fit in memory, a worker reads a spilled chunk again for almost every block pair.
 The plan has a better order: see `dask_simjoin.planning.visits`. The plugin changes the priorities and the
 preferred workers of tasks. Results do not change, and idle workers may still take tasks of other workers.
+
+If a join has fewer than five chunks, Dask takes its tasks for tasks that read data. It then gives each to the
+worker with the fewest tasks, wherever the chunks are. So workers would send each other whole indexes, even to
+compare a chunk with itself. If each worker holds the rows of some chunks, the plugin places these tasks at
+the homes of their chunks.
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ from dask_simjoin.request.options import current_client
 LOG = logging.getLogger("dask_simjoin")
 
 MOST_ORDERS = 8
-"""The scheduler keeps the orders of at most this many joins; the oldest are dropped."""
+"""The scheduler keeps the rules of at most this many joins; the oldest are dropped."""
 
 MOST_CHUNKS = 16
 """A worker is preferred for a task without dependencies only if at most this many chunks need the task.
@@ -44,6 +51,15 @@ LISTS = "simjoin_rows"
 
 MAX_UNEVEN = 2
 """Partitions are picked where they were made, unless a worker made this many times as many as another."""
+
+MAX_LOAD = 1.25
+"""Tasks run at the homes of their chunks if no worker gets more than this many times its fair share."""
+
+WHOLE_LOAD = 1.05
+"""A worker does all the work on two chunks if it then has at most this many times its fair share."""
+
+MIN_SECONDS = 1e-6
+"""Lower bound of the expected seconds of a task."""
 
 ON = "worker "
 """Prefix of the part of a task's key that names the worker for the task, as in "worker 3"."""
@@ -73,21 +89,89 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class VisitOrder:
-    """For the workers of a join, the order of their visits to its block pairs."""
+class Placement:
+    """Base class of rules that place the tasks of one join."""
 
     firsts: Mapping[str, int]  # name in the keys of chunks -> number of the first chunk with this name
     blocks: np.ndarray  # (block pairs, 2): numbers of the chunks, the smaller one first
-    # (block pairs,): for each block pair, the number of its worker, and its position among the worker's
-    # visits
-    worker: np.ndarray
-    place: np.ndarray
 
     def chunk(self, key: Any) -> int | None:
         """Return the number of the chunk that this key makes; None if it makes something else."""
         if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], int) and key[0] in self.firsts:
             return self.firsts[key[0]] + key[1]
         return None
+
+    def used(self, task: Any) -> tuple[int, ...]:
+        """Return the numbers of the chunks that a task uses, ascending."""
+        return tuple(sorted({c for one in task.dependencies if (c := self.chunk(one.key)) is not None}))
+
+    def arrange(self, tasks: list[Any], there: list[str]) -> None:
+        """Place tasks, which are sorted by priority. `there`: addresses of the workers, sorted."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ChunkHomes(Placement):
+    """The homes of chunks: the workers that hold their rows, and that index them.
+
+    A task that compares a chunk with itself runs at the chunk's home. A task that compares two chunks runs at
+    one of their homes, so that all workers get about equal work.
+    """
+
+    seconds: np.ndarray  # (block pairs,): expected seconds of a thread
+    home: np.ndarray  # (chunks,): number of the worker
+    threads: np.ndarray  # (workers,): number of threads of each worker
+
+    def arrange(self, tasks: list[Any], there: list[str]) -> None:
+        if len(there) != len(self.threads):
+            return
+        for task, worker in self.workers([task for task in tasks if not task.worker_restrictions]).items():
+            task.worker_restrictions, task.loose_restrictions = {there[worker]}, True
+
+    def workers(self, tasks: list[Any]) -> dict[Any, int]:
+        """Return the number of the worker for each task that makes or compares chunks.
+
+        Return nothing if workers would get very unequal work.
+        """
+        found = {task: int(self.home[c]) for task in tasks if (c := self.chunk(task.key)) is not None}
+        numbers = {tuple(sorted(pair)): number for number, pair in enumerate(self.blocks.tolist())}
+        pairs = dict[Any, int]()  # task -> number of the block pair
+        for task in tasks:
+            used = () if task in found else self.used(task)
+            if 1 <= len(used) <= 2 and (used[0], used[-1]) in numbers:
+                pairs[task] = numbers[used[0], used[-1]]
+        # several tasks may share the work on a block pair
+        shared: dict[Any, list[Any]] = {}
+        for task, pair in pairs.items():
+            shared.setdefault((pair, key_split(task.key)), []).append(task)
+        choices = [np.unique(self.home[pair]) for pair in self.blocks]
+        load, fair = np.zeros(len(self.threads)), np.zeros(len(self.threads))
+        for pair, _ in shared:
+            fair += max(float(self.seconds[pair]), MIN_SECONDS) * self.threads / self.threads.sum()
+        for (pair, _), some in sorted(shared.items(), key=lambda one: len(choices[one[0][0]])):
+            seconds, homes = max(float(self.seconds[pair]), MIN_SECONDS), choices[pair]
+            least = homes[np.argmin((load[homes] + seconds) / fair[homes])]
+            # if one worker does all the work on a block pair, only one index is sent
+            if load[least] + seconds <= WHOLE_LOAD * fair[least]:
+                homes = np.array([least])
+            for task in some:
+                own = seconds / len(some)
+                found[task] = worker = int(homes[np.argmin((load[homes] + own) / fair[homes])])
+                load[worker] += own
+        return found if (load <= MAX_LOAD * fair).all() else {}
+
+
+@dataclass(frozen=True)
+class VisitOrder(Placement):
+    """For the workers of a join, the order of their visits to its block pairs."""
+
+    # (block pairs,): for each block pair, the number of its worker, and its position among the worker's
+    # visits
+    worker: np.ndarray
+    place: np.ndarray
+
+    def arrange(self, tasks: list[Any], there: list[str]) -> None:
+        _prefer(schedule(tasks, self), there)
 
     @functools.cached_property
     def moments(self) -> dict[tuple[int, ...], Moment]:
@@ -107,11 +191,11 @@ class VisitOrder:
         """
         if self.chunk(task.key) is not None:
             return None
-        used = sorted({c for one in task.dependencies if (c := self.chunk(one.key)) is not None})
+        used = self.used(task)
         if not 0 < len(used) <= 2:
             return None
         alone = (used[0], used[0]) if (used[0], used[0]) in self.moments else (used[0],)
-        return self.moments.get(tuple(used) if len(used) == 2 else alone)
+        return self.moments.get(used if len(used) == 2 else alone)
 
 
 @dataclass
@@ -156,16 +240,16 @@ def schedule(tasks: Iterable[Any], order: VisitOrder) -> Schedule:
 
 
 class PlacementPlugin(SchedulerPlugin):
-    """Place shared work on the workers that keys name, and other tasks by the orders of visits."""
+    """Place shared work on the workers that keys name, and other tasks by the rules of their joins."""
 
     name = "simjoin-placement"
     idempotent = True
 
     def __init__(self) -> None:
-        self._orders: OrderedDict[tuple[str, ...], VisitOrder] = OrderedDict()
+        self._orders: OrderedDict[tuple[str, ...], Placement] = OrderedDict()
 
-    def add(self, order: VisitOrder) -> None:
-        """Add the order for a join. It replaces an earlier order for the same chunks."""
+    def add(self, order: Placement) -> None:
+        """Add the rules for a join. They replace earlier rules for the same chunks."""
         name = tuple(order.firsts)
         self._orders.pop(name, None)
         self._orders[name] = order
@@ -186,7 +270,7 @@ class PlacementPlugin(SchedulerPlugin):
                     (task for task in every if task.priority and task.state == "released"),
                     key=lambda task: task.priority,
                 )
-                _prefer(schedule(own, order), there)
+                order.arrange(own, there)
 
 
 def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
@@ -247,15 +331,15 @@ def place_tasks() -> Client | None:
     return client
 
 
-def order_visits(order: VisitOrder) -> None:
-    """Send the order of a join's visits to the scheduler of the current cluster, if any."""
+def send_placement(order: Placement) -> None:
+    """Send the rules that place a join's tasks to the scheduler of the current cluster, if any."""
     try:
         client = place_tasks()
         if client is not None:
             client.run_on_scheduler(_add, order)
-    except Exception:  # a scheduler without this package cannot load the order, but still computes
-        LOG.info("The scheduler accepts no order of block pairs", exc_info=True)
+    except Exception:  # a scheduler without this package cannot load the rules, but still computes
+        LOG.info("The scheduler accepts no rules that place tasks", exc_info=True)
 
 
-def _add(order: VisitOrder, dask_scheduler: Scheduler) -> None:
+def _add(order: Placement, dask_scheduler: Scheduler) -> None:
     dask_scheduler.plugins[PlacementPlugin.name].add(order)

@@ -89,22 +89,27 @@ def where_held(frame: FromGraph) -> list[Group]:
 
     Threads without partitions are left out.
     """
+    return dealt_out(*holders(frame))
+
+
+def holders(frame: FromGraph) -> tuple[list[list[str]], dict[str, int]]:
+    """Return the workers that hold each partition of a frame, and the number of threads of each worker."""
     client, keys = current_client(), held_keys(frame)
     assert client is not None
     there = client.who_has([frame.operand("layer")[key] for key in keys])
-    return dealt_out([list(there.get(key, ())) for key in keys], client.nthreads())
+    return [list(there.get(key, ())) for key in keys], client.nthreads()
 
 
-def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list[Group]:
+def dealt_out(held_by: Sequence[Sequence[str]], threads: dict[str, int]) -> list[Group]:
     """Assign partitions to threads, as `where_held` does.
 
-    `holders`: for each partition, the workers that hold it. `threads`: number of threads of each worker. If
+    `held_by`: for each partition, the workers that hold it. `threads`: number of threads of each worker. If
     no worker or several workers hold a partition, it goes to the worker that has the fewest partitions per
     thread so far.
     """
     own: dict[str, list[int]] = {worker: [] for worker in threads}
     several = []
-    for number, workers in enumerate(holders):
+    for number, workers in enumerate(held_by):
         if len(workers) == 1 and workers[0] in own:
             own[workers[0]].append(number)
         else:

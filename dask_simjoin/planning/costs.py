@@ -291,9 +291,11 @@ class Costs:
             larger = (quarter / whole) ** (math.log(max(number, 1.0)) / math.log(4))
             most, split = 1 / min(whole, 1.0), 1 + SPLIT * (1 - 1 / max(number, 1.0))
             # `most` stands for comparing all points with all others. GPUs compare whole tiles, so the factor
-            # with `split` cannot exceed `most`. On CPUs, which skip parts
-            # of tiles, the factor may exceed `most`
-            more = (min(larger * split, most) if self.resources.gpu else min(larger, most) * split) - 1
+            # with `split` cannot exceed `most`. CPUs skip parts of tiles in few dimensions, so the factor may
+            # exceed `most`. Threads share the index of one chunk, so for them several chunks gain nothing
+            wide = self.resources.workers > 1 and self.dims >= PRUNED_DIMS
+            whole_tiles = self.resources.gpu or wide
+            more = (min(larger * split, most) if whole_tiles else min(larger, most) * split) - 1
         join = self.visit * chunks.visits[1] + more * (self.compare * (self.near[0] * self.rows**2 / 2))
         is_apart = len(chunks) > 1 and not any(is_shuffled(side) and side.mutual for side in chunks.sides)
         apart = self.visit * self.output.together * self.rows if is_apart else 0.0

@@ -11,7 +11,14 @@ from distributed import Client, LocalCluster
 
 import dask_simjoin
 from dask_simjoin.graph import lazy_join
-from dask_simjoin.graph.placement import MOST_ORDERS, Moment, PlacementPlugin, VisitOrder, schedule
+from dask_simjoin.graph.placement import (
+    MOST_ORDERS,
+    ChunkHomes,
+    Moment,
+    PlacementPlugin,
+    VisitOrder,
+    schedule,
+)
 from dask_simjoin.planning import visits
 
 EPS = 0.0002
@@ -120,6 +127,76 @@ def test_a_task_of_one_chunk_runs_with_its_first_visit_and_shuffles_are_left_alo
     assert not found.first
 
 
+def homes_for(blocks, home, seconds=None, threads=(1, 1)):
+    """Homes of chunks; by default, all block pairs take equally long."""
+    seconds = np.ones(len(blocks)) if seconds is None else np.array(seconds)
+    return ChunkHomes({"chunks": 0}, np.array(blocks), seconds, np.array(home), np.array(threads))
+
+
+def test_tasks_run_at_the_homes_of_their_chunks_and_others_balance_the_work():
+    blocks = [(0, 0), (0, 1), (1, 1)]
+    chunks = [Fake(("chunks", c), Fake(("read", c))) for c in range(2)]
+    pairs = [
+        Fake(("pairs", b, k), *{chunks[i], chunks[j]}) for b, (i, j) in enumerate(blocks) for k in range(2)
+    ]
+    total = Fake("total", *pairs)
+    tasks = [*chunks, *pairs, total]
+    for n, task in enumerate(tasks):
+        task.priority = (0, 1, n)
+    before = [task.priority for task in tasks]
+    updated(plugin_with(homes_for(blocks, [1, 0])), tasks, ("b", "a"))
+    assert [task.worker_restrictions for task in chunks] == [{"b"}, {"a"}]
+    found = [task.worker_restrictions for task in pairs]
+    assert found[:2] == [{"b"}] * 2 and found[4:] == [{"a"}] * 2
+    assert sorted(map(list, found[2:4])) == [["a"], ["b"]]
+    assert all(task.loose_restrictions for task in [*chunks, *pairs])
+    assert not total.worker_restrictions and [task.priority for task in tasks] == before
+
+
+def test_the_worker_with_less_work_gets_the_comparisons_of_two_chunks():
+    blocks = [(0, 0), (0, 1), (1, 1)]
+    _, _, chunks, pairs, _ = join_of(blocks, 2)
+    assert homes_for(blocks, [0, 1], [3, 2, 1]).workers([*chunks, *pairs]) == dict(
+        zip([*chunks, *pairs], [0, 1, 0, 1, 1], strict=True)
+    )
+    # a worker with more threads gets more work
+    found = homes_for(blocks, [0, 1], [2, 2, 2], (2, 1)).workers([*chunks, *pairs])
+    assert [found[pair] for pair in pairs] == [0, 0, 1]
+
+
+def test_one_worker_compares_two_chunks_if_that_is_fair():
+    """Of each two of three chunks, only one index is sent."""
+    blocks = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+    chunks = [Fake(("chunks", c)) for c in range(3)]
+    pairs = {
+        (i, j): [Fake(("pairs", b, k), *{chunks[i], chunks[j]}) for k in range(2)]
+        for b, (i, j) in enumerate(blocks)
+    }
+    tasks = [*chunks, *(task for some in pairs.values() for task in some)]
+    found = homes_for(blocks, [0, 1, 2], [1, 2, 2, 1, 2, 1], (1, 1, 1)).workers(tasks)
+    workers = {pair: {found[task] for task in some} for pair, some in pairs.items()}
+    assert all(len(some) == 1 and some <= set(pair) for pair, some in workers.items())
+    assert {*workers[0, 1], *workers[0, 2], *workers[1, 2]} == {0, 1, 2}
+
+
+def test_dask_places_tasks_if_homes_have_unequal_work_or_workers_have_changed():
+    blocks = [(0, 0), (0, 1), (1, 1)]
+    _, _, chunks, pairs, written = join_of(blocks, 2)
+    assert homes_for(blocks, [0, 1], [4, 1, 1]).workers([*chunks, *pairs]) == {}
+    tasks = [*chunks, *pairs, *written]
+    updated(plugin_with(homes_for(blocks, [0, 1], [2, 2, 2])), tasks, ("a", "b", "c"))
+    assert not any(task.worker_restrictions for task in tasks)
+
+
+def test_tasks_keep_the_workers_that_a_caller_has_chosen():
+    blocks = [(0, 0), (0, 1), (1, 1)]
+    tasks, _, chunks, _, _ = join_of(blocks, 2)
+    chunks[0].worker_restrictions = {"b"}
+    updated(plugin_with(homes_for(blocks, [0, 1], [2, 1, 1])), tasks, ("a", "b"))
+    assert chunks[0].worker_restrictions == {"b"} == chunks[1].worker_restrictions
+    assert not chunks[0].loose_restrictions
+
+
 def test_other_tasks_and_other_joins_keep_their_priorities():
     tasks, *_ = join_of(BLOCKS, 3)
     before = [task.priority for task in tasks]
@@ -163,7 +240,7 @@ def test_workers_follow_the_order_and_reports_count_what_they_read(small_memory,
     frame = points_of(24_000, ordered)
     expected = frame.simjoin.self_join(EPS, on=["x", "y"], id="id")
     if not ordered:
-        monkeypatch.setattr(lazy_join, "order_visits", lambda order: None)
+        monkeypatch.setattr(lazy_join, "send_placement", lambda order: None)
     ddf = dd.from_pandas(frame, npartitions=12, sort=False)
     lazy, plan = ddf.simjoin.self_join(EPS, **JOIN), ddf.simjoin.plan(EPS, **JOIN)
     order = lazy.expr.plan.visits

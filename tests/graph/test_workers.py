@@ -173,15 +173,24 @@ def test_what_is_returned_later_leaves_nothing_allocated():
     assert workers.INNER.max_memory() >= workers.LARGE_BYTES
 
 
-@pytest.mark.parametrize(("limit", "calls"), [(1 << 30, []), (1 << 32, [(-3, 1 << 22), (-1, 1 << 26)])])
-def test_freed_memory_is_kept_on_workers_with_room_for_it(monkeypatch, limit, calls):
+@pytest.mark.parametrize(
+    ("limit", "threads", "calls"),
+    [
+        (1 << 30, 1, []),
+        (1 << 31, 1, [(-3, 1 << 22), (-1, 1 << 26)]),
+        (1 << 33, 1, [(-3, 1 << 24), (-1, 1 << 28)]),
+        (1 << 33, 8, [(-3, 1 << 22), (-1, 1 << 26)]),
+        (1 << 36, 1, [(-3, 1 << 25), (-1, 1 << 29)]),
+    ],
+)
+def test_freed_memory_is_kept_on_workers_with_room_for_it(monkeypatch, limit, threads, calls):
     made = []
     library = SimpleNamespace(mallopt=lambda name, value: made.append((name, value)))
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: library)
-    workers.keep_freed_memory(limit)
+    workers.keep_freed_memory(limit, threads)
     assert made == calls
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: SimpleNamespace())  # as on macOS
-    workers.keep_freed_memory(limit)
+    workers.keep_freed_memory(limit, threads)
 
 
 EVENT = {"worker": "tcp://a:1", "used": 480 << 20, "limit": 600 << 20, "unwritten": 7, "directory": "/spill",

@@ -84,6 +84,18 @@ def test_gpus_compare_at_most_all_points():
         assert np.isclose(compared, more * costs.compare * near[0] * 1e14 / 2, rtol=2e-3, atol=1e-9)
 
 
+def test_workers_compare_at_most_all_points_of_many_dimensions():
+    """Each worker then indexes its own rows, instead of waiting for one index of all rows."""
+    one, two = (Chunks(np.full(n, 48_000 / n), [], None, np.array([n, 0.0])) for n in (1, 2))
+    for dims, workers, least in ((384, 2, 0.0), (384, 1, 0.2), (6, 2, 0.2)):
+        have = Resources(2, 2**30, True, workers=workers)
+        costs = Costs("tiles", dims, (1.0, 1.0), 48_000, COUNTS, have)
+        compared = [costs.choosing(chunks) - costs.made(chunks) for chunks in (one, two)]
+        every = costs.compare * 48_000**2 / 2 / have.threads
+        assert compared[0] == pytest.approx(0.0)
+        assert compared[1] == pytest.approx(0.0) if not least else compared[1] > least * every
+
+
 def test_a_shuffle_beyond_the_memory_of_gpus_costs_more():
     chunks = Chunks(np.full(10, 1e6), [], "tasks", np.array([0.0, 0.0]))
     few, many = (

@@ -1,0 +1,128 @@
+"""Chunks are indexed and compared on the workers that hold their rows."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from distributed import Client
+
+from dask_simjoin.graph import homes, lazy_join
+from dask_simjoin.graph.homes import homes_of
+from dask_simjoin.graph.placement import ChunkHomes
+from dask_simjoin.graph.source import held_keys
+from dask_simjoin.request.options import current_client
+from tests.support.frames import split
+from tests.support.gates import PATIENCE, until
+from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.points import frame_of
+from tests.support.task_stream import tasks_of
+
+EPS = 0.03
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(5).uniform(size=(1200, 2))
+
+
+class Chunks:
+    """Chunks of these pieces of partitions."""
+
+    def __init__(self, *pieces):
+        self.pieces = pieces
+
+    def __len__(self):
+        return len(self.pieces)
+
+
+def test_the_home_holds_most_rows_of_a_chunk():
+    chunks = Chunks([(0, 0, 10), (1, 0, 10)], [(2, 0, 5), (3, 0, 9)], [(3, 9, 20)])
+    groups = [(0, [0]), (0, [1, 2]), (1, [3])]
+    assert homes_of(chunks, groups, 2).tolist() == [0, 1, 1]
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The rules that joins send to the scheduler."""
+    found = []
+    send = lazy_join.send_placement
+    monkeypatch.setattr(lazy_join, "send_placement", lambda rules: found.append(rules) or send(rules))
+    return found
+
+
+@pytest.fixture
+def on_each(monkeypatch):
+    """Let joins believe that the first half of the partitions is on one worker, and the rest on another."""
+
+    def holders(frame):
+        threads = current_client().nthreads()
+        workers, number = sorted(threads), len(held_keys(frame))
+        return [[workers[2 * n // number]] for n in range(number)], threads
+
+    monkeypatch.setattr(homes, "holders", holders)
+
+
+VERBS = {
+    "count_pairs": lambda frame, **how: frame.simjoin.count_pairs(EPS, **how),
+    "self_join": lambda frame, **how: frame.simjoin.self_join(EPS, **how),
+    "neighbor_counts": lambda frame, **how: frame.simjoin.neighbor_counts(EPS, **how),
+    "dbscan": lambda frame, **how: frame.simjoin.dbscan(EPS, 3, **how),
+    "join": lambda frame, **how: frame.simjoin.join(frame, EPS, **how),
+}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("verb", VERBS)
+def test_tasks_run_at_the_homes_of_their_chunks(x, client, on_each, sent, verb):
+    frame = frame_of(x)
+    ddf = split(frame, (300, 600, 900)).persist()
+    expected = VERBS[verb](frame)
+    with tasks_of(client) as ran:
+        found = VERBS[verb](ddf, partitioning="entity", blocksize=600 * 24).compute()
+    if verb in ("self_join", "join"):
+        assert_same_pairs(as_set(found), as_set(expected))
+    else:
+        assert np.array_equal(found, expected)
+    (rules,) = [rules for rules in sent if isinstance(rules, ChunkHomes)]
+    assert set(rules.home) == {0, 1} and rules.threads.tolist() == [1, 1]
+    indexed = {task["worker"] for task in ran if "simjoin_index" in str(task["key"])}
+    assert indexed == set(client.nthreads())
+
+
+@pytest.mark.processes
+def test_dask_places_tasks_of_one_chunk_and_of_shuffled_rows(x, client, on_each, sent):
+    ddf = split(frame_of(x), (300, 600, 900)).persist()
+    number = len(brute_force(x, EPS))
+    for how in ({"blocksize": "1 GB"}, {"partitioning": "spatial"}):
+        assert ddf.simjoin.count_pairs(EPS, **how).compute() == number
+    assert not any(isinstance(rules, ChunkHomes) for rules in sent)
+
+
+def any_indexed(dask_scheduler):
+    """Whether the index of a chunk is in memory."""
+    tasks = dask_scheduler.tasks
+    return any(str(key).startswith("('simjoin_index") and tasks[key].state == "memory" for key in tasks)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_home_is_killed_before_or_while_its_chunks_are_compared(mortal_workers, on_each, sent, begun):
+    x = np.random.default_rng(3).uniform(size=(40_000, 2))
+    eps = 0.01
+    expected = frame_of(x).simjoin.self_join(eps)
+    with Client(mortal_workers) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
+        ddf = split(frame_of(x), (10_000, 20_000, 30_000)).persist()
+        pairs = ddf.simjoin.self_join(eps, partitioning="entity", blocksize=10_000 * 24)
+        assert pairs.expr.plan.partitioning == "entity"
+        pids = client.run(os.getpid)
+        if begun:
+            running = client.compute(pairs)
+            until(lambda: client.run_on_scheduler(any_indexed) or running.done(), "no chunk was indexed")
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        if not begun:
+            running = client.compute(pairs)
+        found = running.result(timeout=PATIENCE)
+    assert any(isinstance(rules, ChunkHomes) for rules in sent)
+    assert_same_pairs(as_set(found), as_set(expected))
