@@ -29,13 +29,12 @@ from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.base import pick
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
 from dask_simjoin.graph.records import RUNS, Named
+from dask_simjoin.graph.row_cache import ROWS, PassedRows
 from dask_simjoin.graph.shuffle import held_by_workers
 from dask_simjoin.graph.small_frames import SMALL, is_read_by_chunk, small_frame
 from dask_simjoin.graph.source import (
-    ROWS,
     FrozenSource,
     Given,
-    PassedRows,
     gather,
     is_held,
     map_frozen,
