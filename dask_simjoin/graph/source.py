@@ -35,6 +35,7 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
     new_collection,
     seed_divisions,
+    without_token,
 )
 from dask_simjoin.graph.workers import end_without_workers, on_worker
 from dask_simjoin.metrics.norms import Frame
@@ -292,6 +293,8 @@ def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
     """
     if not keys:
         return []
-    end_without_workers(current_client())
-    run = get_scheduler(cls=Delayed)
-    return list(run(cull(graph, keys)[0], keys))
+    client, graph = current_client(), cull(graph, keys)[0]
+    if client is not None:
+        end_without_workers(client)
+        return list(client.get(without_token(graph), keys))
+    return list(get_scheduler(cls=Delayed)(graph, keys))
