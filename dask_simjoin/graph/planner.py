@@ -304,10 +304,13 @@ def _collect_by_tasks(source: FrozenSource, spec: RowSpec, with_ids: bool, first
     """Collect statistics of a table by one task per partition. `keep`: see `collect`."""
     number = source.inner.npartitions
     each = list(range(first, first + number))
+    how = spec, with_ids, number
+    if keep:
+        summaries = ROWS.pass_on_workers(source, spec.library, steps.label, steps.summarize, *how, each=each)
+        if summaries is not None:
+            return TableStatistics(summaries)
     passed = ROWS.passed(source, spec.library) if keep else None
-    rows = ROWS.read_on_workers(source, spec.library) if keep else source
-    how = steps.summarize, passed, first, spec, with_ids, number
-    expr = map_frozen(steps.label, _pass_over, rows, *how, each=each)
+    expr = map_frozen(steps.label, _pass_over, source, steps.summarize, passed, first, *how, each=each)
     found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
     if passed is not None:
         ROWS.keep(source, passed)

@@ -6,21 +6,23 @@ keeps the rows that it has read.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask
 import pandas as pd
 from dask.optimization import cull
-from distributed import Client, Future
+from distributed import Client, Future, as_completed, wait
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import value_bytes
-from dask_simjoin.graph.dask_private import IO, Blockwise, Expr, FromGraph
-from dask_simjoin.graph.source import FrozenSource, optimise_in_place
+from dask_simjoin.graph.dask_private import IO, Blockwise, Expr, FromGraph, without_token
+from dask_simjoin.graph.source import FrozenSource, MapPartition, map_frozen, optimise_in_place
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import MEMORY_LIMIT
 from dask_simjoin.planning.resources import PROCESSES, resources_for
@@ -29,8 +31,8 @@ from dask_simjoin.request.options import current_client
 SHARE = 16
 """Kept rows may take 1 / SHARE of the memory: of this process, or of all workers together."""
 
-PROBES = 4
-"""Workers first read this many partitions, to estimate the memory of all partitions."""
+FIRST = 8
+"""Each thread of the workers is given this many partitions before the first size is known."""
 
 _NUMBERS = itertools.count()
 
@@ -70,13 +72,9 @@ def shared_by_workers(keys: list[Any], threads: dict[str, int]) -> Shares:
     return shares
 
 
-def _submitted(client: Client, graph: dict[Any, Any], shares: Shares) -> list[Future]:
-    """Let workers compute their shares of keys; return the futures in the order of the shares."""
-    found: list[Future] = []
-    for worker, keys in shares.items():
-        on = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-        found += client.get(cull(graph, keys)[0], keys, sync=False, **on) if keys else []
-    return found
+def _with_bytes(frame: Frame, number: int, function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
+    """Return the estimated memory of a partition in bytes, and ``function(frame, number, *args)``."""
+    return _bytes(frame), function(frame, number, *args)
 
 
 class KeptRows(FromGraph):
@@ -119,6 +117,118 @@ class PassedRows:
                 self.frames[number] = frame
 
 
+class WorkersPass:
+    """One pass of a cluster's workers over a source. They read partitions, keep them, and call a function on
+    each.
+
+    The function is called as soon as its partition is read, and the results are gathered meanwhile. They show
+    how much memory all partitions would take. If it is more than `most` bytes, the rows are dropped, and
+    partitions that no worker has yet are read without keeping them.
+    """
+
+    def __init__(
+        self, client: Client, source: FrozenSource, most: float, label: str, function: Callable[..., Any],
+        args: tuple[Any, ...], each: Sequence[Any],
+    ) -> None:  # fmt: skip
+        self._client, self._most = client, most
+        self._step = label, _with_bytes, source, function, *args
+        self._each = each
+        read = optimise_in_place(source.inner)
+        self._by_partition = all(isinstance(node, (Blockwise, IO)) for node in read.walk())
+        step = MapPartition(read, label, _with_bytes, (function, *args), each)
+        self._graph, self._keys = dict(step.__dask_graph__()), list(step.__dask_keys__())
+        self._rows = list(read.__dask_keys__())
+        self._together = 1  # so many results are gathered together
+        self._submitted: list[list[Future]] = []  # the results that are still to come, of each graph
+        self.fit = True  # whether all partitions seem to take at most `most` bytes
+        self.kept: dict[int, Future] = {}  # the partitions that workers keep
+        self.results: dict[int, Any] = {}
+        self.bytes = 0.0  # estimated memory of the partitions with results
+
+    def run(self) -> list[Any]:
+        """Run the pass; return the results in the order of the partitions."""
+        self._client.sync(self._run, *self._shares())
+        return [self.results[n] for n in range(len(self._keys))]
+
+    async def _run(self, first: Shares, rest: Shares) -> None:
+        try:
+            waiting = as_completed(self._submit(first), loop=self._client.loop)
+            done: list[Future] = []
+            async for future in waiting:
+                done.append(future)
+                # gather few results at a time, but not each on its own
+                if self.results and len(done) < self._together and waiting.count():
+                    continue
+                found = await self._client.gather(done, asynchronous=True)
+                for (_, number), (size, result) in zip((one.key for one in done), found, strict=True):
+                    self._add(number, size, result)
+                done = []
+                if rest:
+                    waiting.update(self._submit(rest))
+                    rest = {}
+        except BaseException:
+            await self._release()
+            raise
+
+    def _add(self, number: int, size: float, result: Any) -> None:
+        """Add the size of a partition and the result of its function."""
+        self.results[number] = result
+        self.bytes += size
+        if self.fit and self.bytes * len(self._keys) <= self._most * len(self.results):
+            return
+        # only partitions with results: the scheduler ignores that others are released if their graph has not
+        # arrived yet, and would keep them
+        for n in list(self.results) if self.fit else [number]:
+            self.kept.pop(n, None)
+        self.fit = False
+
+    async def _release(self) -> None:
+        """Release all futures after an error, which would keep them."""
+        for futures in self._submitted:
+            # see `_add`: the graph has arrived as soon as one of its tasks is done
+            if not any(future.done() for future in futures):
+                with contextlib.suppress(Exception):
+                    await wait(futures, return_when="FIRST_COMPLETED")
+        for future in (*itertools.chain.from_iterable(self._submitted), *self.kept.values()):
+            future.release()
+
+    def _shares(self) -> tuple[Shares, Shares]:
+        """Divide the numbers of the partitions among workers: the first ones, and the rest.
+
+        If partitions depend on each other, for example by a shuffle, all of them are the first ones.
+        """
+        numbers = list(range(len(self._keys)))
+        if not self._by_partition:
+            return {None: numbers}, {}
+        threads = self._client.nthreads()
+        self._together = 2 * sum(threads.values())
+        shares = shared_by_workers(numbers, threads)
+        first = {worker: own[: FIRST * threads[worker]] for worker, own in shares.items()}
+        rest = {worker: own[FIRST * threads[worker] :] for worker, own in shares.items()}
+        return first, {worker: own for worker, own in rest.items() if own}
+
+    def _submit(self, shares: Shares) -> list[Future]:
+        """Let workers pass over their partitions; return the futures of the results."""
+        if not self.fit:
+            left = [n for own in shares.values() for n in own]
+            expr = map_frozen(*self._step, each=self._each)
+            keys = [expr.__dask_keys__()[n] for n in left]
+            self._submitted.append(self._get(dict(expr.__dask_graph__()), keys))
+            return self._submitted[-1]
+        found: list[Future] = []
+        for worker, own in shares.items():
+            on = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+            made = self._get(self._graph, [keys[n] for keys in (self._keys, self._rows) for n in own], **on)
+            self._submitted.append(made[: len(own)])
+            found += made[: len(own)]
+            self.kept.update(zip(own, made[len(own) :], strict=True))
+        return found
+
+    def _get(self, graph: dict[Any, Any], keys: list[Any], **on: Any) -> list[Future]:
+        """Compute some keys of a graph."""
+        return list(self._client.get(without_token(cull(graph, keys)[0]), keys, sync=False, **on))
+
+
 class RowCache:
     """Keeps the rows of sources, up to `most` bytes in all. The oldest rows are dropped first.
 
@@ -151,33 +261,27 @@ class RowCache:
         layer = {(f"{name}-read", n): frames[n] for n in range(inner.npartitions)}
         self._keep(source, name, layer, passed.bytes)
 
-    def read_on_workers(self, source: FrozenSource, library: str) -> FrozenSource:
-        """Let the workers of a cluster read and keep the rows of a source. Return a source with these rows.
+    def pass_on_workers(self, source: FrozenSource, library: str, label: str, function: Callable[..., Any],
+                        *args: Any, each: Sequence[Any]) -> list[Any] | None:  # fmt: skip
+        """Let the workers of a cluster read and keep the rows of a source, and call a function on each
+        partition.
 
-        Without a cluster, or if the rows would take too much of the workers' memory, return the source
-        itself.
+        Return the results. Without a cluster, or for rows on a GPU, return None. For the other arguments, see
+        `map_frozen`.
         """
-        client, number = current_client(), source.inner.npartitions
+        client = current_client()
         if client is None or client.asynchronous or frames_of_library(library).memory() is not None:
-            return source
+            return None
         resources = resources_for(library)
         most = (resources.limit or 0) * resources.workers // SHARE
-        if not most:
-            return source
-        expr = optimise_in_place(source.inner)
-        by_partition = all(isinstance(node, (Blockwise, IO)) for node in expr.walk())
-        graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
-        shares: Shares = {None: keys}
-        if by_partition:
-            shares = shared_by_workers(keys, client.nthreads())
-        probed = {keys[number * k // PROBES] for k in range(PROBES)}
-        some = {worker: [key for key in share if key in probed] for worker, share in shares.items()}
-        read = _submitted(client, graph, some)
-        size = max(client.gather(client.map(_bytes, read, key="simjoin_size", pure=False))) * number
-        if size > most:
-            return source
-        layer = {future.key: future for future in _submitted(client, graph, shares)}
-        return FrozenSource(self._keep(source, _new_name(source), layer, self.most * size / most))
+        if not most or not source.inner.npartitions:
+            return None
+        passed = WorkersPass(client, source, most, label, function, args, each)
+        found = passed.run()
+        if passed.fit:
+            layer = {passed.kept[n].key: passed.kept[n] for n in range(len(found))}
+            self._keep(source, _new_name(source), layer, self.most * passed.bytes / most)
+        return found
 
     def _keep(self, source: FrozenSource, name: str, layer: dict[Any, Any], size: float) -> Expr:
         """Keep the partitions of a source under a name. While all kept rows exceed `most` bytes, drop the

@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 from dask_simjoin.graph import row_cache
 from dask_simjoin.graph.planner import StatisticsCache
 from dask_simjoin.graph.row_cache import ROWS, shared_by_workers
-from dask_simjoin.graph.source import held_keys
+from dask_simjoin.graph.source import freeze, held_keys
 
 EPS, PARTS, ROWS_OF_PART = 0.05, 3, 50
 
@@ -208,7 +208,81 @@ def test_workers_do_not_keep_rows_that_take_too_much_memory(local_client, monkey
     source = Source()
     pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"])
     assert rows_of(pairs.compute()) == rows_of(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
-    assert not ROWS._kept and 2 * PARTS <= source.reads <= 3 * PARTS
+    assert not ROWS._kept and source.reads == 2 * PARTS
+
+
+def growing(n):
+    """A partition of 8 * (1 + n)**2 bytes."""
+    READS["growing"] += 1
+    return pd.DataFrame({"x": np.full((1 + n) ** 2, float(n))})
+
+
+def count_rows(frame, number, text):
+    """Return what shows that the arguments belong together."""
+    READS["counted", READS["growing"]] += 1
+    if text == "wrong" and number == 3:
+        raise ValueError("a wrong partition")
+    return number, len(frame), text
+
+
+def pass_over_growing(text="text", parts=40):
+    """The results of a pass of workers over 40 partitions, and their source."""
+    source = freeze(dd.from_map(growing, range(parts), meta=growing(0).iloc[:0]), ["x"])
+    READS.clear()
+    return ROWS.pass_on_workers(
+        source, "pandas", "simjoin_summary", count_rows, text, each=range(parts)
+    ), source
+
+
+def check_memory_of_workers(client, holds):
+    """Workers soon hold this many results."""
+    end = time.monotonic() + 30
+    while sum(map(len, client.has_what().values())) != holds and time.monotonic() < end:
+        time.sleep(0.02)
+    assert sum(map(len, client.has_what().values())) == holds
+
+
+def test_results_are_in_the_order_of_partitions(local_client):
+    found, source = pass_over_growing()
+    assert found == [(n, (1 + n) ** 2, "text") for n in range(40)]
+    assert READS["growing"] == 40
+    check_memory_of_workers(local_client, 40)
+    rows = ROWS.take(source).inner
+    assert local_client.gather(rows.operand("layer")[held_keys(rows)[5]]).x.tolist() == [5.0] * 36
+
+
+def test_partitions_are_summarised_while_others_are_read(local_client):
+    pass_over_growing()
+    assert READS["counted", 40] < 20
+
+
+@pytest.mark.parametrize("threads", [1, 10])
+def test_rows_are_dropped_as_soon_as_they_take_too_much(local_client, monkeypatch, threads):
+    """The first partitions are small, the last ones are not."""
+    monkeypatch.setattr(row_cache, "FIRST", threads)
+    each = sum(8 * (1 + n) ** 2 for n in range(40))
+    limit = row_cache.resources_for("pandas").limit * 2
+    monkeypatch.setattr(row_cache, "SHARE", limit // (each // 2))
+    found, _ = pass_over_growing()
+    assert found == [(n, (1 + n) ** 2, "text") for n in range(40)]
+    assert READS["growing"] == 40 and not ROWS._kept  # no partition is read twice
+    check_memory_of_workers(local_client, 0)
+
+
+def test_an_error_keeps_no_rows(local_client):
+    with pytest.raises(ValueError, match="a wrong partition"):
+        pass_over_growing("wrong")
+    assert not ROWS._kept
+    check_memory_of_workers(local_client, 0)
+
+
+def test_equal_tables_of_one_computation_are_read_once(local_client):
+    source = Source()
+    joins = [source.frame().simjoin.self_join(eps, on=["x", "y"]) for eps in (EPS, 2 * EPS)]
+    found = dask.compute(*joins)
+    assert source.reads == PARTS
+    for pairs, eps in zip(found, (EPS, 2 * EPS), strict=True):
+        assert rows_of(pairs) == rows_of(source.whole.simjoin.self_join(eps, on=["x", "y"]))
 
 
 def test_rows_on_workers_are_not_used_elsewhere(local_client):
