@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask
+import numpy as np
 import pandas as pd
 from dask.optimization import cull
 from distributed import Client, Future, as_completed, wait
@@ -44,7 +45,11 @@ def _elsewhere() -> bool:
 
 def _bytes(frame: Frame) -> float:
     """Return the estimated memory of a partition in bytes."""
-    row_bytes = sum(value_bytes(frame[name]) for name in frame.columns)
+    # without selecting each column, which took 6 ms for 384 columns
+    row_bytes = sum(
+        dtype.itemsize if isinstance(dtype, np.dtype) and dtype.kind != "O" else value_bytes(frame[name])
+        for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
+    )
     if not isinstance(frame.index, pd.RangeIndex):
         row_bytes += value_bytes(frame.index)
     return float(row_bytes * len(frame))

@@ -313,6 +313,18 @@ def test_rows_that_workers_hold_are_sent_by_worker(local_client):
     assert "simjoin_parcel" in steps
 
 
+@pytest.mark.parametrize("index", [None, list("abcdef"), [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]])
+def test_bytes_of_a_frame(index):
+    frame = pd.DataFrame({"x": np.arange(6.0), "y": np.arange(6, dtype=np.int16)}, index=index)
+    size = 6 * (8 + 2) + (0 if index is None else frame.index.memory_usage(deep=True))
+    assert row_cache._bytes(frame) == size
+    frame["text"], frame["kind"] = list("uvwxyz"), pd.Categorical(list("uvuvuv"))
+    frame["list"] = [[1.0]] * 6
+    texts = frame[["text", "kind", "list"]].memory_usage(index=False, deep=True).sum()
+    assert row_cache._bytes(frame) == pytest.approx(size + texts)
+    assert row_cache._bytes(frame.iloc[:0][["x"]]) == 0
+
+
 def test_workers_read_consecutive_partitions():
     keys = list("abcdefg")
     assert shared_by_workers(keys, {"v": 1, "u": 1}) == {"u": ["a", "b", "c", "d"], "v": ["e", "f", "g"]}
