@@ -24,6 +24,7 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import value_bytes
 from dask_simjoin.graph.dask_private import IO, Blockwise, Expr, FromGraph, without_token
 from dask_simjoin.graph.source import FrozenSource, MapPartition, map_frozen, optimise_in_place
+from dask_simjoin.graph.workers import PIECES, READ_PIECE
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import MEMORY_LIMIT
 from dask_simjoin.planning.resources import PROCESSES, resources_for
@@ -79,6 +80,7 @@ def shared_by_workers(keys: list[Any], threads: dict[str, int]) -> Shares:
 
 def _with_bytes(frame: Frame, number: int, function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
     """Return the estimated memory of a partition in bytes, and ``function(frame, number, *args)``."""
+    PIECES.keep(READ_PIECE)  # the next task probably reads another partition
     return _bytes(frame), function(frame, number, *args)
 
 

@@ -80,6 +80,13 @@ KEPT_PIECE = 1 << 22
 pages.
 """
 
+READ_PIECE = 1 << 25
+"""Replaces `KEPT_PIECE` while planning reads partitions, because readers need large buffers again and again.
+
+It is the highest value that the allocator takes. With `KEPT_PIECE`, requests of memory took a third of the
+time to read Parquet files of 8 MB.
+"""
+
 MIN_KEEPING_LIMIT = 1 << 31
 """A worker whose memory limit is lower, in bytes, keeps no freed memory: see `keep_freed_memory`."""
 
@@ -153,8 +160,29 @@ def keep_freed_memory(limit: int) -> None:
         return
     change = getattr(ctypes.CDLL(None), "mallopt", None)
     if change is not None:
-        change(MMAP_THRESHOLD, KEPT_PIECE)
         change(TRIM_THRESHOLD, KEPT_BYTES)
+        PIECES.change = change
+        PIECES.keep(KEPT_PIECE)
+
+
+class KeptPieces:
+    """The size from which this process returns freed allocations to the system.
+
+    `change`: the allocator's function that sets it; None: this process keeps no freed memory.
+    """
+
+    def __init__(self) -> None:
+        self.change: Callable[[int, int], Any] | None = None
+        self._size = 0
+
+    def keep(self, size: int) -> None:
+        """Keep freed allocations of less than `size` bytes."""
+        if self.change is not None and self._size != size:
+            self.change(MMAP_THRESHOLD, size)
+            self._size = size
+
+
+PIECES = KeptPieces()
 
 
 def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
@@ -245,6 +273,7 @@ def check_sending(method: str) -> None:
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:
     """Call `prepare_worker`, which configures a worker once, and then the function."""
     prepare_worker()
+    PIECES.keep(KEPT_PIECE)
     return function(*args)
 
 

@@ -173,15 +173,29 @@ def test_what_is_returned_later_leaves_nothing_allocated():
     assert workers.INNER.max_memory() >= workers.LARGE_BYTES
 
 
-@pytest.mark.parametrize(("limit", "calls"), [(1 << 30, []), (1 << 32, [(-3, 1 << 22), (-1, 1 << 26)])])
+@pytest.mark.parametrize(("limit", "calls"), [(1 << 30, []), (1 << 32, [(-1, 1 << 26), (-3, 1 << 22)])])
 def test_freed_memory_is_kept_on_workers_with_room_for_it(monkeypatch, limit, calls):
     made = []
     library = SimpleNamespace(mallopt=lambda name, value: made.append((name, value)))
+    monkeypatch.setattr(workers, "PIECES", workers.KeptPieces())
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: library)
     workers.keep_freed_memory(limit)
     assert made == calls
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: SimpleNamespace())  # as on macOS
     workers.keep_freed_memory(limit)
+
+
+def test_larger_pieces_are_kept_while_partitions_are_read(monkeypatch):
+    made = []
+    pieces = workers.KeptPieces()
+    monkeypatch.setattr(workers, "PIECES", pieces)
+    pieces.keep(workers.READ_PIECE)
+    assert not made  # this process keeps no freed memory
+    pieces.change = lambda name, value: made.append((name, value))
+    for size in (workers.KEPT_PIECE, workers.READ_PIECE, workers.READ_PIECE):
+        pieces.keep(size)
+    assert workers.on_worker(len, "ab") == 2
+    assert made == [(-3, 1 << 22), (-3, 1 << 25), (-3, 1 << 22)]
 
 
 EVENT = {"worker": "tcp://a:1", "used": 480 << 20, "limit": 600 << 20, "unwritten": 7, "directory": "/spill",
