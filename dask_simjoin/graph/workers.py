@@ -83,8 +83,8 @@ pages.
 READ_PIECE = 1 << 25
 """Replaces `KEPT_PIECE` while planning reads partitions, because readers need large buffers again and again.
 
-It is the highest value that the allocator takes. With `KEPT_PIECE`, requests of memory took a third of the
-time to read Parquet files of 8 MB.
+The allocator would raise the size up to this value by itself, if Dask's nannies did not configure it. With
+`KEPT_PIECE`, requests of memory took a third of the time to read Parquet files of 8 MB.
 """
 
 MIN_KEEPING_LIMIT = 1 << 31
