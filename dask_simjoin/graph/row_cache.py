@@ -216,24 +216,26 @@ class WorkersPass:
 
     def _submit(self, shares: Shares) -> list[Future]:
         """Let workers pass over their partitions; return the futures of the results."""
-        if not self.fit:
-            left = [n for own in shares.values() for n in own]
+        numbers = [n for own in shares.values() for n in own]
+        if self.fit:
+            graph: dict[Any, Any] = {}
+            where: dict[Any, list[str]] = {}
+            for worker, own in shares.items():
+                part = cull(self._graph, [keys[n] for keys in (self._keys, self._rows) for n in own])[0]
+                graph |= part
+                where |= {} if worker is None else {key: [worker] for key in part}
+            # all workers get their tasks by one graph, because the scheduler needs some milliseconds for each
+            on = {"workers": where.get, "allow_other_workers": True} if where else {}
+            wanted = [keys[n] for keys in (self._keys, self._rows) for n in numbers]
+        else:
             expr = map_frozen(*self._step, each=self._each)
-            keys = [expr.__dask_keys__()[n] for n in left]
-            self._submitted.append(self._get(dict(expr.__dask_graph__()), keys))
-            return self._submitted[-1]
-        found: list[Future] = []
-        for worker, own in shares.items():
-            on = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-            made = self._get(self._graph, [keys[n] for keys in (self._keys, self._rows) for n in own], **on)
-            self._submitted.append(made[: len(own)])
-            found += made[: len(own)]
-            self.kept.update(zip(own, made[len(own) :], strict=True))
-        return found
-
-    def _get(self, graph: dict[Any, Any], keys: list[Any], **on: Any) -> list[Future]:
-        """Compute some keys of a graph."""
-        return list(self._client.get(without_token(cull(graph, keys)[0]), keys, sync=False, **on))
+            wanted, on = [expr.__dask_keys__()[n] for n in numbers], {}
+            graph = cull(dict(expr.__dask_graph__()), wanted)[0]
+        with dask.annotate(**on):
+            made = list(self._client.get(without_token(graph), wanted, sync=False))
+        self.kept.update(zip(numbers, made[len(numbers) :], strict=False))
+        self._submitted.append(made[: len(numbers)])
+        return self._submitted[-1]
 
 
 class RowCache:
