@@ -24,7 +24,7 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import value_bytes
 from dask_simjoin.graph.dask_private import IO, Blockwise, Expr, FromGraph, without_token
 from dask_simjoin.graph.source import FrozenSource, MapPartition, map_frozen, optimise_in_place
-from dask_simjoin.graph.workers import PIECES, READ_PIECE
+from dask_simjoin.graph.workers import PIECES, READ_PIECE, outside_pool
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import MEMORY_LIMIT
 from dask_simjoin.planning.resources import PROCESSES, resources_for
@@ -154,7 +154,8 @@ class WorkersPass:
 
     def run(self) -> list[Any]:
         """Run the pass; return the results in the order of the partitions."""
-        self._client.sync(self._run, *self._shares())
+        with outside_pool():
+            self._client.sync(self._run, *self._shares())
         return [self.results[n] for n in range(len(self._keys))]
 
     async def _run(self, first: Shares, rest: Shares) -> None:

@@ -10,7 +10,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_client, worker_client
 
 from dask_simjoin.graph import row_cache
 from dask_simjoin.graph.planner import StatisticsCache
@@ -283,6 +283,28 @@ def test_equal_tables_of_one_computation_are_read_once(local_client):
     assert source.reads == PARTS
     for pairs, eps in zip(found, (EPS, 2 * EPS), strict=True):
         assert rows_of(pairs) == rows_of(source.whole.simjoin.self_join(eps, on=["x", "y"]))
+
+
+def join_in_a_task(way, folder):
+    pairs = dd.read_parquet(folder).simjoin.count_pairs(EPS, on=["x", "y"])
+    if way == "worker_client":
+        with worker_client():
+            return pairs.compute()
+    get_client()
+    return pairs.compute()
+
+
+@pytest.mark.parametrize("way", ["worker_client", "get_client"])
+def test_a_task_can_join_on_its_only_thread(tmp_path, way):
+    whole = Source().whole[["x", "y"]]
+    dd.from_pandas(whole, npartitions=PARTS).to_parquet(tmp_path)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        dask.config.set(scheduler="dask.distributed"),
+    ):
+        found = client.submit(join_in_a_task, way, tmp_path)
+        assert found.result(timeout=60) == whole.simjoin.count_pairs(EPS)
 
 
 def test_rows_on_workers_are_not_used_elsewhere(local_client):
