@@ -235,8 +235,8 @@ def seed_divisions(frame: Any) -> None:
 def without_token(graph: dict[Any, Any]) -> Expr:
     """Return a graph for `Client.get`, as an expression with a random token.
 
-    From a dict, Dask makes such an expression with a token of all tasks. For 32 tasks this takes 11 ms, in
-    which no task can start. This function can be removed once Dask makes no token of a given graph.
+    From a dict, Dask makes such an expression with a token of all tasks. For 32 tasks this takes 11 ms, and
+    meanwhile none of them can start. This function can be removed once Dask makes no token of a given graph.
     """
     return LLGExpr(graph, _determ_token=uuid.uuid4().hex)
 

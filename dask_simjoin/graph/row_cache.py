@@ -145,7 +145,7 @@ class WorkersPass:
         step = MapPartition(read, label, _with_bytes, (function, *args), each)
         self._graph, self._keys = dict(step.__dask_graph__()), list(step.__dask_keys__())
         self._rows = list(read.__dask_keys__())
-        self._together = 1  # so many results are gathered together
+        self._together = 1  # number of results to gather together
         self._submitted: list[list[Future]] = []  # the results that are still to come, of each graph
         self.fit = True  # whether all partitions seem to take at most `most` bytes
         self.kept: dict[int, Future] = {}  # the partitions that workers keep

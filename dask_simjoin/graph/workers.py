@@ -166,7 +166,7 @@ def keep_freed_memory(limit: int) -> None:
 
 
 class KeptPieces:
-    """The size from which this process returns freed allocations to the system.
+    """The size of allocations that this process returns to the system when they are freed, in bytes.
 
     `change`: the allocator's function that sets it; None: this process keeps no freed memory.
     """

@@ -297,7 +297,7 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
     points of a pair.  Regions with more than `max_points` points are cut, into at most `max_regions` regions.
     """
     cuts: dict[int, tuple[int, float]] = {}
-    # leave out columns in which no region is wide enough, because sorting them would take longest
+    # leave out columns that are too narrow to be cut, because sorting them would take longest
     with np.errstate(over="ignore", invalid="ignore"):
         wide = np.flatnonzero(~(upper - lower <= MIN_REGION_WIDTH * reach))
     x = x if len(wide) == len(lower) else x[:, wide]
