@@ -209,7 +209,8 @@ class WorkersPass:
         if not self._by_partition:
             return {None: numbers}, {}
         threads = self._client.nthreads()
-        self._together = 2 * sum(threads.values())
+        number = sum(threads.values())
+        self._together = number * min(max(2, len(numbers) // (FIRST * number)), FIRST)
         shares = shared_by_workers(numbers, threads)
         first = {worker: own[: FIRST * threads[worker]] for worker, own in shares.items()}
         rest = {worker: own[FIRST * threads[worker] :] for worker, own in shares.items()}
