@@ -16,6 +16,7 @@ from dask_simjoin.graph.homes import chunk_homes
 from dask_simjoin.graph.placement import VisitOrder, on_worker_of, place_tasks, send_placement
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
+from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.shuffle import (
     MAX_PARCELS,
     chunks_by_worker,
@@ -24,7 +25,7 @@ from dask_simjoin.graph.shuffle import (
     shuffled_chunks,
 )
 from dask_simjoin.graph.small_frames import is_cut, is_read_by_chunk, take_small_frame
-from dask_simjoin.graph.source import ROWS, FrozenSource, Listed, held_keys, is_held, map_frozen
+from dask_simjoin.graph.source import FrozenSource, Listed, held_keys, is_held, map_frozen
 from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Sources, is_shuffled

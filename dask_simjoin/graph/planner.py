@@ -29,13 +29,12 @@ from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.base import pick
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
 from dask_simjoin.graph.records import RUNS, Named
+from dask_simjoin.graph.row_cache import ROWS, PassedRows
 from dask_simjoin.graph.shuffle import held_by_workers
 from dask_simjoin.graph.small_frames import SMALL, is_read_by_chunk, small_frame
 from dask_simjoin.graph.source import (
-    ROWS,
     FrozenSource,
     Given,
-    PassedRows,
     gather,
     is_held,
     map_frozen,
@@ -305,10 +304,13 @@ def _collect_by_tasks(source: FrozenSource, spec: RowSpec, with_ids: bool, first
     """Collect statistics of a table by one task per partition. `keep`: see `collect`."""
     number = source.inner.npartitions
     each = list(range(first, first + number))
+    how = spec, with_ids, number
+    if keep:
+        summaries = ROWS.pass_on_workers(source, spec.library, steps.label, steps.summarize, *how, each=each)
+        if summaries is not None:
+            return TableStatistics(summaries)
     passed = ROWS.passed(source, spec.library) if keep else None
-    rows = ROWS.read_on_workers(source, spec.library) if keep else source
-    how = steps.summarize, passed, first, spec, with_ids, number
-    expr = map_frozen(steps.label, _pass_over, rows, *how, each=each)
+    expr = map_frozen(steps.label, _pass_over, source, steps.summarize, passed, first, *how, each=each)
     found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
     if passed is not None:
         ROWS.keep(source, passed)

@@ -39,7 +39,8 @@ from dask_simjoin.graph.dask_private import (
     TreeReduce,
 )
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, block_pair_of, chunk_ref
-from dask_simjoin.graph.source import ROWS, FrozenSource, MapPartition, optimise_in_place
+from dask_simjoin.graph.row_cache import ROWS
+from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
 from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled
 from dask_simjoin.planning.outputs import ROW_COUNTS

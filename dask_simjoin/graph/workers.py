@@ -19,13 +19,13 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import psutil
 import pyarrow as pa
 from dask.utils import format_bytes
-from distributed import Client, LocalCluster, Scheduler, Status, Worker, get_worker
+from distributed import Client, LocalCluster, Scheduler, Status, Worker, get_worker, rejoin, secede
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_simjoin.errors import LARGER_DISK, PlanningError, ScratchError
@@ -246,6 +246,23 @@ def check_sending(method: str) -> None:
             "tasks without a cluster. Build and compute it within dask.config.set(scheduler='threads'), or "
             "build it within dask.config.set({'dataframe.shuffle.method': 'tasks'}), or leave out scheduler=."
         )
+
+
+@contextlib.contextmanager
+def outside_pool() -> Iterator[None]:
+    """Let the worker run other tasks while a task waits for them inside the `with` block. Elsewhere, do
+    nothing.
+    """
+    seceded = False
+    if is_worker():
+        with contextlib.suppress(KeyError):  # the task may have left the pool already
+            secede()
+            seceded = True
+    try:
+        yield
+    finally:
+        if seceded:
+            rejoin()
 
 
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:

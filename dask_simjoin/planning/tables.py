@@ -195,8 +195,12 @@ class JoinStatistics:
 
     def _regions(self, target: int) -> Regions:
         every = self.every
-        x = np.concatenate([table.points.x for table in self.each])
-        weight = np.concatenate([table.points.weight for table in self.each])
+        x, weight = self.left.points.x, self.left.points.weight
+        if len(self.each) > 1:
+            x, weight = (
+                np.concatenate([own, other])
+                for own, other in ((x, self.right.points.x), (weight, self.right.points.weight))
+            )
         away = reach(self.spec.norm, self.spec.threshold)
         return make_regions(x, weight, every.lower, every.upper, away, target, MAX_REGIONS)
 

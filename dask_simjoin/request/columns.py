@@ -323,6 +323,8 @@ def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> Non
 
 def check_label(option: str, name: Hashable, columns: Ids) -> None:
     """Raise an error for column names that pandas cannot look up: booleans, which select rows, and None."""
+    if isinstance(name, str):  # a text equals no such label
+        return
     of_column = next((label for label in columns if label is name or (label == name) is True), name)
     if isinstance(of_column, (bool, np.bool_)) or (pd.api.types.is_scalar(of_column) and pd.isna(of_column)):
         raise ColumnError(

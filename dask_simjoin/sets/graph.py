@@ -17,8 +17,9 @@ from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
+from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.row_values import BlockValues
-from dask_simjoin.graph.source import ROWS, FrozenSource, map_frozen
+from dask_simjoin.graph.source import FrozenSource, map_frozen
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import OutputSpec

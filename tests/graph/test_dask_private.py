@@ -334,3 +334,23 @@ def test_divisions_of_other_indexes_are_left_to_dask(index):
 def test_divisions_that_compute_hold_up_no_others():
     plain = dd.from_pandas(pd.DataFrame({"x": range(3)}), npartitions=1).expr
     assert Slow(*plain.operands).divisions == plain.divisions
+
+
+def test_graphs_without_a_token_are_computed(client):
+    graph = {"a": Task("a", int, "5"), "b": Task("b", sum, List(TaskRef("a"), TaskRef("a")))}
+    first, second = (dask_private.without_token(graph) for _ in range(2))
+    assert first._name != second._name
+    assert client.get(first, ["b", "a"]) == [10, 5]
+    (future,) = client.get(second, ["b"], sync=False)
+    assert future.key == "b" and future.result() == 10
+
+
+def test_the_token_of_a_graph_is_not_made(monkeypatch):
+    class Unhashable:
+        def __dask_tokenize__(self):
+            raise AssertionError("a token is made")
+
+    graph = {"a": Task("a", repr, Unhashable())}
+    dask_private.without_token(graph)
+    with pytest.raises(AssertionError, match="a token is made"):
+        dask_private.LLGExpr(graph)  # if this raises no error, `without_token` can be removed

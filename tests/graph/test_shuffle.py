@@ -16,7 +16,7 @@ from dask_simjoin.cluster.algorithms.edges import PlaceCounts
 from dask_simjoin.cluster.algorithms.halo_dbscan import ChunkClusters, GlobalNumbers, SharedRows
 from dask_simjoin.cluster.expressions import components  # noqa: F401  (registers the tuples that steps send)
 from dask_simjoin.errors import SourceChangedError
-from dask_simjoin.graph import source as source_module
+from dask_simjoin.graph import row_cache
 from dask_simjoin.graph.shuffle import dealt_out
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.tasks import by_worker
@@ -90,7 +90,7 @@ def test_one_task_of_each_worker_packs_what_it_holds(frame, client):
 
 
 def test_rows_that_are_not_held_are_shuffled(frame, client, monkeypatch):
-    monkeypatch.setattr(source_module, "SHARE", 10**12)  # workers do not keep rows that planning reads
+    monkeypatch.setattr(row_cache, "SHARE", 10**12)  # workers do not keep rows that planning reads
     rows = split(frame, (300, 700))
     count = rows.simjoin.count_pairs(EPS, on=["c0", "c1"], **SPATIAL)
     assert count.expr.plan.chunks.method != BY_WORKER

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 from dask_simjoin import errors
 from dask_simjoin.graph import planner
-from dask_simjoin.graph.source import ROWS
+from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.planning.checks import MAX_ROWS, check_rows
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan

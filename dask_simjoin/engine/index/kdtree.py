@@ -297,14 +297,19 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
     points of a pair.  Regions with more than `max_points` points are cut, into at most `max_regions` regions.
     """
     cuts: dict[int, tuple[int, float]] = {}
+    # leave out columns that are too narrow to be cut, because sorting them would take longest
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = np.flatnonzero(~(upper - lower <= MIN_REGION_WIDTH * reach))
+    x = x if len(wide) == len(lower) else x[:, wide]
     places = {1: np.arange(len(x))}  # leaf -> its sampled points; the children of node n are 2n and 2n + 1
     queue = [(-float(weight.sum()), 1)]
     while queue and len(places) < max_regions:
         size, node = heapq.heappop(queue)
-        cut = _weighted_median(x, weight, places[node], reach) if -size > max_points else None
+        can_cut = len(wide) > 0 and -size > max_points
+        cut = _weighted_median(x, weight, places[node], reach) if can_cut else None
         if cut is None:
             continue
-        cuts[node] = cut
+        cuts[node] = int(wide[cut[0]]), cut[1]
         inside = places.pop(node)
         left = x[inside, cut[0]] < cut[1]
         for part, child in ((inside[left], 2 * node), (inside[~left], 2 * node + 1)):

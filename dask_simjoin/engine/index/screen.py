@@ -210,9 +210,9 @@ def _thin_sample(sample: JoinSample) -> tuple[np.ndarray, np.ndarray, float]:
     is_self_join = sample.queries is sample.points
     number = min(max(2 * sample.rows // MAX_POINTS, MIN_QUERIES), MAX_QUERIES)
     step = max(2, -(-len(sample.queries) // number))
-    queries, rest = sample.queries[::step], sample.points
+    queries, rest = sample.queries[::step], np.arange(len(sample.points))
     if is_self_join:  # leave out the queries, because a point is not its own candidate
-        rest = sample.points[np.arange(len(sample.points)) % step != 0]
-    points = rest[:: max(1, -(-len(rest) // MAX_POINTS))]
+        rest = rest[rest % step != 0]
+    points = sample.points[rest[:: max(1, -(-len(rest) // MAX_POINTS))]]
     share = sample.rows / max(1, len(queries) * len(points)) / (2 if is_self_join else 1)
     return queries, points, share

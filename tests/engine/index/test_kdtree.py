@@ -160,6 +160,17 @@ def test_weights_and_limits_say_where_it_is_cut():
     assert len(make_regions(equal, np.ones(50), np.zeros(2), np.zeros(2), 0.0, 1.0, 9)) == 1
 
 
+def test_columns_that_are_too_narrow_change_no_region():
+    random = np.random.default_rng(2)
+    x = random.uniform(size=(400, 2))
+    both = np.column_stack([random.uniform(0, 0.19, 400), x[:, 0], random.uniform(0, 0.2, 400), x[:, 1]])
+    for reach in (0.1, 0.11):
+        few, many = (make_regions(y, np.ones(400), y.min(0), y.max(0), reach, 30.0, 64) for y in (x, both))
+        assert len(few) > 4 and (few.dim * 2 + 1).tolist() == many.dim.tolist()
+        assert few.split.tolist() == many.split.tolist() and few.child.tolist() == many.child.tolist()
+        assert (many.lower[:, 1::2] == few.lower).all() and (many.upper[:, 0] == both[:, 0].max()).all()
+
+
 def test_walls_are_where_something_lies_behind():
     x = np.random.default_rng(0).uniform(size=(200, 3)) * [100.0, 1.0, 1.0]
     regions = make_regions(x, np.ones(200), x.min(0), x.max(0), 0.0, 60.0, 4)
