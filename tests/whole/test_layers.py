@@ -203,7 +203,8 @@ DOCUMENTED = {
     "dask.utils.format_bytes", "dask.utils.format_time", "dask.utils.parse_bytes",
     "distributed", "distributed.Client", "distributed.Future", "distributed.LocalCluster",
     "distributed.Scheduler", "distributed.Status", "distributed.Worker", "distributed.get_worker",
-    "distributed.wait", "distributed.diagnostics.plugin.SchedulerPlugin", "distributed.protocol.deserialize",
+    "distributed.as_completed", "distributed.rejoin", "distributed.secede", "distributed.wait",
+    "distributed.diagnostics.plugin.SchedulerPlugin", "distributed.protocol.deserialize",
     "distributed.protocol.serialize", "distributed.protocol.serialize.dask_deserialize",
     "distributed.protocol.serialize.dask_serialize", "distributed.scheduler.KilledWorker",
 }  # fmt: skip
