@@ -47,12 +47,19 @@ static unsigned at_barrier, barrier_turn, current;
 static void (*body)();
 
 static void leave() { if (!_setjmp(fibers[current].here)) _longjmp(host_here, 1); }
-static void entry() { body(); fibers[current].ended = true; _longjmp(host_here, 1); }
+static void entry() {
+    for (;;) {  // once per block: a new context would take two system calls
+        body();
+        fibers[current].ended = true;
+        leave();
+        threadIdx.x = current;
+    }
+}
 static void run_block() {
     unsigned left = blockDim.x;
     at_barrier = 0;
     for (unsigned w = 0; w < blockDim.x / 32; w++) warps[w].arrived = 0;
-    for (unsigned t = 0; t < blockDim.x; t++) fibers[t].begun = fibers[t].ended = false;
+    for (unsigned t = 0; t < blockDim.x; t++) fibers[t].ended = false;
     for (unsigned long long rounds = 0; left; rounds++)
         for (unsigned t = 0; t < blockDim.x; t++) {
             Fiber& fiber = fibers[t];
@@ -222,10 +229,11 @@ extern "C" const char* run(unsigned host_blocks, unsigned host_threads, void** a
 def compiled(name, function, folder, **constants):
     """Compile a kernel for the host; return a function that is called like CuPy's kernels."""
     label = "-".join(f"{key}{int(value)}" for key, value in sorted(constants.items()))
-    path, library = folder / f"{function}-{label}.cpp", folder / f"{function}-{label}.so"
+    path = folder / f"fibers-{name.replace('/', '-')}-{function}-{label}.cpp"
+    library = path.with_suffix(".so")
     if not library.exists():
         text = source(name, **constants).replace("extern __shared__ int shared[]", "static int shared[12288]")
-        options = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-U_FORTIFY_SOURCE"]
+        options = ["-std=c++14", "-O0", "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-U_FORTIFY_SOURCE"]
         build(HOST, text + RUN.replace("NAME", function), path, options)
     run = ctypes.CDLL(str(library)).run
     run.restype = ctypes.c_char_p
