@@ -202,9 +202,9 @@ def in_this_thread():
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kernel_folder(tmp_path_factory):
-    """A folder for kernels of GPUs that a module's tests compile for the host, where that is possible."""
+    """A folder for kernels of GPUs that tests compile for the host, each once, where that is possible."""
     if not host_gpu.available():
         pytest.skip("there is no g++")
     return tmp_path_factory.mktemp("kernels")

@@ -4,6 +4,7 @@ import pytest
 
 from dask_simjoin.disk_index import blocks, cell_filter, changes, pair_files
 from dask_simjoin.disk_index.blocks import Sizes
+from tests.support import s3
 from tests.support.stored import rows_on_a_line
 
 
@@ -27,3 +28,10 @@ def index(tmp_path):
     made.optimize("all")
     made.update(rows_on_a_line([0]), delete=[7], batch="c")
     return made
+
+
+@pytest.fixture(scope="session")
+def server():
+    """Options of clients of an S3 server, which all tests of a process share."""
+    with s3.server() as options:
+        yield options

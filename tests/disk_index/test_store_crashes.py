@@ -28,12 +28,6 @@ STATES = {
 """The rows before and after an action, and the version that it makes."""
 
 
-@pytest.fixture(scope="module")
-def server():
-    with s3.server() as options:
-        yield options
-
-
 def folders(server, name, mode, step):
     """Where an action failed, by the number of requests before that; the last one did not fail."""
     url = s3.new_url()

@@ -33,12 +33,6 @@ obstore = pytest.importorskip("obstore")
 pytest.importorskip("moto")
 
 
-@pytest.fixture(scope="module")
-def server():
-    with s3.server() as options:
-        yield options
-
-
 @pytest.fixture
 def how(server):
     """Where an index goes, for `index` and `open_index`."""

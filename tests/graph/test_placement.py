@@ -276,8 +276,8 @@ VERBS = {
 @pytest.mark.parametrize("partitioning", ["entity", "spatial"])
 def test_other_verbs_find_the_same_in_any_order_of_visits(small_memory, monkeypatch, verb, partitioning):
     monkeypatch.setattr(visits, "chunks_in_memory", lambda *arguments: 3)
-    frame = points_of(8000, 2)
-    ddf = dd.from_pandas(frame, npartitions=8, sort=False)
+    frame = points_of(4000, 2)
+    ddf = dd.from_pandas(frame, npartitions=5, sort=False)
     how = {"on": ["x", "y"], "blocksize": "24 kB", "partitioning": partitioning}
     found = VERBS[verb](ddf, **how).compute()
     expected = VERBS[verb](frame, on=["x", "y"])

@@ -1,6 +1,5 @@
 """One chunk of all rows whose spanning tree is sought: whether there is room, and what it takes."""
 
-import gc
 import tracemalloc
 from dataclasses import replace
 
@@ -91,7 +90,6 @@ def test_it_takes_no_more_than_planned(dims, rows, samples, threads):
         told = lazy(frame)
         plan = told.expr.plan
         assert len(plan.chunks) == 1
-        gc.collect()
         tracemalloc.start()
         told.compute()
         _, most = tracemalloc.get_traced_memory()

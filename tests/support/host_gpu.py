@@ -5,6 +5,7 @@ one of its warp, and what a group's first lane hands on is there.
 """
 
 import ctypes
+import functools
 import hashlib
 import os
 import re
@@ -70,7 +71,8 @@ using std::fabs;
 """
 
 
-OPTIONS = ("-std=c++17", "-O0", "-ffp-contract=off", "-w", "-pthread", "-shared", "-fPIC")
+OPTIONS = ("-std=c++14", "-O0", "-ffp-contract=off", "-w", "-pthread", "-shared", "-fPIC")
+"""Of C++14, since with C++17 <cmath> has many more functions, and each compilation takes a quarter longer."""
 
 
 def build(head, text, path, options):
@@ -92,9 +94,29 @@ def available():
     return shutil.which("g++") is not None
 
 
-def compiled(name, function, folder, **constants):
-    """Compile a kernel for the host; return a function of blocks, threads and the kernel's arguments."""
-    text = source(name)
+def library_of(name, function, text, folder, constants):
+    """Return the kernels of a source that share one library, and the library's path.
+
+    A kernel whose name comes from a macro, or that depends on a condition, has a library of its own.
+    """
+    kernels, depth, before = [], 0, ""
+    for line in text.splitlines():
+        depth += line.startswith("#if") - line.startswith("#endif")
+        if (
+            not depth
+            and before.startswith('extern "C" __global__ void')
+            and (found := re.match(r"\w+\(", line))
+        ):
+            kernels.append(found[0][:-1])
+        before = line
+    if function not in kernels:
+        name, kernels = f"{name}-{function}", [function]
+    label = "-".join(f"{key}{int(value)}" for key, value in sorted(constants.items()))
+    return kernels, folder / f"{name.replace('/', '-')}-{label}.cpp"
+
+
+def _run_of(function, text):
+    """Return a function in C++ that runs a kernel's threads."""
     signature = re.search(rf"\n{function}\(([^{{]*)\) {{", text).group(1)
     names = ", ".join(re.findall(r"(\w+)(?:,|$)", signature.replace("\n", " ")))
     each = f"""
@@ -115,16 +137,21 @@ def compiled(name, function, folder, **constants):
         for (auto& thread : threads) thread.join();
         pthread_barrier_destroy(&host_barrier);
     """
-    loop = f"""
+    return f"""
     extern "C" void run_{function}(unsigned host_blocks, unsigned host_threads, {signature}) {{
         {together if "__syncthreads" in text else each}
     }}
     """
-    label = "-".join(f"{key}{int(value)}" for key, value in sorted(constants.items()))
-    path, library = folder / f"{function}-{label}.cpp", folder / f"{function}-{label}.so"
+
+
+def compiled(name, function, folder, **constants):
+    """Compile a kernel for the host; return a function of blocks, threads and the kernel's arguments."""
+    text = source(name)
+    kernels, path = library_of(f"threads-{name}", function, text, folder, constants)
+    library = path.with_suffix(".so")
     if not library.exists():
         defined = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
-        build(HOST, defined + text + loop, path, OPTIONS)
+        build(HOST, defined + text + "".join(_run_of(kernel, text) for kernel in kernels), path, OPTIONS)
     run = getattr(ctypes.CDLL(str(library)), f"run_{function}")
 
     def launch(blocks, threads, arguments):
@@ -226,7 +253,7 @@ def as_cupy(folder, compiled, rooms, memory=1 << 34):
     try:
         from dask_simjoin.engine.gpu import load
 
-        load.kernel = lambda name, function, **constants: compiled(name, function, folder, **constants)
+        load.kernel = functools.cache(functools.partial(compiled, folder=folder))
         load.begin = lambda *programs: None
         base.method_module.cache_clear()
         yield fake

@@ -1,6 +1,5 @@
 """Minimum spanning trees of chunks: found, merged and put in order."""
 
-import gc
 import tracemalloc
 
 import dask.dataframe as dd
@@ -43,7 +42,6 @@ def test_nearest_rows_that_are_far_behind(samples, monkeypatch):
 def test_what_is_not_needed_any_more_is_let_go_of():
     frame = frame_of(np.random.default_rng(3).normal(size=(300_000, 2)))
     frame.iloc[:1000].simjoin.hdbscan(50, min_samples=10)
-    gc.collect()
     tracemalloc.start()
     frame.simjoin.hdbscan(50, min_samples=10)
     _, most = tracemalloc.get_traced_memory()
