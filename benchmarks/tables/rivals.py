@@ -27,11 +27,11 @@ def rivals(run: Found) -> Rows:
     return table
 
 
-def libraries(run: Found) -> Rows:
+def libraries(*runs: Found) -> Rows:
     """Return the same with the distances of pairs that differ, numbers of runs, and what did not run."""
     head = ["rows", "program", "decides by", "kernels, s", "whole, s", "pairs", "false", "missed"]
     table = [[*head, "farthest, % of eps", "runs"]]
-    for found in run["rows"]:
+    for found in (found for run in runs for found in run["rows"]):
         name = f"{found['name']}, {rows(found['rows'])}, eps {found['eps']:.4g}"
         table.append([name, "ours", *_cells(found["ours"]), "", _runs(found["ours"])])
         for rival, result in found["rivals"].items():
