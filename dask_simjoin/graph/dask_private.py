@@ -53,9 +53,6 @@ from dask.dataframe.utils import UNKNOWN_CATEGORIES
 # Can be removed once the name in a task's key is a public attribute.
 from dask.utils import key_split
 
-# Can be removed once `register_generic` of distributed also registers serializers between GPUs.
-from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
-
 # Can be removed with Python 3.11. There, all objects of a class share one lock per cached property. Reading
 # the divisions of a lazy join plans it, so tasks are computed while the lock is held. If the scheduler in
 # this process then needs the divisions of another frame, it waits for the lock forever.
@@ -251,7 +248,7 @@ __all__ = [
     "Blockwise", "BlockwiseIO", "CumulativeAggregations", "Elemwise", "Expr", "Filter", "FilterAlign",
     "FrameBase", "FromGraph", "FromPandas", "Fused", "FusedIO", "GraphNode", "List", "Partitions",
     "PartitionsFiltered", "Projection", "ReducedPartition", "Repartition", "RepartitionToFewer", "Shuffle",
-    "Task", "TaskRef", "TreeReduce", "cuda_deserialize", "cuda_serialize", "fuse_writes", "guard_ends",
+    "Task", "TaskRef", "TreeReduce", "fuse_writes", "guard_ends",
     "guard_filters", "guard_repr", "key_split", "list_fused_columns", "new_collection", "seed_divisions",
     "to_pyarrow_string", "without_token",
 ]  # fmt: skip

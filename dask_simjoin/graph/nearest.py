@@ -14,7 +14,6 @@ from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
 from dask_simjoin.graph.placement import on_worker_of
 from dask_simjoin.graph.row_values import FoundByChunk
-from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.outputs import OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan
@@ -24,7 +23,6 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.nearest import (
     ANY_TOTAL,
-    FoundRows,
     State,
     Totals,
     find_rows,
@@ -201,9 +199,6 @@ class ChunkHasNeighbor(ChunkSearches):
 
 def _has_neighbor(state: State) -> Array:
     return has_neighbor(state).astype(np.int64)
-
-
-register_tuples(FoundRows)
 
 
 class NearestJoin(NearestLazy):

@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 from distributed import Future
-from distributed.protocol import deserialize, serialize
-from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
@@ -32,8 +29,6 @@ from dask_simjoin.graph.dask_private import (
     Shuffle,
     Task,
     TaskRef,
-    cuda_deserialize,
-    cuda_serialize,
 )
 from dask_simjoin.graph.placement import on_worker_of, place_tasks
 from dask_simjoin.graph.records import NO_RUN, RunName
@@ -53,6 +48,7 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.by_worker import pack_partitions, unpack_partitions, unpack_together
 from dask_simjoin.tasks.chunks import Fingerprint, as_planned
+from dask_simjoin.tasks.named_tuples import register_tuples
 from dask_simjoin.tasks.shuffle import (
     CELL,
     ID,
@@ -320,24 +316,4 @@ def _sent(example: Frame, spec: JoinSpec, with_ids: bool) -> Frame:
     return frames.result(columns, 0)
 
 
-FAMILIES = (
-    (("dask", "pickle"), dask_serialize, dask_deserialize),
-    (("cuda", "dask", "pickle"), cuda_serialize, cuda_deserialize),
-)
-"""Dask's serializers for fields, and its registries by class: first for messages of hosts, then of GPUs."""
-
-
-def register_tuples(*kinds: type) -> None:
-    """Register named tuples with Dask, so that each field is serialized, and not the whole tuple pickled."""
-    for kind in kinds:
-        for serializers, dumps, loads in FAMILIES:
-            dumps.register(kind)(partial(_fields, serializers))
-            loads.register(kind)(partial(_made, kind))
-
-
-def _fields(serializers: tuple[str, ...], value: Any) -> Any:
-    return serialize(tuple(value), serializers=serializers, on_error="raise", iterate_collection=True)
-
-
-def _made(kind: type, header: Any, frames: Any) -> Any:
-    return kind(*deserialize(header, frames))
+register_tuples()

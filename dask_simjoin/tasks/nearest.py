@@ -27,6 +27,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.matches import kept_values, measured, row_places
+from dask_simjoin.tasks.named_tuples import sent_by_fields
 from dask_simjoin.tasks.pairs import cast_like, unmatched
 
 
@@ -167,6 +168,7 @@ Otherwise memory grows, because glibc may keep large arrays after they are freed
 """
 
 
+@sent_by_fields
 class FoundRows(NamedTuple):
     """The neighbors in a state that are rows of a certain chunk."""
 

@@ -16,6 +16,7 @@ from dask.delayed import Delayed
 from dask.diagnostics import Profiler
 from dask.system import CPU_COUNT
 from distributed.protocol import serialize
+from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 from distributed.system import MEMORY_LIMIT
 
 from dask_simjoin.graph import dask_private
@@ -168,10 +169,10 @@ def test_dispatchers_of_gpu_arrays_take_further_classes():
     class Own(tuple):
         pass
 
-    dask_private.cuda_serialize.register(Own)(lambda value: ({"size": len(value)}, []))
-    dask_private.cuda_deserialize.register(Own)(lambda header, frames: Own(range(header["size"])))
+    cuda_serialize.register(Own)(lambda value: ({"size": len(value)}, []))
+    cuda_deserialize.register(Own)(lambda header, frames: Own(range(header["size"])))
     header, frames = serialize(Own((0, 1)), serializers=("cuda",))
-    assert dask_private.cuda_deserialize.dispatch(Own)(header["sub-header"], frames) == (0, 1)
+    assert cuda_deserialize.dispatch(Own)(header["sub-header"], frames) == (0, 1)
 
 
 def test_the_machine_has_threads_and_memory():

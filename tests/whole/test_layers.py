@@ -98,7 +98,10 @@ def test_the_listing_shows_the_house():
 
 
 def test_tasks_and_engines_do_not_know_dask():
+    """But one module registers tuples with `distributed`, if that is loaded."""
     for module in modules():
+        if module == "tasks.named_tuples":
+            continue
         if module.partition(".")[0] in ("errors", "metrics", "catalog", "engine", "tasks"):
             dask = [what for what, _ in imports(module) if what.partition(".")[0] in ("dask", "distributed")]
             assert not dask, f"{module} imports {dask}"
@@ -210,7 +213,10 @@ DOCUMENTED = {
 }  # fmt: skip
 """What the documentation of Dask and distributed describes, of all that the package imports."""
 
-UNDERSTOOD = {"dask.base.get_scheduler", "dask.system.CPU_COUNT"}
+UNDERSTOOD = {
+    "dask.base.get_scheduler", "dask.system.CPU_COUNT", "distributed.protocol.cuda.cuda_deserialize",
+    "distributed.protocol.cuda.cuda_serialize",
+}  # fmt: skip
 """Undocumented names of rooms below `graph`, tested in tests/graph/test_dask_private.py."""
 
 
@@ -236,7 +242,7 @@ def test_private_parts_of_dask_are_imported_in_one_place():
         ("dask.base._hidden", True),
         ("dask.dataframe.utils.UNKNOWN_CATEGORIES", True),
         ("dask.utils.key_split", True),
-        ("distributed.protocol.cuda.cuda_serialize", True),
+        ("distributed.protocol.cuda.cuda_serialize", False),
         ("dask", False),
         ("dask.tokenize.tokenize", False),
         ("dask.dataframe.extensions.register_dataframe_accessor", False),

@@ -40,8 +40,10 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_edges, spanning_forest
 from dask_simjoin.tasks.matches import BlockPair
+from dask_simjoin.tasks.named_tuples import sent_by_fields
 
 
+@sent_by_fields
 class ComponentClusters(NamedTuple):
     """The components of a chunk: the first place and the cluster of each component. Arrays are int64.
 
@@ -56,6 +58,7 @@ class ComponentClusters(NamedTuple):
     names: Array  # (m,): row numbers that identify the clusters of the other components
 
 
+@sent_by_fields
 class StartingClusters(NamedTuple):
     """The clusters that begin in a chunk; arrays are int64.
 
@@ -71,6 +74,7 @@ class StartingClusters(NamedTuple):
     ranks: Array  # (k,): rank of each of these clusters among all that begin here
 
 
+@sent_by_fields
 class ClusterNumbering(NamedTuple):
     """Data that chunks use to compute the numbers of their clusters; arrays are int64."""
 

@@ -27,6 +27,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Series
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
+from dask_simjoin.tasks.named_tuples import sent_by_fields
 
 FEW_ROWS = 2048
 """Up to this many rows the number of pairs is not limited, because there are at most two million."""
@@ -259,6 +260,7 @@ def _sorted(*keys: Array) -> Array:
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
 
+@sent_by_fields
 class Candidates(NamedTuple):
     """The best row, in one chunk, of each group that has rows in several chunks. Arrays are (k,), int64."""
 
@@ -267,6 +269,7 @@ class Candidates(NamedTuple):
     rows: Array  # row numbers of the best rows, which break ties
 
 
+@sent_by_fields
 class GroupRows(NamedTuple):
     """The best row, in one chunk, of each group; rows are given by their places."""
 

@@ -22,6 +22,7 @@ from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import new_nodes
 from dask_simjoin.tasks.matches import BlockPair
+from dask_simjoin.tasks.named_tuples import sent_by_fields
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ def by_place(block_pair: BlockPair) -> BlockPair:
     return block_pair._replace(query=placed[0], data=placed[-1])
 
 
+@sent_by_fields
 class PlaceCounts(NamedTuple):
     """Neighbor counts of consecutive places in a chunk, as one share of the work has found them."""
 

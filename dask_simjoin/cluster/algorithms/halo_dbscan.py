@@ -38,8 +38,10 @@ from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.counts import component_roots
 from dask_simjoin.tasks.matches import BlockPair
+from dask_simjoin.tasks.named_tuples import sent_by_fields
 
 
+@sent_by_fields
 class ChunkClusters(NamedTuple):
     """The clusters of a chunk. Arrays are by place, and include the places of halo rows."""
 
@@ -50,6 +52,7 @@ class ChunkClusters(NamedTuple):
     tied: Array  # first places of the other components, ascending (m,)
 
 
+@sent_by_fields
 class SharedRows(NamedTuple):
     """The message that a chunk sends about its clusters, so that one task can number the clusters of all
     chunks.
@@ -62,6 +65,7 @@ class SharedRows(NamedTuple):
     components: Array  # the component of each of these rows, as a position in `tied` (r,)
 
 
+@sent_by_fields
 class GlobalNumbers(NamedTuple):
     """The numbers of all clusters. A cluster's number is the rank of its first core row among those in
     `firsts`.

@@ -10,9 +10,6 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.cluster.algorithms.dbscan import (
-    ClusterNumbering,
-    ComponentClusters,
-    StartingClusters,
     border_labels,
     edges_across,
     label_chunk,
@@ -28,8 +25,6 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     FIRST,
     LAST,
     PAIR_BYTES,
-    Candidates,
-    GroupRows,
     best_of_chunk,
     by_priority,
     index_of_kept,
@@ -42,7 +37,6 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     stays_of_chunk,
 )
 from dask_simjoin.cluster.algorithms.edges import (
-    PlaceCounts,
     all_cores,
     components_by_place,
     cores_by_place,
@@ -50,9 +44,6 @@ from dask_simjoin.cluster.algorithms.edges import (
     joined_places,
 )
 from dask_simjoin.cluster.algorithms.halo_dbscan import (
-    ChunkClusters,
-    GlobalNumbers,
-    SharedRows,
     clusters_of_chunk,
     labels_of_chunk,
     number_shared_clusters,
@@ -67,7 +58,6 @@ from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.returned_rows import rows_by_worker
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
-from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import naming_causes
@@ -78,8 +68,6 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
-
-register_tuples(PlaceCounts, ComponentClusters, StartingClusters, ClusterNumbering)
 
 MERGED_LISTS = 8
 """A task merges at most this many lists of edges. The number is small, so that merging starts before all are
@@ -225,8 +213,6 @@ def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec
     ]
     return within, steps.merged("merge", functools.partial(merge_edges, spec.library), edges, MERGED_LISTS)
 
-
-register_tuples(Candidates, GroupRows)
 
 ROW_BYTES = 80
 """Estimated bytes per row in the task that selects rows of all chunks."""
@@ -393,9 +379,6 @@ def _host_keys(chunk: Chunk, keep: object, own: Any) -> np.ndarray:
 
 def _some_near(chunk: Chunk, counts: Array | int) -> Array:
     return joiner_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64) + (counts > 0)
-
-
-register_tuples(ChunkClusters, SharedRows, GlobalNumbers)
 
 
 class HaloLabels(ChunkValues):
