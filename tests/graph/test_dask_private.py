@@ -19,7 +19,10 @@ from distributed.protocol import serialize
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 from distributed.system import MEMORY_LIMIT
 
-from dask_simjoin.graph import dask_private
+from dask_simjoin.graph import (
+    dask_private,
+    lazy_join,  # noqa: F401  (with graph.base, it installs the guards)
+)
 from dask_simjoin.graph.dask_private import (
     END_CLASSES,
     END_HOOK,
