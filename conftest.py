@@ -20,6 +20,7 @@ ON_GPU = [
     *(HERE / "dask_simjoin/sets/gpu").glob("*.py"),
     *(HERE / "tests").rglob("sanitized.py"),
     *(HERE / "tests/support").glob("gpu_*.py"),
+    *(HERE / "tests/checks").glob("gpu_*.py"),
 ]
 
 LEFT_OUT = set() if all(map(importlib.util.find_spec, ("cudf", "cupy"))) else set(ON_GPU)
