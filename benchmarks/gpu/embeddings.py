@@ -130,30 +130,18 @@ def pairs_by_products(
     return found, undecided
 
 
-def _begin_counting() -> int:
-    """Let a worker count the bytes that are allocated on its GPU; return those that are allocated already."""
-    import rmm.statistics
-
-    rmm.statistics.enable_statistics()
-    return int(rmm.statistics.push_statistics().current_bytes)
-
-
-def _end_counting() -> int:
-    """Return the peak of the bytes that were allocated since `_begin_counting`."""
-    import rmm.statistics
-
-    return int(rmm.statistics.pop_statistics().peak_bytes)
-
-
 @contextlib.contextmanager
 def peak_memory(client: Client, told: dict[str, Any], name: str, library: str) -> Iterator[None]:
     """Store the peak of the GPU's memory in GB under a name; without a GPU, do nothing."""
     if library != "cudf":
         yield
         return
-    before = sum(client.run(_begin_counting).values())
+    from benchmarks.gpu.clusters_workers import count_anew, count_bytes, counted
+
+    client.run(count_bytes)
+    before = sum(client.run(count_anew).values())
     yield
-    told[name] = round((before + sum(client.run(_end_counting).values())) / 1e9, 2)
+    told[name] = round((before + sum(client.run(counted).values())) / 1e9, 2)
 
 
 @contextlib.contextmanager
