@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.graph.placement import ChunkHomes
 from dask_simjoin.graph.shuffle import Group, dealt_out, held_by_workers, holders
 from dask_simjoin.graph.source import FrozenSource
@@ -19,13 +18,13 @@ def chunk_homes(plan: Plan, sources: Sequence[FrozenSource], spec: JoinSpec,
                 firsts: Mapping[str, int]) -> ChunkHomes | None:  # fmt: skip
     """Return the homes of all chunks of a join, and the expected work of its block pairs.
 
-    Return None if Dask should place the tasks. This is so without a cluster, with GPUs, and if rows are
-    shuffled. It is also so if chunks do not fit in a worker's memory, or if some worker holds no chunk.
+    Return None if Dask should place the tasks. This is so without a cluster, and if rows are shuffled. It is
+    also so if chunks do not fit in a worker's memory, or if some worker holds no chunk.
 
     `sources`: the rows of each table. `firsts`: see `Placement`.
     """
-    can = spec.settings.cluster and frames_of_library(spec.library).memory() is None
-    if not can or plan.chunks.method is not None or plan.visits is not None or len(plan.chunks) < 2:
+    is_shuffled = plan.chunks.method is not None
+    if not spec.settings.cluster or is_shuffled or plan.visits is not None or len(plan.chunks) < 2:
         return None
     held = [frame for source in sources if (frame := held_by_workers(source)) is not None]
     if len(held) < len(sources):

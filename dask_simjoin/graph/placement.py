@@ -281,10 +281,28 @@ def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
     # of several copies of a chunk, the first has no worker in its key: the first worker makes it
     firsts = {(name, *place[1:]) for name, place in own}
     own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
+    own |= _users_of_copies(scheduler, tasks, own, firsts)
     own |= _picked_from(scheduler, tasks, own, len(there))
     for key, worker in own.items():
         task = scheduler.tasks[key]
         task.worker_restrictions, task.loose_restrictions = {there[worker % len(there)]}, True
+
+
+def _users_of_copies(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int],
+                     firsts: set[Any]) -> dict[Any, int]:  # fmt: skip
+    """For each task that uses one of several copies of a chunk, return the worker that makes this copy.
+
+    Dask spreads such tasks evenly, wherever their copies are, so workers sent each other whole indexes.
+
+    `own`: the workers of tasks. `firsts`: the keys that first copies would have.
+    """
+    copies = {key: n for key, n in own.items() if key in firsts or (key[0], *key[1][1:]) in own}
+    found: dict[Any, int] = {}
+    for key in tasks:
+        used = [copies[one.key] for one in scheduler.tasks[key].dependencies if one.key in copies]
+        if len(used) == 1 and key not in own:
+            found[key] = used[0]
+    return found
 
 
 def _picked_from(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int],

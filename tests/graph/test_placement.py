@@ -17,6 +17,7 @@ from dask_simjoin.graph.placement import (
     Moment,
     PlacementPlugin,
     VisitOrder,
+    on_worker_of,
     schedule,
 )
 from dask_simjoin.planning import visits
@@ -30,6 +31,7 @@ class Fake:
     def __init__(self, key, *dependencies):
         self.key, self.dependencies, self.dependents = key, set(dependencies), set()
         self.worker_restrictions, self.loose_restrictions, self.state = set(), False, "released"
+        self.priority = ()
         for one in dependencies:
             one.dependents.add(self)
 
@@ -151,6 +153,18 @@ def test_tasks_run_at_the_homes_of_their_chunks_and_others_balance_the_work():
     assert sorted(map(list, found[2:4])) == [["a"], ["b"]]
     assert all(task.loose_restrictions for task in [*chunks, *pairs])
     assert not total.worker_restrictions and [task.priority for task in tasks] == before
+
+
+def test_tasks_run_where_their_copy_of_a_chunk_is_made():
+    rows = [Fake(("points", n)) for n in range(3)]
+    copies = [Fake(key, *rows) for key in (("index", 0), *(("index", on_worker_of(n, 0)) for n in (1, 2)))]
+    pairs = [Fake(("pairs", n), one) for n, one in enumerate(copies)]
+    both, total = Fake("both", *copies[:2]), Fake("total", *pairs)
+    updated(PlacementPlugin(), [*rows, *copies, *pairs, both, total], ("b", "a"))
+    for placed in (copies, pairs):
+        assert [task.worker_restrictions for task in placed] == [{"a"}, {"b"}, {"a"}]
+        assert all(task.loose_restrictions for task in placed)
+    assert not any(task.worker_restrictions for task in (*rows, both, total))
 
 
 def test_the_worker_with_less_work_gets_the_comparisons_of_two_chunks():
