@@ -11,7 +11,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, aliases
-from dask_simjoin.graph.dask_private import Expr, Task, TaskRef, guard_repr
+from dask_simjoin.graph.dask_private import Expr, GraphNode, Task, TaskRef, guard_repr
 from dask_simjoin.graph.homes import chunk_homes
 from dask_simjoin.graph.placement import VisitOrder, on_worker_of, place_tasks, send_placement
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
@@ -50,25 +50,47 @@ Each column would be sent as a separate message, which takes about a millisecond
 """
 
 
-def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
+def chunk_ref(chunks: Expr, c: int, part: int = 0) -> GraphNode:
     """Return a reference to a chunk. If several workers have a copy, choose the copy for one part of the
     work.
 
-    `part`: (index of the part, number of parts).
+    Copies take turns, because later parts often have less work. The reference then waits for all copies:
+    workers could not send rows to each other while a GPU works.
     """
-    number, parts = part
     while isinstance(chunks, BothChunks):
         side = int(c >= chunks.left.npartitions)
         chunks, c = (chunks.left, chunks.right)[side], c - side * chunks.left.npartitions
     copies = chunks.operand("copies") if isinstance(chunks, Chunks | ReadChunks) else 1
     if copies == 1:
         return TaskRef(chunks.key(c))
-    return TaskRef(_copies(chunks._name, c, copies)[number * copies // parts])
+    made = [TaskRef(key) for key in _made_copies(chunks._name, c, copies)]
+    return Task(None, first_of, TaskRef(_copies(chunks._name, c, copies)[part % copies]), *made)
 
 
 def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
     """List the keys of the copies of a chunk. Each copy is made by a separate task, on another worker."""
     return [(name, c), *((name, on_worker_of(copy, c)) for copy in range(1, copies))]
+
+
+def _made_copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
+    """List the keys of tasks without a result, which end after a copy of a chunk is made."""
+    label = name.replace(Chunks._label, "simjoin_copied")
+    return [(label, on_worker_of(copy, c)) for copy in range(copies)] if copies > 1 else []
+
+
+def wait_tasks(name: str, c: int, copies: int) -> dict[Any, Task]:
+    """Return the tasks that tell all users of a chunk that a copy is made."""
+    keys = zip(_made_copies(name, c, copies), _copies(name, c, copies), strict=False)
+    return {key: Task(key, nothing_of, TaskRef(copy)) for key, copy in keys}
+
+
+def first_of(first: Any, *others: Any) -> Any:
+    """Return the first argument. The others only have to exist."""
+    return first
+
+
+def nothing_of(made: Any) -> None:
+    """Return nothing, because only the end of the task matters."""
 
 
 class Chunks(LabelledExpr):
@@ -99,6 +121,7 @@ class Chunks(LabelledExpr):
             layout, threads = self.operand("layout"), self.operand("threads")
             for key in _copies(self._name, i, self.operand("copies")):
                 layer[key] = Task(key, gather_chunk, layout, rows, *parts, threads=threads)
+            layer |= wait_tasks(self._name, i, self.operand("copies"))
         return layer
 
 
@@ -125,6 +148,7 @@ class ReadChunks(LabelledExpr):
             known, parts = [each[n] for n, _, _ in chunk], [TaskRef(keys[n]) for n, _, _ in chunk]
             for key in _copies(self._name, c, self.operand("copies")):
                 layer[key] = Task(key, on_worker, read_chunk, layout, rows, known, spec, *how, *parts)
+            layer |= wait_tasks(self._name, c, self.operand("copies"))
         return layer
 
 
@@ -246,7 +270,7 @@ class JoinTasks:
         `part`: the part of the work, as (index, number of parts). `output`: the partition of the block pair's
         result, as (index, number of partitions).
         """
-        q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
+        q, d = (chunk_ref(chunks, c, (output or part)[0]) for c in (i, j))
         return Task(None, self.make, q, d, i == j, spec, layout, part)
 
 

@@ -61,9 +61,9 @@ def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: li
     states: list[TaskRef] = []
     for part in range(parts):
         state: list[TaskRef] = []
-        where = on_worker_of(part * workers // parts, c) if workers > 1 else (c,)
+        where = on_worker_of(part % workers, c) if workers > 1 else (c,)
         for d in others:
-            pair = (chunk_ref(chunks, side, (part, parts)) for side in (c, d))
+            pair = (chunk_ref(chunks, side, part) for side in (c, d))
             how = layout, k, List(numbers[c], numbers[d]), *limits, (part, parts)
             state = [steps.add("search", (*where, part, d), search_chunk, *pair, *how, *state)]
         states += state

@@ -131,31 +131,41 @@ class ChunkHomes(Placement):
     def workers(self, tasks: list[Any]) -> dict[Any, int]:
         """Return the number of the worker for each task that makes or compares chunks.
 
-        Return nothing if workers would get very unequal work.
+        Leave out the tasks of a step for which workers would get very unequal work. If no step is left,
+        return nothing.
         """
         found = {task: int(self.home[c]) for task in tasks if (c := self.chunk(task.key)) is not None}
         numbers = {tuple(sorted(pair)): number for number, pair in enumerate(self.blocks.tolist())}
-        pairs = dict[Any, int]()  # task -> number of the block pair
+        # a verb of several steps compares the same chunks in tasks of several names, one after the other.
+        # Several tasks of a step may share the work on a block pair
+        steps: dict[str, dict[int, list[Any]]] = {}
         for task in tasks:
             used = () if task in found else self.used(task)
             if 1 <= len(used) <= 2 and (used[0], used[-1]) in numbers:
-                pairs[task] = numbers[used[0], used[-1]]
-        # several tasks may share the work on a block pair
-        shared: dict[Any, list[Any]] = {}
-        for task, pair in pairs.items():
-            shared.setdefault((pair, key_split(task.key)), []).append(task)
-        choices = [np.unique(self.home[pair]) for pair in self.blocks]
-        load, fair = np.zeros(len(self.threads)), np.zeros(len(self.threads))
-        for pair, _ in shared:
-            fair += max(float(self.seconds[pair]), MIN_SECONDS) * self.threads / self.threads.sum()
-        for (pair, _), some in sorted(shared.items(), key=lambda one: len(choices[one[0][0]])):
-            seconds, homes = max(float(self.seconds[pair]), MIN_SECONDS), choices[pair]
-            least = homes[np.argmin((load[homes] + seconds) / fair[homes])]
+                pair = numbers[used[0], used[-1]]
+                steps.setdefault(key_split(task.key), {}).setdefault(pair, []).append(task)
+        placed: dict[Any, int] = {}
+        for step in steps.values():
+            placed |= self._balanced(step)
+        return found | placed if placed else {}
+
+    def _balanced(self, step: Mapping[int, list[Any]]) -> dict[Any, int]:
+        """Return the number of the worker for each task of a step; nothing if the work would be very unequal.
+
+        `step`: for each block pair, the tasks that share its work.
+        """
+        found: dict[Any, int] = {}
+        seconds = {pair: max(float(self.seconds[pair]), MIN_SECONDS) for pair in step}
+        load, fair = np.zeros(len(self.threads)), sum(seconds.values()) * self.threads / self.threads.sum()
+        choices = {pair: np.unique(self.home[self.blocks[pair]]) for pair in step}
+        for pair, some in sorted(step.items(), key=lambda one: len(choices[one[0]])):
+            homes = choices[pair]
+            least = homes[np.argmin((load[homes] + seconds[pair]) / fair[homes])]
             # if one worker does all the work on a block pair, only one index is sent
-            if load[least] + seconds <= WHOLE_LOAD * fair[least]:
+            if load[least] + seconds[pair] <= WHOLE_LOAD * fair[least]:
                 homes = np.array([least])
             for task in some:
-                own = seconds / len(some)
+                own = seconds[pair] / len(some)
                 found[task] = worker = int(homes[np.argmin((load[homes] + own) / fair[homes])])
                 load[worker] += own
         return found if (load <= MAX_LOAD * fair).all() else {}

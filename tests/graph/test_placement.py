@@ -193,6 +193,20 @@ def test_one_worker_compares_two_chunks_if_that_is_fair():
     assert {*workers[0, 1], *workers[0, 2], *workers[1, 2]} == {0, 1, 2}
 
 
+def test_each_step_of_a_verb_balances_its_own_work():
+    blocks = [(0, 0), (0, 1), (1, 1)]
+    chunks = [Fake(("chunks", c)) for c in range(2)]
+    steps = [
+        [Fake((name, (b, k)), *{chunks[i], chunks[j]}) for b, (i, j) in some for k in range(2)]
+        for name, some in {"count": [*enumerate(blocks)], "across": [(1, (0, 1))]}.items()
+    ]
+    alone = Fake(("merge", 0), *chunks)
+    found = homes_for(blocks, [0, 1]).workers([*chunks, *steps[0], *steps[1], alone])
+    for some in steps:
+        assert [found[task] for task in some].count(0) == len(some) / 2
+    assert alone not in found
+
+
 def test_dask_places_tasks_if_homes_have_unequal_work_or_workers_have_changed():
     blocks = [(0, 0), (0, 1), (1, 1)]
     _, _, chunks, pairs, written = join_of(blocks, 2)

@@ -80,7 +80,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
             options = layout, number, True, ANY_TOTAL
             states = add_parts(steps, c, others.tolist() or [c], chunks, own, options, parts, sharing[1])
             every = [
-                add("known", (c, part), core_distances_of_state, chunk_ref(chunks, c, (part, parts)), own[c],
+                add("known", (c, part), core_distances_of_state, chunk_ref(chunks, c, part), own[c],
                     state, samples, plan.rows)
                 for part, state in enumerate(states)
             ]  # fmt: skip
@@ -109,10 +109,10 @@ def _add_searches(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: i
     """
     found = []
     for part in range(parts):
-        where = on_worker_of(part * workers // parts, part) if workers > 1 else part
+        where = on_worker_of(part % workers, part) if workers > 1 else part
         some = part, parts
         distances = steps.add(
-            "search", where, search_core_distances, chunk_ref(chunks, 0, some), layout, samples, some
+            "search", where, search_core_distances, chunk_ref(chunks, 0, part), layout, samples, some
         )
         found.append(distances)
     return found
@@ -139,7 +139,7 @@ def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], numb
     After a round each worker merges the components itself, so that workers exchange only edges.
     """
     workers = range(len(about))
-    whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]
+    whole = [(chunk_ref(chunks, 0, worker), *about[worker]) for worker in workers]
     progress = [
         steps.add("begin", on_worker_of(worker), begin_rounds, *whole[worker], number) for worker in workers
     ]
