@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
 import statistics
 import sys
 import time
@@ -35,6 +36,9 @@ from benchmarks.harness.timeline import timeline
 
 PARTS = 8
 """Partitions of the points for each GPU."""
+
+UCX = {"UCXPY_PROGRESS_MODE": "thread", "UCXPY_ENABLE_PYTHON_FUTURE": "1"}
+"""Environment variables of all processes, as the guide of GPUs recommends."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,7 @@ def main(given: list[str]) -> int:
     )
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(given)
+    os.environ.update(UCX)
     results: dict[str, Any] = {name: {} for name in options.jobs}
     for gpus in options.gpus:
         if gpus == 0:
@@ -220,7 +225,7 @@ def main(given: list[str]) -> int:
             print(gpus, "GPUs,", name, json.dumps(one), flush=True)
     if options.output:
         report = {
-            "environment": environment(),
+            "environment": environment() | UCX,
             "jobs": results,
         }
         options.output.write_text(json.dumps(report, indent=1) + "\n")
