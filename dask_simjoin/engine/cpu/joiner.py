@@ -191,8 +191,10 @@ class CpuJoiner:
             found = _counts(module, q, d, layout, is_self_join, enough)
             return [_by_position(side, count) for side, count in zip(sides, found, strict=True)]
         by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
-        # these methods can count only the neighbors of the places `rows`, in one call
-        if is_self_join and isinstance(module, sinks.OneSided | sinks.Ranged):
+        # these methods can count only the neighbors of the places `rows`, in one call. Ranged methods find each
+        # pair from both sides then, which is faster only if they may stop early
+        is_ranged = isinstance(module, sinks.Ranged)
+        if is_self_join and (isinstance(module, sinks.OneSided) or (is_ranged and enough is not None)):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:
