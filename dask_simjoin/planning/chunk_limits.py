@@ -208,9 +208,8 @@ class ChunkLimits:
         else:
             # a nearest-neighbor search may have a chunk of each of two tables
             tables = 1 if self.output.k is None else 2
-            fits = tables * rows * row_bytes <= self.resources.whole and rows <= MAX_ROWS
-            # several chunks: clusters must be merged, and each row searches every chunk for neighbors
-            is_best = fits and (self.output.connected or self.output.k is not None or self.resources.gpu)
+            # one chunk is faster: rows of several chunks are not sorted together, and each chunk is searched
+            is_best = tables * rows * row_bytes <= self.resources.whole and rows <= MAX_ROWS
         if number == 1 and is_best:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)

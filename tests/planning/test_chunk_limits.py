@@ -142,18 +142,20 @@ def test_regions_that_workers_send_have_slack():
     assert replace(limits, shuffle="tasks").region_rows(8_000_000, 1, 1 << 40) == 1_000_000
 
 
-def test_threads_search_one_chunk_for_neighbors_where_there_is_room(monkeypatch):
-    """Several chunks would be searched by each row."""
+@pytest.mark.parametrize("verb", ["knn_join", "self_join", "count_pairs"])
+def test_threads_share_one_chunk_where_there_is_room(verb, monkeypatch):
+    """Several chunks would be searched by each row, and their rows would not be sorted together."""
     frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
 
     def plan(memory):
         have = Resources(2, shared=memory // 2, together=2)
         monkeypatch.setattr(planner, "resources_for", lambda library: have)
-        return dd.from_pandas(frame, npartitions=7).simjoin.knn_join(k=5).expr.plan
+        join = getattr(dd.from_pandas(frame, npartitions=7).simjoin, verb)
+        return join(**({"k": 5} if verb == "knn_join" else {"eps": 1e-4})).expr.plan
 
     one = plan(GB)
-    size = 2 * one.row_bytes * len(frame)
+    size = (2 if verb == "knn_join" else 1) * one.row_bytes * len(frame)
     assert len(one.chunks) == 1 and size > 2**20
     assert len(plan(int(5.1 * size)).chunks) == 1
     assert len(plan(int(4.9 * size)).chunks) > 1
