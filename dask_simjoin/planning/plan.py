@@ -34,6 +34,7 @@ from dask_simjoin.planning.outputs import (
     BlockPairs,
     OutputSpec,
     directions,
+    may_be_uneven,
     most_rows,
     query_slices,
     rows_found,
@@ -200,11 +201,11 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     first = chunks.rows[blocks[:, 0]]
     seconds = costs.blocks(chunks, blocks, found.pairs * directions(spec))
     parts = costs.pieces(seconds, first, row_bytes)
+    size = float(max_rows.sum()) * pair_bytes
     if replicated:
-        size = float(max_rows.sum()) * pair_bytes
         slices, even = query_slices(slices, found, size, statistics.left.rows, spec, budget, resources)
-    elif output.materialise and (parts > 1).any():
-        even = bool((slices == 1).all())
+    elif output.materialise:
+        even = bool((slices == 1).all()) or may_be_uneven(size, spec, budget, resources)
         slices = np.maximum(slices, parts)
     data_warnings = statistics.data_warnings(found if output.k is None else None, output.finds_copies)
     if output.materialise:

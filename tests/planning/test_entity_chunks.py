@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.errors import BudgetError
+from dask_simjoin.graph import planner
+from dask_simjoin.planning.budget import Resources
 from tests.support.frames import split
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
@@ -55,6 +57,25 @@ def test_replicated_is_one_chunk_and_parts_of_its_queries():
         assert ddf.simjoin.neighbor_counts(0.02, partitioning="replicated").sum().compute() == 2 * len(
             expected
         )
+
+
+def test_pairs_are_counted_first_if_all_of_them_may_not_fit(monkeypatch):
+    frame = frame_of(np.random.default_rng(0).uniform(size=(20_000, 2)))
+    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**18)
+    expected = len(frame.simjoin.self_join(0.01))
+
+    def cut(memory, output=None):
+        have = Resources(2, shared=memory, together=2)
+        monkeypatch.setattr(planner, "resources_for", lambda library: have)
+        with dask.config.set({"simjoin.output-size": output}):
+            pairs = split(frame, (9000,)).simjoin.self_join(0.01, partitioning="entity")
+            sizes = pairs.map_partitions(len).compute(scheduler="sync")
+        assert sizes.sum() == expected and len(sizes) > 1
+        return any("cuts" in str(key) for key in pairs.optimize().__dask_graph__())
+
+    size = 16 * expected
+    assert not cut(5 * size)
+    assert cut(3 * size) and cut(5 * size, size // 4)
 
 
 @pytest.mark.parametrize("skewed", [False, True])

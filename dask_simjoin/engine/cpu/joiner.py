@@ -191,16 +191,16 @@ class CpuJoiner:
             found = _counts(module, q, d, layout, is_self_join, enough)
             return [_by_position(side, count) for side, count in zip(sides, found, strict=True)]
         by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
-        # these methods can count only the neighbors of the places `rows`, in one call. Ranged methods find each
-        # pair from both sides then, which is faster only if they may stop early
-        is_ranged = isinstance(module, sinks.Ranged)
-        if is_self_join and (isinstance(module, sinks.OneSided) or (is_ranged and enough is not None)):
+        # these methods can count only the neighbors of the places `rows`, in one call. Ranged methods then
+        # find each pair from both sides, which is faster only if they may stop early
+        ranged = module if isinstance(module, sinks.Ranged) and enough is not None else None
+        if is_self_join and (ranged is not None or isinstance(module, sinks.OneSided)):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:
-                if isinstance(module, sinks.Ranged):
-                    module.counts_of(q, layout, rows, count, enough)
-                else:
+                if ranged is not None:
+                    ranged.counts_of(q, layout, rows, count, enough)
+                elif isinstance(module, sinks.OneSided):
                     module.one_sided(q, q, layout, count, rows)
                     count[some] -= 1  # the row itself was counted
             if isinstance(rows_of_places(q), slice):
