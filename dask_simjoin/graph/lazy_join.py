@@ -79,7 +79,7 @@ def _made_copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
 
 
 def wait_tasks(name: str, c: int, copies: int) -> dict[Any, Task]:
-    """Return the tasks that tell all users of a chunk that a copy is made."""
+    """Return the tasks that end after the copies of a chunk are made."""
     keys = zip(_made_copies(name, c, copies), _copies(name, c, copies), strict=False)
     return {key: Task(key, nothing_of, TaskRef(copy)) for key, copy in keys}
 

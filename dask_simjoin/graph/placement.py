@@ -131,8 +131,7 @@ class ChunkHomes(Placement):
     def workers(self, tasks: list[Any]) -> dict[Any, int]:
         """Return the number of the worker for each task that makes or compares chunks.
 
-        Leave out the tasks of a step for which workers would get very unequal work. If no step is left,
-        return nothing.
+        Leave out a step's tasks if workers would get very unequal work. If no step is left, return nothing.
         """
         found = {task: int(self.home[c]) for task in tasks if (c := self.chunk(task.key)) is not None}
         numbers = {tuple(sorted(pair)): number for number, pair in enumerate(self.blocks.tolist())}
