@@ -38,7 +38,7 @@ PARTS = 8
 """Partitions of the points for each GPU."""
 
 UCX = {"UCXPY_PROGRESS_MODE": "thread", "UCXPY_ENABLE_PYTHON_FUTURE": "1"}
-"""Environment variables of all processes, as the guide of GPUs recommends."""
+"""Environment variables of all processes, as the guide of GPUs recommends. Imports read them."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,8 @@ def main(given: list[str]) -> int:
     )
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(given)
-    os.environ.update(UCX)
+    if options.protocol == "ucx" and not UCX.items() <= os.environ.items():
+        parser.error("set the variables " + " ".join(f"{name}={value}" for name, value in UCX.items()))
     results: dict[str, Any] = {name: {} for name in options.jobs}
     for gpus in options.gpus:
         if gpus == 0:
@@ -225,7 +226,7 @@ def main(given: list[str]) -> int:
             print(gpus, "GPUs,", name, json.dumps(one), flush=True)
     if options.output:
         report = {
-            "environment": environment() | UCX,
+            "environment": environment() | {name: os.environ.get(name, "") for name in UCX},
             "jobs": results,
         }
         options.output.write_text(json.dumps(report, indent=1) + "\n")
