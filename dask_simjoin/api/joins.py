@@ -275,8 +275,8 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
 
         - on a cluster, 1/12 of a worker's memory per thread, at most 1 GiB;
         - without a cluster, 1/12 of this machine's memory per thread, from 128 MiB to 1 GiB, for a chunk, and
-          128 MiB for a partition of the result. If the whole result takes at most a quarter of the memory for
-          a task, some partitions may be larger;
+          128 MiB for a partition of the result. Some partitions may be larger if the whole result takes at
+          most a quarter of the memory for a task;
         - on GPUs, 1/12 of the GPU's memory, at most 12 GiB for a chunk.
 
     Returns

@@ -67,6 +67,16 @@ class Estimate:
         some = np.clip(math.ceil(part * self.sampled) - before, 0, self.points)
         return float((self.degrees * some).sum() / total)
 
+    @property
+    def dispersion(self) -> float:
+        """Variance of the points' expected numbers of neighbors, divided by the square of their mean.
+
+        Numbers in a sample vary more: they are Poisson variables, so their mean is added to the variance.
+        """
+        mean = float((self.degrees * self.points).sum()) / max(self.sampled, 1)
+        squares = float((self.degrees.astype(np.float64) ** 2 * self.points).sum()) / max(self.sampled, 1)
+        return (squares - mean**2 - mean) / mean**2 if mean else 0.0
+
 
 class Recall(NamedTuple):
     """The fraction of the true pairs that a join finds, with a 95 % interval."""

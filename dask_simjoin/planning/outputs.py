@@ -31,10 +31,15 @@ If even this many parts do not suffice, pairs are counted first, and queries are
 
 
 UNCOUNTED = 4
-"""If the result takes at most 1 / UNCOUNTED of the memory for a task, partitions get equal expected work.
+"""If the result takes at most 1 / UNCOUNTED of the memory for a task, pairs need not be counted first.
 
-Otherwise pairs are counted first, so that no partition is larger than planned. In two dimensions, this takes
-a quarter of the time of the join.
+Counting makes partitions equally large, but in two dimensions it takes a quarter of the time of the join.
+"""
+
+MAX_DISPERSION = 1.0
+"""Pairs are counted first if `Estimate.dispersion` exceeds this, for example in clustered data.
+
+Otherwise one partition may have nearly all pairs.
 """
 
 
@@ -76,14 +81,14 @@ def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources:
     return np.minimum(slices, np.ceil(most)).clip(1)
 
 
-def may_be_uneven(size: float, spec: JoinSpec, budget: Budget, resources: Resources) -> bool:
-    """Return whether a partition of the result may be larger than planned, because all of it fits in memory.
+def needs_counts(found: Estimate, size: float, spec: JoinSpec, budget: Budget, resources: Resources) -> bool:
+    """Return whether pairs must be counted, so that no partition of the result is larger than planned.
 
     `size`: bytes of the result.
     """
     chosen = budget.chosen or spec.settings.output is not None
     room = 0 if chosen or resources.gpu else resources.room or 0
-    return UNCOUNTED * size <= room
+    return UNCOUNTED * size > room or found.dispersion > MAX_DISPERSION
 
 
 def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, spec: JoinSpec, budget: Budget,

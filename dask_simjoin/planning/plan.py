@@ -34,8 +34,8 @@ from dask_simjoin.planning.outputs import (
     BlockPairs,
     OutputSpec,
     directions,
-    may_be_uneven,
     most_rows,
+    needs_counts,
     query_slices,
     rows_found,
     whole_slices,
@@ -205,7 +205,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     if replicated:
         slices, even = query_slices(slices, found, size, statistics.left.rows, spec, budget, resources)
     elif output.materialise:
-        even = bool((slices == 1).all()) or may_be_uneven(size, spec, budget, resources)
+        even = bool((slices == 1).all()) or not needs_counts(found, size, spec, budget, resources)
         slices = np.maximum(slices, parts)
     data_warnings = statistics.data_warnings(found if output.k is None else None, output.finds_copies)
     if output.materialise:

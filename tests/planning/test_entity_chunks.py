@@ -59,23 +59,25 @@ def test_replicated_is_one_chunk_and_parts_of_its_queries():
         )
 
 
-def test_pairs_are_counted_first_if_all_of_them_may_not_fit(monkeypatch):
-    frame = frame_of(np.random.default_rng(0).uniform(size=(20_000, 2)))
+def test_pairs_are_counted_first_if_they_may_not_fit_or_are_clustered(monkeypatch):
+    random = np.random.default_rng(0)
+    frame = frame_of(random.uniform(size=(20_000, 2)))
+    clump = frame_of(np.concatenate([frame.to_numpy()[:19_500], 0.5 + random.normal(0, 0.001, (500, 2))]))
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**18)
-    expected = len(frame.simjoin.self_join(0.01))
 
-    def cut(memory, output=None):
+    def cut(memory, output=None, frame=frame):
         have = Resources(2, shared=memory, together=2)
         monkeypatch.setattr(planner, "resources_for", lambda library: have)
         with dask.config.set({"simjoin.output-size": output}):
             pairs = split(frame, (9000,)).simjoin.self_join(0.01, partitioning="entity")
             sizes = pairs.map_partitions(len).compute(scheduler="sync")
-        assert sizes.sum() == expected and len(sizes) > 1
+        assert sizes.sum() == len(frame.simjoin.self_join(0.01)) and len(sizes) > 1
         return any("cuts" in str(key) for key in pairs.optimize().__dask_graph__())
 
-    size = 16 * expected
+    size = 16 * len(frame.simjoin.self_join(0.01))
     assert not cut(5 * size)
     assert cut(3 * size) and cut(5 * size, size // 4)
+    assert cut(50 * size, frame=clump)
 
 
 @pytest.mark.parametrize("skewed", [False, True])

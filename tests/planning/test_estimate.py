@@ -36,6 +36,17 @@ def test_shares_of_the_most_joined_points():
     for part in (0.0, 1 / 250, 0.01, 0.3, 1.0):
         assert math.isclose(found.share(part), near[: math.ceil(part * 250)].sum() / near.sum())
     assert len(found.degrees) < 100
+    assert math.isclose(found.dispersion, (near.var() - near.mean()) / near.mean() ** 2)
+
+
+def test_dispersion_is_large_in_clustered_data():
+    random = np.random.default_rng(3)
+    even, clump = random.random((20_000, 2)), 0.5 + random.normal(0, 0.001, (2000, 2))
+    for x, least, most in ((even, -0.3, 0.3), (np.concatenate([even, clump]), 5, 20)):
+        tables = tables_for(x, 0.01, most=2000)
+        assert least < tables.estimate_whole(tables.layout(), False).dispersion < most
+    tables = tables_for(even, 1e-9, most=2000)
+    assert tables.estimate_whole(tables.layout(), False).dispersion == 0
 
 
 def test_quantiles_are_wider_with_few_degrees_of_freedom():
