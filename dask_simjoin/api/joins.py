@@ -275,8 +275,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
 
         - on a cluster, 1/12 of a worker's memory per thread, at most 1 GiB;
         - without a cluster, 1/12 of this machine's memory per thread, from 128 MiB to 1 GiB, for a chunk, and
-          128 MiB for a partition of the result. Some partitions may be larger if the whole result takes at
-          most a quarter of the memory for a task;
+          128 MiB for a partition of the result. One chunk of all rows may take a fifth of the memory;
         - on GPUs, 1/12 of the GPU's memory, at most 12 GiB for a chunk.
 
     Returns
@@ -327,7 +326,9 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     :doc:`/explanation/chunks-and-partitionings` compares them.
 
     *Partitions of the result* have about `blocksize` bytes or less, however many pairs two chunks have. If
-    the plan expects more bytes, pairs per row are counted first, and the work is split by these counts.
+    the plan expects more bytes, the work is split. Pairs per row are counted first, unless rows have similar
+    numbers of neighbors and the whole result takes at most a quarter of a thread's memory. Partitions may
+    then be somewhat larger.
 
     *Methods.* A tile is a group of up to 64 rows (128 on GPUs) that are neighbors in the order of a k-d tree,
     with a bounding box. Two tiles are compared only if their boxes are within `eps`. On GPUs, with 9 or more

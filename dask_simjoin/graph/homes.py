@@ -18,13 +18,14 @@ def chunk_homes(plan: Plan, sources: Sequence[FrozenSource], spec: JoinSpec,
                 firsts: Mapping[str, int]) -> ChunkHomes | None:  # fmt: skip
     """Return the homes of all chunks of a join, and the expected work of its block pairs.
 
-    Return None if Dask should place the tasks. This is so without a cluster, and if rows are shuffled. It is
-    also so if chunks do not fit in a worker's memory, or if some worker holds no chunk.
+    Return None if Dask should place the tasks. This is so without a cluster, in searches for nearest rows,
+    and if rows are shuffled or copied. It is also so if chunks do not fit in a worker's memory, or if some
+    worker holds no chunk.
 
     `sources`: the rows of each table. `firsts`: see `Placement`.
     """
-    is_shuffled = plan.chunks.method is not None
-    if not spec.settings.cluster or is_shuffled or plan.visits is not None or len(plan.chunks) < 2:
+    is_placed = plan.chunks.method is not None or plan.visits is not None or plan.copies > 1
+    if not spec.settings.cluster or is_placed or len(plan.chunks) < 2 or len(plan.seconds) < len(plan.blocks):
         return None
     held = [frame for source in sources if (frame := held_by_workers(source)) is not None]
     if len(held) < len(sources):

@@ -50,12 +50,12 @@ Each column would be sent as a separate message, which takes about a millisecond
 """
 
 
-def chunk_ref(chunks: Expr, c: int, part: int = 0) -> GraphNode:
+def chunk_ref(chunks: Expr, c: int, part: int = 0) -> TaskRef | GraphNode:
     """Return a reference to a chunk. If several workers have a copy, choose the copy for one part of the
-    work.
+    work. `part`: number of the part.
 
-    Copies take turns, because later parts often have less work. The reference then waits for all copies:
-    workers could not send rows to each other while a GPU works.
+    Parts use the copies in turn, because later parts often have less work. Each part waits until all copies
+    are made: workers cannot send rows to each other while their GPUs are busy.
     """
     while isinstance(chunks, BothChunks):
         side = int(c >= chunks.left.npartitions)
@@ -75,12 +75,14 @@ def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
 def _made_copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
     """List the keys of tasks without a result, which end after a copy of a chunk is made."""
     label = name.replace(Chunks._label, "simjoin_copied")
-    return [(label, on_worker_of(copy, c)) for copy in range(copies)] if copies > 1 else []
+    return [(label, on_worker_of(copy, c)) for copy in range(copies)]
 
 
 def wait_tasks(name: str, c: int, copies: int) -> dict[Any, Task]:
-    """Return the tasks that end after the copies of a chunk are made."""
-    keys = zip(_made_copies(name, c, copies), _copies(name, c, copies), strict=False)
+    """Return the tasks that end after the copies of a chunk are made, if there are several copies."""
+    if copies == 1:
+        return {}
+    keys = zip(_made_copies(name, c, copies), _copies(name, c, copies), strict=True)
     return {key: Task(key, nothing_of, TaskRef(copy)) for key, copy in keys}
 
 

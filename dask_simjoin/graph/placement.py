@@ -299,7 +299,7 @@ def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
 
 def _users_of_copies(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int],
                      firsts: set[Any]) -> dict[Any, int]:  # fmt: skip
-    """For each task that uses one of several copies of a chunk, return the worker that makes this copy.
+    """For each task that uses copies of chunks, return the worker that makes these copies.
 
     Dask spreads such tasks evenly, wherever their copies are, so workers sent each other whole indexes.
 
@@ -309,7 +309,7 @@ def _users_of_copies(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int]
     found: dict[Any, int] = {}
     for key in tasks:
         used = [copies[one.key] for one in scheduler.tasks[key].dependencies if one.key in copies]
-        if len(used) == 1 and key not in own:
+        if len(set(used)) == 1 and key not in own:
             found[key] = used[0]
     return found
 

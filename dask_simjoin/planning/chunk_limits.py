@@ -175,6 +175,7 @@ class ChunkLimits:
     shuffle: str  # shuffle method that is used if rows are shuffled
     # memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs
     one: OneChunk | None = None
+    tables: int = 1  # number of tables
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
         """Return the target number of rows per chunk, and the largest allowed number."""
@@ -206,16 +207,29 @@ class ChunkLimits:
         if self.one is not None:
             is_best = self.one.is_best
         else:
-            # a nearest-neighbor search may have a chunk of each of two tables
-            tables = 1 if self.output.k is None else 2
-            # one chunk is faster: rows of several chunks are not sorted together, and each chunk is searched
-            is_best = tables * rows * row_bytes <= self.resources.whole and rows <= MAX_ROWS
+            is_best = self._whole_bytes(table, row_bytes) <= self.resources.whole and rows <= MAX_ROWS
         if number == 1 and is_best:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)
         target = clip(table.rows / number, min(MIN_ROWS, max_rows), max_rows)
         uneven = min(max_rows, math.ceil(UNEVEN * target))
         return entity_chunks(table.summaries, target, uneven, norm, threshold)
+
+    def _whole_bytes(self, table: TableSummary, row_bytes: float) -> float:
+        """Return the bytes of a single chunk of all rows; infinity if several chunks are faster.
+
+        One chunk is faster for most verbs: rows of several chunks are not sorted together, and each chunk is
+        searched. But the verbs that collect pairs of rows in matrices compare two chunks in a single task.
+        """
+        output, gpu = self.output, self.resources.gpu
+        if output.single_home and not (output.connected or gpu or output.k is not None):
+            return math.inf
+        # tasks that count return a number for each row and distance
+        counted = output.by_row and not (output.connected or gpu)
+        row_bytes += 8.0 * counted * self.resources.threads * max(1, len(table.spec.thresholds))
+        # a nearest-neighbor search may have a chunk of each of two tables
+        tables = 2 if output.k is not None else 1 if gpu else self.tables
+        return tables * table.source_rows * row_bytes
 
     def replicated(self, table: TableSummary, each: float, norm: float,
                    threshold: float) -> ReplicatedChunks | None:  # fmt: skip

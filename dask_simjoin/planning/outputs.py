@@ -31,7 +31,7 @@ If even this many parts do not suffice, pairs are counted first, and queries are
 
 
 UNCOUNTED = 4
-"""If the result takes at most 1 / UNCOUNTED of the memory for a task, pairs need not be counted first.
+"""If the result takes at most 1 / UNCOUNTED of the memory of a thread, pairs need not be counted first.
 
 Counting makes partitions equally large, but in two dimensions it takes a quarter of the time of the join.
 """
@@ -87,7 +87,7 @@ def needs_counts(found: Estimate, size: float, spec: JoinSpec, budget: Budget, r
     `size`: bytes of the result.
     """
     chosen = budget.chosen or spec.settings.output is not None
-    room = 0 if chosen or resources.gpu else resources.room or 0
+    room = 0 if chosen or resources.gpu else resources.memory or resources.shared or 0
     return UNCOUNTED * size > room or found.dispersion > MAX_DISPERSION
 
 

@@ -174,7 +174,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     layout: AnyLayout = statistics.layout() if output.k is None else statistics.search_layout()
     costs = _costs(statistics, layout, output, resources, row_bytes, sources)
     one = one_chunk_of_tree(statistics.left, output, resources)
-    limits = ChunkLimits(output, budget, resources, shuffle, one)
+    limits = ChunkLimits(output, budget, resources, shuffle, one, len(statistics.each))
     chunks = statistics.choose_chunks(limits, costs)
     shuffled = chunks.method is not None
     row_bytes = statistics.row_bytes(output, shuffled=shuffled)
@@ -215,7 +215,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     alone = one.need if one is not None and len(chunks) == 1 else 0.0
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
     own_bytes = statistics.point_bytes(output, shuffled=shuffled)
-    copies = costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1))))
+    used = slices if output.materialise and even else np.maximum(slices, parts)
+    copies = costs.copies(chunks, int(used.max(initial=1)))
     visits = None
     if output.k is None and not alone:
         if copies == 1:
@@ -317,6 +318,7 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     if output.spanning:
         copies = costs.copies(plan.chunks, costs.resources.workers)
         sharing = find_sharing(statistics, plan.chunks, seconds, copies, costs.resources)
+        copies = copies if sharing[1] > 1 else 1
     return replace(
         plan, blocks=blocks, slices=slices, searches=searches, joined=joined,
         parts=parts, seconds=seconds, copies=copies, sharing=sharing, disk=disk,

@@ -255,7 +255,7 @@ class PlanReport(BlockReport):
     @property
     def _tasks(self) -> int:
         plan = self.plan
-        join = self.partitions + int((plan.slices > 1).sum())
+        join = self.partitions + int((plan.slices > 1).sum()) * (not plan.even)
         return self._making_tasks() + join - self.chunks * (plan.read_apart and plan.chunks_are_partitions)
 
     def _making_tasks(self) -> int:

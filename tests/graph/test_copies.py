@@ -48,6 +48,16 @@ def test_each_copy_is_given_its_share_of_the_work(copied):
     assert copies == 3 and sum(given.values()) == pairs.npartitions and min(given.values()) > 0
 
 
+def test_users_of_copies_wait_for_all_of_them(copied):
+    """Otherwise a GPU would begin to work, and the others would wait for its rows."""
+    result = copied.simjoin.count_pairs(EPS, partitioning="replicated")
+    graph = dict(result.optimize().__dask_graph__())
+    waits = {key: task for key, task in graph.items() if key_split(key) == "simjoin_copied"}
+    assert len(waits) == 3 and len(set().union(*(task.dependencies for task in waits.values()))) == 3
+    users = [task for key, task in graph.items() if key_split(key) == "simjoin_count_block"]
+    assert len(users) == 4 and all(waits.keys() <= task.dependencies for task in users)
+
+
 def test_results_are_the_same(copied):
     true = brute_force(POINTS, EPS)
     assert int(copied.simjoin.count_pairs(EPS, partitioning="replicated").compute()) == len(true)

@@ -91,11 +91,13 @@ def test_tasks_run_at_the_homes_of_their_chunks(x, client, on_each, sent, verb):
 
 
 @pytest.mark.processes
-def test_dask_places_tasks_of_one_chunk_and_of_shuffled_rows(x, client, on_each, sent):
+def test_dask_places_tasks_of_one_chunk_of_shuffled_rows_and_of_searches(x, client, on_each, sent):
     ddf = split(frame_of(x), (300, 600, 900)).persist()
     number = len(brute_force(x, EPS))
     for how in ({"blocksize": "1 GB"}, {"partitioning": "spatial"}):
         assert ddf.simjoin.count_pairs(EPS, **how).compute() == number
+    nearest = ddf.simjoin.knn_join(k=1, partitioning="entity", blocksize=600 * 24)
+    assert len(nearest.expr.plan.chunks) > 1 and len(nearest.compute()) == len(x)
     assert not any(isinstance(rules, ChunkHomes) for rules in sent)
 
 

@@ -159,9 +159,11 @@ def test_tasks_run_where_their_copy_of_a_chunk_is_made():
     rows = [Fake(("points", n)) for n in range(3)]
     copies = [Fake(key, *rows) for key in (("index", 0), *(("index", on_worker_of(n, 0)) for n in (1, 2)))]
     pairs = [Fake(("pairs", n), one) for n, one in enumerate(copies)]
+    others = [Fake(key, *rows) for key in (("other", 1), *(("other", on_worker_of(n, 1)) for n in (1, 2)))]
+    tables = [Fake(("tables", n), *two) for n, two in enumerate(zip(copies, others, strict=True))]
     both, total = Fake("both", *copies[:2]), Fake("total", *pairs)
-    updated(PlacementPlugin(), [*rows, *copies, *pairs, both, total], ("b", "a"))
-    for placed in (copies, pairs):
+    updated(PlacementPlugin(), [*rows, *copies, *others, *pairs, *tables, both, total], ("b", "a"))
+    for placed in (copies, pairs, tables):
         assert [task.worker_restrictions for task in placed] == [{"a"}, {"b"}, {"a"}]
         assert all(task.loose_restrictions for task in placed)
     assert not any(task.worker_restrictions for task in (*rows, both, total))

@@ -142,7 +142,7 @@ def test_regions_that_workers_send_have_slack():
     assert replace(limits, shuffle="tasks").region_rows(8_000_000, 1, 1 << 40) == 1_000_000
 
 
-@pytest.mark.parametrize("verb", ["knn_join", "self_join", "count_pairs"])
+@pytest.mark.parametrize("verb", ["knn_join", "join", "self_join", "neighbor_counts"])
 def test_threads_share_one_chunk_where_there_is_room(verb, monkeypatch):
     """Several chunks would be searched by each row, and their rows would not be sorted together."""
     frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
@@ -151,11 +151,22 @@ def test_threads_share_one_chunk_where_there_is_room(verb, monkeypatch):
     def plan(memory):
         have = Resources(2, shared=memory // 2, together=2)
         monkeypatch.setattr(planner, "resources_for", lambda library: have)
-        join = getattr(dd.from_pandas(frame, npartitions=7).simjoin, verb)
-        return join(**({"k": 5} if verb == "knn_join" else {"eps": 1e-4})).expr.plan
+        lazy = dd.from_pandas(frame, npartitions=7)
+        how = {"k": 5} if verb == "knn_join" else {"eps": 1e-4}
+        return getattr(lazy.simjoin, verb)(**how, **({"other": lazy} if verb == "join" else {})).expr.plan
 
-    one = plan(GB)
-    size = (2 if verb == "knn_join" else 1) * one.row_bytes * len(frame)
-    assert len(one.chunks) == 1 and size > 2**20
-    assert len(plan(int(5.1 * size)).chunks) == 1
-    assert len(plan(int(4.9 * size)).chunks) > 1
+    one, tables = plan(GB), 1 + (verb == "join")
+    counted = 2 * 8 if verb == "neighbor_counts" else 0  # by two threads
+    size = (2 if verb in ("knn_join", "join") else 1) * (one.row_bytes + counted) * len(frame)
+    assert len(one.chunks) == tables and size > 2**20
+    assert len(plan(int(5.1 * size)).chunks) == tables
+    assert len(plan(int(4.9 * size)).chunks) > tables
+
+
+def test_matrices_of_pairs_are_made_of_several_chunks(monkeypatch):
+    """One chunk would be compared with itself in a single task."""
+    frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
+    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
+    monkeypatch.setattr(planner, "resources_for", lambda library: Resources(2, shared=15_000_000, together=2))
+    graph = dd.from_pandas(frame, npartitions=7).simjoin.neighbor_graph(1e-4)
+    assert len(graph.expression.plan.chunks) > 1
