@@ -29,6 +29,7 @@ from dask_simjoin.graph.dask_private import (
     Expr,
     Filter,
     FilterAlign,
+    List,
     PartitionsFiltered,
     Task,
     TaskRef,
@@ -212,8 +213,11 @@ def pick(parts: Any, key: Any) -> Any:
     return parts[key]
 
 
-def picked(parts: TaskRef, key: Any) -> Task:
-    """Return an argument for a task: an item of another task's result. It is selected when the task runs."""
+def picked(parts: TaskRef | List, key: Any) -> Task:
+    """Return an argument for a task: an item of another task's result, or of a list of results.
+
+    It is selected when the task runs.
+    """
     return Task(None, pick, parts, key)
 
 

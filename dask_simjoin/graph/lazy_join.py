@@ -10,8 +10,8 @@ import pandas as pd
 from dask.tokenize import tokenize
 
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.graph.base import LabelledExpr, aliases
-from dask_simjoin.graph.dask_private import Expr, GraphNode, Task, TaskRef, guard_repr
+from dask_simjoin.graph.base import LabelledExpr, aliases, picked
+from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef, guard_repr
 from dask_simjoin.graph.homes import chunk_homes
 from dask_simjoin.graph.placement import VisitOrder, on_worker_of, place_tasks, send_placement
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
@@ -50,7 +50,7 @@ Each column would be sent as a separate message, which takes about a millisecond
 """
 
 
-def chunk_ref(chunks: Expr, c: int, part: int = 0) -> TaskRef | GraphNode:
+def chunk_ref(chunks: Expr, c: int, part: int = 0) -> TaskRef | Task:
     """Return a reference to a chunk. If several workers have a copy, choose the copy for one part of the
     work. `part`: number of the part.
 
@@ -63,8 +63,8 @@ def chunk_ref(chunks: Expr, c: int, part: int = 0) -> TaskRef | GraphNode:
     copies = chunks.operand("copies") if isinstance(chunks, Chunks | ReadChunks) else 1
     if copies == 1:
         return TaskRef(chunks.key(c))
-    made = [TaskRef(key) for key in _made_copies(chunks._name, c, copies)]
-    return Task(None, first_of, TaskRef(_copies(chunks._name, c, copies)[part % copies]), *made)
+    own = TaskRef(_copies(chunks._name, c, copies)[part % copies])
+    return picked(List(own, *map(TaskRef, _made_copies(chunks._name, c, copies))), 0)
 
 
 def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
@@ -84,11 +84,6 @@ def wait_tasks(name: str, c: int, copies: int) -> dict[Any, Task]:
         return {}
     keys = zip(_made_copies(name, c, copies), _copies(name, c, copies), strict=True)
     return {key: Task(key, nothing_of, TaskRef(copy)) for key, copy in keys}
-
-
-def first_of(first: Any, *others: Any) -> Any:
-    """Return the first argument. The others only have to exist."""
-    return first
 
 
 def nothing_of(made: Any) -> None:

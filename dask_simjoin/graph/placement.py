@@ -307,7 +307,7 @@ def _users_of_copies(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int]
     """
     copies = {key: n for key, n in own.items() if key in firsts or (key[0], *key[1][1:]) in own}
     found: dict[Any, int] = {}
-    for key in tasks:
+    for key in tasks if copies else ():
         used = [copies[one.key] for one in scheduler.tasks[key].dependencies if one.key in copies]
         if len(set(used)) == 1 and key not in own:
             found[key] = used[0]

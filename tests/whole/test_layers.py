@@ -232,7 +232,7 @@ def is_private_dask(imported):
 
 
 def test_private_parts_of_dask_are_imported_in_one_place():
-    """Besides, `tasks.named_tuples` imports `SERIALIZERS`, two of which are private."""
+    """Another module imports only the two functions that serialize for GPUs."""
     private: dict[str, set[str]] = {}
     for module in modules():
         if some := {imported for imported, _ in imports(module) if is_private_dask(imported)}:
