@@ -46,7 +46,9 @@ def arguments() -> argparse.Namespace:
         help="schedulers: threads-N or cluster-N (N processes)",
     )  # fmt: skip
     parser.add_argument("--scale", type=float, default=1.0, help="factor of the numbers of rows")
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="runs after a warm-up; 0: the first run counts (for long runs)"
+    )
     parser.add_argument("--folder", type=Path, help="for the files (default: the system's temporary folder)")
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
@@ -112,8 +114,8 @@ def measured(name: str, data: Data, folder: Path, options: argparse.Namespace) -
         with context:
             for job in options.jobs:
                 # the first call compiles, and fills the cache of files
-                timed(call, written, job, next(shift))
-                runs = [timed(call, written, job, next(shift)) for _ in range(options.repeat)]
+                first = timed(call, written, job, next(shift))
+                runs = [timed(call, written, job, next(shift)) for _ in range(options.repeat)] or [first]
                 seconds = statistics.median(run[0] for run in runs)
                 if on == "pandas":
                     alone[job] = seconds, runs[0][1]

@@ -41,14 +41,17 @@ FEW = 5
 ORDER_BYTES = 48
 """Bytes per row while rows are sorted in kd order. Each dimension that is cut takes 4 more."""
 
-ROUND_BYTES = 110
-"""Bytes per row in a round of Boruvka's algorithm, for two states and two copies of the edges.
+ROUND_BYTES = 66
+"""Bytes per row in a round of Boruvka's algorithm, for its state and the edges.
 
 The later steps, which sort the edges and make clusters, need no more.
 """
 
+SHARED_BYTES = 44
+"""Additional bytes per row if threads share the rounds, for a second state and a second copy of the edges."""
+
 PART_BYTES = 24
-"""Bytes per row that each thread needs in addition to `ROUND_BYTES`."""
+"""Bytes per row that each thread needs in addition to `ROUND_BYTES` and `SHARED_BYTES`."""
 
 LABEL_BYTES = 16
 """Bytes of a row's index label and of its location."""
@@ -92,7 +95,8 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     making = read + max(index, ORDER_BYTES + 4 * min(dims, CUT_DIMS))
     # twice `known`: nearest rows are found in parts, which are then concatenated
     searching = index + 2 * known
-    finding = index + known + ROUND_BYTES + PART_BYTES * threads
+    shared = SHARED_BYTES + PART_BYTES * threads if dims >= SHARED_DIMS else 0
+    finding = index + known + ROUND_BYTES + shared
     return APART * rows * max(making, searching, finding) + WORKING * threads
 
 

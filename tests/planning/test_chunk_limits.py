@@ -46,7 +46,7 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
         assert plan.alone <= chunk_limits.TREE_SHARE * memory
         return len(plan.chunks)
 
-    need = chunk_limits.APART * 300 * len(frame)
+    need = chunk_limits.APART * 200 * len(frame)
     few = need / chunk_limits.TREE_SHARE
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
     assert chunks(int(2 * few)) == 1
