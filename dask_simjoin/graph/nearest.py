@@ -27,6 +27,7 @@ from dask_simjoin.tasks.nearest import (
     Totals,
     find_rows,
     has_neighbor,
+    in_row_order,
     join_states,
     kth_distance,
     nearest_or_missing,
@@ -57,17 +58,27 @@ def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: li
 
     `workers`: number of workers that share the parts.
     """
-    layout, k, *limits = options
     states: list[TaskRef] = []
     for part in range(parts):
-        state: list[TaskRef] = []
         where = on_worker_of(part % workers, c) if workers > 1 else (c,)
-        for d in others:
-            pair = (chunk_ref(chunks, side, part) for side in (c, d))
-            how = layout, k, List(numbers[c], numbers[d]), *limits, (part, parts)
-            state = [steps.add("search", (*where, part, d), search_chunk, *pair, *how, *state)]
-        states += state
+        states.append(add_part(steps, c, others, chunks, numbers, options, (part, parts), where))
     return states
+
+
+def add_part(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
+             options: Options, part: tuple[int, int], where: tuple[Any, ...]) -> TaskRef:  # fmt: skip
+    """Add the tasks of `add_searches` for one part of the rows.
+
+    `others`: at least one chunk. `part`: (index of the part, number of parts). `where`: start of the tasks'
+    places.
+    """
+    layout, k, *limits = options
+    state: list[TaskRef] = []
+    for d in others:
+        pair = (chunk_ref(chunks, side, part[0]) for side in (c, d))
+        how = layout, k, List(numbers[c], numbers[d]), *limits, part
+        state = [steps.add("search", (*where, part[0], d), search_chunk, *pair, *how, *state)]
+    return state[0]
 
 
 class NearestLazy(LazyJoin):
@@ -218,7 +229,7 @@ class NearestJoin(NearestLazy):
         return nearest_output(self.operand("k"), with_ids=True, max_total=most, min_total=least)
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(len(self.plan.counted), 1) + 1)
+        return (None,) * (max(self.plan.outputs, 1) + 1)
 
     def _lower(self) -> Expr:
         names = "spec", "k", "totals", "how", "meta"
@@ -228,7 +239,8 @@ class NearestJoin(NearestLazy):
 class NearestRows(PartitionsFiltered, LabelledExpr):
     """Search the nearest rows of each row, chunk by chunk, like `ChunkSearches`.
 
-    Then one task per searched chunk selects the neighbors that are rows of this chunk, with their ids.
+    Each part of a chunk's rows makes one partition. One task per searched chunk selects the neighbors that
+    are rows of this chunk, with their ids.
     """
 
     _label = "simjoin_nearest_rows"
@@ -237,7 +249,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
     _defaults = {"_partitions": None}
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(len(self.operand("plan").counted), 1) + 1)
+        return (None,) * (max(self.operand("plan").outputs, 1) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, meta = self.operand("plan"), self.operand("spec"), self.operand("meta")
@@ -246,18 +258,24 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         numbers = steps.row_numbers(plan, refs)
         limits = spec.other is None, self.operand("totals")
         left = self.operand("how") == LEFT
-        for place, c in enumerate(self._partitions):
+        options = plan.layout, self.operand("k"), *limits
+        for place, n in enumerate(self._partitions):
             key = (self._name, place)
-            others = plan.searches[c].tolist() if c < len(plan.counted) else []
-            if not others:
-                alone = nearest_or_missing, refs[c], None, spec, meta
-                some = left and c < len(plan.counted)
-                steps.layer[key] = Task(key, *alone) if some else Task(key, itself, meta)
+            if not plan.outputs:
+                steps.layer[key] = Task(key, itself, meta)
                 continue
-            options = plan.layout, self.operand("k"), *limits
-            how = options, int(plan.parts[c]), plan.threads
-            state = [add_searches(steps, c, others, self.chunks, numbers, *how)]
-            found = [steps.add("name", (c, d), find_rows, *state, refs[d], numbers[d], spec) for d in others]
+            c, number, parts = plan.output(n)
+            others = plan.searches[c].tolist()
+            if not others:
+                alone = (nearest_or_missing, refs[c], None, spec, meta) if left else (itself, meta)
+                steps.layer[key] = Task(key, *alone)
+                continue
+            state = add_part(steps, c, others, self.chunks, numbers, options, (number, parts), (c,))
+            if parts > 1:
+                state = steps.add("found", (c, number), in_row_order, state)
+            found = [
+                steps.add("name", (c, number, d), find_rows, state, refs[d], numbers[d], spec) for d in others
+            ]
             made = nearest_or_missing if left else nearest_rows
-            steps.layer[key] = Task(key, made, refs[c], *state, spec, meta, *found)
+            steps.layer[key] = Task(key, made, refs[c], state, spec, meta, *found)
         return steps.layer

@@ -240,7 +240,8 @@ class BlockPairs:
     """The block pairs of a plan, and the partitions of its result."""
 
     blocks: np.ndarray  # (block pairs, 2) int32: chunks that are compared
-    slices: np.ndarray  # (block pairs,) int64: number of result partitions of each block pair
+    # int64: number of result partitions of each block pair (block pairs,), or of each search (chunks,)
+    slices: np.ndarray
     # (block pairs,) int64: number of pieces of work of each block pair, if the result has no pairs
     parts: np.ndarray
     disk: Disk  # expected disk traffic

@@ -298,7 +298,6 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     check_blocks(sum(map(len, searches)), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources)
     pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
-    slices = np.ones(len(blocks), np.int64)
     joined = find_joined(statistics, output.k or 1, plan.chunks) if output.spanning else plan.joined
     check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources)
     rows = plan.chunks.rows
@@ -308,6 +307,11 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     # on a GPU, searches are not cut into pieces, because the search of one chunk keeps it busy
     if not costs.resources.gpu:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
+        if output.with_ids:
+            most = rows[: len(searches)] * float(plan.rows_found(output.k or 1)) / max(1, plan.table_rows[0])
+            needed_parts = whole_slices(most, plan.pair_bytes, plan.budget, costs.resources)
+            parts = np.maximum(parts, needed_parts.astype(np.int64))
+    slices = parts if output.with_ids else np.ones_like(parts)
     disk, copies, sharing = plan.disk, 1, ALONE
     if not plan.alone:
         own_bytes = [table.row_bytes for table in statistics.each]

@@ -339,10 +339,6 @@ class NearestPlanReport(PlanReport):
         return sum(map(len, self.plan.searches))
 
     @property
-    def partitions(self) -> int:
-        return max(len(self.plan.counted), 1)
-
-    @property
     def pairs(self) -> float:
         return float(self.plan.rows_found(self.k))
 
@@ -364,8 +360,8 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _largest_partition(self) -> float:
-        chunks = self.plan.chunks
-        rows = chunks.rows[: chunks.first_data or len(chunks)].max(initial=0.0)
+        slices = self.plan.slices
+        rows = (self.plan.chunks.rows[: len(slices)] / slices).max(initial=0.0)
         return float(rows) * self.pairs / max(1, self.plan.table_rows[0]) * self.pair_bytes
 
     def to_frame(self) -> pd.DataFrame:
@@ -407,7 +403,8 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _tasks(self) -> int:
-        return self._making_tasks() + 2 * self.block_pairs + self.partitions
+        searches = int((self.plan.slices * [len(found) for found in self.plan.searches]).sum())
+        return self._making_tasks() + 2 * searches + self.partitions
 
 
 def _disk(seconds: float, what: str) -> str | None:

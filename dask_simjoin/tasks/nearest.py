@@ -127,6 +127,14 @@ def join_states(threads: int, *parts: State) -> State:
     return {"totals": totals, "row_numbers": numbers}
 
 
+def in_row_order(part: State) -> State:
+    """Sort the state of a part by the positions of its rows in the chunk."""
+    order = module_of(part["rows"]).argsort(part["rows"])
+    return State(
+        totals=part["totals"][order], row_numbers=part["row_numbers"][order], rows=part["rows"][order]
+    )
+
+
 def _join_on_host(parts: Sequence[State], threads: int) -> State:
     rows, (totals, numbers) = [part["rows"] for part in parts], (parts[0]["totals"], parts[0]["row_numbers"])
     shape = sum(map(len, rows)), totals.shape[1]
@@ -205,9 +213,10 @@ def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> Fou
 
 
 def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make the result for a chunk's rows: one result row per neighbor, the nearest neighbor first.
+    """Make the result for the rows of a state: one result row per neighbor, the nearest neighbor first.
 
-    `like`: an empty result. `found`: for each searched chunk, the neighbors in it.
+    `query`: the chunk of the rows. `like`: an empty result. `found`: for each searched chunk, the neighbors
+    in it.
     """
     frames = frames_for(query["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
@@ -226,6 +235,8 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
         rows, ranks = xp.repeat(xp.arange(n), k), xp.tile(xp.arange(1, k + 1), n)
     else:
         rows, ranks = places // k, places % k + 1
+    if "rows" in state:
+        rows = state["rows"][rows]
     columns: dict[str, Values] = {}
     for name in like.columns:
         if name == "left":
@@ -253,16 +264,20 @@ def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: 
 
     `state`: None if no chunk was searched for neighbors.
     """
-    if state is None or not state["row_numbers"].shape[1]:
+    if state is None:
         return unmatched(query, 0, spec, like)
     xp, frames = module_of(state["totals"]), frames_for(query["example"])
     near, k = has_neighbor(state), state["row_numbers"].shape[1]
     matched = cast_like(nearest_rows(query, state, spec, like, *found), like)
     if bool(near.all()):
         return matched
-    rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // k
+    neighbors = near.astype(xp.int64)
+    if "rows" in state:  # rows outside the state must not count as unmatched
+        neighbors = xp.ones(len(query["ids"]), xp.int64)
+        neighbors[state["rows"]] = near
+    rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // max(k, 1)
     order = xp.argsort(xp.concatenate([rows, xp.flatnonzero(~near)]), kind="stable")
-    alone = unmatched(query, near.astype(xp.int64), spec, like)
+    alone = unmatched(query, neighbors, spec, like)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
 
 

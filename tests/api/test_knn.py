@@ -20,6 +20,7 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.metrics import make_metric
+from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import nearest_output
 from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.tasks.chunks import whole_chunk
@@ -279,3 +280,36 @@ def test_results_beyond_the_limit_are_refused():
         assert len(lazy.simjoin.knn_join(k=10)) == 20_000
         assert len(lazy.simjoin.knn_join(k=100, max_distance=1.0)) == 3998
         assert len(lazy.simjoin.k_distances(100)) == 2000
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("two", [False, True])
+def test_each_part_of_a_chunk_is_one_partition(how, two, monkeypatch):
+    monkeypatch.setattr(Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 3))
+    x = np.random.default_rng(5).normal(size=(500, 2))
+    x[::50, 0] = np.nan
+    frame = frame_of(x).set_index(np.arange(500)[::-1])
+    frame["name"] = [f"n{k}" for k in range(500)]
+    lazy = split(frame, [120, 300])
+    sides = (lazy, split(frame[100:220], [60])) if two else (lazy, None)
+    options = {"k": 3, "on": ["c0", "c1"], "max_distance": 0.1, "how": how, "keep": ["name"], "dropna": True}
+    joined = sides[0].simjoin.knn_join(sides[1], **options)
+    assert len(joined.expr.plan.chunks) == 1 + two and joined.npartitions == 3
+    place = {label: row for row, label in enumerate(frame.index)}
+    parts = [part.compute(scheduler="threads") for part in joined.partitions]
+    for part in parts:
+        at = part.left.map(place).to_numpy()
+        assert len(part) and (np.diff(at) >= 0).all() and (np.diff(part["rank"])[np.diff(at) == 0] == 1).all()
+    assert len(set().union(*(part.left for part in parts))) == sum(part.left.nunique() for part in parts)
+    plain = frame.simjoin.knn_join(frame[100:220] if two else None, **options)
+    found = pd.concat(parts).sort_values(["left", "rank"], ascending=[False, True], ignore_index=True)
+    pd.testing.assert_frame_equal(found, plain, check_dtype=False)
+
+
+def test_partitions_are_no_larger_than_planned(monkeypatch):
+    """A single chunk may be large, but its result comes in partitions of the usual size."""
+    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 1 << 14)
+    frame = frame_of(np.random.default_rng(6).normal(size=(1000, 3)))
+    joined = dd.from_pandas(frame, npartitions=4).simjoin.knn_join(k=4)
+    assert joined.expr.report.partitions == joined.npartitions >= 1000 * 4 * 24 / (1 << 14)
+    assert joined.map_partitions(len).compute().sum() == 4000
