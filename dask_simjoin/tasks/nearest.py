@@ -18,7 +18,7 @@ from dask_simjoin.engine.base import (
     searcher_of_library,
 )
 from dask_simjoin.engine.columns import blocks
-from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.engine.compat import inverse_of, module_of, to_host
 from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import SearchLayout
@@ -130,9 +130,8 @@ def join_states(threads: int, *parts: State) -> State:
 def in_row_order(part: State) -> State:
     """Sort the state of a part by the positions of its rows in the chunk."""
     order = module_of(part["rows"]).argsort(part["rows"])
-    return State(
-        totals=part["totals"][order], row_numbers=part["row_numbers"][order], rows=part["rows"][order]
-    )
+    totals, numbers = (part[name].take(order, axis=0) for name in ("totals", "row_numbers"))
+    return State(totals=totals, row_numbers=numbers, rows=part["rows"][order])
 
 
 def _join_on_host(parts: Sequence[State], threads: int) -> State:
@@ -185,6 +184,32 @@ class FoundRows(NamedTuple):
     columns: dict[str, Values]  # kept columns, by their names in the result
 
 
+MAX_TABLE_RATIO = 64
+"""`rows_of_numbers` uses a lookup table if it has at most this many entries per row.
+
+The table is ten times as fast as binary search.
+"""
+
+
+def rows_of_numbers(own: Array, numbers: Array) -> Array:
+    """For each of `numbers`, return the row of the chunk with this row number; -1 if there is none.
+
+    `own` (n,): row numbers of the chunk, ascending.
+    """
+    xp, n = module_of(own), len(own)
+    if not n:
+        return xp.full(numbers.shape, -1, np.int32)
+    first, last = int(own[0]), int(own[-1])
+    if last - first > MAX_TABLE_RATIO * n:
+        row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
+        return xp.where(own[row] == numbers, row, -1)
+    # the last entry answers for all row numbers that are outside the table
+    table = xp.full(last - first + 2, -1, np.int32)
+    table[own - first] = xp.arange(n, dtype=np.int32)
+    beyond = (numbers < first) | (numbers > last)
+    return table[xp.where(beyond, len(table) - 1, numbers - first)]
+
+
 def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
     """From the neighbors in a state, select the rows of the chunk `data`. `own`: the `RowNumbers` of this
     chunk.
@@ -200,11 +225,9 @@ def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> Fou
             rows = numbers[places]
         rows = rows - first if first else rows
     else:
-        at = xp.searchsorted(own, numbers)
-        there = at < len(own)
-        there[there] = own[at[there]] == numbers[there]
-        places = xp.flatnonzero(there)
-        rows = at[places]
+        rows = rows_of_numbers(own, numbers)
+        places = xp.flatnonzero(rows >= 0)
+        rows = rows[places]
     columns = {}
     if spec.kept_right:
         index = row_places(data, xp)[rows]
@@ -223,24 +246,18 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
     found = tuple(part for part in found if len(part.places))
     if not found:
         return like
+    totals = state["totals"].reshape(-1)
     places, order = found[0].places, None
     if len(found) > 1:  # the neighbors in a single chunk are in order already
-        places = xp.concatenate([part.places for part in found])
-        order = xp.argsort(places)
-        places = places[order]
-    totals = state["totals"].reshape(-1)
-    every = len(places) == len(totals)
-    if every:  # each row has k neighbors, so rows and ranks follow without a division
-        n = len(places) // k
-        rows, ranks = xp.repeat(xp.arange(n), k), xp.tile(xp.arange(1, k + 1), n)
-    else:
-        rows, ranks = places // k, places % k + 1
-    if "rows" in state:
-        rows = state["rows"][rows]
+        places, order = _sorted_places(xp.concatenate([part.places for part in found]), len(totals))
+    every = len(places) == len(totals)  # then rows and ranks follow without a division
+    rows, at = state.get("rows", xp.arange(len(totals) // k)), None if every else places // k
+    ranks = xp.tile(xp.arange(1, k + 1), len(rows)) if at is None else places % k + 1
     columns: dict[str, Values] = {}
     for name in like.columns:
         if name == "left":
-            columns[name] = query["ids"].take(rows)
+            ids = query["ids"].take(rows)
+            columns[name] = ids.repeat(k) if at is None else ids.take(at)
         elif name == "right":
             ids = joined([part.ids for part in found])
             columns[name] = ids if order is None else ids.take(order)
@@ -249,13 +266,24 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
         elif name == "distance":
             columns[name] = measured(spec, xp)(totals.copy() if every else totals[places])
         elif name in spec.kept_left:
-            columns[name] = kept_values((query,), spec.kept_left[name], row_places(query, xp)[rows])
+            index = row_places(query, xp)[rows]
+            index = xp.repeat(index, k) if at is None else index[at]
+            columns[name] = kept_values((query,), spec.kept_left[name], index)
         elif order is None:
             columns[name] = found[0].columns[name]
         else:
             parts = [frames.result({name: part.columns[name]}, len(part.places)) for part in found]
             columns[name] = frames.values(frames.stacked(parts), name, order)
     return frames.result(columns, len(places))
+
+
+def _sorted_places(places: Array, number: int) -> tuple[Array, Array]:
+    """Sort distinct places below `number` in linear time. Return them, and the order that sorts them."""
+    xp = module_of(places)
+    there = xp.zeros(number, bool)
+    there[places] = True
+    rank = xp.cumsum(there) - 1
+    return xp.flatnonzero(there), inverse_of(rank[places])
 
 
 def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: Frame,

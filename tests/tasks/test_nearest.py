@@ -7,12 +7,14 @@ import pytest
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks.nearest import (
+    MAX_TABLE_RATIO,
     NO_PAIRS,
     RowPairs,
     State,
     closest,
     first_pairs,
     join_states,
+    rows_of_numbers,
     rows_to_search_again,
 )
 from tests.support.profiles import pairwise
@@ -186,3 +188,14 @@ def test_tables_without_pairs():
     search, asked = search_of(X)
     assert not len(closest(search, 2, (1, 1), True, np.inf).left) and not asked
     assert not len(closest(search, 2, (3, 0), False, np.inf).left) and not asked
+
+
+@pytest.mark.parametrize("apart", [1, 3, 2 * MAX_TABLE_RATIO, 2**30])
+def test_rows_are_found_by_their_numbers(apart):
+    own = 5 + apart * np.arange(7)
+    numbers = np.array([[own[0], own[6], own[3], own[0] - 1], [own[6] + 1, own[2] + apart // 2, -1, own[1]]])
+    where = {number: row for row, number in enumerate(own.tolist())}
+    assert rows_of_numbers(own, numbers).tolist() == [
+        [where.get(n, -1) for n in row] for row in numbers.tolist()
+    ]
+    assert rows_of_numbers(own[:0], numbers).tolist() == [[-1] * 4] * 2

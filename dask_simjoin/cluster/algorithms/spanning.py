@@ -30,7 +30,7 @@ from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Index
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
-from dask_simjoin.tasks.nearest import State, part_of_places
+from dask_simjoin.tasks.nearest import State, part_of_places, rows_of_numbers
 
 MIN_STORED, MAX_STORED = 4, 16
 """For each row, MIN_STORED to MAX_STORED nearest rows are stored: see `_number_stored`."""
@@ -41,11 +41,6 @@ place.
 
 Offsets take half the memory of places. With a million rows, 1 % of them have an offset that does not fit
 int16 in 2 dimensions, and 10 % in 4 dimensions.
-"""
-
-MAX_TABLE_RATIO = 64
-"""`_rows_of` uses a lookup table, which is ten times as fast as binary search, up to this many entries per
-row.
 """
 
 
@@ -121,25 +116,6 @@ def _places(chunk: Chunk) -> Array:
     return inverse_of(chunk["order"][: len(chunk["ids"])])
 
 
-def _rows_of(own: Array, numbers: Array) -> Array:
-    """For each of `numbers`, return the row of the chunk with this row number; -1 if there is none.
-
-    `own` (n,): row numbers of the chunk, ascending.
-    """
-    xp, n = module_of(own), len(own)
-    if not n:
-        return xp.full(numbers.shape, -1, np.int32)
-    first, last = int(own[0]), int(own[-1])
-    if last - first > MAX_TABLE_RATIO * n:
-        row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
-        return xp.where(own[row] == numbers, row, -1)
-    # the last entry answers for all row numbers that are outside the table
-    table = xp.full(last - first + 2, -1, np.int32)
-    table[own - first] = xp.arange(n, dtype=np.int32)
-    beyond = (numbers < first) | (numbers > last)
-    return table[xp.where(beyond, len(table) - 1, numbers - first)]
-
-
 def core_distances_of_state(
     chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int
 ) -> CoreDistances:
@@ -153,7 +129,7 @@ def core_distances_of_state(
     if isinstance(own, int):
         here, row = numbers // CHUNK == own, numbers % CHUNK
     else:
-        row = _rows_of(own, numbers)
+        row = rows_of_numbers(own, numbers)
         here = row >= 0
     place = _places(chunk)
     near = xp.full(numbers.shape, -1, np.int32)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster.algorithms import spanning as algorithms
-from dask_simjoin.cluster.algorithms.spanning import MAX_TABLE_RATIO, _rows_of, in_order, merge_trees
+from dask_simjoin.cluster.algorithms.spanning import in_order, merge_trees
 from tests.support.frames import computed
 from tests.support.hierarchy import (
     tree_by_definition,
@@ -47,15 +47,6 @@ def test_what_is_not_needed_any_more_is_let_go_of():
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 85 * len(frame)
-
-
-@pytest.mark.parametrize("apart", [1, 3, 2 * MAX_TABLE_RATIO, 2**30])
-def test_rows_are_found_by_their_numbers(apart):
-    own = 5 + apart * np.arange(7)
-    numbers = np.array([[own[0], own[6], own[3], own[0] - 1], [own[6] + 1, own[2] + apart // 2, -1, own[1]]])
-    where = {number: row for row, number in enumerate(own.tolist())}
-    assert _rows_of(own, numbers).tolist() == [[where.get(n, -1) for n in row] for row in numbers.tolist()]
-    assert _rows_of(own[:0], numbers).tolist() == [[-1] * 4] * 2
 
 
 @pytest.mark.parametrize(
