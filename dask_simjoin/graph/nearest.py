@@ -42,13 +42,13 @@ allowed total.
 
 
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
-                 options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
+                 options: Options, parts: int, workers: int, threads: int) -> TaskRef:  # fmt: skip
     """Add tasks that search the chunks `others`, one after the other, for neighbors of the rows in chunk `c`.
 
     `numbers`: the `RowNumbers` of each chunk. `parts`: number of parts that the rows are split into.
-    `threads`: number of threads that merge the parts.
+    `workers`: number of workers that share the parts. `threads`: number of threads that merge the parts.
     """
-    states = add_parts(steps, c, others, chunks, numbers, options, parts)
+    states = add_parts(steps, c, others, chunks, numbers, options, parts, workers)
     return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)
 
 
@@ -58,21 +58,18 @@ def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: li
 
     `workers`: number of workers that share the parts.
     """
-    states: list[TaskRef] = []
-    for part in range(parts):
-        where = on_worker_of(part % workers, c) if workers > 1 else (c,)
-        states.append(add_part(steps, c, others, chunks, numbers, options, (part, parts), where))
-    return states
+    some = [(part, parts) for part in range(parts)]
+    return [add_part(steps, c, others, chunks, numbers, options, part, workers) for part in some]
 
 
 def add_part(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
-             options: Options, part: tuple[int, int], where: tuple[Any, ...]) -> TaskRef:  # fmt: skip
+             options: Options, part: tuple[int, int], workers: int) -> TaskRef:  # fmt: skip
     """Add the tasks of `add_searches` for one part of the rows.
 
-    `others`: at least one chunk. `part`: (index of the part, number of parts). `where`: start of the tasks'
-    places.
+    `others`: at least one chunk. `part`: (index of the part, number of parts).
     """
     layout, k, *limits = options
+    where = on_worker_of(part[0] % workers, c) if workers > 1 else (c,)
     state: list[TaskRef] = []
     for d in others:
         pair = (chunk_ref(chunks, side, part[0]) for side in (c, d))
@@ -147,7 +144,7 @@ class ChunkSearches(LabelledExpr):
             if not others or options[1] >= plan.rows:
                 steps.layer[key] = Task(key, self._without, refs[c])
                 continue
-            how = options, int(plan.parts[c]), plan.threads
+            how = options, int(plan.parts[c]), plan.copies, plan.threads
             steps.layer[key] = self._value(key, add_searches(steps, c, others, self.chunks, numbers, *how))
         return steps.layer
 
@@ -270,12 +267,15 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 alone = (nearest_or_missing, refs[c], None, spec, meta) if left else (itself, meta)
                 steps.layer[key] = Task(key, *alone)
                 continue
-            state = add_part(steps, c, others, self.chunks, numbers, options, (number, parts), (c,))
+            some = options, (number, parts), plan.copies
+            state = add_part(steps, c, others, self.chunks, numbers, *some)
             if parts > 1:
                 state = steps.add("found", (c, number), in_row_order, state)
-            found = [
-                steps.add("name", (c, number, d), find_rows, state, refs[d], numbers[d], spec) for d in others
-            ]
+            found = []
+            for d in others:
+                data = chunk_ref(self.chunks, d, number)
+                found.append(steps.add("name", (c, number, d), find_rows, state, data, numbers[d], spec))
             made = nearest_or_missing if left else nearest_rows
-            steps.layer[key] = Task(key, made, refs[c], state, spec, meta, *found)
+            query = chunk_ref(self.chunks, c, number)
+            steps.layer[key] = Task(key, made, query, state, spec, meta, *found)
         return steps.layer

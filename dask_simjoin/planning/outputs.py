@@ -152,6 +152,10 @@ class OutputSpec:
     # chunks
     together: float = 0.0
 
+    def in_parts(self, resources: Resources) -> bool:
+        """Return whether the results of a single chunk come in parts, which are never all in memory."""
+        return self.k is not None and self.with_ids and not resources.gpu
+
     def found_bytes(self, rows: int) -> int:
         """Return bytes of results per row; `rows`: number of rows of the table."""
         return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)

@@ -14,6 +14,7 @@ from dask.utils import format_bytes
 from dask_simjoin.catalog import AUTO, DENSE
 from dask_simjoin.engine.base import joiner_of_library, recall_module
 from dask_simjoin.engine.index.grids import SweepLayout
+from dask_simjoin.engine.protocols import MethodSearch
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import Budget, Resources, budget_of, budget_of_rows, make_budget
 from dask_simjoin.planning.checks import (
@@ -43,6 +44,7 @@ from dask_simjoin.planning.outputs import (
 from dask_simjoin.planning.resources import Disk, check_moving, expect_disk, needed_of_chunks, sent_rows
 from dask_simjoin.planning.searches import (
     ALONE,
+    SHARED_SECONDS,
     Sharing,
     find_joined,
     find_searches,
@@ -177,6 +179,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     limits = ChunkLimits(output, budget, resources, shuffle, one, len(statistics.each))
     chunks = statistics.choose_chunks(limits, costs)
     shuffled = chunks.method is not None
+    if output.in_parts(resources) and all(len(side) == 1 for side in chunks.sides):
+        output = replace(output, result_bytes_per_row=0, bytes_per_other=0)
     row_bytes = statistics.row_bytes(output, shuffled=shuffled)
     budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, resources)
     by_region = partial(statistics.blocks_by_region, limits)
@@ -303,26 +307,30 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     rows = plan.chunks.rows
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
-    parts = np.ones(len(searches), np.int64)
-    # on a GPU, searches are not cut into pieces, because the search of one chunk keeps it busy
-    if not costs.resources.gpu:
+    copies, sharing = 1, ALONE
+    divisible = not (costs.resources.gpu and isinstance(plan.layout, MethodSearch))
+    if output.spanning:
+        copies = costs.copies(plan.chunks, costs.resources.workers)
+        sharing = find_sharing(statistics, plan.chunks, seconds, copies, costs.resources)
+        copies = copies if sharing[1] > 1 else 1
+    elif divisible and seconds.sum() >= SHARED_SECONDS:
+        copies = costs.copies(plan.chunks, costs.resources.workers)
+    if costs.resources.gpu:  # one piece per GPU, because a search keeps a GPU busy
+        parts = np.full(len(searches), 1 if output.spanning else copies)
+    else:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
-        if output.with_ids:
-            most = rows[: len(searches)] * float(plan.rows_found(output.k or 1)) / max(1, plan.table_rows[0])
-            needed_parts = whole_slices(most, plan.pair_bytes, plan.budget, costs.resources)
-            parts = np.maximum(parts, needed_parts.astype(np.int64))
+    if output.with_ids and divisible:
+        most = rows[: len(searches)] * float(plan.rows_found(output.k or 1)) / max(1, plan.table_rows[0])
+        needed_parts = whole_slices(most, plan.pair_bytes, plan.budget, costs.resources)
+        parts = np.maximum(parts, needed_parts.astype(np.int64))
     slices = parts if output.with_ids else np.ones_like(parts)
-    disk, copies, sharing = plan.disk, 1, ALONE
+    disk = plan.disk
     if not plan.alone:
         own_bytes = [table.row_bytes for table in statistics.each]
         met_in_turn = np.array([(c, d) for c, some in enumerate(searches) for d in some.tolist()])
         again = output.joins > 1 or output.spanning
         needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, again, costs.resources)
         disk = replace(disk, needed=needed)
-    if output.spanning:
-        copies = costs.copies(plan.chunks, costs.resources.workers)
-        sharing = find_sharing(statistics, plan.chunks, seconds, copies, costs.resources)
-        copies = copies if sharing[1] > 1 else 1
     return replace(
         plan, blocks=blocks, slices=slices, searches=searches, joined=joined,
         parts=parts, seconds=seconds, copies=copies, sharing=sharing, disk=disk,

@@ -11,6 +11,7 @@ from dask.utils import key_split
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from dask_simjoin.graph.placement import worker_of
+from dask_simjoin.planning import plan
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import COUNTS
@@ -72,7 +73,26 @@ def test_results_are_the_same(copied):
     pd.testing.assert_series_equal(labels, copied.compute().simjoin.dbscan(EPS, 3))
 
 
-def test_each_copy_is_made_by_a_worker_of_its_own(client, copied):
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_nearest_rows_are_searched_in_all_copies(copied, how, monkeypatch):
+    monkeypatch.setattr(plan, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(Costs, "copies", lambda *_: 3)
+    table, plain = copied, copied.compute()
+    for other in (None, copied.partitions[:2]):
+        joined = table.simjoin.knn_join(other, 3, max_distance=0.1, how=how)
+        copies, given = indexed(joined, "simjoin_nearest_search")
+        assert copies == 3 * (2 - (other is None)) and joined.npartitions == 4
+        assert sorted(given.values()) == ([1, 1, 2] if other is None else [1, 1, 1, 1, 2, 2])
+        found = joined.compute().sort_values(["left", "rank"], ignore_index=True)
+        right = None if other is None else other.compute()
+        expected = plain.simjoin.knn_join(right, 3, max_distance=0.1, how=how)
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    distances = table.simjoin.k_distances(3)
+    assert indexed(distances, "simjoin_nearest_search")[0] == 3
+    pd.testing.assert_series_equal(distances.compute(), plain.simjoin.k_distances(3))
+
+
+def test_each_copy_is_made_by_a_worker_of_its_own(client, copied, monkeypatch):
     """Whoever was left without would be sent an index, and wait for the kernels of the one that sends it."""
     there = sorted(workers_of(client))
     for verb in ("count_pairs", "self_join"):
@@ -85,6 +105,14 @@ def test_each_copy_is_made_by_a_worker_of_its_own(client, copied):
             (1, 1),
             (2, 0),
         }
+    monkeypatch.setattr(plan, "SHARED_SECONDS", 0.0)
+    with tasks_of(client) as ran:
+        copied.simjoin.knn_join(k=3).compute()
+    where = {task["key"]: there.index(task["worker"]) for task in ran}
+    assert sorted(at for key, at in where.items() if key_split(key) == "simjoin_index") == [0, 1]
+    for step in ("search", "found", "name"):
+        some = {key[1]: at for key, at in where.items() if key_split(key) == f"simjoin_nearest_{step}"}
+        assert len(some) == 4 and all(at == place[-2 + (step == "found")] % 2 for place, at in some.items())
 
 
 @pytest.mark.parametrize(
