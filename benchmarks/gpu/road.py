@@ -1,4 +1,4 @@
-"""``python -m benchmarks gpu.road``: what Dask adds on GPUs: four jobs on a plain frame, one GPU and several.
+"""``python -m benchmarks gpu.road``: what Dask adds on GPUs: six jobs on a plain frame, one GPU and several.
 
 Points lie on the GPUs before the clock starts.  It stops when the result is there: a number, or labels or
 pairs left on the GPUs.  With `--scale` jobs have as many times more rows on the clusters of several GPUs; the
@@ -61,6 +61,13 @@ JOBS = {
     "count 2-D": Job("uniform", 100_000_000, 2, 0.0001, lambda f, eps: f.simjoin.count_pairs(eps)),
     "dbscan 2-D": Job("uniform", 100_000_000, 2, 0.0001, lambda f, eps: f.simjoin.dbscan(eps, 5)),
     "pairs 16-D": Job("exponential", 2_000_000, 16, 0.05, lambda f, eps: f.simjoin.self_join(eps, id=None)),
+    # the distance is no limit; it only makes runs different
+    "nearest 16-D": Job(
+        "exponential", 2_000_000, 16, 1e6, lambda f, eps: f.simjoin.knn_join(k=5, max_distance=eps)
+    ),
+    "nearest 2-D": Job(
+        "uniform", 20_000_000, 2, 1e6, lambda f, eps: f.simjoin.knn_join(k=5, max_distance=eps)
+    ),
 }
 
 

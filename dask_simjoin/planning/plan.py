@@ -323,6 +323,8 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
         most = rows[: len(searches)] * float(plan.rows_found(output.k or 1)) / max(1, plan.table_rows[0])
         needed_parts = whole_slices(most, plan.pair_bytes, plan.budget, costs.resources)
         parts = np.maximum(parts, needed_parts.astype(np.int64))
+        two = len(statistics.each) > 1
+        check_outputs(float(parts.sum()), plan.budget, statistics.spec.request, costs.resources, two)
     slices = parts if output.with_ids else np.ones_like(parts)
     disk = plan.disk
     if not plan.alone:

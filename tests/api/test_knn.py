@@ -313,3 +313,10 @@ def test_partitions_are_no_larger_than_planned(monkeypatch):
     joined = dd.from_pandas(frame, npartitions=4).simjoin.knn_join(k=4)
     assert joined.expr.report.partitions == joined.npartitions >= 1000 * 4 * 24 / (1 << 14)
     assert joined.map_partitions(len).compute().sum() == 4000
+
+
+def test_too_many_partitions(monkeypatch):
+    monkeypatch.setattr("dask_simjoin.planning.checks.MAX_TASKS", 50)
+    lazy = dd.from_pandas(frame_of(np.arange(300.0)[:, None]), npartitions=2)
+    with dask.config.set({"simjoin.output-size": "100 B"}), pytest.raises(BudgetError, match="partitions of"):
+        lazy.simjoin.knn_join(k=2).compute()

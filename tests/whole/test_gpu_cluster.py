@@ -18,7 +18,7 @@ import dask.dataframe as dd
 from distributed import Client, wait
 
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.planning import searches
+from dask_simjoin.planning import plan, searches
 from dask_simjoin.planning.resources import workers_of
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.paths import EXAMPLES
@@ -100,6 +100,26 @@ def test_spanning_trees_that_gpus_share(client, monkeypatch):
     pd.testing.assert_frame_equal(tree.compute().to_pandas(), frame.simjoin.spanning_tree(min_samples=5))
     found = ddf.simjoin.hdbscan(20, 5).compute().to_pandas()
     pd.testing.assert_frame_equal(found, frame.simjoin.hdbscan(20, 5))
+
+
+def test_nearest_rows_that_gpus_share(client, x, monkeypatch):
+    monkeypatch.setattr(plan, "SHARED_SECONDS", 0.0)
+    gpus, frame = len(workers_of(client)), frame_of(x.round(2))
+    ddf = source(x.round(2))
+
+    def check(joined, expected):
+        found = joined.compute().to_pandas().sort_values(["left", "rank"], ignore_index=True)
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+    joined = ddf.simjoin.knn_join(k=4)
+    assert joined.expr.plan.copies == joined.npartitions == gpus
+    check(joined, frame.simjoin.knn_join(k=4))
+    distances = ddf.simjoin.k_distances(4).compute().to_pandas()
+    assert distances.tolist() == frame.simjoin.k_distances(4).tolist()
+    with dask.config.set({"simjoin.output-size": "20 kB"}):  # more parts than GPUs, and some are empty
+        joined = ddf.simjoin.knn_join(source(x), k=4, how="left", max_distance=EPS)
+        assert joined.npartitions > 4
+        check(joined, frame.simjoin.knn_join(frame_of(x), k=4, how="left", max_distance=EPS))
 
 
 def test_parquet_to_parquet_with_text_ids(client, x, tmp_path):
