@@ -32,6 +32,7 @@ from dask_simjoin.tasks.nearest import (
     kth_distance,
     nearest_or_missing,
     nearest_rows,
+    places_of_rows,
     search_chunk,
 )
 
@@ -273,9 +274,16 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 state = steps.add("found", (c, number), in_row_order, state)
             found = []
             for d in others:
-                data = chunk_ref(self.chunks, d, number)
-                found.append(steps.add("name", (c, number, d), find_rows, state, data, numbers[d], spec))
+                about = state, chunk_ref(self.chunks, d, number), numbers[d], spec
+                shared = parts > 1 and spec.kept_right
+                places = self._places(steps, d, number % plan.copies) if shared else None
+                found.append(steps.add("name", (c, number, d), find_rows, *about, places))
             made = nearest_or_missing if left else nearest_rows
             query = chunk_ref(self.chunks, c, number)
             steps.layer[key] = Task(key, made, query, state, spec, meta, *found)
         return steps.layer
+
+    def _places(self, steps: Steps, d: int, copy: int) -> TaskRef:
+        """Add a task that finds the place of each row in a copy of chunk `d`."""
+        where = on_worker_of(copy, d) if self.operand("plan").copies > 1 else (d,)
+        return steps.add("places", where, places_of_rows, chunk_ref(self.chunks, d, copy))

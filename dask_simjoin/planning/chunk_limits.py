@@ -228,8 +228,6 @@ class ChunkLimits:
         output, gpu = self.output, self.resources.gpu
         if output.single_home and not (output.connected or gpu or output.k is not None):
             return math.inf
-        if output.in_parts(self.resources):
-            row_bytes -= output.found_bytes(table.source_rows)
         # tasks that count return a number for each row and distance
         counted = output.by_row and not (output.connected or gpu)
         row_bytes += 8.0 * counted * self.resources.threads * max(1, len(table.spec.thresholds))

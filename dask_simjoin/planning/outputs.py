@@ -265,7 +265,7 @@ class BlockPairs:
         return int(self.slices.sum())
 
     def output(self, number: int) -> tuple[int, int, int]:
-        """For a partition of the result, return its block pair, its slice, and the number of slices."""
+        """For a partition of the result, return its block pair (or search), its slice, and their number."""
         block = int(np.searchsorted(self._ends, number, side="right"))
         parts = int(self.slices[block])
         return block, number - int(self._ends[block]) + parts, parts

@@ -19,6 +19,7 @@ from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import Budget, Resources, budget_of, budget_of_rows, make_budget
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
+    RANK_BYTES,
     check_blocks,
     check_blocksize,
     check_chunks,
@@ -44,7 +45,7 @@ from dask_simjoin.planning.outputs import (
 from dask_simjoin.planning.resources import Disk, check_moving, expect_disk, needed_of_chunks, sent_rows
 from dask_simjoin.planning.searches import (
     ALONE,
-    SHARED_SECONDS,
+    COPIED_SECONDS,
     Sharing,
     find_joined,
     find_searches,
@@ -313,7 +314,7 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
         copies = costs.copies(plan.chunks, costs.resources.workers)
         sharing = find_sharing(statistics, plan.chunks, seconds, copies, costs.resources)
         copies = copies if sharing[1] > 1 else 1
-    elif divisible and seconds.sum() >= SHARED_SECONDS:
+    elif divisible and seconds.sum() >= COPIED_SECONDS:
         copies = costs.copies(plan.chunks, costs.resources.workers)
     if costs.resources.gpu:  # one piece per GPU, because a search keeps a GPU busy
         parts = np.full(len(searches), 1 if output.spanning else copies)
@@ -321,10 +322,11 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     if output.with_ids and divisible:
         most = rows[: len(searches)] * float(plan.rows_found(output.k or 1)) / max(1, plan.table_rows[0])
-        needed_parts = whole_slices(most, plan.pair_bytes, plan.budget, costs.resources)
-        parts = np.maximum(parts, needed_parts.astype(np.int64))
-        two = len(statistics.each) > 1
-        check_outputs(float(parts.sum()), plan.budget, statistics.spec.request, costs.resources, two)
+        slices = whole_slices(most, plan.pair_bytes + RANK_BYTES, plan.budget, costs.resources)
+        parts = np.maximum(parts, (np.ceil(slices / copies) * copies).astype(np.int64))
+        parts = np.where(met > 0, parts, 1)  # without a search there are no parts
+        # `two`: no verb counts nearest rows
+        check_outputs(float(parts.sum()), plan.budget, f"k={output.k}", costs.resources, two=True)
     slices = parts if output.with_ids else np.ones_like(parts)
     disk = plan.disk
     if not plan.alone:

@@ -155,6 +155,12 @@ SHARED_ROWS = 1 << 13
 SHARED_SECONDS = 0.1
 """Several workers make a tree faster than one if the neighbor searches take at least this many seconds."""
 
+COPIED_SECONDS = 1.0
+"""Several GPUs search nearest rows in copies of a chunk if the searches take at least this many seconds.
+
+Two H200 took 0.6 times as long as one for 5 s of expected work, but 1.2 times as long for 0.5 s.
+"""
+
 PART_ROWS = 1 << 11
 """Minimum number of rows in a part of a round."""
 

@@ -168,6 +168,8 @@ class JoinStatistics:
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         if request == "spatial" and all(self.rows):
             return self._spatial(limits)
+        if output.in_parts(limits.resources):  # results take no memory in a single chunk
+            row_bytes = tuple(self.point_bytes(output))
         best, best_seconds = None, math.inf
         for number in limits.numbers:
             sides = [

@@ -403,8 +403,9 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _tasks(self) -> int:
-        searches = int((self.plan.slices * [len(found) for found in self.plan.searches]).sum())
-        return self._making_tasks() + 2 * searches + self.partitions
+        slices = self.plan.slices
+        searches = int((slices * [len(found) for found in self.plan.searches]).sum())
+        return self._making_tasks() + 2 * searches + self.partitions + int(slices[slices > 1].sum())
 
 
 def _disk(seconds: float, what: str) -> str | None:

@@ -40,8 +40,10 @@ class State(TypedDict):
 
     totals: Array  # (n, k), float64: totals of the neighbors, ascending; infinity: none found yet
     row_numbers: Array  # (n, k), int64: row numbers of the neighbors; -1: none found yet
-    # only if the state covers a part of the chunk's rows: their positions in the chunk
+    # only if the state covers a part of the chunk's rows: their positions in the chunk, and their places in
+    # its index
     rows: NotRequired[Array]
+    places: NotRequired[Array]
 
 
 Totals = tuple[float, float]
@@ -80,7 +82,8 @@ def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, number
     # the new state has one row per place of this share, so number the rows by these places
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
     searcher.nearest(here, right, layout, best, found, is_self_join=is_self_join, **limits)
-    return {"totals": best, "row_numbers": found, "rows": rows}
+    places = module_of(rows).arange(start, stop, dtype=rows.dtype)
+    return {"totals": best, "row_numbers": found, "rows": rows, "places": places}
 
 
 def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
@@ -131,7 +134,7 @@ def in_row_order(part: State) -> State:
     """Sort the state of a part by the positions of its rows in the chunk."""
     order = module_of(part["rows"]).argsort(part["rows"])
     totals, numbers = (part[name].take(order, axis=0) for name in ("totals", "row_numbers"))
-    return State(totals=totals, row_numbers=numbers, rows=part["rows"][order])
+    return State(totals=totals, row_numbers=numbers, rows=part["rows"][order], places=part["places"][order])
 
 
 def _join_on_host(parts: Sequence[State], threads: int) -> State:
@@ -185,9 +188,9 @@ class FoundRows(NamedTuple):
 
 
 MAX_TABLE_RATIO = 64
-"""`rows_of_numbers` uses a lookup table if it has at most this many entries per row.
+"""`rows_of_numbers` uses a lookup table with at most this many entries per row, and per number to look up.
 
-The table is ten times as fast as binary search.
+A table with few entries is ten times as fast as binary search.
 """
 
 
@@ -200,7 +203,7 @@ def rows_of_numbers(own: Array, numbers: Array) -> Array:
     if not n:
         return xp.full(numbers.shape, -1, np.int32)
     first, last = int(own[0]), int(own[-1])
-    if last - first > MAX_TABLE_RATIO * n:
+    if last - first > MAX_TABLE_RATIO * min(n, numbers.size):
         row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
         return xp.where(own[row] == numbers, row, -1)
     # the last entry answers for all row numbers that are outside the table
@@ -210,9 +213,16 @@ def rows_of_numbers(own: Array, numbers: Array) -> Array:
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
-def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
-    """From the neighbors in a state, select the rows of the chunk `data`. `own`: the `RowNumbers` of this
-    chunk.
+def places_of_rows(chunk: Chunk) -> Array:
+    return row_places(chunk, frames_for(chunk["example"]).xp)
+
+
+def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec,
+              places_of_data: Array | None = None) -> FoundRows:  # fmt: skip
+    """From the neighbors in a state, select the rows of the chunk `data`.
+
+    `own`: the `RowNumbers` of this chunk. `places_of_data`: the place of each row in its index; None: it is
+    computed if needed.
     """
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
@@ -230,7 +240,7 @@ def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> Fou
         rows = rows[places]
     columns = {}
     if spec.kept_right:
-        index = row_places(data, xp)[rows]
+        index = (row_places(data, xp) if places_of_data is None else places_of_data)[rows]
         columns = {called: kept_values((data,), column, index) for called, column in spec.kept_right.items()}
     return FoundRows(places, data["ids"].take(rows), columns)
 
@@ -251,7 +261,8 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
     if len(found) > 1:  # the neighbors in a single chunk are in order already
         places, order = _sorted_places(xp.concatenate([part.places for part in found]), len(totals))
     every = len(places) == len(totals)  # then rows and ranks follow without a division
-    rows, at = state.get("rows", xp.arange(len(totals) // k)), None if every else places // k
+    rows = state["rows"] if "rows" in state else xp.arange(len(totals) // k)
+    at = None if every else places // k
     ranks = xp.tile(xp.arange(1, k + 1), len(rows)) if at is None else places % k + 1
     columns: dict[str, Values] = {}
     for name in like.columns:
@@ -266,7 +277,7 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
         elif name == "distance":
             columns[name] = measured(spec, xp)(totals.copy() if every else totals[places])
         elif name in spec.kept_left:
-            index = row_places(query, xp)[rows]
+            index = state["places"] if "places" in state else row_places(query, xp)[rows]
             index = xp.repeat(index, k) if at is None else index[at]
             columns[name] = kept_values((query,), spec.kept_left[name], index)
         elif order is None:
@@ -299,13 +310,10 @@ def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: 
     matched = cast_like(nearest_rows(query, state, spec, like, *found), like)
     if bool(near.all()):
         return matched
-    neighbors = near.astype(xp.int64)
-    if "rows" in state:  # rows outside the state must not count as unmatched
-        neighbors = xp.ones(len(query["ids"]), xp.int64)
-        neighbors[state["rows"]] = near
     rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // max(k, 1)
     order = xp.argsort(xp.concatenate([rows, xp.flatnonzero(~near)]), kind="stable")
-    alone = unmatched(query, neighbors, spec, like)
+    places = state["places"][~near] if "places" in state else None
+    alone = unmatched(query, near.astype(xp.int64), spec, like, places)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
 
 

@@ -205,20 +205,27 @@ def cast_like(found: Frame, like: Frame) -> Frame:
     return found.astype(kinds)
 
 
-def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
-    """Make rows of the result for left rows without a match. `counts`: number of pairs for each row."""
+def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame,
+              places: Array | None = None) -> Frame:  # fmt: skip
+    """Make rows of the result for left rows without a match.
+
+    `counts`: number of pairs for each row. `places`: places of the rows without a match, in row order; None:
+    `counts` determines them.
+    """
     frames = frames_for(query["example"])
-    rows, own = unmatched_rows(query, counts, spec, like)
+    rows, own = unmatched_rows(query, counts, spec, like, places)
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
     return cast_like(frames.result(columns, rows), like)
 
 
-def unmatched_rows(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
+def unmatched_rows(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame,
+                   places: Array | None = None) -> ResultRows:  # fmt: skip
     """Return only the ids and kept columns of left rows without a match, not the columns of right rows."""
-    xp, n = frames_for(query["example"]).xp, len(query["ids"])
-    order = query["order"][:n]
-    places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
-    places = places[xp.argsort(order[places])]
+    if places is None:
+        xp, n = frames_for(query["example"]).xp, len(query["ids"])
+        order = query["order"][:n]
+        places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
+        places = places[xp.argsort(order[places])]
     names = [c for c in like.columns if c == "left" or c in spec.kept_left]
     return len(places), pair_columns(((query,), places), None, spec, names)
 

@@ -311,12 +311,37 @@ def test_partitions_are_no_larger_than_planned(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 1 << 14)
     frame = frame_of(np.random.default_rng(6).normal(size=(1000, 3)))
     joined = dd.from_pandas(frame, npartitions=4).simjoin.knn_join(k=4)
-    assert joined.expr.report.partitions == joined.npartitions >= 1000 * 4 * 24 / (1 << 14)
+    report = joined.expr.report
+    assert report.partitions == joined.npartitions and report.partition_bytes <= 1 << 14
     assert joined.map_partitions(len).compute().sum() == 4000
+    searches = [key for key in dict(joined.optimize().__dask_graph__()) if "nearest" in str(key)]
+    assert report._tasks - report._making_tasks() == len(searches)
+
+
+@pytest.mark.parametrize("other", [slice(0), slice(5)])
+def test_rows_of_a_chunk_that_searches_nothing_come_once(other, monkeypatch):
+    monkeypatch.setattr(Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 3))
+    frame = frame_of(np.arange(300.0)[:, None])
+    far = (frame + 1e6)[other]
+    lazy = dd.from_pandas(frame, npartitions=3).simjoin.knn_join(
+        dd.from_pandas(far, npartitions=1), 2, max_distance=0.1, how="left"
+    )
+    assert lazy.npartitions == 1
+    assert lazy.compute().left.tolist() == list(range(300))
+
+
+def test_a_large_right_table_has_chunks_of_the_usual_size(monkeypatch):
+    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 1 << 16)
+    monkeypatch.setattr("dask_simjoin.planning.resources.MEMORY_LIMIT", 1 << 19)
+    left, right = (frame_of(np.random.default_rng(7).uniform(size=(rows, 2))) for rows in (500, 50_000))
+    sides = (dd.from_pandas(side, npartitions=4) for side in (left, right))
+    plan = next(sides).simjoin.knn_join(next(sides), 10, partitioning="entity").expr.plan
+    assert len(plan.chunks.sides[0]) == 1 < len(plan.chunks.sides[1])
 
 
 def test_too_many_partitions(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.checks.MAX_TASKS", 50)
     lazy = dd.from_pandas(frame_of(np.arange(300.0)[:, None]), npartitions=2)
-    with dask.config.set({"simjoin.output-size": "100 B"}), pytest.raises(BudgetError, match="partitions of"):
+    limit = dask.config.set({"simjoin.output-size": "100 B"})
+    with limit, pytest.raises(BudgetError, match=r"partitions of .*, or a smaller k\.$"):
         lazy.simjoin.knn_join(k=2).compute()
