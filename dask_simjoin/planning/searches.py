@@ -158,7 +158,7 @@ SHARED_SECONDS = 0.1
 COPIED_SECONDS = 1.0
 """Several GPUs search nearest rows in copies of a chunk if the searches take at least this many seconds.
 
-Two H200 took 0.6 times as long as one for 5 s of expected work, but 1.2 times as long for 0.5 s.
+For 5 s of expected work, two H200 took 0.6 times as long as one. For 0.5 s, they took 1.2 times as long.
 """
 
 PART_ROWS = 1 << 11
