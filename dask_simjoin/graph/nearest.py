@@ -237,8 +237,8 @@ class NearestJoin(NearestLazy):
 class NearestRows(PartitionsFiltered, LabelledExpr):
     """Search the nearest rows of each row, chunk by chunk, like `ChunkSearches`.
 
-    Each part of a chunk's rows makes one partition. One task per searched chunk selects the neighbors that
-    are rows of this chunk, with their ids.
+    A small result of a chunk is one partition. Else each part of the chunk's rows makes a partition. One task
+    per searched chunk selects the neighbors that are rows of this chunk, with their ids.
     """
 
     _label = "simjoin_nearest_rows"
@@ -268,16 +268,18 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 alone = (nearest_or_missing, refs[c], None, spec, meta) if left else (itself, meta)
                 steps.layer[key] = Task(key, *alone)
                 continue
-            some = options, (number, parts), plan.copies
-            state = add_part(steps, c, others, self.chunks, numbers, *some)
+            about = steps, c, others, self.chunks, numbers, options
             if parts > 1:
+                state = add_part(*about, (number, parts), plan.copies)
                 state = steps.add("found", (c, number), in_row_order, state)
+            else:
+                state = add_searches(*about, int(plan.parts[c]), plan.copies, plan.threads)
             found = []
             for d in others:
-                about = state, chunk_ref(self.chunks, d, number), numbers[d], spec
+                data = chunk_ref(self.chunks, d, number), numbers[d], spec
                 shared = parts > 1 and spec.kept_right
                 places = self._places(steps, d, number % plan.copies) if shared else None
-                found.append(steps.add("name", (c, number, d), find_rows, *about, places))
+                found.append(steps.add("name", (c, number, d), find_rows, state, *data, places))
             made = nearest_or_missing if left else nearest_rows
             query = chunk_ref(self.chunks, c, number)
             steps.layer[key] = Task(key, made, query, state, spec, meta, *found)

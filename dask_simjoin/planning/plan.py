@@ -320,14 +320,17 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
         parts = np.full(len(searches), 1 if output.spanning else copies)
     else:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
+    parts, slices = np.where(met > 0, parts, 1), np.ones_like(parts)  # without a search there are no parts
     if output.with_ids and divisible:
         most = rows[: len(searches)] * float(plan.rows_found(output.k or 1)) / max(1, plan.table_rows[0])
-        slices = whole_slices(most, plan.pair_bytes + RANK_BYTES, plan.budget, costs.resources)
-        parts = np.maximum(parts, (np.ceil(slices / copies) * copies).astype(np.int64))
-        parts = np.where(met > 0, parts, 1)  # without a search there are no parts
+        least = whole_slices(most, plan.pair_bytes + RANK_BYTES, plan.budget, costs.resources)
+        least = np.ceil(least / copies).astype(np.int64) * copies
+        # a small result is one partition, in the order of the rows; else each part makes a partition
+        divided = (least > 1) & (met > 0)
+        parts = np.where(divided, np.maximum(parts, least), parts)
+        slices = np.where(divided, parts, 1)
         # `two`: no verb counts nearest rows
-        check_outputs(float(parts.sum()), plan.budget, f"k={output.k}", costs.resources, two=True)
-    slices = parts if output.with_ids else np.ones_like(parts)
+        check_outputs(float(slices.sum()), plan.budget, f"k={output.k}", costs.resources, two=True)
     disk = plan.disk
     if not plan.alone:
         own_bytes = [table.row_bytes for table in statistics.each]

@@ -403,9 +403,9 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _tasks(self) -> int:
-        slices = self.plan.slices
-        searches = int((slices * [len(found) for found in self.plan.searches]).sum())
-        return self._making_tasks() + 2 * searches + self.partitions + int(slices[slices > 1].sum())
+        parts, slices = self.plan.parts, self.plan.slices
+        searches = int(((parts + slices) * [len(found) for found in self.plan.searches]).sum())
+        return self._making_tasks() + searches + self.partitions + int(slices[parts > 1].sum())
 
 
 def _disk(seconds: float, what: str) -> str | None:

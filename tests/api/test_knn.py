@@ -293,8 +293,10 @@ def test_each_part_of_a_chunk_is_one_partition(how, two, monkeypatch):
     lazy = split(frame, [120, 300])
     sides = (lazy, split(frame[100:220], [60])) if two else (lazy, None)
     options = {"k": 3, "on": ["c0", "c1"], "max_distance": 0.1, "how": how, "keep": ["name"], "dropna": True}
-    joined = sides[0].simjoin.knn_join(sides[1], **options)
-    assert len(joined.expr.plan.chunks) == 1 + two and joined.npartitions == 3
+    assert sides[0].simjoin.knn_join(sides[1], **options).npartitions == 1
+    with dask.config.set({"simjoin.output-size": "40 kB"}):
+        joined = sides[0].simjoin.knn_join(sides[1], **options)
+        assert len(joined.expr.plan.chunks) == 1 + two and joined.npartitions == 3
     place = {label: row for row, label in enumerate(frame.index)}
     parts = [part.compute(scheduler="threads") for part in joined.partitions]
     for part in parts:
@@ -323,10 +325,10 @@ def test_rows_of_a_chunk_that_searches_nothing_come_once(other, monkeypatch):
     monkeypatch.setattr(Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 3))
     frame = frame_of(np.arange(300.0)[:, None])
     far = (frame + 1e6)[other]
-    lazy = dd.from_pandas(frame, npartitions=3).simjoin.knn_join(
-        dd.from_pandas(far, npartitions=1), 2, max_distance=0.1, how="left"
-    )
-    assert lazy.npartitions == 1
+    sides = dd.from_pandas(frame, npartitions=3), dd.from_pandas(far, npartitions=1)
+    with dask.config.set({"simjoin.output-size": "4 kB"}):
+        lazy = sides[0].simjoin.knn_join(sides[1], 2, max_distance=0.1, how="left")
+        assert lazy.npartitions == 1
     assert lazy.compute().left.tolist() == list(range(300))
 
 
