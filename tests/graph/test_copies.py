@@ -113,6 +113,8 @@ def test_each_copy_is_made_by_a_worker_of_its_own(client, copied, monkeypatch):
     for step in ("search", "found", "name"):
         some = {key[1]: at for key, at in where.items() if key_split(key) == f"simjoin_nearest_{step}"}
         assert len(some) == 4 and all(at == place[-2 + (step == "found")] % 2 for place, at in some.items())
+    rows = {key[1]: at for key, at in where.items() if key_split(key) == "simjoin_nearest_rows"}
+    assert rows == {0: 0, 1: 1, 2: 0, 3: 1}
 
 
 @pytest.mark.parametrize(

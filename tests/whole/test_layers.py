@@ -16,6 +16,7 @@ import dask_simjoin
 from dask_simjoin import methods
 from dask_simjoin.api.registration import when_imported
 from dask_simjoin.catalog import Method
+from tests.checks.mutations import MUTATIONS
 
 PACKAGE = "dask_simjoin"
 ROOT = Path(dask_simjoin.__file__).parent
@@ -396,3 +397,8 @@ def test_an_accessor_is_registered_once_a_library_is_imported(tmp_path, monkeypa
     assert calls == ["late_library"]
     when_imported("late_library", lambda: calls.append("again"))
     assert calls == ["late_library", "again"]
+
+
+def test_the_text_of_each_mutation_is_in_its_module_once():
+    for one in MUTATIONS:
+        assert (ROOT / one.file).read_text().count(one.old) == 1, one
