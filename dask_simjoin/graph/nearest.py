@@ -28,11 +28,11 @@ from dask_simjoin.tasks.nearest import (
     find_rows,
     has_neighbor,
     in_row_order,
+    index_places,
     join_states,
     kth_distance,
     nearest_or_missing,
     nearest_rows,
-    places_of_rows,
     search_chunk,
 )
 
@@ -288,4 +288,4 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
     def _places(self, steps: Steps, d: int, copy: int) -> TaskRef:
         """Add a task that finds the place of each row in a copy of chunk `d`."""
         where = on_worker_of(copy, d) if self.operand("plan").copies > 1 else (d,)
-        return steps.add("places", where, places_of_rows, chunk_ref(self.chunks, d, copy))
+        return steps.add("places", where, index_places, chunk_ref(self.chunks, d, copy))

@@ -213,7 +213,8 @@ def rows_of_numbers(own: Array, numbers: Array) -> Array:
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
-def places_of_rows(chunk: Chunk) -> Array:
+def index_places(chunk: Chunk) -> Array:
+    """Return the place of each row of a chunk in its index (n,), int64."""
     return row_places(chunk, frames_for(chunk["example"]).xp)
 
 
