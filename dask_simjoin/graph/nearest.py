@@ -21,6 +21,7 @@ from dask_simjoin.reports.plan import NearestPlanReport
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.matches import row_places
 from dask_simjoin.tasks.nearest import (
     ANY_TOTAL,
     State,
@@ -28,7 +29,6 @@ from dask_simjoin.tasks.nearest import (
     find_rows,
     has_neighbor,
     in_row_order,
-    index_places,
     join_states,
     kth_distance,
     nearest_or_missing,
@@ -288,4 +288,4 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
     def _places(self, steps: Steps, d: int, copy: int) -> TaskRef:
         """Add a task that finds the place of each row in a copy of chunk `d`."""
         where = on_worker_of(copy, d) if self.operand("plan").copies > 1 else (d,)
-        return steps.add("places", where, index_places, chunk_ref(self.chunks, d, copy))
+        return steps.add("places", where, row_places, chunk_ref(self.chunks, d, copy))

@@ -305,18 +305,19 @@ def within_memory(cause: str) -> Iterator[None]:
 
 
 def _remedy(cause: str) -> str:
-    if cause.startswith("k="):
-        return f"Use a smaller k, {LAZY}."
     return f"Use {fewer_pairs(cause)}, {LAZY}."
 
 
 def _remedies(cause: str) -> list[Remedy]:
-    return [Remedy(npartitions=PARTS), *([] if cause.startswith("k=") else verbs_without_pairs(cause))]
+    return [Remedy(npartitions=PARTS), *verbs_without_pairs(cause)]
 
 
 def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
-    """Return verbs that count pairs without building them; none if there are two tables (`two`)."""
-    if two:
+    """Return verbs that count pairs without building them.
+
+    There are none for nearest rows ("k=5", say), or if there are two tables (`two`).
+    """
+    if two or cause.startswith("k="):
         return []
     of_sets = cause.startswith("threshold=")
     names = ("count_set_pairs", "set_neighbor_counts") if of_sets else ("count_pairs", "neighbor_counts")
@@ -330,13 +331,10 @@ def enough_result(need: float) -> dict[str, str]:
 
 def fewer_pairs(cause: str, two: bool = False) -> str:
     """Recommend options that give fewer pairs than `cause` ("eps=1", say), or verbs that count pairs."""
-    if two:
-        name = cause.partition("=")[0]
-        return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
-    if cause.startswith("threshold="):
-        return "a larger threshold, count_set_pairs() or set_neighbor_counts(), which make no pairs"
-    name = cause.partition("=")[0]
-    return f"a smaller {name}, count_pairs() or neighbor_counts(), which make no pairs"
+    name, verbs = cause.partition("=")[0], verbs_without_pairs(cause, two)
+    other = f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
+    counts = " or ".join(f"{remedy.verb}()" for remedy in verbs)
+    return f"{other}, {counts}, which make no pairs" if verbs else other
 
 
 ENTRY, DEVICE_ENTRY = 16, 12

@@ -329,8 +329,7 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
         divided = (least > 1) & (met > 0)
         parts = np.where(divided, np.maximum(parts, least), parts)
         slices = np.where(divided, parts, 1)
-        # `two`: no verb counts nearest rows
-        check_outputs(float(slices.sum()), plan.budget, f"k={output.k}", costs.resources, two=True)
+        check_outputs(float(slices.sum()), plan.budget, f"k={output.k}", costs.resources)
     disk = plan.disk
     if not plan.alone:
         own_bytes = [table.row_bytes for table in statistics.each]

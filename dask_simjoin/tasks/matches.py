@@ -21,7 +21,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, joiner_for
-from dask_simjoin.engine.compat import tally, to_host
+from dask_simjoin.engine.compat import module_of, tally, to_host
 from dask_simjoin.engine.ids import from_id_keys, joined
 from dask_simjoin.engine.protocols import Joiner, Layout, Measured, Rows
 from dask_simjoin.metrics.distances import Cosine, Metric
@@ -324,18 +324,19 @@ def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> 
         xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)]) for k, kind in enumerate(kinds)
     )
     away = measured(spec, xp)(totals) if distance else None
-    places = [xp.concatenate(_positions_in_all(chunks, xp)) for chunks in sides]
+    places = [xp.concatenate(_positions_in_all(chunks)) for chunks in sides]
     return Matches(places[0][left], places[1][right], away, *sides)
 
 
-def _positions_in_all(chunks: tuple[Chunk, ...], xp: ArrayModule) -> list[Array]:
+def _positions_in_all(chunks: tuple[Chunk, ...]) -> list[Array]:
     """For each chunk, return the place of each row in the concatenation of all chunks' indexes."""
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
-    return [row_places(chunk, xp) + first for chunk, first in zip(chunks, firsts, strict=True)]
+    return [row_places(chunk) + first for chunk, first in zip(chunks, firsts, strict=True)]
 
 
-def row_places(chunk: Chunk, xp: ArrayModule) -> Array:
+def row_places(chunk: Chunk) -> Array:
     """Return the place of each row in the index of its chunk (n,), int64."""
+    xp = module_of(chunk["order"])
     return by_position(chunk, xp.arange(len(chunk["ids"]), dtype=xp.int64), xp)
 
 

@@ -28,7 +28,7 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.matches import kept_values, measured, row_places
 from dask_simjoin.tasks.named_tuples import sent_by_fields
-from dask_simjoin.tasks.pairs import cast_like, unmatched
+from dask_simjoin.tasks.pairs import cast_like, unmatched, unmatched_places, without_right
 
 
 class State(TypedDict):
@@ -213,11 +213,6 @@ def rows_of_numbers(own: Array, numbers: Array) -> Array:
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
-def index_places(chunk: Chunk) -> Array:
-    """Return the place of each row of a chunk in its index (n,), int64."""
-    return row_places(chunk, frames_for(chunk["example"]).xp)
-
-
 def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec,
               places_of_data: Array | None = None) -> FoundRows:  # fmt: skip
     """From the neighbors in a state, select the rows of the chunk `data`.
@@ -241,7 +236,7 @@ def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec,
         rows = rows[places]
     columns = {}
     if spec.kept_right:
-        index = (row_places(data, xp) if places_of_data is None else places_of_data)[rows]
+        index = (row_places(data) if places_of_data is None else places_of_data)[rows]
         columns = {called: kept_values((data,), column, index) for called, column in spec.kept_right.items()}
     return FoundRows(places, data["ids"].take(rows), columns)
 
@@ -278,7 +273,7 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
         elif name == "distance":
             columns[name] = measured(spec, xp)(totals.copy() if every else totals[places])
         elif name in spec.kept_left:
-            index = state["places"] if "places" in state else row_places(query, xp)[rows]
+            index = state["places"] if "places" in state else row_places(query)[rows]
             index = xp.repeat(index, k) if at is None else index[at]
             columns[name] = kept_values((query,), spec.kept_left[name], index)
         elif order is None:
@@ -313,8 +308,8 @@ def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: 
         return matched
     rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // max(k, 1)
     order = xp.argsort(xp.concatenate([rows, xp.flatnonzero(~near)]), kind="stable")
-    places = state["places"][~near] if "places" in state else None
-    alone = unmatched(query, near.astype(xp.int64), spec, like, places)
+    places = state["places"][~near] if "places" in state else unmatched_places(query, near)
+    alone = without_right(query, places, spec, like)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
 
 
@@ -342,7 +337,7 @@ def whole_rows(query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Fr
         totals[some] = distance(totals[some])
     columns: dict[str, Values] = {"rank": ranks, "distance": totals}
     for names, chunk, which in ((spec.kept_left, query, rows), (spec.kept_right, data, numbers)):
-        places = row_places(chunk, np) if names else None
+        places = row_places(chunk) if names else None
         for called, column in names.items():
             own = frames.result({column: kept_values((chunk,), column, places)}, len(chunk["ids"]))
             columns[called] = frames.values(own, column, which)

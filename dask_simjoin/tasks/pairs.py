@@ -205,27 +205,33 @@ def cast_like(found: Frame, like: Frame) -> Frame:
     return found.astype(kinds)
 
 
-def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame,
-              places: Array | None = None) -> Frame:  # fmt: skip
-    """Make rows of the result for left rows without a match.
+def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
+    """Make rows of the result for left rows without a match. `counts`: number of pairs for each row."""
+    return without_right(query, unmatched_places(query, counts), spec, like)
 
-    `counts`: number of pairs for each row. `places`: places of the rows without a match, in row order; None:
-    `counts` determines them.
-    """
+
+def without_right(query: Chunk, places: Array, spec: RowSpec, like: Frame) -> Frame:
+    """Make rows of the result for the left rows at these places, without right rows."""
     frames = frames_for(query["example"])
-    rows, own = unmatched_rows(query, counts, spec, like, places)
+    rows, own = _left_columns(query, places, spec, like)
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
     return cast_like(frames.result(columns, rows), like)
 
 
-def unmatched_rows(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame,
-                   places: Array | None = None) -> ResultRows:  # fmt: skip
+def unmatched_rows(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
     """Return only the ids and kept columns of left rows without a match, not the columns of right rows."""
-    if places is None:
-        xp, n = frames_for(query["example"]).xp, len(query["ids"])
-        order = query["order"][:n]
-        places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
-        places = places[xp.argsort(order[places])]
+    return _left_columns(query, unmatched_places(query, counts), spec, like)
+
+
+def unmatched_places(query: Chunk, counts: Array | int) -> Array:
+    """Return the places of left rows without a match, in row order. `counts`: see `unmatched`."""
+    xp, n = frames_for(query["example"]).xp, len(query["ids"])
+    order = query["order"][:n]
+    places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
+    return places[xp.argsort(order[places])]
+
+
+def _left_columns(query: Chunk, places: Array, spec: RowSpec, like: Frame) -> ResultRows:
     names = [c for c in like.columns if c == "left" or c in spec.kept_left]
     return len(places), pair_columns(((query,), places), None, spec, names)
 
@@ -316,7 +322,7 @@ def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None)
     ]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
     written = PairColumns(chunks, names, [] if made is None else ["distance"])
-    ranks = [row_places(chunk, block_pair.xp) for chunk in chunks]
+    ranks = [row_places(chunk) for chunk in chunks]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
         written.add(ranks[0][left], ranks[1][right], *([] if made is None else [made(totals)]))
