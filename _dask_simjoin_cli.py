@@ -1,7 +1,7 @@
 """Entry point of the program ``dask-simjoin``.
 
-It is outside the package, because importing the package takes a second or more. A signal during the import
-ends the program without a traceback.
+It is outside the package, because importing the package takes a second or more. A
+signal during the import ends the program without a traceback.
 """
 
 import os

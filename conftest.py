@@ -1,4 +1,6 @@
-"""The option `--all`; and modules whose examples need CuPy and cuDF, and cannot be collected everywhere."""
+"""The option `--all`; and modules whose examples need CuPy and cuDF, and cannot be
+collected everywhere.
+"""
 
 import importlib.util
 import os
@@ -9,21 +11,28 @@ from pathlib import Path
 import pytest
 from _pytest.doctest import DoctestModule
 
-# keep bytecode, whatever images say: tests start dozens of processes, which would compile all modules each
+# keep bytecode, whatever images say: tests start dozens of processes, which would
+# compile all modules each
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 HERE = Path(__file__).parent
 NEEDS = re.compile(r"^import (cupy|cudf)$", re.MULTILINE)
 ON_GPU = [
-    *(path for path in (HERE / "dask_simjoin").glob("**/gpu/**/*.py") if NEEDS.search(path.read_text())),
+    *(
+        path
+        for path in (HERE / "dask_simjoin").glob("**/gpu/**/*.py")
+        if NEEDS.search(path.read_text())
+    ),
     *(HERE / "dask_simjoin/sets/gpu").glob("*.py"),
     *(HERE / "tests").rglob("sanitized.py"),
     *(HERE / "tests/support").glob("gpu_*.py"),
     *(HERE / "tests/checks").glob("gpu_*.py"),
 ]
 
-LEFT_OUT = set() if all(map(importlib.util.find_spec, ("cudf", "cupy"))) else set(ON_GPU)
+LEFT_OUT = (
+    set() if all(map(importlib.util.find_spec, ("cudf", "cupy"))) else set(ON_GPU)
+)
 
 
 def pytest_ignore_collect(collection_path):
@@ -33,17 +42,23 @@ def pytest_ignore_collect(collection_path):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path):
-    """Look for no examples in docstrings of tests, which would all be gone through, and have none."""
+    """Look for no examples in docstrings of tests, which would all be gone through, and
+    have none.
+    """
     found = yield
     return [
-        one for one in found if not (isinstance(one, DoctestModule) and file_path.name.startswith("test_"))
+        one
+        for one in found
+        if not (isinstance(one, DoctestModule) and file_path.name.startswith("test_"))
     ]
 
 
 def pytest_addoption(parser):
     """Offer to run what takes long."""
     parser.addoption(
-        "--all", action="store_true", help="run tests marked slow too, and all examples of every property"
+        "--all",
+        action="store_true",
+        help="run tests marked slow too, and all examples of every property",
     )
 
 

@@ -1,7 +1,9 @@
-"""Runs the tests with every row of compatibility.toml, and writes what happened into the documentation.
+"""Runs the tests with every row of compatibility.toml, and writes what happened into
+the documentation.
 
-`nox` runs all rows, `nox -s "tests(newest)"` one of them. Arguments after `--` are pytest's, as
-`nox -s "tests(oldest)" -- -n 2 tests/graph`; without them the whole suite runs.
+`nox` runs all rows, `nox -s "tests(newest)"` one of them. Arguments after `--` are
+pytest's, as `nox -s "tests(oldest)" -- -n 2 tests/graph`; without them the whole suite
+runs.
 """
 
 import tomllib
@@ -20,7 +22,9 @@ UNBOUNDED = ["dask", "distributed", "numba"]
 
 
 @nox.session
-@nox.parametrize(("python", "row"), [nox.param(row["python"], row, id=row["name"]) for row in ROWS])
+@nox.parametrize(
+    ("python", "row"), [nox.param(row["python"], row, id=row["name"]) for row in ROWS]
+)
 def tests(session, row):
     """Install the versions of a row, run the tests, and record the result."""
     options = []
@@ -33,11 +37,21 @@ def tests(session, row):
         named = {requirement.split(" ")[0] for requirement in requires}
         overrides = Path(session.create_tmp()) / "overrides.txt"
         overrides.write_text(
-            "\n".join([*requires, *(name for name in UNBOUNDED if name not in named)]) + "\n"
+            "\n".join([*requires, *(name for name in UNBOUNDED if name not in named)])
+            + "\n"
         )
         options += ["--overrides", str(overrides)]
     session.install("--editable", ".[test,examples,graph,plot]", *requires, *options)
     report = Path(session.create_tmp()).resolve() / "report.xml"
     arguments = session.posargs or ["-n", "2", "--dist", "worksteal"]
-    session.run("pytest", "-q", *arguments, f"--junitxml={report}", success_codes=[0, 1])
-    session.run("python", "-m", "tests.checks.compatibility", row["name"], str(report), *arguments)
+    session.run(
+        "pytest", "-q", *arguments, f"--junitxml={report}", success_codes=[0, 1]
+    )
+    session.run(
+        "python",
+        "-m",
+        "tests.checks.compatibility",
+        row["name"],
+        str(report),
+        *arguments,
+    )

@@ -1,1 +1,3 @@
-"""Benchmarks of this package and of other exact or nearly exact range joins, on the same data."""
+"""Benchmarks of this package and of other exact or nearly exact range joins, on the
+same data.
+"""

@@ -13,7 +13,11 @@ from dask_simjoin.api.counts import count_pairs, neighbor_counts, neighbor_graph
 from dask_simjoin.api.introspect import plan, profile, report
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import k_distances, knn_join
-from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicated, with_row_id
+from dask_simjoin.api.near_duplicates import (
+    drop_near_duplicates,
+    near_duplicated,
+    with_row_id,
+)
 from dask_simjoin.cluster.hierarchy import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
 from dask_simjoin.disk_index.verbs import index, open_index

@@ -1,8 +1,9 @@
 """Methods that find pairs, data frame libraries, and dtypes of coordinates and ids.
 
-Options, messages and docs are made from the table `METHODS`. This module imports no kernels:
-`dask_simjoin.engine.base.method_module` imports the module of a method once it is chosen. The fields of a
-method object are its options. A method given by name has default options.
+Options, messages and docs are made from the table `METHODS`. This module imports no
+kernels: `dask_simjoin.engine.base.method_module` imports the module of a method once it
+is chosen. The fields of a method object are its options. A method given by name has
+default options.
 """
 
 from __future__ import annotations
@@ -25,19 +26,27 @@ AUTO = "auto"
 
 
 class Method:
-    """Base class of the methods that find pairs. A subclass overrides only what it needs."""
+    """Base class of the methods that find pairs. A subclass overrides only what it
+    needs.
+    """
 
     modules: ClassVar[Mapping[str, str]] = {}
-    """Data frame library -> name of the module that implements the method: a `CpuMethod` or `GpuMethod`."""
+    """Data frame library -> name of the module that implements the method: a
+    `CpuMethod` or `GpuMethod`.
+    """
 
     max_dims: ClassVar[int | None] = None
     """Largest number of dimensions that the method supports; None: any number."""
 
     has_search: ClassVar[bool] = False
-    """Whether the method also finds nearest neighbors; then its modules follow `SearchMethod`."""
+    """Whether the method also finds nearest neighbors; then its modules follow
+    `SearchMethod`.
+    """
 
     recall_module: ClassVar[str | None] = None
-    """Name of the module that estimates the recall of ``approximate=True``; None: always exact."""
+    """Name of the module that estimates the recall of ``approximate=True``; None:
+    always exact.
+    """
 
     @property
     def needs_sample(self) -> bool:
@@ -51,9 +60,17 @@ class Method:
         """
         return False
 
-    def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
-               norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options chosen for `rows` points. `x` (m, d): a sample of them."""
+    def fitted(
+        self,
+        x: np.ndarray,
+        rows: float,
+        variance: np.ndarray,
+        threshold: float,
+        norm: Norm,
+    ) -> Method:
+        """Return the method with options chosen for `rows` points. `x` (m, d): a sample
+        of them.
+        """
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
@@ -63,10 +80,11 @@ class Method:
 
 @dataclass(frozen=True)
 class Sweep(Method):
-    """Sweep along one coordinate, within neighboring rows of an eps-grid: up to 4 dimensions.
+    """Sweep along one coordinate, within neighboring rows of an eps-grid: up to 4
+    dimensions.
 
-    The grid has all other coordinates. In 2 dimensions, 1.7 to 1.9 candidates are compared per pair. Each
-    further dimension triples the number of neighboring rows.
+    The grid has all other coordinates. In 2 dimensions, 1.7 to 1.9 candidates are
+    compared per pair. Each further dimension triples the number of neighboring rows.
     """
 
     modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.sweep"}
@@ -78,7 +96,8 @@ class Sweep(Method):
 
 @dataclass(frozen=True)
 class Tiles(Method):
-    """Compare tiles of 64 neighboring points if their boxes are near: any number of dimensions.
+    """Compare tiles of 64 neighboring points if their boxes are near: any number of
+    dimensions.
 
     In few dimensions it compares more candidates than the sweep.
     """
@@ -95,8 +114,9 @@ class Tiles(Method):
 class MethodTable(Mapping[str, Method]):
     """Name -> method with default options.
 
-    `entries`: name -> method, or name -> its class as text, "module:Class". Such a class is imported when it
-    is used first, and must support all libraries and any number of dimensions.
+    `entries`: name -> method, or name -> its class as text, "module:Class". Such a
+    class is imported when it is used first, and must support all libraries and any
+    number of dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -117,7 +137,9 @@ class MethodTable(Mapping[str, Method]):
         return name in self.entries
 
     def find(self, kind: type) -> str | None:
-        """Return the name of the method with this class, or None. No other class is imported."""
+        """Return the name of the method with this class, or None. No other class is
+        imported.
+        """
         path = f"{kind.__module__}:{kind.__qualname__}"
         for name, entry in self.entries.items():
             if entry == path if isinstance(entry, str) else type(entry) is kind:
@@ -125,13 +147,16 @@ class MethodTable(Mapping[str, Method]):
         return None
 
     def serving(self, library: str | None = None, dims: int = 1) -> tuple[str, ...]:
-        """Return the names of the methods for a library and a number of dimensions. `library`: None: all
-        libraries."""
+        """Return the names of the methods for a library and a number of dimensions.
+        `library`: None: all libraries."""
         return tuple(
             name
             for name, entry in self.entries.items()
             if isinstance(entry, str)
-            or ((library is None or library in entry.modules) and dims <= (entry.max_dims or dims))
+            or (
+                (library is None or library in entry.modules)
+                and dims <= (entry.max_dims or dims)
+            )
         )
 
 
@@ -142,24 +167,32 @@ def load_method(path: str) -> type[Method]:
     return getattr(importlib.import_module(module), name)
 
 
-METHODS = MethodTable({
-    "sweep": Sweep(),
-    "tiles": Tiles(),
-    "grid": "dask_simjoin.papers.grid:Grid",
-    "nested_loop": "dask_simjoin.papers.lists:NestedLoop",
-    "zorder": "dask_simjoin.papers.lists:ZOrder",
-    "kmeans": "dask_simjoin.papers.lists:KMeans",
-})  # fmt: skip
-"""All methods by name. "auto" takes the first one whose `is_best` returns True, never one from a paper."""
+METHODS = MethodTable(
+    {
+        "sweep": Sweep(),
+        "tiles": Tiles(),
+        "grid": "dask_simjoin.papers.grid:Grid",
+        "nested_loop": "dask_simjoin.papers.lists:NestedLoop",
+        "zorder": "dask_simjoin.papers.lists:ZOrder",
+        "kmeans": "dask_simjoin.papers.lists:KMeans",
+    }
+)
+"""All methods by name. "auto" takes the first one whose `is_best` returns True, never
+one from a paper.
+"""
 
 DENSE = "tiles"
-"""The method that can count neighbors, and connect rows to components, without finding every pair."""
+"""The method that can count neighbors, and connect rows to components, without finding
+every pair.
+"""
 
 NEAREST = (AUTO, DENSE, "zorder")
 """Values of the option `method` for nearest neighbors."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
-"""Methods that support ``approximate=True`` for pairs, and for nearest neighbors. They may then miss some."""
+"""Methods that support ``approximate=True`` for pairs, and for nearest neighbors. They
+may then miss some.
+"""
 
 CHOICES = (AUTO, *METHODS)
 """Values of the option `method`."""
@@ -186,15 +219,17 @@ def name_of(method: str | Method) -> str:
 
 
 def as_method(method: str | Method) -> Method | None:
-    """Convert a method, which is given by name or as an object, to an object. Return None for "auto"."""
+    """Convert a method, which is given by name or as an object, to an object. Return
+    None for "auto".
+    """
     if isinstance(method, str):
         return None if method == AUTO else METHODS[method]
     return method
 
 
 def options_of(method: str | Method, name: str) -> Method:
-    """Return the chosen method as an object: `method` if it is an object, else the method `name` with
-    defaults."""
+    """Return the chosen method as an object: `method` if it is an object, else the
+    method `name` with defaults."""
     return METHODS[name] if isinstance(method, str) else method
 
 
@@ -204,13 +239,19 @@ def needs_sample(method: str | Method) -> bool:
 
 
 def choose(method: str | Method, dims: int, library: str) -> str:
-    """Return the name of a method; for "auto", the name of the best method for a library and these
-    dimensions."""
+    """Return the name of a method; for "auto", the name of the best method for a
+    library and these dimensions."""
     name = name_of(method)
     if name != AUTO:
         return name
-    own = ((name, entry) for name, entry in METHODS.entries.items() if isinstance(entry, Method))
-    return next(name for name, entry in own if library in entry.modules and entry.is_best(dims))
+    own = (
+        (name, entry)
+        for name, entry in METHODS.entries.items()
+        if isinstance(entry, Method)
+    )
+    return next(
+        name for name, entry in own if library in entry.modules and entry.is_best(dims)
+    )
 
 
 HOME = "pandas"
@@ -226,7 +267,9 @@ LIBRARIES = tuple(MAX_DIMS)
 
 
 def library(frame: Frame) -> str:
-    """Return the data frame library that a frame's class derives from, or else the package of the class."""
+    """Return the data frame library that a frame's class derives from, or else the
+    package of the class.
+    """
     names = [base.__module__.partition(".")[0] for base in type(frame).__mro__]
     return next((name for name in names if name in LIBRARIES), names[0])
 
@@ -240,24 +283,31 @@ def check_library(name: str) -> None:
 
 
 class Lists(NamedTuple):
-    """Length of the lists in a column, and dtype of their numbers. None: the dtype does not show it."""
+    """Length of the lists in a column, and dtype of their numbers. None: the dtype does
+    not show it.
+    """
 
     length: int | None
     kind: np.dtype | None
 
 
 def arrow_type(dtype: DType) -> Any:
-    """Return the Arrow type of a pandas Arrow dtype or of cuDF's list dtype; None for other dtypes."""
+    """Return the Arrow type of a pandas Arrow dtype or of cuDF's list dtype; None for
+    other dtypes.
+    """
     if isinstance(dtype, pd.ArrowDtype):
         return dtype.pyarrow_dtype
     return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
 
 
 def lists_of(column: Series) -> Lists | None:
-    """Return length and dtype of a column's lists of numbers; None if its dtype excludes such lists."""
+    """Return length and dtype of a column's lists of numbers; None if its dtype
+    excludes such lists.
+    """
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        # cuDF keeps no lists in object columns, but Dask describes a Parquet column of lists by one
+        # cuDF keeps no lists in object columns, but Dask describes a Parquet column of
+        # lists by one
         return Lists(None, None)
     arrow = arrow_type(dtype)
     if arrow is None:
@@ -266,23 +316,30 @@ def lists_of(column: Series) -> Lists | None:
     if not fixed and not pa.types.is_list(arrow) and not pa.types.is_large_list(arrow):
         return None
     of = arrow.value_type
-    if not (pa.types.is_floating(of) or pa.types.is_integer(of) or pa.types.is_boolean(of)):
+    if not (
+        pa.types.is_floating(of) or pa.types.is_integer(of) or pa.types.is_boolean(of)
+    ):
         return None
     return Lists(arrow.list_size if fixed else None, np.dtype(of.to_pandas_dtype()))
 
 
 def kind_of_number(dtype: DType) -> str:
-    """Return NumPy's letter for a kind of number ("i", "u", "f", "b"), or "" for others."""
+    """Return NumPy's letter for a kind of number ("i", "u", "f", "b"), or "" for
+    others.
+    """
     kind = str(getattr(dtype, "kind", ""))
     size = getattr(dtype, "itemsize", 8)
     return kind if kind in "iufb" and size <= 8 else ""
 
 
 def check_indexable(dtype: DType, id: Hashable | None) -> None:
-    """Raise an error for ids that are 16-bit floats, because pandas cannot look them up in an index."""
+    """Raise an error for ids that are 16-bit floats, because pandas cannot look them up
+    in an index.
+    """
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
-            f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "
+            f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; "
+            "convert them, for "
             "example with .astype('float64'), or use id= with another column."
         )
 

@@ -1,7 +1,8 @@
 """All exceptions and warnings of the package, and decorators for deprecated names.
 
-A message shows the value, the allowed values and the remedy. Each class also derives from the built-in
-exception that a pandas user would catch. docs/reference/errors.md shows the "Remedy:" texts.
+A message shows the value, the allowed values and the remedy. Each class also derives
+from the built-in exception that a pandas user would catch. docs/reference/errors.md
+shows the "Remedy:" texts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change that makes a failed call work, in a form for programs. The message describes it in words.
+    """A change that makes a failed call work, in a form for programs. The message
+    describes it in words.
 
     Attributes
     ----------
@@ -26,7 +28,8 @@ class Remedy:
     config : dict
         Dask configuration to set.
     npartitions : int or None
-        Number of partitions that the frame should have. A plain frame must be converted to a Dask DataFrame.
+        Number of partitions that the frame should have. A plain frame must be converted
+        to a Dask DataFrame.
     verb : str
         The verb to use instead; "" means the same verb.
     """
@@ -43,7 +46,8 @@ class SimJoinError(Exception):
     Attributes
     ----------
     remedies : tuple of Remedy
-        Changes. Each of them alone makes the call work. The message may recommend other changes, too.
+        Changes. Each of them alone makes the call work. The message may recommend other
+        changes, too.
     """
 
     def __init__(self, *args: object, remedies: Iterable[Remedy] = ()) -> None:
@@ -54,36 +58,43 @@ class SimJoinError(Exception):
 class OptionError(SimJoinError, ValueError):
     """An option has a value that is not allowed.
 
-    Remedy: Use one of the allowed values that the message lists. If you misspelled a value, the message
-    suggests the correct one. docs/reference/options.md explains the options.
+    Remedy: Use one of the allowed values that the message lists. If you misspelled a
+    value, the message suggests the correct one. docs/reference/options.md explains the
+    options.
     """
 
 
 class OptionTypeError(SimJoinError, TypeError):
     """An option is unknown, or its value is of the wrong type.
 
-    Remedy: Use an option that the message lists. `help(frame.simjoin.self_join)` explains the options.
+    Remedy: Use an option that the message lists. `help(frame.simjoin.self_join)`
+    explains the options.
     """
 
 
 class ColumnError(SimJoinError, ValueError):
-    """A column is missing, duplicated or unsuitable as coordinate or id, or columns of `by` cannot be equal.
+    """A column is missing, duplicated or unsuitable as coordinate or id, or columns of
+    `by` cannot be equal.
 
-    Remedy: Name numeric columns with ``on=``, or one column of lists of numbers. Convert text and dates.
+    Remedy: Name numeric columns with ``on=``, or one column of lists of numbers.
+    Convert text and dates.
     """
 
 
 class CoordinateError(SimJoinError, ValueError):
     """Coordinates are missing, infinite, or not exact in float64.
 
-    Remedy: Correct the rows, or drop them with ``dropna=True``. Scale integers beyond 2**53.
+    Remedy: Correct the rows, or drop them with ``dropna=True``. Scale integers beyond
+    2**53.
     """
 
 
 class ListError(CoordinateError):
-    """In a column of lists, a row has no list of numbers, or a list of another length than the other rows.
+    """In a column of lists, a row has no list of numbers, or a list of another length
+    than the other rows.
 
-    Remedy: Give every row a list of the same length. Drop rows without a list with ``dropna=True``.
+    Remedy: Give every row a list of the same length. Drop rows without a list with
+    ``dropna=True``.
     """
 
     def __init__(self, row: int, what: str) -> None:
@@ -104,14 +115,16 @@ class TokenError(SimJoinError, ValueError):
 class TextError(SimJoinError, ValueError):
     """A row does not hold a text, or its text is not valid Unicode.
 
-    Remedy: Pass strings. Convert other values with ``.astype("str")``, and decode bytes in their encoding.
+    Remedy: Pass strings. Convert other values with ``.astype("str")``, and decode bytes
+    in their encoding.
     """
 
 
 class DuplicateIdError(SimJoinError, ValueError):
     """Ids repeat or are missing, so they do not identify rows.
 
-    Remedy: Name a column of unique values with ``id=``, or add one with ``frame.simjoin.with_row_id()``.
+    Remedy: Name a column of unique values with ``id=``, or add one with
+    ``frame.simjoin.with_row_id()``.
     """
 
 
@@ -123,46 +136,55 @@ class PartitionSizeError(SimJoinError, ValueError):
 
 
 class BudgetError(SimJoinError, ValueError):
-    """A chunk, task or result needs more memory or disk than available, or most pairs of rows are near.
+    """A chunk, task or result needs more memory or disk than available, or most pairs
+    of rows are near.
 
-    Remedy: Check the unit of `eps`, or use a smaller `eps`. Use the `blocksize` that the message suggests, a
-    verb without pairs (`count_pairs`), or a Dask DataFrame, whose result has several partitions.
+    Remedy: Check the unit of `eps`, or use a smaller `eps`. Use the `blocksize` that
+    the message suggests, a verb without pairs (`count_pairs`), or a Dask DataFrame,
+    whose result has several partitions.
     """
 
 
 class PlanningError(SimJoinError, RuntimeError):
-    """Planning a join failed. Or the join was planned for a cluster and runs without one, or the reverse.
+    """Planning a join failed. Or the join was planned for a cluster and runs without
+    one, or the reverse.
 
-    Remedy: Fix the cause of the chained error, or call the verb again where the join is computed.
+    Remedy: Fix the cause of the chained error, or call the verb again where the join is
+    computed.
     """
 
 
 class SourceChangedError(SimJoinError, RuntimeError):
     """Row counts or coordinate ranges of the source changed after the join was planned.
 
-    Remedy: Persist the source, or write it to files that do not change, and build the join again.
+    Remedy: Persist the source, or write it to files that do not change, and build the
+    join again.
     """
 
 
 class ScratchError(SimJoinError, OSError):
-    """A temporary file cannot be written, another worker cannot read it, or the disks of workers are full.
+    """A temporary file cannot be written, another worker cannot read it, or the disks
+    of workers are full.
 
-    Remedy: Free disk space, or set Dask's ``temporary-directory`` to a folder that all workers share.
+    Remedy: Free disk space, or set Dask's ``temporary-directory`` to a folder that all
+    workers share.
     """
 
 
 class IndexConflictError(SimJoinError, RuntimeError):
-    """Other writers repeatedly committed a version of the index first, or the update took over half a day.
+    """Other writers repeatedly committed a version of the index first, or the update
+    took over half a day.
 
     Remedy: Try again, or let one writer work at a time, with fewer rows per update.
     """
 
 
 class IndexFormatError(SimJoinError, ValueError):
-    """A folder does not hold an index, a file of the index is damaged or missing, or its format is unknown.
+    """A folder does not hold an index, a file of the index is damaged or missing, or
+    its format is unknown.
 
-    Remedy: Pass the folder of an index that all workers can read. ``Index.check()`` lists damage. The guide
-    to growing tables explains the repair.
+    Remedy: Pass the folder of an index that all workers can read. ``Index.check()``
+    lists damage. The guide to growing tables explains the repair.
     """
 
 
@@ -176,21 +198,24 @@ class IndexWriteError(SimJoinError, OSError):
 class IndexStoreError(SimJoinError, ConnectionError):
     """An object store with an index cannot be reached, or refuses a request.
 
-    Remedy: Check the network, the bucket and the credentials. Then repeat the call with the same ``batch``.
+    Remedy: Check the network, the bucket and the credentials. Then repeat the call with
+    the same ``batch``.
     """
 
 
 class VersionGoneError(SimJoinError, LookupError):
     """A version of an index was removed, or never existed.
 
-    Remedy: Use a version that ``history()`` lists, and keep more versions in ``vacuum()``.
+    Remedy: Use a version that ``history()`` lists, and keep more versions in
+    ``vacuum()``.
     """
 
 
 class UnsupportedFrameError(SimJoinError, TypeError):
     """The object is not a DataFrame that can be joined.
 
-    Remedy: Pass a Dask, pandas or cuDF DataFrame: ``pd.DataFrame(array)``, ``table.to_pandas()``.
+    Remedy: Pass a Dask, pandas or cuDF DataFrame: ``pd.DataFrame(array)``,
+    ``table.to_pandas()``.
     """
 
 
@@ -201,20 +226,23 @@ class SimJoinWarning(UserWarning):
 class DeprecatedWarning(SimJoinWarning, FutureWarning):
     """You used a function or an option that a later release will remove.
 
-    Remedy: Use the replacement that the message names. docs/reference/promises.md has the rules.
+    Remedy: Use the replacement that the message names. docs/reference/promises.md has
+    the rules.
     """
 
 
 class UnitsWarning(SimJoinWarning):
-    """Units look wrong (degrees on a plane, radians, kilometers, a similarity), or most pairs are near.
+    """Units look wrong (degrees on a plane, radians, kilometers, a similarity), or most
+    pairs are near.
 
-    Remedy: Check the unit of `eps`: meters for "haversine", one minus the cosine for "cosine", else the unit
-    of the columns.
+    Remedy: Check the unit of `eps`: meters for "haversine", one minus the cosine for
+    "cosine", else the unit of the columns.
     """
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, a column looks like ids, has a far wider range than others, or is ignored.
+    """Without ``on=``, a column looks like ids, has a far wider range than others, or
+    is ignored.
 
     Remedy: Name the coordinate columns with ``on=``.
     """
@@ -230,12 +258,14 @@ class UpkeepWarning(SimJoinWarning):
 class ApproximateWarning(SimJoinWarning):
     """Because of `approximate=True`, some pairs may be missing from the result.
 
-    Remedy: Omit ``approximate=True`` if you need every pair. Otherwise ignore the warning.
+    Remedy: Omit ``approximate=True`` if you need every pair. Otherwise ignore the
+    warning.
     """
 
 
 LARGER_DISK = (
-    "Give workers a larger disk (local_directory= of the cluster, or Dask's configuration "
+    "Give workers a larger disk (local_directory= of the cluster, or Dask's "
+    "configuration "
     "temporary-directory), more memory, or use more workers."
 )
 """Part of messages that recommend more disk space for workers."""
@@ -245,14 +275,18 @@ TABLES = ("left", "right")
 
 @contextlib.contextmanager
 def in_table(which: str | None) -> Iterator[None]:
-    """Add the name of the table, "left" or "right", to errors of the block. None: there is only one table."""
+    """Add the name of the table, "left" or "right", to errors of the block. None: there
+    is only one table.
+    """
     try:
         yield
     except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:
         if which is None:
             raise
         # not chained, because a traceback would show the message twice
-        raise type(error)(f"In the {which} table: {error}").with_traceback(error.__traceback__) from None
+        raise type(error)(f"In the {which} table: {error}").with_traceback(
+            error.__traceback__
+        ) from None
 
 
 P = ParamSpec("P")
@@ -260,7 +294,9 @@ R = TypeVar("R")
 
 
 class Deprecation(NamedTuple):
-    """A deprecated name, the releases that deprecate and remove it, and its replacement."""
+    """A deprecated name, the releases that deprecate and remove it, and its
+    replacement.
+    """
 
     name: str
     since: str
@@ -269,20 +305,26 @@ class Deprecation(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.name} is deprecated since dask-simjoin {self.since} and will be removed in "
+            f"{self.name} is deprecated since dask-simjoin {self.since} and will be "
+            "removed in "
             f"{self.removed_in}; use {self.use}."
         )
 
 
 DEPRECATIONS: list[Deprecation] = []
-"""All deprecated names. A test fails in a release that still has a name that it should have removed."""
+"""All deprecated names. A test fails in a release that still has a name that it should
+have removed.
+"""
 
 
-def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that makes a function warn at each call. The warning shows the caller's line.
+def deprecated(
+    *, since: str, removed_in: str, use: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that makes a function warn at each call. The warning shows the
+    caller's line.
 
-    `since`: the first release that warns. `removed_in`: the release that removes the function. `use`: the
-    replacement, as users write it.
+    `since`: the first release that warns. `removed_in`: the release that removes the
+    function. `use`: the replacement, as users write it.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -295,7 +337,10 @@ def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P
             return function(*args, **options)
 
         summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
-        call.__doc__ = f"{summary}\n\n.. deprecated:: {since}\n    Use {use}.\n\n{rest}".rstrip() + "\n"
+        call.__doc__ = (
+            f"{summary}\n\n.. deprecated:: {since}\n    Use {use}.\n\n{rest}".rstrip()
+            + "\n"
+        )
         return call
 
     return decorate
@@ -304,20 +349,25 @@ def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P
 def renamed_option(
     old: str, new: str, *, since: str, removed_in: str
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Return a decorator that lets a function also accept the old name of an option, with a warning.
+    """Return a decorator that lets a function also accept the old name of an option,
+    with a warning.
 
     If both names are passed, it raises `OptionTypeError`.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        entry = Deprecation(f"The option {old}= of {function.__name__}()", since, removed_in, f"{new}=")
+        entry = Deprecation(
+            f"The option {old}= of {function.__name__}()", since, removed_in, f"{new}="
+        )
         DEPRECATIONS.append(entry)
 
         @functools.wraps(function)
         def call(*args: object, **options: object) -> R:
             if old in options:
                 if new in options:
-                    raise OptionTypeError(f"{old}= is the old name of {new}=; pass {new}= only.")
+                    raise OptionTypeError(
+                        f"{old}= is the old name of {new}=; pass {new}= only."
+                    )
                 warnings.warn(str(entry), DeprecatedWarning, stacklevel=2)
                 options[new] = options.pop(old)
             return function(*args, **options)

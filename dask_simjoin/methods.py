@@ -10,8 +10,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Grid", "KMeans", "NestedLoop", "Sweep", "Tiles", "ZOrder"]
 
-PUBLISHED = {"Grid": "grid", "KMeans": "kmeans", "NestedLoop": "nested_loop", "ZOrder": "zorder"}
-"""Class of a published method -> name of the method. The class is loaded when it is first used."""
+PUBLISHED = {
+    "Grid": "grid",
+    "KMeans": "kmeans",
+    "NestedLoop": "nested_loop",
+    "ZOrder": "zorder",
+}
+"""Class of a published method -> name of the method. The class is loaded when it is
+first used.
+"""
 
 
 def __getattr__(name: str) -> Any:

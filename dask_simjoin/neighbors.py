@@ -1,4 +1,6 @@
-"""Estimators of neighbors with the interface of scikit-learn: `NearestNeighbors` and two transformers."""
+"""Estimators of neighbors with the interface of scikit-learn: `NearestNeighbors` and
+two transformers.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ DISTANCE = "distance"
 """The mode that gives matrices of distances."""
 
 
-class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NearestNeighbors):
-    """Base of both transformers. It checks `mode`, and has one output column per fitted row."""
+class NeighborsTransformer(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NearestNeighbors
+):
+    """Base of both transformers. It checks `mode`, and has one output column per fitted
+    row.
+    """
 
     mode: GraphMode
 
@@ -37,21 +43,25 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ne
 
 
 class KNeighborsTransformer(NeighborsTransformer):
-    """Returns a sparse matrix of the nearest fitted rows, like ``sklearn.neighbors.KNeighborsTransformer``.
+    """Returns a sparse matrix of the nearest fitted rows, like
+    ``sklearn.neighbors.KNeighborsTransformer``.
 
-    Estimators with ``metric="precomputed"`` take these matrices, for example ``sklearn.manifold.TSNE``.
+    Estimators with ``metric="precomputed"`` take these matrices, for example
+    ``sklearn.manifold.TSNE``.
 
     Parameters
     ----------
     mode : {"distance", "connectivity"}, default "distance"
         Entries of the matrix: distances, or 1.
     n_neighbors : int, default 5
-        Number of neighbors of a row. With ``mode="distance"``, the matrix has one more neighbor per row, as
-        in scikit-learn, because a fitted row is its own nearest neighbor.
+        Number of neighbors of a row. With ``mode="distance"``, the matrix has one more
+        neighbor per row, as in scikit-learn, because a fitted row is its own nearest
+        neighbor.
     metric, p, on, method
         As in `NearestNeighbors`.
     distance_unit : str, optional
-        Unit of the distances in the matrix, as in `self_join`. Default: the unit of the metric.
+        Unit of the distances in the matrix, as in `self_join`. Default: the unit of the
+        metric.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -106,7 +116,8 @@ class KNeighborsTransformer(NeighborsTransformer):
         Returns
         -------
         csr_matrix (m, n)
-            Each row has its neighbors in ascending order of distance. Distances of 0 are stored.
+            Each row has its neighbors in ascending order of distance. Distances of 0
+            are stored.
         """
         check_fitted(self, "n_samples_fit_")
         k = check_whole("n_neighbors", self.n_neighbors, 1) + (self.mode == DISTANCE)
@@ -114,9 +125,11 @@ class KNeighborsTransformer(NeighborsTransformer):
 
 
 class RadiusNeighborsTransformer(NeighborsTransformer):
-    """Returns a sparse matrix of near fitted rows, like ``sklearn.neighbors.RadiusNeighborsTransformer``.
+    """Returns a sparse matrix of near fitted rows, like
+    ``sklearn.neighbors.RadiusNeighborsTransformer``.
 
-    Estimators with ``metric="precomputed"`` take these matrices, for example ``sklearn.cluster.DBSCAN``.
+    Estimators with ``metric="precomputed"`` take these matrices, for example
+    ``sklearn.cluster.DBSCAN``.
 
     Parameters
     ----------
@@ -127,8 +140,8 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
     metric, p, on, method
         As in `NearestNeighbors`.
     distance_unit : str, optional
-        Unit of the distances in the matrix, as in `self_join`. Default: the unit in `radius`, or the unit of
-        the metric.
+        Unit of the distances in the matrix, as in `self_join`. Default: the unit in
+        `radius`, or the unit of the metric.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -184,7 +197,8 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
         Returns
         -------
         csr_matrix (m, n)
-            Each row has its neighbors in ascending order of distance. Distances of 0 are stored.
+            Each row has its neighbors in ascending order of distance. Distances of 0
+            are stored.
         """
         check_fitted(self, "n_samples_fit_")
         return self.radius_neighbors_graph(X, mode=self.mode, sort_results=True)

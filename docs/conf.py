@@ -37,7 +37,8 @@ exclude_patterns = ["_*", "**/README.md", "**.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore_regex = [
-    # types in signatures that have no page: of modules that are not public, and of Python
+    # types in signatures that have no page: of modules that are not public, and of
+    # Python
     ("py:class", r"dask_simjoin\.(catalog|disk_index|engine|graph|planning|reports|request)\..+"),
     ("py:class", r"dask_simjoin\.(sets|strings)\..+"),
     ("py:class", r"(collections\.abc|decimal|fractions|os|pathlib)\..+|dict\[str|PathLike|StorageOptions"),

@@ -2,12 +2,13 @@
 Clusters on a map
 =================
 
-Draw clusters of places on a map, and keep one row per place that is listed several times.
+Draw clusters of places on a map, and keep one row per place that is listed several
+times.
 
-DBSCAN finds the crowded regions of North and Central America. Then duplicates are removed in two ways.
-The first way groups close places, whatever their names, and keeps one place per group. The second way also
-compares names and countries: it filters pairs, connects them to groups, and keeps the first place of each
-group.
+DBSCAN finds the crowded regions of North and Central America. Then duplicates are
+removed in two ways. The first way groups close places, whatever their names, and keeps
+one place per group. The second way also compares names and countries: it filters pairs,
+connects them to groups, and keeps the first place of each group.
 
 ::
 
@@ -31,9 +32,15 @@ HOW = {"on": ["latitude", "longitude"], "metric": "haversine"}
 """Degrees in, meters out."""
 
 
-def without_duplicates(places: dd.DataFrame, eps: float) -> tuple[dd.DataFrame, pd.DataFrame]:
-    """Return each place once, and the groups (`id`, `component`) of places that are listed several times."""
-    pairs = places.simjoin.self_join(eps, id="geonameid", keep=["name", "country"], **HOW)
+def without_duplicates(
+    places: dd.DataFrame, eps: float
+) -> tuple[dd.DataFrame, pd.DataFrame]:
+    """Return each place once, and the groups (`id`, `component`) of places that are
+    listed several times.
+    """
+    pairs = places.simjoin.self_join(
+        eps, id="geonameid", keep=["name", "country"], **HOW
+    )
     one_name = pairs["name_left"] == pairs["name_right"]
     same = pairs[one_name & (pairs["country_left"] == pairs["country_right"])]
     groups = dask_simjoin.connected_components(same).compute()
@@ -51,7 +58,9 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
     import matplotlib.pyplot as plt
     from matplotlib.patheffects import withStroke
 
-    x, y, label = (places[name].to_numpy() for name in ("longitude", "latitude", "cluster"))
+    x, y, label = (
+        places[name].to_numpy() for name in ("longitude", "latitude", "cluster")
+    )
     shades = np.delete(np.arange(20), [14, 15])  # not the grays, which are for noise
     order = np.random.default_rng(0).permutation(label.max() + 1) % len(shades)
     colors = plt.get_cmap("tab20")(shades[order])
@@ -60,25 +69,38 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
     axes.scatter(x[noise], y[noise], s=1, c="silver", linewidths=0, label="noise")
     axes.scatter(x[~noise], y[~noise], s=4, c=colors[label[~noise]], linewidths=0)
     sizes = places.loc[~noise, "cluster"].value_counts().head(12)
-    members = places[places["cluster"].isin(sizes.index)].sort_values("population", ascending=False)
-    towns = members.drop_duplicates("cluster")  # clusters are named after their largest towns
+    members = places[places["cluster"].isin(sizes.index)].sort_values(
+        "population", ascending=False
+    )
+    # clusters are named after their largest towns
+    towns = members.drop_duplicates("cluster")
     margin = np.array([-2.0, 2.0])
     axes.set(
         title=f"{label.max() + 1:,} clusters of places, and the main towns and sizes of the largest ones",
         xlabel="longitude (degrees)",
         ylabel="latitude (degrees)",
-        xlim=np.quantile(x, [0.011, 0.9995]) + margin,  # a few far islands are not in the picture
+        # a few far islands are not in the picture
+        xlim=np.quantile(x, [0.011, 0.9995]) + margin,
         ylim=np.quantile(y, [0.0005, 0.997]) + margin,
     )
     axes.set_aspect(1 / np.cos(np.radians(np.mean(axes.get_ylim()))))
     figure.canvas.draw()
     taken: list[Any] = []
     for town in towns.itertuples():
-        for side, right, up in (("left", 5, 5), ("right", -5, 5), ("left", 5, -12), ("right", -5, -12)):
+        for side, right, up in (
+            ("left", 5, 5),
+            ("right", -5, 5),
+            ("left", 5, -12),
+            ("right", -5, -12),
+        ):
             text = axes.annotate(
-                f"{town.name}, {sizes[town.cluster]:,}", (town.longitude, town.latitude), (right, up),
-                textcoords="offset points", fontsize=8, ha=side,
-            )  # fmt: skip
+                f"{town.name}, {sizes[town.cluster]:,}",
+                (town.longitude, town.latitude),
+                (right, up),
+                textcoords="offset points",
+                fontsize=8,
+                ha=side,
+            )
             text.set_path_effects([withStroke(linewidth=3, foreground="white")])
             room = text.get_window_extent()
             if not any(room.overlaps(other) for other in taken):
@@ -86,7 +108,9 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
                 break
             text.remove()  # another name covers it there
     axes.legend(loc="lower left", markerscale=5)
-    figure.supxlabel("Data: GeoNames (geonames.org), CC BY 4.0", fontsize=9, color="dimgray")
+    figure.supxlabel(
+        "Data: GeoNames (geonames.org), CC BY 4.0", fontsize=9, color="dimgray"
+    )
     figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)
     return True
@@ -94,9 +118,14 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
 
 def main() -> None:
     """Cluster, de-duplicate, write, draw, and print the results."""
-    parser = argparse.ArgumentParser(description="Clusters of places, and places that are listed twice.")
+    parser = argparse.ArgumentParser(
+        description="Clusters of places, and places that are listed twice."
+    )
     parser.add_argument(
-        "--eps", type=float, default=10_000, help="eps of the clusters, in meters (default 10000)"
+        "--eps",
+        type=float,
+        default=10_000,
+        help="eps of the clusters, in meters (default 10000)",
     )
     parser.add_argument("--min-samples", type=int, default=10)
     parser.add_argument(
@@ -126,16 +155,29 @@ def main() -> None:
         town = inside.nlargest(1, "population").iloc[0]
         print(f"  {size:6,} places around {town['name']} ({town['country']})")
 
-    # with min_samples=1 clusters are the groups that pairs connect, and every row is in one
-    apart = table.assign(group=table.simjoin.dbscan(options.apart, 1, **HOW)).drop_duplicates("group")
-    print(f"{len(apart):,} places remain, with one of each group within {options.apart:,g} m")
+    # with min_samples=1 clusters are the groups that pairs connect, and every row is in
+    # one
+    apart = table.assign(
+        group=table.simjoin.dbscan(options.apart, 1, **HOW)
+    ).drop_duplicates("group")
+    print(
+        f"{len(apart):,} places remain, with one of each group within "
+        f"{options.apart:,g} m"
+    )
 
     once, groups = without_duplicates(places, options.near)
     once.to_parquet(options.out / "places-once.parquet", write_index=False)
     number = groups["component"].nunique()
-    print(f"{len(groups):,} places share names in {number:,} groups; {len(once):,} places remain")
+    print(
+        f"{len(groups):,} places share names in {number:,} groups; {len(once):,} "
+        "places remain"
+    )
     picture = options.out / "clusters.png"
-    print(f"Picture: {picture}" if draw(table, picture) else "No picture: matplotlib is not installed")
+    print(
+        f"Picture: {picture}"
+        if draw(table, picture)
+        else "No picture: matplotlib is not installed"
+    )
 
 
 # %%

@@ -4,9 +4,10 @@ Clusters larger than memory
 
 Clusters of more points than fit in memory, at a distance that a sample suggests.
 
-The program writes points to Parquet, and plots the reachability of a sample. Then DBSCAN clusters all points
-on two worker processes, and the labels are written to Parquet. Rows are shuffled into regions on disk, and a
-task reads one region at a time. The labels are in the same partitions as the points.
+The program writes points to Parquet, and plots the reachability of a sample. Then
+DBSCAN clusters all points on two worker processes, and the labels are written to
+Parquet. Rows are shuffled into regions on disk, and a task reads one region at a time.
+The labels are in the same partitions as the points.
 
 ::
 
@@ -39,10 +40,15 @@ SAMPLE = 50_000
 
 
 def points(number: int, rows: int) -> pd.DataFrame:
-    """Return the points of one file: a tenth spread over a square, the others in clusters."""
+    """Return the points of one file: a tenth spread over a square, the others in
+    clusters.
+    """
     random = np.random.default_rng(1000 + number)
     known = np.random.default_rng(7)
-    centers, sizes = known.uniform(0, 1, (CLUSTERS, 2)), known.uniform(0.0005, 0.003, CLUSTERS)
+    centers, sizes = (
+        known.uniform(0, 1, (CLUSTERS, 2)),
+        known.uniform(0.0005, 0.003, CLUSTERS),
+    )
     which = random.integers(CLUSTERS, size=rows)
     x = centers[which] + random.normal(0, 1, (rows, 2)) * sizes[which, None]
     noise = random.random(rows) < 0.1
@@ -52,12 +58,24 @@ def points(number: int, rows: int) -> pd.DataFrame:
 
 def main() -> None:
     """Write points, look at a sample, cluster all points, and print the time."""
-    parser = argparse.ArgumentParser(description="Cluster more points than memory holds.")
+    parser = argparse.ArgumentParser(
+        description="Cluster more points than memory holds."
+    )
     parser.add_argument("--rows", type=int, default=40_000_000)
-    parser.add_argument("--memory", default="700MB", help="memory of each of the two workers (default 700MB)")
-    parser.add_argument("--out", type=Path, help="folder for points and labels (default: a temporary one)")
+    parser.add_argument(
+        "--memory",
+        default="700MB",
+        help="memory of each of the two workers (default 700MB)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder for points and labels (default: a temporary one)",
+    )
     options = parser.parse_args()
-    folder = options.out or Path(tempfile.mkdtemp(prefix="clusters-larger-than-memory-"))
+    folder = options.out or Path(
+        tempfile.mkdtemp(prefix="clusters-larger-than-memory-")
+    )
     folder.mkdir(parents=True, exist_ok=True)
 
     files = max(2, math.ceil(options.rows / FILE_ROWS))
@@ -65,28 +83,44 @@ def main() -> None:
     with (
         dask.config.set({"temporary-directory": str(folder / "spilled")}),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit=options.memory, dashboard_address=":0"
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit=options.memory,
+            dashboard_address=":0",
         ) as cluster,
         Client(cluster) as client,
     ):
         print(f"Dashboard: {client.dashboard_link}")
-        source = dd.from_map(points, range(files), rows=rows // files, meta=points(0, 20).iloc[:0])
+        source = dd.from_map(
+            points, range(files), rows=rows // files, meta=points(0, 20).iloc[:0]
+        )
         source.to_parquet(folder / "points", write_index=False)
         data = dd.read_parquet(folder / "points")
 
         # OPTICS of a sample shows the number of clusters at several distances
-        sample = data.sample(frac=min(1.0, SAMPLE / rows), random_state=0).compute().reset_index(drop=True)
+        sample = (
+            data.sample(frac=min(1.0, SAMPLE / rows), random_state=0)
+            .compute()
+            .reset_index(drop=True)
+        )
         order = sample.simjoin.optics(0.004, min_samples=10, mode="forest")
         for eps in (0.004, 0.002, 0.001, 0.0005):
             labels = cluster_optics_dbscan(order, eps)
             share = 100 * (labels < 0).mean()
-            print(f"  sample, eps={eps:g}: {labels.max() + 1:,} clusters, {share:.0f} % noise")
+            print(
+                f"  sample, eps={eps:g}: {labels.max() + 1:,} clusters, {share:.0f} % "
+                "noise"
+            )
 
         # all data is denser than the sample, so the distance is smaller
         eps = 0.002 * math.sqrt(len(sample) / rows)
         begin = time.perf_counter()
         labels = data.simjoin.dbscan(eps, min_samples=10, on=["x", "y"])
-        written = labels.to_frame().to_parquet(folder / "labels", write_index=False, compute=False).persist()
+        written = (
+            labels.to_frame()
+            .to_parquet(folder / "labels", write_index=False, compute=False)
+            .persist()
+        )
         progress(written, notebook=False)
         written.compute()
         seconds = time.perf_counter() - begin
@@ -94,21 +128,25 @@ def main() -> None:
         found = dd.read_parquet(folder / "labels")["label"]
         clusters, noise = dask.compute(found.max() + 1, (found < 0).sum())
         sizes = found[found >= 0].value_counts().compute().nlargest(5)
-    print(f"\n\n{rows:,} points within {eps:.3g}: {clusters:,} clusters in {seconds:.0f} s")
+    print(
+        f"\n\n{rows:,} points within {eps:.3g}: {clusters:,} clusters in {seconds:.0f} "
+        "s"
+    )
     largest = ", ".join(f"{size:,}" for size in sizes)
     print(f"{noise:,} points of noise; the largest clusters have {largest} points")
     both = format_bytes(2 * dask.utils.parse_bytes(options.memory))
-    print(f"{format_bytes(24 * rows)} of points and labels; {both} of memory for both workers together")
+    print(
+        f"{format_bytes(24 * rows)} of points and labels; {both} of memory for both "
+        "workers together"
+    )
     if options.out is None:
         shutil.rmtree(folder)
     else:
         print(f"written to {folder / 'labels'}")
 
 
-# %%
-# Output
-# ------
-# The program starts a cluster, so it does not run while these pages are built. ``--rows 500000`` printed::
+# %% Output ------ The program starts a cluster, so it does not run while these pages
+# are built. ``--rows 500000`` printed::
 #
 #       sample, eps=0.004: 445 clusters, 9 % noise
 #       sample, eps=0.002: 479 clusters, 24 % noise

@@ -2,11 +2,12 @@
 Clusters without a distance
 ===========================
 
-HDBSCAN finds crowded regions without a distance: suburbs a few kilometers apart, and valleys of the Andes.
+HDBSCAN finds crowded regions without a distance: suburbs a few kilometers apart, and
+valleys of the Andes.
 
-The program clusters places lazily, with distances in meters. Then it chooses other clusters from the same
-spanning tree, which takes almost no time. Finally, it cuts a tree at one distance, which gives groups of
-"friends of friends".
+The program clusters places lazily, with distances in meters. Then it chooses other
+clusters from the same spanning tree, which takes almost no time. Finally, it cuts a
+tree at one distance, which gives groups of "friends of friends".
 
 ::
 
@@ -33,11 +34,16 @@ HOW: dict[str, Any] = {"on": ["latitude", "longitude"], "metric": "haversine"}
 
 def largest(places: pd.DataFrame) -> None:
     """Print the largest clusters, and how near their places are."""
-    for cluster, size in places.loc[places["label"] >= 0, "label"].value_counts().head(5).items():
+    for cluster, size in (
+        places.loc[places["label"] >= 0, "label"].value_counts().head(5).items()
+    ):
         inside = places[places["label"] == cluster]
         town = inside.nlargest(1, "population").iloc[0]
         nearest = inside["nearest"].median()
-        print(f"  {size:6,} places around {town['name']} ({town['country']}), {nearest:,.0f} m apart")
+        print(
+            f"  {size:6,} places around {town['name']} ({town['country']}), "
+            f"{nearest:,.0f} m apart"
+        )
 
 
 def names(places: pd.DataFrame) -> pd.Series:
@@ -47,16 +53,24 @@ def names(places: pd.DataFrame) -> pd.Series:
 
 
 def draw_tree(condensed: pd.DataFrame, places: pd.DataFrame, path: Path) -> None:
-    """Draw how clusters split, and label the largest of the chosen clusters with their towns."""
+    """Draw how clusters split, and label the largest of the chosen clusters with their
+    towns.
+    """
     import matplotlib.pyplot as plt
     from matplotlib.patches import Ellipse
     from matplotlib.patheffects import withStroke
 
     figure, axes = plt.subplots(figsize=(11, 7), layout="constrained")
     plot_condensed_tree(condensed, axes)
-    # a cluster has a larger node than its parent, and ellipses are in the order of their nodes
+    # a cluster has a larger node than its parent, and ellipses are in the order of
+    # their nodes
     rows = condensed[condensed["child"] < len(places)].set_index("child")
-    nodes = rows["parent"].groupby(places["label"].to_numpy()[rows.index]).min().drop(-1, errors="ignore")
+    nodes = (
+        rows["parent"]
+        .groupby(places["label"].to_numpy()[rows.index])
+        .min()
+        .drop(-1, errors="ignore")
+    )
     ellipses = [patch for patch in axes.patches if isinstance(patch, Ellipse)]
     town, size = names(places), places["label"].value_counts()
     for label, ellipse in zip(nodes.sort_values().index, ellipses, strict=True):
@@ -64,14 +78,19 @@ def draw_tree(condensed: pd.DataFrame, places: pd.DataFrame, path: Path) -> None
         if size[label] >= size.drop(-1).nlargest(8).min():
             below = (0, -16 - 14 * (label % 3))
             text = axes.annotate(
-                f"{town[label]}, {size[label]:,}", (x, y + ellipse.get_height() / 2), below,
-                textcoords="offset points", ha="center", fontsize=9,
+                f"{town[label]}, {size[label]:,}",
+                (x, y + ellipse.get_height() / 2),
+                below,
+                textcoords="offset points",
+                ha="center",
+                fontsize=9,
                 arrowprops={"arrowstyle": "-", "color": "gray", "linewidth": 0.7},
-            )  # fmt: skip
+            )
             text.set_path_effects([withStroke(linewidth=3, foreground="white")])
     axes.set(ylabel="1 / distance (1/m)")
     axes.set_title(
-        "Clusters from sparse to dense, chosen ones in red, with the main towns and sizes of the largest"
+        "Clusters from sparse to dense, chosen ones in red, with the main towns and "
+        "sizes of the largest"
     )
     figure.savefig(path, dpi=100)
     plt.close(figure)
@@ -85,16 +104,37 @@ def draw_map(places: pd.DataFrame, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(11, 8), layout="constrained")
     noise = places[places["label"] < 0]
     inside = places[places["label"] >= 0]
-    axes.scatter(noise["longitude"], noise["latitude"], s=1, color="lightgray", linewidths=0)
+    axes.scatter(
+        noise["longitude"], noise["latitude"], s=1, color="lightgray", linewidths=0
+    )
     colors = inside["label"] * 5 % 14  # the first 14 of tab20 have no gray
-    axes.scatter(inside["longitude"], inside["latitude"], s=3, c=colors, cmap="tab20", vmax=19, linewidths=0)
+    axes.scatter(
+        inside["longitude"],
+        inside["latitude"],
+        s=3,
+        c=colors,
+        cmap="tab20",
+        vmax=19,
+        linewidths=0,
+    )
     town = names(places)
     for label, size in inside["label"].value_counts().head(10).items():
-        middle = inside.loc[inside["label"] == label, ["longitude", "latitude"]].median()
-        text = axes.annotate(f"{town[label]}, {size:,}", tuple(middle), fontsize=9, ha="center")
+        middle = inside.loc[
+            inside["label"] == label, ["longitude", "latitude"]
+        ].median()
+        text = axes.annotate(
+            f"{town[label]}, {size:,}", tuple(middle), fontsize=9, ha="center"
+        )
         text.set_path_effects([withStroke(linewidth=3, foreground="white")])
-    axes.set(xlabel="longitude (degrees)", ylabel="latitude (degrees)", xlim=(-128, -57), ylim=(5, 53))
-    axes.set_title("Clusters on a map, noise in gray, with the main towns and sizes of the largest")
+    axes.set(
+        xlabel="longitude (degrees)",
+        ylabel="latitude (degrees)",
+        xlim=(-128, -57),
+        ylim=(5, 53),
+    )
+    axes.set_title(
+        "Clusters on a map, noise in gray, with the main towns and sizes of the largest"
+    )
     figure.savefig(path, dpi=100)
     plt.close(figure)
 
@@ -117,32 +157,49 @@ def main() -> None:
     parser.add_argument("--min-cluster-size", type=int, default=200)
     parser.add_argument("--min-samples", type=int, default=10)
     parser.add_argument(
-        "--friends", type=float, default=30_000, help="largest distance of friends, in meters (default 30000)"
+        "--friends",
+        type=float,
+        default=30_000,
+        help="largest distance of friends, in meters (default 30000)",
     )
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
 
     places = dd.read_parquet(DATA, split_row_groups=True)
-    found = places.simjoin.hdbscan(options.min_cluster_size, min_samples=options.min_samples, **HOW)
+    found = places.simjoin.hdbscan(
+        options.min_cluster_size, min_samples=options.min_samples, **HOW
+    )
     nearest = places.simjoin.k_distances(1, **HOW)
-    table = places.assign(label=found["label"], outlier=found["outlier_score"], nearest=nearest).compute()
+    table = places.assign(
+        label=found["label"], outlier=found["outlier_score"], nearest=nearest
+    ).compute()
     noise = int((table["label"] < 0).sum())
-    print(f"{len(table):,} places: {table['label'].max() + 1:,} clusters, {noise:,} places of noise")
+    print(
+        f"{len(table):,} places: {table['label'].max() + 1:,} clusters, {noise:,} "
+        "places of noise"
+    )
     largest(table)
     alone = table.nlargest(1, "outlier").iloc[0]
     print(f"The largest outlier: {alone['name']} ({alone['country']})")
 
-    tree = places.simjoin.spanning_tree(min_samples=options.min_samples, **HOW).compute()
+    tree = places.simjoin.spanning_tree(
+        min_samples=options.min_samples, **HOW
+    ).compute()
     condensed = condensed_tree(tree, options.min_cluster_size)
     for method in ("eom", "leaf"):
         chosen = choose_clusters(condensed, cluster_selection_method=method)
         print(f"{chosen['label'].max() + 1:4,} clusters are chosen by {method!r}")
 
     single = places.simjoin.spanning_tree(**HOW).compute()
-    friends = dask_simjoin.connected_components(single[single["distance"] <= options.friends])
+    friends = dask_simjoin.connected_components(
+        single[single["distance"] <= options.friends]
+    )
     groups = friends["component"].value_counts()
-    print(f"{len(groups):,} groups of friends within {options.friends:,g} m, {groups.max():,} in one")
+    print(
+        f"{len(groups):,} groups of friends within {options.friends:,g} m, "
+        f"{groups.max():,} in one"
+    )
     print(draw(condensed, table, options.out))
 
 

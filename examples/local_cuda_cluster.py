@@ -2,10 +2,11 @@
 On all GPUs of a machine
 ========================
 
-Join on all GPUs of one machine, with one worker per GPU. Pairs stay on the GPUs until they are written.
+Join on all GPUs of one machine, with one worker per GPU. Pairs stay on the GPUs until
+they are written.
 
-The program makes points on the GPUs, plans their join, and joins them. Then it computes how
-many neighbors a point has on average and at most.
+The program makes points on the GPUs, plans their join, and joins them. Then it computes
+how many neighbors a point has on average and at most.
 
 ::
 
@@ -13,7 +14,8 @@ many neighbors a point has on average and at most.
     python examples/local_cuda_cluster.py --rows 200000000 --partitioning spatial
     python examples/local_cuda_cluster.py --gpus 2 --protocol ucx
 
-You need cuDF, CuPy and dask-cuda, and for --protocol ucx distributed-ucxx: see docs/install.md.
+You need cuDF, CuPy and dask-cuda, and for --protocol ucx distributed-ucxx: see
+docs/install.md.
 """
 
 from __future__ import annotations
@@ -35,24 +37,41 @@ PART_ROWS = 5_000_000
 
 
 def points(number: int, rows: int) -> cudf.DataFrame:
-    """Return the points of one partition: half spread over a cube, half in a thousand clusters."""
+    """Return the points of one partition: half spread over a cube, half in a thousand
+    clusters.
+    """
     random = cupy.random.default_rng(1000 + number)
     centers = cupy.random.default_rng(7).uniform(0, 1, (1000, 3))
     x = random.uniform(0, 1, (rows, 3))
     half = rows // 2
-    x[:half] = centers[random.integers(0, 1000, size=half)] + 0.01 * random.standard_normal((half, 3))
+    x[:half] = centers[
+        random.integers(0, 1000, size=half)
+    ] + 0.01 * random.standard_normal((half, 3))
     columns = {name: x[:, k] for k, name in enumerate("xyz")}
     return cudf.DataFrame({"id": cupy.arange(rows) + number * rows} | columns)
 
 
 def main() -> None:
     """Start a cluster, plan a join, run it, and print the time."""
-    parser = argparse.ArgumentParser(description="Join points on the GPUs of this machine.")
+    parser = argparse.ArgumentParser(
+        description="Join points on the GPUs of this machine."
+    )
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--gpus", type=int, help="number of GPUs (default: all)")
-    parser.add_argument("--neighbors", type=float, default=5.0, help="neighbors of a point outside clusters")
-    parser.add_argument("--protocol", choices=["tcp", "ucx"], default="tcp", help="ucx uses NVLink")
-    parser.add_argument("--partitioning", choices=["auto", "replicated", "entity", "spatial"], default="auto")
+    parser.add_argument(
+        "--neighbors",
+        type=float,
+        default=5.0,
+        help="neighbors of a point outside clusters",
+    )
+    parser.add_argument(
+        "--protocol", choices=["tcp", "ucx"], default="tcp", help="ucx uses NVLink"
+    )
+    parser.add_argument(
+        "--partitioning",
+        choices=["auto", "replicated", "entity", "spatial"],
+        default="auto",
+    )
     options = parser.parse_args()
     partitions = max(2, math.ceil(options.rows / PART_ROWS))
     rows = options.rows // partitions
@@ -61,14 +80,18 @@ def main() -> None:
         LocalCUDACluster(
             n_workers=options.gpus,
             protocol=options.protocol,
-            rmm_pool_size=0.5,  # of each GPU's memory; without a pool, each array needs a call to the driver
+            # of each GPU's memory; without a pool, each array needs a call to the
+            # driver
+            rmm_pool_size=0.5,
             dashboard_address=":0",
         ) as cluster,
         Client(cluster) as client,
     ):
         gpus = len(client.scheduler_info(n_workers=-1)["workers"])
         print(f"{gpus} GPUs, dashboard: {client.dashboard_link}")
-        source = dd.from_map(points, range(partitions), rows=rows, meta=points(0, 2).iloc[:0]).persist()
+        source = dd.from_map(
+            points, range(partitions), rows=rows, meta=points(0, 2).iloc[:0]
+        ).persist()
         wait(source)
 
         how = {"on": ["x", "y", "z"], "id": "id", "partitioning": options.partitioning}
@@ -80,17 +103,16 @@ def main() -> None:
         neighbors = source.simjoin.neighbor_counts(eps, on=["x", "y", "z"])
         found, most, mean = dask.compute(len(pairs), neighbors.max(), neighbors.mean())
         print(
-            f"{source.npartitions * rows:,} points: {found:,} pairs within {eps:.5f} in {seconds:.2f} s, in "
+            f"{source.npartitions * rows:,} points: {found:,} pairs within {eps:.5f} "
+            f"in {seconds:.2f} s, in "
             f"{pairs.npartitions} partitions on the GPUs"
         )
         print(f"A point has {mean:.1f} neighbors on average, and {most:,} at most")
 
 
-# %%
-# Output
-# ------
-# The program needs GPUs, so it does not run while these pages are built. It prints the plan, the number of
-# pairs and partitions, the seconds, and the average and largest number of neighbors of a point.
+# %% Output ------ The program needs GPUs, so it does not run while these pages are
+# built. It prints the plan, the number of pairs and partitions, the seconds, and the
+# average and largest number of neighbors of a point.
 
 if __name__ == "__main__":
     main()

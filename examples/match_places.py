@@ -2,10 +2,12 @@
 Two tables, matched on the sphere
 =================================
 
-Match two tables of places on the sphere, with distances in meters and the names of both rows.
+Match two tables of places on the sphere, with distances in meters and the names of both
+rows.
 
-The program splits places of North and Central America (GeoNames) into towns and others. Then it asks: which
-places lie within 2 km of a city? Which town is nearest to each place? Which places have no town near them?
+The program splits places of North and Central America (GeoNames) into towns and others.
+Then it asks: which places lie within 2 km of a city? Which town is nearest to each
+place? Which places have no town near them?
 
 ::
 
@@ -36,15 +38,27 @@ def show(title: str, table: pd.DataFrame) -> None:
 
 def main() -> None:
     """Match, and print the results."""
-    parser = argparse.ArgumentParser(description="Match two tables of places on the sphere.")
-    parser.add_argument(
-        "--town", type=int, default=15_000, help="smallest population of a town (default 15000)"
+    parser = argparse.ArgumentParser(
+        description="Match two tables of places on the sphere."
     )
     parser.add_argument(
-        "--city", type=int, default=1_000_000, help="smallest population of a city (default 1000000)"
+        "--town",
+        type=int,
+        default=15_000,
+        help="smallest population of a town (default 15000)",
     )
-    parser.add_argument("--near", type=float, default=2000.0, help="meters from a city (default 2000)")
-    parser.add_argument("--far", type=float, default=100_000.0, help="meters to a town (default 100000)")
+    parser.add_argument(
+        "--city",
+        type=int,
+        default=1_000_000,
+        help="smallest population of a city (default 1000000)",
+    )
+    parser.add_argument(
+        "--near", type=float, default=2000.0, help="meters from a city (default 2000)"
+    )
+    parser.add_argument(
+        "--far", type=float, default=100_000.0, help="meters to a town (default 100000)"
+    )
     options = parser.parse_args()
 
     start = time.perf_counter()
@@ -54,19 +68,31 @@ def main() -> None:
     cities = places[places["population"] >= options.city]
 
     # every pair within some meters; `keep` adds columns of both tables
-    near = cities.simjoin.join(others, options.near, keep=["name", "country"], return_distance=True, **HOW)
+    near = cities.simjoin.join(
+        others, options.near, keep=["name", "country"], return_distance=True, **HOW
+    )
     # the nearest town of each place, if it is not too far
-    nearest = others.simjoin.knn_join(towns, 1, max_distance=options.far, keep=["name", "country"], **HOW)
-    served = nearest.groupby(["right", "name_right", "country_right"])["distance"].agg(["size", "max"])
+    nearest = others.simjoin.knn_join(
+        towns, 1, max_distance=options.far, keep=["name", "country"], **HOW
+    )
+    served = nearest.groupby(["right", "name_right", "country_right"])["distance"].agg(
+        ["size", "max"]
+    )
     # the rows of the left table that are in no pair, with all their columns
     alone = others.simjoin.join(towns, options.far, how="leftanti", **HOW)
 
     rows, near, distances, served, alone = dask.compute(
         (towns.shape[0], others.shape[0]), near, nearest["distance"], served, alone
     )
-    print(f"{rows[0]:,} towns of {options.town:,} people or more, {rows[1]:,} other places")
+    print(
+        f"{rows[0]:,} towns of {options.town:,} people or more, {rows[1]:,} other "
+        "places"
+    )
     print(f"{len(near):,} other places are within {options.near:,.0f} m of a city")
-    print(f"{len(distances):,} have a town within {options.far:,.0f} m, {distances.mean():,.0f} m on average")
+    print(
+        f"{len(distances):,} have a town within {options.far:,.0f} m, "
+        f"{distances.mean():,.0f} m on average"
+    )
     print(f"{len(alone):,} have no town within that distance")
     print(f"{time.perf_counter() - start:.1f} seconds")
 

@@ -4,9 +4,10 @@ Places that are listed twice
 
 Find places with the same name that lie close together.
 
-The program reads places of North and Central America (GeoNames). It finds every pair within ``--eps`` meters,
-writes the pairs to Parquet, and shows the pairs whose names agree. A gazetteer that was merged from several
-sources has such rows: ``Villa Unión`` and ``Villa Union``, a kilometer apart.
+The program reads places of North and Central America (GeoNames). It finds every pair
+within ``--eps`` meters, writes the pairs to Parquet, and shows the pairs whose names
+agree. A gazetteer that was merged from several sources has such rows: ``Villa Unión``
+and ``Villa Union``, a kilometer apart.
 
 ::
 
@@ -31,16 +32,30 @@ ON = ["latitude", "longitude"]
 
 
 def plain(names: Any) -> Any:
-    """Remove case, accents, spaces and punctuation from a Dask or pandas Series of names."""
+    """Remove case, accents, spaces and punctuation from a Dask or pandas Series of
+    names.
+    """
     folded = names.str.normalize("NFKD").str.casefold()
     return folded.str.replace("[\u0300-\u036f\u2019 '.,-]+", "", regex=True)
 
 
 def main() -> None:
     """Find near-duplicate places, write them, draw them and print the results."""
-    parser = argparse.ArgumentParser(description="Near-duplicate places: a self-join of GeoNames.")
-    parser.add_argument("--eps", type=float, default=3000, help="largest distance, in meters (default 3000)")
-    parser.add_argument("--output", type=Path, default=Path("out"), help="folder to write to (default out)")
+    parser = argparse.ArgumentParser(
+        description="Near-duplicate places: a self-join of GeoNames."
+    )
+    parser.add_argument(
+        "--eps",
+        type=float,
+        default=3000,
+        help="largest distance, in meters (default 3000)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("out"),
+        help="folder to write to (default out)",
+    )
     options = parser.parse_args()
     out, eps, start = options.output, options.eps, time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
@@ -49,7 +64,9 @@ def main() -> None:
     how = {"on": ON, "id": "geonameid", "metric": "haversine"}  # degrees in, meters out
 
     # lazy: nothing is computed before to_parquet
-    pairs = places.simjoin.self_join(eps, keep=["name", "country", *ON], return_distance=True, **how)
+    pairs = places.simjoin.self_join(
+        eps, keep=["name", "country", *ON], return_distance=True, **how
+    )
     pairs.to_parquet(out / "pairs", write_index=False, overwrite=True)
     seconds = time.perf_counter() - start
 
@@ -68,12 +85,24 @@ def main() -> None:
     print(f"{total:>10,}  pairs within {eps:,g} m")
     print(f"{len(near):>10,}  of them have the same name ({across} across a border)")
     print(f"{int((counts == 0).sum()):>10,}  places without a neighbor")
-    print(f"{seconds:>10.2f}  seconds to plan the join, run it, and write the pairs to Parquet")
-    print(f"{time.perf_counter() - start:>10.2f}  seconds in total\n\nThe closest pairs with the same name:")
+    print(
+        f"{seconds:>10.2f}  seconds to plan the join, run it, and write the pairs to "
+        "Parquet"
+    )
+    print(
+        f"{time.perf_counter() - start:>10.2f}  seconds in total\n\nThe closest pairs "
+        "with the same name:"
+    )
     for row in near.head(5).itertuples():
-        left, right = f"{row.name_left} ({row.country_left})", f"{row.name_right} ({row.country_right})"
+        left, right = (
+            f"{row.name_left} ({row.country_left})",
+            f"{row.name_right} ({row.country_right})",
+        )
         print(f"  {row.distance:8.1f} m  {left:32} {right:32} {row.left} {row.right}")
-    print(f"\nWritten: {out / 'pairs'} (parquet), {out / 'near_duplicates.csv'}\nPicture: {picture}")
+    print(
+        f"\nWritten: {out / 'pairs'} (parquet), "
+        f"{out / 'near_duplicates.csv'}\nPicture: {picture}"
+    )
 
 
 # %%

@@ -2,9 +2,9 @@
 A plan, as a notebook shows it
 ==============================
 
-A plan is made before a join runs. It shows the tasks, and estimates the result. At the end of a notebook cell
-it is a table and a picture; ``print`` shows the table as text. The guide explains each line, in "Reading a
-plan".
+A plan is made before a join runs. It shows the tasks, and estimates the result. At the
+end of a notebook cell it is a table and a picture; ``print`` shows the table as text.
+The guide explains each line, in "Reading a plan".
 
 ::
 
@@ -21,7 +21,8 @@ DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
 places = dd.read_parquet(DATA, split_row_groups=True)
 how = {"on": ["latitude", "longitude"], "metric": "haversine", "id": "geonameid"}
 
-# chunks are small here, so that there is something to see: by default, 45,476 places are one chunk
+# chunks are small here, so that there is something to see: by default, 45,476 places
+# are one chunk
 small = {**how, "blocksize": "100 kB"}
 plan = places.simjoin.plan(2_000, **small)
 print(plan)
@@ -31,15 +32,14 @@ print(plan)
 
 plan
 
-# %%
-# The rows of the file have no order in space. If they stay in that order, every chunk is compared with every
-# other one, and the estimated time is several times as long:
+# %% The rows of the file have no order in space. If they stay in that order, every
+# chunk is compared with every other one, and the estimated time is several times as
+# long:
 
 places.simjoin.plan(2_000, partitioning="entity", **small)
 
-# %%
-# Two tables: towns and the places around them. Rows of the picture are chunks of the left table, columns
-# are chunks of the right one.
+# %% Two tables: towns and the places around them. Rows of the picture are chunks of the
+# left table, columns are chunks of the right one.
 
 towns = places[places["population"] >= 15_000]
 places.simjoin.plan(5_000, other=towns, **small)

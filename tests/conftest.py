@@ -6,7 +6,8 @@ import importlib.util
 import itertools
 import os
 
-# modules and thousands of tests stay: Python need not search them for cycles again and again
+# modules and thousands of tests stay: Python need not search them for cycles again and
+# again
 gc.set_threshold(20_000, 20, 100)
 
 # one core a task: helper threads of linear algebra would only disturb
@@ -32,7 +33,8 @@ from tests.support.gates import Gate
 
 settings.load_profile("quick")
 
-# clusters that tests share wait most of the time, and would look at themselves 100 times per second
+# clusters that tests share wait most of the time, and would look at themselves 100
+# times per second
 dask.config.set(
     {
         "distributed.worker.profile.enabled": False,
@@ -41,13 +43,19 @@ dask.config.set(
     }
 )
 
-# fork workers from a process that has loaded what they need but for the package itself: it takes each 2 s;
-# not where they use GPUs, of which no process may know that others are forked from
+# fork workers from a process that has loaded what they need but for the package itself:
+# it takes each 2 s; not where they use GPUs, of which no process may know that others
+# are forked from
 if importlib.util.find_spec("cupy") is None:
     dask.config.set(
-        {"distributed.worker.multiprocessing-method": "forkserver", "multiprocessing.context": "forkserver"}
+        {
+            "distributed.worker.multiprocessing-method": "forkserver",
+            "multiprocessing.context": "forkserver",
+        }
     )
-    get_mp_context().set_forkserver_preload(["dask.dataframe", "distributed", "numba", "pandas", "pyarrow"])
+    get_mp_context().set_forkserver_preload(
+        ["dask.dataframe", "distributed", "numba", "pandas", "pyarrow"]
+    )
 
 COMPILED = pytest.StashKey()
 """What was compiled for the tests of a GPU."""
@@ -60,18 +68,26 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip what needs a GPU where there is none; order tests so that processes share what they start."""
+    """Skip what needs a GPU where there is none; order tests so that processes share
+    what they start.
+    """
     take_turns(items)
     items[:] = in_order(items, config.getoption("--all"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
-    cupy = importlib.import_module("cupy") if marked and importlib.util.find_spec("cupy") else None
+    cupy = (
+        importlib.import_module("cupy")
+        if marked and importlib.util.find_spec("cupy")
+        else None
+    )
     if cupy is None or not cupy.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 def take_turns(items):
-    """Mark slow what tests a function's other parameters once more with another frame: see `how`."""
+    """Mark slow what tests a function's other parameters once more with another frame:
+    see `how`.
+    """
     others = {}
     for item in items:
         parameters = dict(item.callspec.params) if hasattr(item, "callspec") else {}
@@ -80,17 +96,21 @@ def take_turns(items):
             places = item.callspec.indices
             combination = tuple(sorted((name, places[name]) for name in parameters))
             seen = others.setdefault((item.path, item.originalname), {})
-            if FRAMES.index(frame) != seen.setdefault(combination, len(seen)) % len(FRAMES):
+            if FRAMES.index(frame) != seen.setdefault(combination, len(seen)) % len(
+                FRAMES
+            ):
                 item.add_marker(pytest.mark.slow)
 
 
 def in_order(items, slow_too):
-    """Tests of a cluster before the middle, and what else starts processes last: kernels are there then.
+    """Tests of a cluster before the middle, and what else starts processes last:
+    kernels are there then.
 
-    With ``--dist worksteal`` each of two processes begins with one half, and goes on with the end of what is
-    left of the other: so each cluster that tests share is started by one of them.  The second half begins
-    with tests of GPU code, which need few kernels of CPUs.  Meanwhile the other process compiles kernels that
-    both would compile otherwise.
+    With ``--dist worksteal`` each of two processes begins with one half, and goes on
+    with the end of what is left of the other: so each cluster that tests share is
+    started by one of them.  The second half begins with tests of GPU code, which need
+    few kernels of CPUs.  Meanwhile the other process compiles kernels that both would
+    compile otherwise.
     """
 
     def kind(item):
@@ -118,10 +138,11 @@ def in_order(items, slow_too):
 
 
 def pytest_collection_finish():
-    """Let the collector pass by what stays: `gc.collect()` took 0.3 s, of modules and of thousands of tests.
+    """Let the collector pass by what stays: `gc.collect()` took 0.3 s, of modules and
+    of thousands of tests.
 
-    Hypothesis asks the collector once, at its first example, who refers to its random numbers.  So the first
-    example comes before.
+    Hypothesis asks the collector once, at its first example, who refers to its random
+    numbers.  So the first example comes before.
     """
     given(st.none())(lambda _: None)()
     gc.freeze()
@@ -129,21 +150,26 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_ahead(request):
-    """Compile what tests of the GPU run, from their first to their last, while they run.
+    """Compile what tests of the GPU run, from their first to their last, while they
+    run.
 
-    Several processes share the tests, and what is compiled by way of CuPy's folder on disk: each would
-    compile all.
+    Several processes share the tests, and what is compiled by way of CuPy's folder on
+    disk: each would compile all.
     """
     items = [] if "PYTEST_XDIST_WORKER" in os.environ else request.session.items
     marked = [
-        item for item in items if item.get_closest_marker("gpu") and not item.get_closest_marker("skip")
+        item
+        for item in items
+        if item.get_closest_marker("gpu") and not item.get_closest_marker("skip")
     ]
     if not marked:
         yield
         return
     kernels = importlib.import_module("tests.support.gpu_kernels")
     told = kernels.Compiled()
-    modules = dict.fromkeys(item.module for item in marked if isinstance(item, pytest.Function))
+    modules = dict.fromkeys(
+        item.module for item in marked if isinstance(item, pytest.Function)
+    )
     with kernels.ahead(kernels.programs_of(modules), told):
         yield
     request.config.stash[COMPILED] = told
@@ -157,7 +183,9 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture(scope="session", autouse=True)
 def disks_in_the_background():
-    """Let no test of this process wait for a disk, since none cuts the power; check file numbers only."""
+    """Let no test of this process wait for a disk, since none cuts the power; check
+    file numbers only.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         yield
@@ -166,13 +194,16 @@ def disks_in_the_background():
 @pytest.fixture(scope="session")
 def two_workers():
     """A cluster of two processes, for all tests that leave it as it is."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+    ) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def mortal_workers():
-    """A cluster of two processes, for tests that kill workers.  A killed worker starts again.
+    """A cluster of two processes, for tests that kill workers.  A killed worker starts
+    again.
 
     Each worker has two threads: if one waits at a gate, the other one still works.
     """
@@ -180,10 +211,13 @@ def mortal_workers():
         dask.config.set(
             {
                 "distributed.scheduler.allowed-failures": 10,
-                "distributed.deploy.lost-worker-timeout": "5 minutes",  # two that die in 15 s are given up
+                # two that die in 15 s are given up
+                "distributed.deploy.lost-worker-timeout": "5 minutes",
             }
         ),
-        LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0"
+        ) as cluster,
     ):
         yield cluster
 
@@ -204,7 +238,9 @@ def in_this_thread():
 
 @pytest.fixture(scope="session")
 def kernel_folder(tmp_path_factory):
-    """A folder for kernels of GPUs that tests compile for the host, each once, where that is possible."""
+    """A folder for kernels of GPUs that tests compile for the host, each once, where
+    that is possible.
+    """
     if not host_gpu.available():
         pytest.skip("there is no g++")
     return tmp_path_factory.mktemp("kernels")
@@ -214,13 +250,17 @@ def kernel_folder(tmp_path_factory):
 def tagged():
     """Points in a square, each with one or two tags."""
     x = np.random.default_rng(3).uniform(size=(120, 2))
-    return pd.DataFrame(x, columns=["x", "y"]).assign(tags=[["a", "b"][k % 2 :] for k in range(120)])
+    return pd.DataFrame(x, columns=["x", "y"]).assign(
+        tags=[["a", "b"][k % 2 :] for k in range(120)]
+    )
 
 
 @pytest.fixture
 def lazy_tagged(tagged):
     """The same as a Dask DataFrame, computed in the thread of the test."""
-    with dask.config.set(scheduler="synchronous", **{"dataframe.convert-string": False}):
+    with dask.config.set(
+        scheduler="synchronous", **{"dataframe.convert-string": False}
+    ):
         yield dd.from_pandas(tagged, npartitions=3)
 
 
@@ -246,6 +286,7 @@ FRAMES = ["pandas", "dask-1", "dask-3"]
 def how(request):
     """A plain frame, or one of 1 or 3 partitions: for `support.frames.lay`.
 
-    Frames take turns with the combinations of a test's other parameters, if it has some.
+    Frames take turns with the combinations of a test's other parameters, if it has
+    some.
     """
     return request.param

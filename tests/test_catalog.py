@@ -1,4 +1,6 @@
-"""The table of methods: each entry's modules do what joiners ask for, and options and messages follow it."""
+"""The table of methods: each entry's modules do what joiners ask for, and options and
+messages follow it.
+"""
 
 import ast
 
@@ -40,7 +42,9 @@ def test_the_best_method_serves():
 
 
 def test_a_method_is_one_entry(monkeypatch):
-    """What a new entry needs is its module: options, messages, plans and tasks take it from the table."""
+    """What a new entry needs is its module: options, messages, plans and tasks take it
+    from the table.
+    """
 
     class Squares(Tiles):
         max_dims = 2
@@ -60,15 +64,22 @@ def test_a_method_is_one_entry(monkeypatch):
 
 def test_messages_name_the_methods_of_the_table():
     frame = frame_of(np.random.default_rng(0).uniform(size=(10, 5)))
-    with pytest.raises(OptionError, match=r"use one of 'auto', 'sweep', 'tiles', 'grid', .*'kmeans'"):
+    with pytest.raises(
+        OptionError, match=r"use one of 'auto', 'sweep', 'tiles', 'grid', .*'kmeans'"
+    ):
         frame.simjoin.self_join(0.1, method="cells")
-    with pytest.raises(OptionError, match=r"at most 4 columns.*use method='tiles' or 'grid' .*or 'auto'"):
+    with pytest.raises(
+        OptionError,
+        match=r"at most 4 columns.*use method='tiles' or 'grid' .*or 'auto'",
+    ):
         frame.simjoin.self_join(0.1, method="sweep")
 
 
 def test_methods_of_papers_are_known_by_name_alone():
     """What the table says of them without loading them is so."""
-    published = {name: entry for name, entry in METHODS.entries.items() if isinstance(entry, str)}
+    published = {
+        name: entry for name, entry in METHODS.entries.items() if isinstance(entry, str)
+    }
     assert len(published) == 4
     for name, path in published.items():
         method = METHODS[name]
@@ -90,7 +101,9 @@ def test_methods_that_search_offer_what_the_protocol_says():
     assert [name_of(method) for method in searching] == [
         name for name in NEAREST if name not in ("auto", "tiles")
     ]
-    for module in (module for method in searching for module in method.modules.values()):
+    for module in (
+        module for method in searching for module in method.modules.values()
+    ):
         tree = text_of(module)
         offered = functions(tree)
         assert wanted.keys() <= offered.keys() | names_made_elsewhere(tree)
@@ -99,7 +112,9 @@ def test_methods_that_search_offer_what_the_protocol_says():
 
 
 def test_methods_that_may_lose_pairs_estimate_their_recall():
-    lossy = {name for name, method in METHODS.items() if method.recall_module is not None}
+    lossy = {
+        name for name, method in METHODS.items() if method.recall_module is not None
+    }
     assert lossy == {*LOSSY, *LOSSY_NEAREST}
 
 

@@ -1,4 +1,6 @@
-"""Errors are what users of pandas catch, name a remedy, and travel; deprecated names warn until they go."""
+"""Errors are what users of pandas catch, name a remedy, and travel; deprecated names
+warn until they go.
+"""
 
 import inspect
 import pickle
@@ -21,21 +23,32 @@ from dask_simjoin.errors import (
     renamed_option,
 )
 
-ERRORS = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, SimJoinError)]
+ERRORS = [
+    one
+    for one in vars(errors).values()
+    if inspect.isclass(one) and issubclass(one, SimJoinError)
+]
 
 
 @pytest.mark.parametrize("kind", ERRORS)
 def test_every_error_is_a_built_in_one_and_says_what_helps(kind):
     if kind is not SimJoinError:
-        assert issubclass(kind, (ValueError, TypeError, RuntimeError, OSError, LookupError))
+        assert issubclass(
+            kind, (ValueError, TypeError, RuntimeError, OSError, LookupError)
+        )
         assert "Remedy:" in kind.__doc__
 
 
 def test_remedies_travel():
-    error = BudgetError("too large", remedies=[Remedy({"blocksize": None}), Remedy(verb="count_pairs")])
+    error = BudgetError(
+        "too large", remedies=[Remedy({"blocksize": None}), Remedy(verb="count_pairs")]
+    )
     back = pickle.loads(pickle.dumps(error))
     assert str(back) == "too large" and back.remedies == error.remedies
-    assert back.remedies[0].options == {"blocksize": None} and back.remedies[1].verb == "count_pairs"
+    assert (
+        back.remedies[0].options == {"blocksize": None}
+        and back.remedies[1].verb == "count_pairs"
+    )
     assert SimJoinError("none").remedies == ()
 
 
@@ -55,9 +68,12 @@ POINTS = pd.DataFrame({"x": [0.0, 0.5, 9.0], "y": [0.0, 0.0, 0.0]})
 
 
 def test_a_deprecated_verb_warns_and_works(entries):
-    old = deprecated(since="1.2", removed_in="1.4", use="count_pairs()")(dask_simjoin.count_pairs)
+    old = deprecated(since="1.2", removed_in="1.4", use="count_pairs()")(
+        dask_simjoin.count_pairs
+    )
     with pytest.warns(
-        DeprecatedWarning, match=r"since dask-simjoin 1.2 .* removed in 1.4; use count_pairs"
+        DeprecatedWarning,
+        match=r"since dask-simjoin 1.2 .* removed in 1.4; use count_pairs",
     ) as seen:
         assert old(POINTS, 1) == dask_simjoin.count_pairs(POINTS, 1) == 1
     assert seen[0].filename == __file__
@@ -76,8 +92,12 @@ def test_a_function_without_documentation_can_be_deprecated():
 
 
 def test_the_old_name_of_an_option_warns_and_works():
-    verb = renamed_option("radius", "eps", since="1.2", removed_in="1.4")(dask_simjoin.count_pairs)
-    with pytest.warns(DeprecatedWarning, match="The option radius= of count_pairs.. is deprecated") as seen:
+    verb = renamed_option("radius", "eps", since="1.2", removed_in="1.4")(
+        dask_simjoin.count_pairs
+    )
+    with pytest.warns(
+        DeprecatedWarning, match="The option radius= of count_pairs.. is deprecated"
+    ) as seen:
         assert verb(POINTS, radius=1) == 1
     assert seen[0].filename == __file__
     assert verb(POINTS, eps=1) == 1  # warnings are errors in these tests
@@ -102,7 +122,10 @@ def test_overdue_names_are_found():
 def test_nothing_of_the_package_is_overdue():
     """The list is read before any fixture replaces it."""
     version = dask_simjoin.__version__
-    assert overdue(OWN, "0" if version == "0+unknown" else Version(version).base_version) == []
+    assert (
+        overdue(OWN, "0" if version == "0+unknown" else Version(version).base_version)
+        == []
+    )
 
 
 OWN = errors.DEPRECATIONS

@@ -1,8 +1,9 @@
-"""``python -m benchmarks cpu.cliffs``: how cost grows with equal rows, dense rows, and a few large radii.
+"""``python -m benchmarks cpu.cliffs``: how cost grows with equal rows, dense rows, and
+a few large radii.
 
-Each case runs a whole verb on plain frames on one core: least CPU seconds of some runs after a first one.  A
-value far above its neighbors in a column shows a cliff.  SciPy is measured in the same run, if it has such a
-search.
+Each case runs a whole verb on plain frames on one core: least CPU seconds of some runs
+after a first one.  A value far above its neighbors in a column shows a cliff.  SciPy is
+measured in the same run, if it has such a search.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def frame(x: np.ndarray) -> pd.DataFrame:
 
 
 def equal(sizes: list[int]) -> Iterator[Case]:
-    """Yield cases with many equal rows: half of the rows are equal and the others are far apart."""
+    """Yield cases with many equal rows: half of the rows are equal and the others are
+    far apart.
+    """
     random = np.random.default_rng(SEED)
     for dims in (2, 8):
         for n in sizes:
@@ -55,9 +58,15 @@ def equal(sizes: list[int]) -> Iterator[Case]:
             for verb in COUNTING:
                 what = {"cliff": "half equal", "dims": dims, "rows": n, "verb": verb}
                 peer = (
-                    (lambda x=x: cKDTree(x).count_neighbors(cKDTree(x), 1.0)) if verb == COUNTING[0] else None
+                    (lambda x=x: cKDTree(x).count_neighbors(cKDTree(x), 1.0))
+                    if verb == COUNTING[0]
+                    else None
                 )
-                yield what, (lambda table=table, verb=verb: getattr(table.simjoin, verb)(1.0)), peer
+                yield (
+                    what,
+                    (lambda table=table, verb=verb: getattr(table.simjoin, verb)(1.0)),
+                    peer,
+                )
 
 
 def dense(sizes: list[int]) -> Iterator[Case]:
@@ -69,8 +78,17 @@ def dense(sizes: list[int]) -> Iterator[Case]:
             x = centres[random.integers(0, 10, n)] + random.normal(0, 0.05, (n, dims))
             table = frame(x)
             for verb in COUNTING:
-                what = {"cliff": "dense clusters", "dims": dims, "rows": n, "verb": verb}
-                yield what, (lambda t=table, verb=verb, eps=eps: getattr(t.simjoin, verb)(eps)), None
+                what = {
+                    "cliff": "dense clusters",
+                    "dims": dims,
+                    "rows": n,
+                    "verb": verb,
+                }
+                yield (
+                    what,
+                    (lambda t=table, verb=verb, eps=eps: getattr(t.simjoin, verb)(eps)),
+                    None,
+                )
 
 
 def radii(sizes: list[int]) -> Iterator[Case]:
@@ -85,9 +103,19 @@ def radii(sizes: list[int]) -> Iterator[Case]:
                 what = {"cliff": "large radii", "dims": dims, "rows": n, "large": few}
                 on, r = [f"c{k}" for k in range(dims)], table["radius"].to_numpy()
                 peer = (
-                    (lambda x=x, r=r: cKDTree(x).query_ball_point(x, r, return_length=True)) if few else None
+                    (
+                        lambda x=x, r=r: cKDTree(x).query_ball_point(
+                            x, r, return_length=True
+                        )
+                    )
+                    if few
+                    else None
                 )
-                yield what, (lambda t=table, on=on: t.simjoin.neighbor_counts("radius", on=on)), peer
+                yield (
+                    what,
+                    (lambda t=table, on=on: t.simjoin.neighbor_counts("radius", on=on)),
+                    peer,
+                )
 
 
 def measured(run: Callable[[], Any], repeat: int) -> dict[str, Any]:
@@ -103,13 +131,20 @@ def measured(run: Callable[[], Any], repeat: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run the benchmark and print its results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.cliffs", description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 20_000, 40_000, 80_000])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.cliffs", description=__doc__
+    )
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=[10_000, 20_000, 40_000, 80_000]
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # most rows are near each other on purpose, which would be warned about
+    # most rows are near each other on purpose, which would be warned about
+    warnings.simplefilter("ignore")
     for cliff in (equal, dense, radii):
         for _, ours, _ in cliff([3000]):
             ours()  # the first call compiles, which must not be timed
@@ -121,7 +156,11 @@ def main() -> None:
                 found["scipy"] = measured(peer, 1)["seconds"]
                 found["ratio"] = round(found["scipy"] / found["seconds"], 2)
             rows.append(found)
-            print(*(f"{key}={value}" for key, value in found.items()), file=sys.stderr, flush=True)
+            print(
+                *(f"{key}={value}" for key, value in found.items()),
+                file=sys.stderr,
+                flush=True,
+            )
     report = {
         "environment": environment([], VERSION),
         "unit": "CPU seconds of a plain frame's verb, one core, medians",

@@ -1,8 +1,10 @@
-"""``python -m benchmarks cpu.closest_pairs``: the n closest pairs of a table, here and by SciPy's tree.
+"""``python -m benchmarks cpu.closest_pairs``: the n closest pairs of a table, here and
+by SciPy's tree.
 
-SciPy has no such search, so it is given two ways. "nearest" takes a bound from the nearest neighbor of each
-row, and then all pairs within it. "known eps" is given the n-th distance, which users do not know. Results
-are CPU seconds of one core, and the most memory beyond the rows.  Each run has a process of its own.
+SciPy has no such search, so it is given two ways. "nearest" takes a bound from the
+nearest neighbor of each row, and then all pairs within it. "known eps" is given the
+n-th distance, which users do not know. Results are CPU seconds of one core, and the
+most memory beyond the rows.  Each run has a process of its own.
 """
 
 from __future__ import annotations
@@ -36,8 +38,11 @@ from benchmarks.harness.report import environment, write
 QUICK = 3000
 
 CASES = (
-    ("uniform", 1_000_000, 2), ("uniform", 300_000, 3), ("clusters", 100_000, 8), ("duplicates", 100_000, 2),
-)  # fmt: skip
+    ("uniform", 1_000_000, 2),
+    ("uniform", 300_000, 3),
+    ("clusters", 100_000, 8),
+    ("duplicates", 100_000, 2),
+)
 """Kind of data, rows and dimensions of each case."""
 
 MOST_PAIRS = 200_000_000
@@ -63,7 +68,9 @@ def ours(x: np.ndarray, n: int, eps: float) -> np.ndarray:
 
 
 def nearest(x: np.ndarray, n: int, eps: float) -> np.ndarray | None:
-    """Bound the n-th distance by distances of nearest neighbors; None: the bound has too many pairs."""
+    """Bound the n-th distance by distances of nearest neighbors; None: the bound has
+    too many pairs.
+    """
     tree = cKDTree(x)
     away = tree.query(x, 2)[0][:, 1]
     if 2 * n > len(away):
@@ -86,31 +93,42 @@ def _within(tree: cKDTree, x: np.ndarray, n: int, eps: float) -> np.ndarray | No
 
 
 WAYS: dict[str, Callable[[np.ndarray, int, float], np.ndarray | None]] = {
-    "ours": ours, "SciPy, nearest": nearest, "SciPy, known eps": known_eps,
-}  # fmt: skip
+    "ours": ours,
+    "SciPy, nearest": nearest,
+    "SciPy, known eps": known_eps,
+}
 
 
 def main() -> None:
     """Run the benchmark and print its results as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.closest_pairs", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.closest_pairs", description=__doc__
+    )
     parser.add_argument("-n", nargs="+", type=int, default=[10, 10_000])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows, once")
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
     options = parser.parse_args()
     rows = []
     for kind, number, dims in CASES:
         x = points(kind, QUICK if options.quick else number, dims)
-        # compile and load before processes are forked, as each of them would do it again
+        # compile and load before processes are forked, as each of them would do it
+        # again
         ours(x[:QUICK], QUICK, 0.0)
         for n in options.n:
             tools: dict[str, dict[str, Any]] = {}
             reference = run_forked(functools.partial(ours, x, n, 0.0)).found
             for _ in range(1 if options.quick else options.repeat):
                 for way, function in WAYS.items():
-                    one = run_forked(functools.partial(function, x, n, float(reference[-1])))
+                    one = run_forked(
+                        functools.partial(function, x, n, float(reference[-1]))
+                    )
                     if one.found is None:
-                        tools[way] = {"skipped": "too many pairs, or fewer nearest neighbors than pairs"}
+                        tools[way] = {
+                            "skipped": "too many pairs, or fewer nearest neighbors than pairs"
+                        }
                         continue
                     np.testing.assert_allclose(one.found, reference, rtol=1e-9)
                     own = tools.setdefault(way, {"runs": [], "bytes": []})
@@ -119,7 +137,9 @@ def main() -> None:
             for own in tools.values():
                 if "runs" in own:
                     own["median"] = statistics.median(own["runs"])
-            rows.append({"data": kind, "rows": len(x), "dims": dims, "n": n, "tools": tools})
+            rows.append(
+                {"data": kind, "rows": len(x), "dims": dims, "n": n, "tools": tools}
+            )
             print(kind, dims, n, tools, file=sys.stderr, flush=True)
     where = environment([], VERSION)
     where["versions"]["scipy"] = scipy.__version__

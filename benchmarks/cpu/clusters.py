@@ -1,9 +1,11 @@
-"""``python -m benchmarks cpu.clusters``: DBSCAN of a pandas DataFrame on one core, against scikit-learn.
+"""``python -m benchmarks cpu.clusters``: DBSCAN of a pandas DataFrame on one core,
+against scikit-learn.
 
-Points have 2 dimensions: uniform ones with ten neighbors each, and blobs of different scales with noise.
-Every run has a process of its own, and tools take turns.  A peak of memory is reported raw and net.  The net
-peak is less the peak of a process that imports, compiles and loads the same, but clusters nothing.  Labels of
-all runs must be equal in every row, else the exit status is 1.
+Points have 2 dimensions: uniform ones with ten neighbors each, and blobs of different
+scales with noise. Every run has a process of its own, and tools take turns.  A peak of
+memory is reported raw and net.  The net peak is less the peak of a process that
+imports, compiles and loads the same, but clusters nothing.  Labels of all runs must be
+equal in every row, else the exit status is 1.
 """
 
 from __future__ import annotations
@@ -34,45 +36,78 @@ MEASURED = ("seconds", "cpu_seconds", "peak_rss")
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.clusters", description=__doc__)
-    parser.add_argument("--points", nargs="+", choices=POINTS, default=list(POINTS), metavar="POINTS",
-                        help=f"of {', '.join(POINTS)}")  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.clusters", description=__doc__
+    )
+    parser.add_argument(
+        "--points",
+        nargs="+",
+        choices=POINTS,
+        default=list(POINTS),
+        metavar="POINTS",
+        help=f"of {', '.join(POINTS)}",
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
-    parser.add_argument("--peer-rows", type=int, default=1_000_000,
-                        help="scikit-learn runs on so many rows at most (default 1,000,000)")  # fmt: skip
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each, one after the other (3)")
-    parser.add_argument("--patience", type=float, default=900, help="seconds until a run is given up")
+    parser.add_argument(
+        "--peer-rows",
+        type=int,
+        default=1_000_000,
+        help="scikit-learn runs on so many rows at most (default 1,000,000)",
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="runs of each, one after the other (3)"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=900, help="seconds until a run is given up"
+    )
     parser.add_argument("--folder", type=Path, help="for temporary files")
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
 
-def measure(points: Points, n: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure all tools on `n` points: return medians, runs, ratios, and whether labels agree."""
+def measure(
+    points: Points, n: int, options: argparse.Namespace, folder: Path
+) -> dict[str, Any]:
+    """Measure all tools on `n` points: return medians, runs, ratios, and whether labels
+    agree.
+    """
     tools = TOOLS if n <= options.peer_rows else TOOLS[:1]
     files = save(points.points(n), folder)
-    empty = {tool: cluster_apart(tool, points.name, files[tool], None, options.patience) for tool in tools}
+    empty = {
+        tool: cluster_apart(tool, points.name, files[tool], None, options.patience)
+        for tool in tools
+    }
     runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
     for k in range(options.repeat):
         for tool in tools:
             labels = folder / f"{tool}-labels.npy"
-            one = cluster_apart(tool, points.name, files[tool], labels, options.patience)
+            one = cluster_apart(
+                tool, points.name, files[tool], labels, options.patience
+            )
             runs[tool].append(one)
             progress(f"{points.name} {n:,}, {tool}, run {k + 1}: {one}")
     found: dict[str, Any] = {
-        "rows": n, "eps": points.eps(n), "min_samples": points.min_samples,
+        "rows": n,
+        "eps": points.eps(n),
+        "min_samples": points.min_samples,
         **{tool: _summary(runs[tool], empty[tool]) for tool in tools},
-    }  # fmt: skip
+    }
     digests = {one["digest"] for tool in tools for one in runs[tool] if "digest" in one}
     found["labels_equal"] = len(digests) == 1
-    if len(digests) > 1 and len(tools) > 1 and all("digest" in runs[tool][-1] for tool in tools):
+    if (
+        len(digests) > 1
+        and len(tools) > 1
+        and all("digest" in runs[tool][-1] for tool in tools)
+    ):
         ours, peer = (np.load(folder / f"{tool}-labels.npy") for tool in tools)
         found["rows_differ"] = int((ours != peer).sum())
     return found | _ratios(found)
 
 
 def _summary(runs: list[dict[str, Any]], empty: dict[str, Any]) -> dict[str, Any]:
-    """Return medians of the runs that ended.  `empty` is the run that clustered nothing."""
+    """Return medians of the runs that ended.  `empty` is the run that clustered
+    nothing.
+    """
     failed = [one["failed"] for one in (*runs, empty) if "failed" in one]
     if failed:
         return {"failed": failed[0], "runs": runs, "loads": empty}
@@ -83,7 +118,9 @@ def _summary(runs: list[dict[str, Any]], empty: dict[str, Any]) -> dict[str, Any
 
 
 def _ratios(found: dict[str, Any]) -> dict[str, Any]:
-    """Return scikit-learn's time and memory by ours, and the goals that are met, without failed runs."""
+    """Return scikit-learn's time and memory by ours, and the goals that are met,
+    without failed runs.
+    """
     ours, peer = found["ours"], found.get("sklearn", {"failed": "not run"})
     goals: dict[str, bool] = {}
     ratios: dict[str, Any] = {"goals_met": goals}
@@ -101,8 +138,21 @@ def _ratios(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(results: list[dict[str, Any]]) -> None:
-    head = ["points", "rows", "clusters", "noise", "CPU s", "sklearn", "times faster", "MB above the points",
-            "sklearn", "times less", "peak MB", "sklearn", "labels equal"]  # fmt: skip
+    head = [
+        "points",
+        "rows",
+        "clusters",
+        "noise",
+        "CPU s",
+        "sklearn",
+        "times faster",
+        "MB above the points",
+        "sklearn",
+        "times less",
+        "peak MB",
+        "sklearn",
+        "labels equal",
+    ]
     lines = []
     for found in results:
         ours, peer = found["ours"], found.get("sklearn", {})
@@ -113,19 +163,32 @@ def _print(results: list[dict[str, Any]]) -> None:
         )
         lines.append(
             [
-                found["points"], found["rows"], ours.get("clusters"), ours.get("noise"), *times,
-                found.get("times_faster"), *net, found.get("times_less_memory"), *raw,
+                found["points"],
+                found["rows"],
+                ours.get("clusters"),
+                ours.get("noise"),
+                *times,
+                found.get("times_faster"),
+                *net,
+                found.get("times_less_memory"),
+                *raw,
                 found["labels_equal"] if "sklearn" in found else "not compared",
             ]
-        )  # fmt: skip
+        )
     print("One core, medians; what failed is empty:")
     print(table(head, lines))
     for found in results:
         for goal, met in found["goals_met"].items():
-            print(f"{found['points']} {found['rows']:,}: {goal}: {'met' if met else 'NOT MET'}")
+            print(
+                f"{found['points']} {found['rows']:,}: {goal}: "
+                f"{'met' if met else 'NOT MET'}"
+            )
         for tool in TOOLS:
             if "failed" in found.get(tool, {}):
-                print(f"{found['points']} {found['rows']:,}: {tool} failed: {found[tool]['failed']}")
+                print(
+                    f"{found['points']} {found['rows']:,}: {tool} failed: "
+                    f"{found[tool]['failed']}"
+                )
 
 
 def main() -> int:
@@ -137,18 +200,27 @@ def main() -> int:
     before = [round(load, 2) for load in os.getloadavg()]
     results = []
     with scratch(options.folder) as folder:
-        # compile in a process that is not measured: one that compiles keeps memory that others do not need
+        # compile in a process that is not measured: one that compiles keeps memory that
+        # others do not need
         for tool, file in save(POINTS[options.points[0]].points(1000), folder).items():
             cluster_apart(tool, options.points[0], file, None, options.patience)
     for n in options.rows:
         for name in options.points:
             with scratch(options.folder) as folder:
-                results.append({"points": name} | measure(POINTS[name], n, options, folder))
+                results.append(
+                    {"points": name} | measure(POINTS[name], n, options, folder)
+                )
     _print(results)
-    goals = {"times_faster": FASTER, "times_less_memory": LESS, "most_memory": MOST_MEMORY}
+    goals = {
+        "times_faster": FASTER,
+        "times_less_memory": LESS,
+        "most_memory": MOST_MEMORY,
+    }
     report = {"loadavg_before": before, "goals": goals, "results": results}
     save_report("clusters", where, options, report, options.output)
-    good = all("failed" not in found["ours"] and found["labels_equal"] for found in results)
+    good = all(
+        "failed" not in found["ours"] and found["labels_equal"] for found in results
+    )
     return 0 if good else 1
 
 

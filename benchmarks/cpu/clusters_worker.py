@@ -1,6 +1,8 @@
-"""One clustering in a process of its own: one core, one thread, and a peak of memory that is its own.
+"""One clustering in a process of its own: one core, one thread, and a peak of memory
+that is its own.
 
-``python -m benchmarks cpu.clusters_worker TOOL POINTS FILE LABELS`` is what `cluster_apart` starts.
+``python -m benchmarks cpu.clusters_worker TOOL POINTS FILE LABELS`` is what
+`cluster_apart` starts.
 """
 
 from __future__ import annotations
@@ -17,12 +19,16 @@ from benchmarks.harness.worker import pin, run_apart
 TOOLS = ("ours", "sklearn")
 
 SMALL = 20_000
-"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
+"""Rows of the first clustering, which compiles and loads all that the measured one
+needs.
+"""
 
 
-def cluster_apart(tool: str, points: str, file: Path, labels: Path | None,
-                  patience: float) -> dict[str, Any]:  # fmt: skip
-    """Cluster the points in a file (`save`) in a new process; "failed" says why it did not.
+def cluster_apart(
+    tool: str, points: str, file: Path, labels: Path | None, patience: float
+) -> dict[str, Any]:
+    """Cluster the points in a file (`save`) in a new process; "failed" says why it did
+    not.
 
     Parameters
     ----------
@@ -30,9 +36,17 @@ def cluster_apart(tool: str, points: str, file: Path, labels: Path | None,
     points : str
         Name of the points, which decides how they are clustered.
     labels : Path, optional
-        File of the labels.  Without it nothing is clustered: the process only loads the points.
+        File of the labels.  Without it nothing is clustered: the process only loads the
+        points.
     """
-    command = [sys.executable, "-m", "benchmarks.cpu.clusters_worker", tool, points, str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.cpu.clusters_worker",
+        tool,
+        points,
+        str(file),
+    ]
     command += [str(labels)] if labels else []
     found = run_apart(command, patience)
     if "failed" in found:
@@ -41,7 +55,9 @@ def cluster_apart(tool: str, points: str, file: Path, labels: Path | None,
 
 
 def save(x: Any, folder: Path) -> dict[str, Path]:
-    """Write points (n, 2) in each tool's own type, so that no process spends time on conversion."""
+    """Write points (n, 2) in each tool's own type, so that no process spends time on
+    conversion.
+    """
     import numpy as np
 
     files = {tool: folder / f"{tool}.npy" for tool in TOOLS}
@@ -64,13 +80,17 @@ def resident() -> dict[str, int]:
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
-    return {"rss": now, "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+    return {
+        "rss": now,
+        "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
+    }
 
 
 def main() -> None:
     """Run one measurement and print it as JSON."""
     pin()
-    # imported late: libraries count cores and read the environment when they are imported
+    # imported late: libraries count cores and read the environment when they are
+    # imported
     import numpy as np
 
     from benchmarks.harness.cluster_points import POINTS, told
@@ -96,7 +116,11 @@ def main() -> None:
             return array
 
         def cluster(array: Any, n: int) -> Any:
-            how = {"min_samples": points.min_samples, "algorithm": "kd_tree", "n_jobs": 1}
+            how = {
+                "min_samples": points.min_samples,
+                "algorithm": "kd_tree",
+                "n_jobs": 1,
+            }
             return DBSCAN(eps=points.eps(n), **how).fit(array).labels_
 
         cluster(given(points.points(SMALL)), SMALL)
@@ -106,8 +130,12 @@ def main() -> None:
     if labels:
         cpu, began = time.process_time(), time.perf_counter()
         result = cluster(data, n)
-        found["seconds"], found["cpu_seconds"] = time.perf_counter() - began, time.process_time() - cpu
-        # read before anything else is done with the labels, which would take memory itself
+        found["seconds"], found["cpu_seconds"] = (
+            time.perf_counter() - began,
+            time.process_time() - cpu,
+        )
+        # read before anything else is done with the labels, which would take memory
+        # itself
         found |= resident()
         array = np.asarray(result)
         np.save(labels[0], array)

@@ -1,10 +1,13 @@
-"""``python -m benchmarks cpu.columns``: columns of unlike scales, subspaces and real tables, on one core.
+"""``python -m benchmarks cpu.columns``: columns of unlike scales, subspaces and real
+tables, on one core.
 
-Each run is a whole verb on a pandas DataFrame: `count_pairs`, `self_join`, `knn_join`.  Peers get an array
-and build their index anew.  All tools run in this process, in turn: what disturbs one run disturbs all alike.
-Variants of a peer are tried once, and the fastest one is measured.
+Each run is a whole verb on a pandas DataFrame: `count_pairs`, `self_join`, `knn_join`.
+Peers get an array and build their index anew.  All tools run in this process, in turn:
+what disturbs one run disturbs all alike. Variants of a peer are tried once, and the
+fastest one is measured.
 
-``--data FOLDER``: where places.parquet and package_embeddings.parquet are, for rows of real tables.
+``--data FOLDER``: where places.parquet and package_embeddings.parquet are, for rows of
+real tables.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # set before the imports below, because libraries count cores and read the environment when imported
+    # set before the imports below, because libraries count cores and read the
+    # environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -49,9 +53,17 @@ SLOW = 3.0
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.columns", description=__doc__)
-    parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"of {', '.join(ROWS)} and real tables")
-    parser.add_argument("--data", type=Path, help="folder of places.parquet and package_embeddings.parquet")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.columns", description=__doc__
+    )
+    parser.add_argument(
+        "--rows", nargs="+", metavar="ROW", help=f"of {', '.join(ROWS)} and real tables"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder of places.parquet and package_embeddings.parquet",
+    )
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
@@ -75,7 +87,9 @@ def peers(row: Columns, x: np.ndarray) -> dict[str, dict[str, Run]]:
     eps, k = row.distance(), row.k
 
     def tree(leafsize: int, balanced: bool) -> Any:
-        return cKDTree(x, leafsize=leafsize, balanced_tree=balanced, compact_nodes=balanced)
+        return cKDTree(
+            x, leafsize=leafsize, balanced_tree=balanced, compact_nodes=balanced
+        )
 
     def pairs(how: tuple[int, bool]) -> Run:
         return lambda: len(tree(*how).query_pairs(eps, output_type="ndarray"))
@@ -100,12 +114,16 @@ def peers(row: Columns, x: np.ndarray) -> dict[str, dict[str, Run]]:
             block = z[start : start + 8192]
             index.add(block)
             limits, _, places = index.range_search(block, eps * eps)
-            own = np.repeat(np.arange(start, start + len(block)), np.diff(limits.astype(np.int64)))
+            own = np.repeat(
+                np.arange(start, start + len(block)), np.diff(limits.astype(np.int64))
+            )
             found += int((places < own).sum())
         return found
 
-    trees = {f"leafsize {n}, {'median' if b else 'midpoint'} splits": (n, b)
-             for n, b in ((16, True), (16, False), (32, False))}  # fmt: skip
+    trees = {
+        f"leafsize {n}, {'median' if b else 'midpoint'} splits": (n, b)
+        for n, b in ((16, True), (16, False), (32, False))
+    }
     if k is not None:
         return {"scipy query": {name: nearest(how) for name, how in trees.items()}}
     found = {
@@ -137,8 +155,14 @@ def measure(row: Columns, repeat: int) -> dict[str, Any]:
         tries = {variant: once(run) for variant, run in variants.items()}
         best = min(tries, key=lambda variant: tries[variant][0])
         seconds, found = tries[best]
-        results[name] = {"variant": best, "tries": {v: t for v, (t, _) in tries.items()}}
-        results[name] |= {"seconds": [seconds] if seconds > SLOW else [], "found": [found]}
+        results[name] = {
+            "variant": best,
+            "tries": {v: t for v, (t, _) in tries.items()},
+        }
+        results[name] |= {
+            "seconds": [seconds] if seconds > SLOW else [],
+            "found": [found],
+        }
         if seconds <= SLOW:
             tools[name] = variants[best]
     for _ in range(repeat):
@@ -150,14 +174,23 @@ def measure(row: Columns, repeat: int) -> dict[str, Any]:
         one["median"] = statistics.median(one["seconds"])
         one["found"] = sorted(set(one["found"]))
     own = next(iter(ours(row, x[:1])))
-    theirs = {name: one["median"] for name, one in results.items() if name.startswith(("scipy", "faiss"))}
+    theirs = {
+        name: one["median"]
+        for name, one in results.items()
+        if name.startswith(("scipy", "faiss"))
+    }
     best = min(theirs, key=lambda name: theirs[name])
     scipy = next(name for name in theirs if name.startswith("scipy"))
     return {
-        "n": len(x), "dims": x.shape[1], "eps": row.distance(), "k": row.k, "tools": results,
-        "best_peer": best, "of_best": round(theirs[best] / results[own]["median"], 2),
+        "n": len(x),
+        "dims": x.shape[1],
+        "eps": row.distance(),
+        "k": row.k,
+        "tools": results,
+        "best_peer": best,
+        "of_best": round(theirs[best] / results[own]["median"], 2),
         "of_scipy": round(theirs[scipy] / results[own]["median"], 2),
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
@@ -171,18 +204,30 @@ def main() -> int:
         "rows": {},
     }
     wrong = []
-    print(f"{'row':15} {'n':>8} {'d':>3} {'found':>10}  {'ours s':>8} {'scipy s':>8} {'x':>6}  best peer")
+    print(
+        f"{'row':15} {'n':>8} {'d':>3} {'found':>10}  {'ours s':>8} {'scipy s':>8} "
+        f"{'x':>6}  best peer"
+    )
     for name in chosen:
         one = measure(known[name], options.repeat)
         report["rows"][name] = one
-        own, scipy = (next(t for n, t in one["tools"].items() if n.startswith(start))
-                      for start in (("count", "knn"), "scipy"))  # fmt: skip
+        own, scipy = (
+            next(t for n, t in one["tools"].items() if n.startswith(start))
+            for start in (("count", "knn"), "scipy")
+        )
         print(
-            f"{name:15} {one['n']:8} {one['dims']:3} {own['found'][0]:10}  {own['median']:8.4f} "
-            f"{scipy['median']:8.4f} {one['of_scipy']:6.2f}  {one['best_peer']} {one['of_best']:.2f}",
+            f"{name:15} {one['n']:8} {one['dims']:3} {own['found'][0]:10}  "
+            f"{own['median']:8.4f} "
+            f"{scipy['median']:8.4f} {one['of_scipy']:6.2f}  {one['best_peer']} "
+            f"{one['of_best']:.2f}",
             flush=True,
         )
-        exact = {found for tool, t in one["tools"].items() if tool != "faiss" for found in t["found"]}
+        exact = {
+            found
+            for tool, t in one["tools"].items()
+            if tool != "faiss"
+            for found in t["found"]
+        }
         if len(exact) > 1:
             wrong.append(f"{name}: {sorted(exact)}")
         if options.output is not None:

@@ -1,9 +1,11 @@
-"""``python -m benchmarks cpu.dense_clusters``: DBSCAN of a pandas DataFrame against peers, dense and sparse.
+"""``python -m benchmarks cpu.dense_clusters``: DBSCAN of a pandas DataFrame against
+peers, dense and sparse.
 
-All tools run in one process and take turns.  This package runs with two threads, with one, and without cells
-(`method=`).  The package `dbscan` (Wang, Gu & Shun 2020) uses all cores, and scikit-learn two threads.
-Seconds of all repeats are kept.  CPU seconds are the sum of all threads, so they depend less on other work of
-the machine.  Rows whose labels differ from ours are counted by kind.
+All tools run in one process and take turns.  This package runs with two threads, with
+one, and without cells (`method=`).  The package `dbscan` (Wang, Gu & Shun 2020) uses
+all cores, and scikit-learn two threads. Seconds of all repeats are kept.  CPU seconds
+are the sum of all threads, so they depend less on other work of the machine.  Rows
+whose labels differ from ours are counted by kind.
 """
 
 from __future__ import annotations
@@ -33,23 +35,40 @@ KINDS = ("uniform", "blobs")
 CENTERS = 50
 NOISE = 0.05
 PROBES, SAMPLE = 100, 200_000
-"""Numbers of rows: queries whose neighbors choose the distance, and rows that are searched."""
+"""Numbers of rows: queries whose neighbors choose the distance, and rows that are
+searched.
+"""
 
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.dense_clusters", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.dense_clusters", description=__doc__
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 3, 5, 7])
-    parser.add_argument("--neighbors", type=int, nargs="+", default=[10, 100, 1000],
-                        help="mean number of neighbors of a row")  # fmt: skip
+    parser.add_argument(
+        "--neighbors",
+        type=int,
+        nargs="+",
+        default=[10, 100, 1000],
+        help="mean number of neighbors of a row",
+    )
     parser.add_argument("--min-samples", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--peer-seconds", type=float, default=20,
-                        help="a peer that took longer is not run again")  # fmt: skip
+    parser.add_argument(
+        "--peer-seconds",
+        type=float,
+        default=20,
+        help="a peer that took longer is not run again",
+    )
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
-    parser.add_argument("--sklearn-neighbors", type=int, default=10,
-                        help="most neighbors that scikit-learn runs with: it keeps all")  # fmt: skip
+    parser.add_argument(
+        "--sklearn-neighbors",
+        type=int,
+        default=10,
+        help="most neighbors that scikit-learn runs with: it keeps all",
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
@@ -72,7 +91,9 @@ def distance(x: np.ndarray, neighbors: int) -> float:
     random = np.random.default_rng(0)
     some = x[random.choice(len(x), min(len(x), SAMPLE), replace=False)]
     frame = pd.DataFrame(some[:PROBES]), pd.DataFrame(some)
-    squared = np.stack([((frame[1].to_numpy() - row) ** 2).sum(axis=1) for row in frame[0].to_numpy()])
+    squared = np.stack(
+        [((frame[1].to_numpy() - row) ** 2).sum(axis=1) for row in frame[0].to_numpy()]
+    )
     place = max(1, round(neighbors * len(some) / len(x) * PROBES)) + PROBES
     return float(np.sqrt(np.partition(squared.ravel(), place)[place]))
 
@@ -87,7 +108,10 @@ def timed(call: Callable[[], Any], so_far: dict[str, list[float]]) -> Any:
     """Call a tool, and keep its seconds."""
     wall, cpu = time.perf_counter(), cpu_seconds()
     result = call()
-    for name, value in (("seconds", time.perf_counter() - wall), ("cpu_seconds", cpu_seconds() - cpu)):
+    for name, value in (
+        ("seconds", time.perf_counter() - wall),
+        ("cpu_seconds", cpu_seconds() - cpu),
+    ):
         so_far.setdefault(name, []).append(round(value, 4))
     return result
 
@@ -103,8 +127,9 @@ def summary(so_far: dict[str, list[float]]) -> dict[str, list[float]]:
     return {name: [min(values), max(values)] for name, values in so_far.items()}
 
 
-def measure(kind: str, dims: int, neighbors: int, min_samples: int,
-            options: argparse.Namespace) -> dict[str, Any]:  # fmt: skip
+def measure(
+    kind: str, dims: int, neighbors: int, min_samples: int, options: argparse.Namespace
+) -> dict[str, Any]:
     """Time all tools on one set of points."""
     x = points(kind, dims, options.rows)
     eps, rows = distance(x, neighbors), np.ascontiguousarray(x)
@@ -118,7 +143,9 @@ def measure(kind: str, dims: int, neighbors: int, min_samples: int,
     calls: dict[str, Callable[[], np.ndarray]] = {
         "ours": lambda: with_threads(2, ours),
         "ours, 1 thread": lambda: with_threads(1, ours),
-        "without cells": lambda: frame.simjoin.dbscan(eps, min_samples, method=old).to_numpy(),
+        "without cells": lambda: frame.simjoin.dbscan(
+            eps, min_samples, method=old
+        ).to_numpy(),
     }
     if "dbscan" in options.peers:
         from dbscan import DBSCAN as wang
@@ -127,7 +154,9 @@ def measure(kind: str, dims: int, neighbors: int, min_samples: int,
     if "scikit-learn" in options.peers and neighbors <= options.sklearn_neighbors:
         from sklearn.cluster import DBSCAN as peer
 
-        calls["scikit-learn"] = lambda: peer(eps=eps, min_samples=min_samples, n_jobs=2).fit(rows).labels_
+        calls["scikit-learn"] = lambda: (
+            peer(eps=eps, min_samples=min_samples, n_jobs=2).fit(rows).labels_
+        )
     for tool in ("ours", "without cells"):
         calls[tool]()  # the first call compiles, which must not be timed
     seconds: dict[str, dict[str, list[float]]] = {tool: {} for tool in calls}
@@ -137,16 +166,27 @@ def measure(kind: str, dims: int, neighbors: int, min_samples: int,
             if max(seconds[tool].get("seconds", [0.0])) < options.peer_seconds:
                 labels[tool] = timed(call, seconds[tool])
     core = np.zeros(len(x), bool)
-    core[DBSCAN(eps=eps, min_samples=min_samples).fit(frame).core_sample_indices_] = True
+    core[DBSCAN(eps=eps, min_samples=min_samples).fit(frame).core_sample_indices_] = (
+        True
+    )
     found: dict[str, Any] = {
-        "kind": kind, "dims": dims, "rows": options.rows, "neighbors": neighbors, "eps": eps,
-        "min_samples": min_samples, "core_share": float(core.mean()), "method_without_cells": old,
+        "kind": kind,
+        "dims": dims,
+        "rows": options.rows,
+        "neighbors": neighbors,
+        "eps": eps,
+        "min_samples": min_samples,
+        "core_share": float(core.mean()),
+        "method_without_cells": old,
         "clusters": int(labels["ours"].max(initial=-1)) + 1,
-        "seconds": seconds, "summary": {tool: summary(some) for tool, some in seconds.items()},
+        "seconds": seconds,
+        "summary": {tool: summary(some) for tool, some in seconds.items()},
         "rows_that_differ": {
-            tool: differences(labels["ours"], some, core) for tool, some in labels.items() if tool != "ours"
+            tool: differences(labels["ours"], some, core)
+            for tool, some in labels.items()
+            if tool != "ours"
         },
-    }  # fmt: skip
+    }
     progress(str(found))
     return found
 
@@ -154,16 +194,22 @@ def measure(kind: str, dims: int, neighbors: int, min_samples: int,
 def main() -> int:
     """Run all, and save them after each run, as peers may take long."""
     options, where = arguments(), known()
-    where["versions"] |= {name: importlib.metadata.version(name) for name in options.peers}
+    where["versions"] |= {
+        name: importlib.metadata.version(name) for name in options.peers
+    }
     runs: list[dict[str, Any]] = []
-    every = itertools.product(options.dims, KINDS, options.neighbors, options.min_samples)
+    every = itertools.product(
+        options.dims, KINDS, options.neighbors, options.min_samples
+    )
     for dims, kind, neighbors, min_samples in every:
         if min_samples <= neighbors:
             runs.append(measure(kind, dims, neighbors, min_samples, options))
             told = {"runs": runs, "loadavg": os.getloadavg()}
             save("cpu.dense_clusters", where, options, told, options.output)
     own = "ours, 1 thread", "without cells"
-    same = all(not sum(run["rows_that_differ"][tool].values()) for run in runs for tool in own)
+    same = all(
+        not sum(run["rows_that_differ"][tool].values()) for run in runs for tool in own
+    )
     return 0 if same else 1
 
 

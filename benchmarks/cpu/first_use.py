@@ -1,9 +1,11 @@
-"""``python -m benchmarks cpu.first_use [--backend cudf]``: what the first call of a verb in a process takes.
+"""``python -m benchmarks cpu.first_use [--backend cudf]``: what the first call of a
+verb in a process takes.
 
-Each verb is called in a process of its own on a copy of the package, first with nothing compiled, then with
-everything compiled.  Verbs of sets are called on texts, which count as 0 columns.  The import of the package
-is reported too.  On a GPU, loading cuDF and its driver is not counted.  For pandas frames, the CPU seconds to
-compile each kernel are reported as well.
+Each verb is called in a process of its own on a copy of the package, first with nothing
+compiled, then with everything compiled.  Verbs of sets are called on texts, which count
+as 0 columns.  The import of the package is reported too.  On a GPU, loading cuDF and
+its driver is not counted.  For pandas frames, the CPU seconds to compile each kernel
+are reported as well.
 """
 
 from __future__ import annotations
@@ -43,8 +45,13 @@ def goal(verb: str, kind: str) -> float:
 
 
 def table(found: dict[str, dict[str, Any]], clock: str) -> str:
-    """Tabulate seconds of first calls, without and with the import; a "!" marks seconds beyond their goal."""
-    lines = [f"{clock + ' seconds':22} dims" + "".join(f"{kind:>18}{'with import':>13}" for kind in GOALS)]
+    """Tabulate seconds of first calls, without and with the import; a "!" marks seconds
+    beyond their goal.
+    """
+    lines = [
+        f"{clock + ' seconds':22} dims"
+        + "".join(f"{kind:>18}{'with import':>13}" for kind in GOALS)
+    ]
     for verb, sizes in found.items():
         for dims, runs in sizes.items():
             line = f"{verb:22} {dims:>4}"
@@ -67,8 +74,12 @@ def copy_of_package(folder: Path) -> Path:
     return copy
 
 
-def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> dict[str, Any]:
-    """Call a verb with nothing compiled, and again with all compiled; return the median of several runs."""
+def first_use(
+    verb: str, dims: int, backend: str, copy: Path, repeat: int
+) -> dict[str, Any]:
+    """Call a verb with nothing compiled, and again with all compiled; return the median
+    of several runs.
+    """
     command = [
         sys.executable,
         "-P",
@@ -84,15 +95,24 @@ def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> di
         with tempfile.TemporaryDirectory() as cache:
             prepare(copy, cache)
             for name in GOALS:
-                record = ["record"] if backend == "pandas" and name == "nothing compiled" else []
+                record = (
+                    ["record"]
+                    if backend == "pandas" and name == "nothing compiled"
+                    else []
+                )
                 told = run_apart([*command, *record], PATIENCE)
                 if "failed" in told:
                     return {name: told}
-                told["kernels"] = sum(path.suffix in (".nbc", ".cubin") for path in Path(cache).rglob("*"))
+                told["kernels"] = sum(
+                    path.suffix in (".nbc", ".cubin") for path in Path(cache).rglob("*")
+                )
                 found.setdefault(name, []).append(told)
-    ordered = {name: sorted(runs, key=lambda run: run["cpu"]) for name, runs in found.items()}
+    ordered = {
+        name: sorted(runs, key=lambda run: run["cpu"]) for name, runs in found.items()
+    }
     return {
-        name: runs[len(runs) // 2] | {"runs": [run["cpu"] for run in runs]} for name, runs in ordered.items()
+        name: runs[len(runs) // 2] | {"runs": [run["cpu"] for run in runs]}
+        for name, runs in ordered.items()
     }
 
 
@@ -107,12 +127,18 @@ def prepare(copy: Path, cache: str) -> None:
 
 def main() -> None:
     """Run the benchmark; print tables, and everything as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.first_use", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.first_use", description=__doc__
+    )
     parser.add_argument("--backend", choices=("pandas", "cudf"), default="pandas")
-    parser.add_argument("--verbs", nargs="*", choices=list(OPTIONS), default=list(OPTIONS))
+    parser.add_argument(
+        "--verbs", nargs="*", choices=list(OPTIONS), default=list(OPTIONS)
+    )
     parser.add_argument("--dims", nargs="*", type=int, default=[2, 6, 16])
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
     options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     found: dict[str, dict[str, Any]] = {}
@@ -127,8 +153,12 @@ def main() -> None:
         print(table(found, "wall"), table(found, "cpu"), sep="\n\n", file=sys.stderr)
     where: dict[str, Any] = environment([], VERSION)
     if options.backend == "cudf":
-        command = [sys.executable, "-c", "import json; from benchmarks.harness import gpu_report as r; "
-                   "print(json.dumps(r.environment()))"]  # fmt: skip
+        command = [
+            sys.executable,
+            "-c",
+            "import json; from benchmarks.harness import gpu_report as r; "
+            "print(json.dumps(r.environment()))",
+        ]
         where |= run_apart(command, PATIENCE)
     write({"environment": where, "seconds": found}, options.output)
 

@@ -1,8 +1,8 @@
-"""Times the first calls of a verb in this process: `python -m benchmarks.cpu.first_use_worker VERB DIMS
-BACKEND PACKAGE [record]`.
+"""Times the first calls of a verb in this process: `python -m
+benchmarks.cpu.first_use_worker VERB DIMS BACKEND PACKAGE [record]`.
 
-Verbs of sets, which have no columns, are called on texts.  With "record" the CPU seconds of each kernel
-that is compiled are added.
+Verbs of sets, which have no columns, are called on texts.  With "record" the CPU
+seconds of each kernel that is compiled are added.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def since(begin: tuple[float, float]) -> tuple[float, float]:
 
 
 def compile_times() -> dict[str, float]:
-    """Return a dict that will hold the CPU seconds of each kernel, with the functions that it calls."""
+    """Return a dict that will hold the CPU seconds of each kernel, with the functions
+    that it calls.
+    """
     event = importlib.import_module("numba.core.event")
     seconds: dict[str, float] = {}
     open_since: list[float] = []

@@ -1,11 +1,13 @@
-"""``python -m benchmarks cpu.hdbscan``: HDBSCAN on one core, against the package hdbscan and scikit-learn.
+"""``python -m benchmarks cpu.hdbscan``: HDBSCAN on one core, against the package
+hdbscan and scikit-learn.
 
-Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run has a process of its
-own, and tools take turns.  The package hdbscan must compute the exact tree, as the two others do.  Peaks of
-memory are net: less the peak of a process that imports, compiles and draws points, but clusters nothing.
-Labels of peers depend on the order of rows where edges tie.  So differences from our labels are reported with
-a peer's differences from itself in another order of rows.  A run that exceeds the patience is reported as
-such.
+Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run
+has a process of its own, and tools take turns.  The package hdbscan must compute the
+exact tree, as the two others do.  Peaks of memory are net: less the peak of a process
+that imports, compiles and draws points, but clusters nothing. Labels of peers depend on
+the order of rows where edges tie.  So differences from our labels are reported with a
+peer's differences from itself in another order of rows.  A run that exceeds the
+patience is reported as such.
 """
 
 from __future__ import annotations
@@ -47,24 +49,36 @@ TWICE = 5000
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.hdbscan", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.hdbscan", description=__doc__
+    )
     parser.add_argument("--dims", type=int, nargs="+", default=list(FASTER))
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
-    parser.add_argument("--repeat", type=int, default=3, help="runs of tools that are quick (3)")
-    parser.add_argument("--patience", type=float, default=900, help="seconds until a run is given up")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="runs of tools that are quick (3)"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=900, help="seconds until a run is given up"
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
 
 def apart(a: np.ndarray, b: np.ndarray) -> int:
-    """Count the rows whose labels differ, after pairing clusters by the number of rows that they share."""
+    """Count the rows whose labels differ, after pairing clusters by the number of rows
+    that they share.
+    """
     # both labels as one number, because sorting pairs takes many times as long
     width = int(b.max(initial=-1)) + 2
-    both, times = np.unique((a.astype(np.int64) + 1) * width + b + 1, return_counts=True)
+    both, times = np.unique(
+        (a.astype(np.int64) + 1) * width + b + 1, return_counts=True
+    )
     pairs = np.stack([both // width, both % width], axis=1) - 1
     same, taken = int(times[(pairs == -1).all(axis=1)].sum()), (set[int](), set[int]())
-    for (one, other), number in sorted(zip(pairs.tolist(), times.tolist(), strict=True), key=lambda p: -p[1]):
+    for (one, other), number in sorted(
+        zip(pairs.tolist(), times.tolist(), strict=True), key=lambda p: -p[1]
+    ):
         if min(one, other) >= 0 and one not in taken[0] and other not in taken[1]:
             taken[0].add(one)
             taken[1].add(other)
@@ -72,8 +86,12 @@ def apart(a: np.ndarray, b: np.ndarray) -> int:
     return len(a) - same
 
 
-def measure(dims: int, rows: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure all tools on some points: return medians, runs, ratios, and how labels differ."""
+def measure(
+    dims: int, rows: int, options: argparse.Namespace, folder: Path
+) -> dict[str, Any]:
+    """Measure all tools on some points: return medians, runs, ratios, and how labels
+    differ.
+    """
     found: dict[str, Any] = {"rows": rows, "dims": dims}
     runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in options.tools}
     for k in range(options.repeat):
@@ -81,7 +99,11 @@ def measure(dims: int, rows: int, options: argparse.Namespace, folder: Path) -> 
             told = runs[tool]
             if told and ("failed" in told[0] or told[0]["cpu_seconds"] > ONCE):
                 continue
-            told.append(cluster_apart(tool, dims, rows, folder / f"{tool}.npy", options.patience))
+            told.append(
+                cluster_apart(
+                    tool, dims, rows, folder / f"{tool}.npy", options.patience
+                )
+            )
             progress(f"{dims}-D {rows:,}, {tool}, run {k + 1}: {told[-1]}")
     for tool, told in runs.items():
         failed = [one["failed"] for one in told if "failed" in one]
@@ -89,7 +111,9 @@ def measure(dims: int, rows: int, options: argparse.Namespace, folder: Path) -> 
             found[tool] = {"failed": failed[0]}
             continue
         empty = cluster_apart(tool, dims, rows, None, options.patience)
-        found[tool] = {name: statistics.median(one[name] for one in told) for name in MEASURED}
+        found[tool] = {
+            name: statistics.median(one[name] for one in told) for name in MEASURED
+        }
         found[tool] |= {name: told[0][name] for name in ("clusters", "noise")}
         found[tool] |= {"runs": told, "loads": empty}
         found[tool]["peak_rss_net"] = found[tool]["peak_rss"] - empty["peak_rss"]
@@ -99,7 +123,9 @@ def measure(dims: int, rows: int, options: argparse.Namespace, folder: Path) -> 
             peer = found[tool]
             peer["times_faster"] = peer["cpu_seconds"] / ours["cpu_seconds"]
             peer["times_less_memory"] = peer["peak_rss_net"] / ours["peak_rss_net"]
-            peer["rows_differ"] = apart(*(np.load(folder / f"{one}.npy") for one in ("ours", tool)))
+            peer["rows_differ"] = apart(
+                *(np.load(folder / f"{one}.npy") for one in ("ours", tool))
+            )
     return found
 
 
@@ -110,7 +136,12 @@ def disagreement(tool: str, dims: int) -> dict[str, Any]:
     cluster = clustering(tool)
     back = np.empty(TWICE, np.int64)
     back[order] = cluster(x[order])
-    return {"tool": tool, "dims": dims, "rows": TWICE, "rows_differ": apart(cluster(x), back)}
+    return {
+        "tool": tool,
+        "dims": dims,
+        "rows": TWICE,
+        "rows_differ": apart(cluster(x), back),
+    }
 
 
 def main() -> int:
@@ -118,16 +149,30 @@ def main() -> int:
     quiet()
     options = arguments()
     where = known()
-    where["versions"] |= {name: importlib.metadata.version(name) for name in ("hdbscan", "scikit-learn")}
+    where["versions"] |= {
+        name: importlib.metadata.version(name) for name in ("hdbscan", "scikit-learn")
+    }
     before = [round(load, 2) for load in os.getloadavg()]
     results = []
     for rows in options.rows:
         for dims in options.dims:
             with scratch(None) as folder:
                 results.append(measure(dims, rows, options, folder))
-    twice = [disagreement(tool, dims) for dims in options.dims for tool in options.tools]
-    head = ["dims", "rows", "tool", "CPU s", "times faster", "MB above the points", "times less", "clusters",
-            "noise", "rows differ"]  # fmt: skip
+    twice = [
+        disagreement(tool, dims) for dims in options.dims for tool in options.tools
+    ]
+    head = [
+        "dims",
+        "rows",
+        "tool",
+        "CPU s",
+        "times faster",
+        "MB above the points",
+        "times less",
+        "clusters",
+        "noise",
+        "rows differ",
+    ]
     lines = []
     for one in results:
         for tool in options.tools:
@@ -135,15 +180,39 @@ def main() -> int:
             net = told["peak_rss_net"] / 1e6 if "peak_rss_net" in told else None
             names = ("clusters", "noise", "rows_differ")
             lines.append(
-                [one["dims"], one["rows"], tool, told.get("cpu_seconds", told.get("failed")),
-                 told.get("times_faster"), net, told.get("times_less_memory"), *map(told.get, names)]
-            )  # fmt: skip
-    print(f"One core, medians; min_cluster_size={MIN_CLUSTER_SIZE}, min_samples={MIN_SAMPLES}:")
+                [
+                    one["dims"],
+                    one["rows"],
+                    tool,
+                    told.get("cpu_seconds", told.get("failed")),
+                    told.get("times_faster"),
+                    net,
+                    told.get("times_less_memory"),
+                    *map(told.get, names),
+                ]
+            )
+    print(
+        f"One core, medians; min_cluster_size={MIN_CLUSTER_SIZE}, "
+        f"min_samples={MIN_SAMPLES}:"
+    )
     print(table(head, lines))
-    print(f"Rows of {TWICE:,} that a tool labels otherwise when they come in another order:")
-    print(table(["dims", "tool", "rows"], [[one["dims"], one["tool"], one["rows_differ"]] for one in twice]))
+    print(
+        f"Rows of {TWICE:,} that a tool labels otherwise when they come in another "
+        "order:"
+    )
+    print(
+        table(
+            ["dims", "tool", "rows"],
+            [[one["dims"], one["tool"], one["rows_differ"]] for one in twice],
+        )
+    )
     goals = {"times_faster": FASTER, "times_less_memory_than_sklearn": LESS}
-    report = {"loadavg_before": before, "goals": goals, "results": results, "twice": twice}
+    report = {
+        "loadavg_before": before,
+        "goals": goals,
+        "results": results,
+        "twice": twice,
+    }
     save("hdbscan", where, options, report, options.output)
     return 0 if all("failed" not in one["ours"] for one in results) else 1
 

@@ -1,6 +1,8 @@
-"""One clustering by HDBSCAN in a process of its own: one core, one thread, and a peak of memory of its own.
+"""One clustering by HDBSCAN in a process of its own: one core, one thread, and a peak
+of memory of its own.
 
-``python -m benchmarks.cpu.hdbscan_worker TOOL DIMS ROWS LABELS`` is what `cluster_apart` starts.
+``python -m benchmarks.cpu.hdbscan_worker TOOL DIMS ROWS LABELS`` is what
+`cluster_apart` starts.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from benchmarks.harness.worker import pin, run_apart
 TOOLS = ("ours", "hdbscan", "sklearn")
 
 SMALL = 3000
-"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
+"""Rows of the first clustering, which compiles and loads all that the measured one
+needs.
+"""
 
 MIN_CLUSTER_SIZE, MIN_SAMPLES = 50, 10
 
@@ -26,24 +30,41 @@ BLOBS = 100
 """Number of Gaussian clusters."""
 
 SCALES = 0.1, 1.0
-"""Smallest and largest standard deviation of clusters in a box of 10, even on a logarithmic scale."""
+"""Smallest and largest standard deviation of clusters in a box of 10, even on a
+logarithmic scale.
+"""
 
 NOISE = 0.05
 """Share of rows that are uniform in the box."""
 
 
-def cluster_apart(tool: str, dims: int, rows: int, labels: Path | None, patience: float) -> dict[str, Any]:
+def cluster_apart(
+    tool: str, dims: int, rows: int, labels: Path | None, patience: float
+) -> dict[str, Any]:
     """Cluster points in a new process; "failed" says why it did not.
 
     Without a file for labels nothing is clustered: the process only makes the points.
     """
-    command = [sys.executable, "-m", "benchmarks.cpu.hdbscan_worker", tool, str(dims), str(rows)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.cpu.hdbscan_worker",
+        tool,
+        str(dims),
+        str(rows),
+    ]
     found = run_apart(command + ([str(labels)] if labels else []), patience)
-    return found if "failed" in found else found | {"loadavg": [round(load, 2) for load in os.getloadavg()]}
+    return (
+        found
+        if "failed" in found
+        else found | {"loadavg": [round(load, 2) for load in os.getloadavg()]}
+    )
 
 
 def points(rows: int, dims: int, random: Any = None) -> Any:
-    """Draw points (rows, dims) from a generator, or by default the same in every process."""
+    """Draw points (rows, dims) from a generator, or by default the same in every
+    process.
+    """
     import numpy as np
 
     random = np.random.default_rng((dims, 1)) if random is None else random
@@ -57,7 +78,9 @@ def points(rows: int, dims: int, random: Any = None) -> Any:
 
 
 def clustering(tool: str) -> Any:
-    """Return a function from points to labels, and to the sum of the tree's weights if the tool has it."""
+    """Return a function from points to labels, and to the sum of the tree's weights if
+    the tool has it.
+    """
     if tool == "ours":
         import pandas as pd
 
@@ -65,7 +88,9 @@ def clustering(tool: str) -> Any:
 
         def ours(x: Any) -> Any:
             frame = pd.DataFrame(x, copy=False)
-            return frame.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)["label"].to_numpy()
+            return frame.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)[
+                "label"
+            ].to_numpy()
 
         return ours
     if tool == "hdbscan":
@@ -74,7 +99,9 @@ def clustering(tool: str) -> Any:
         def peer(x: Any) -> Any:
             # min_samples counts other rows only, and its default tree is not exact
             how = {"approx_min_span_tree": False, "core_dist_n_jobs": 1}
-            model = hdbscan.HDBSCAN(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES - 1, **how)
+            model = hdbscan.HDBSCAN(
+                MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES - 1, **how
+            )
             labels = model.fit(x).labels_
             model.outlier_scores_  # noqa: B018  (ours has them)
             return labels
@@ -83,7 +110,12 @@ def clustering(tool: str) -> Any:
     from sklearn.cluster import HDBSCAN
 
     def sklearn(x: Any) -> Any:
-        model = HDBSCAN(min_cluster_size=MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES, n_jobs=1, copy=False)
+        model = HDBSCAN(
+            min_cluster_size=MIN_CLUSTER_SIZE,
+            min_samples=MIN_SAMPLES,
+            n_jobs=1,
+            copy=False,
+        )
         return model.fit(x).labels_
 
     return sklearn
@@ -92,7 +124,8 @@ def clustering(tool: str) -> Any:
 def main() -> None:
     """Run one measurement and print it as JSON."""
     pin()
-    # imported late: libraries count cores and read the environment when they are imported
+    # imported late: libraries count cores and read the environment when they are
+    # imported
     import numpy as np
 
     tool, dims, rows, *labels = sys.argv[1:]
@@ -103,10 +136,16 @@ def main() -> None:
     if labels:
         cpu, began = time.process_time(), time.perf_counter()
         result = np.asarray(cluster(x))
-        found["seconds"], found["cpu_seconds"] = time.perf_counter() - began, time.process_time() - cpu
+        found["seconds"], found["cpu_seconds"] = (
+            time.perf_counter() - began,
+            time.process_time() - cpu,
+        )
         found |= resident()
         np.save(labels[0], result)
-        found |= {"clusters": int(result.max(initial=-1)) + 1, "noise": int((result < 0).sum())}
+        found |= {
+            "clusters": int(result.max(initial=-1)) + 1,
+            "noise": int((result < 0).sum()),
+        }
     else:
         found |= resident()
     print(json.dumps(found))

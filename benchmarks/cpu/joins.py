@@ -10,7 +10,13 @@ from pathlib import Path
 
 from benchmarks.harness.ours import OURS, VERSION
 from benchmarks.harness.points import ROWS, Row
-from benchmarks.harness.report import Results, best_peer, disagreements, environment, tables
+from benchmarks.harness.report import (
+    Results,
+    best_peer,
+    disagreements,
+    environment,
+    tables,
+)
 from benchmarks.harness.source import source_digest
 from benchmarks.harness.timing import Tool
 from benchmarks.harness.worker import measure_apart
@@ -19,18 +25,42 @@ from benchmarks.peers.joins import PEERS, installed
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.joins", description=__doc__)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW",
-                        help=f"of {', '.join(ROWS)}")  # fmt: skip
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="PEER",
-                        help=f"of {', '.join(PEERS)}; none: only this package")  # fmt: skip
-    parser.add_argument("--repeat", type=int, default=5, help="runs of each, at most (default 5)")
-    parser.add_argument("--output", type=Path, help="JSON file (default: benchmarks/results/DATE.json)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the points: seconds, not minutes")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.joins", description=__doc__
+    )
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        choices=ROWS,
+        default=list(ROWS),
+        metavar="ROW",
+        help=f"of {', '.join(ROWS)}",
+    )
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        choices=PEERS,
+        default=list(PEERS),
+        metavar="PEER",
+        help=f"of {', '.join(PEERS)}; none: only this package",
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=5, help="runs of each, at most (default 5)"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: benchmarks/results/DATE.json)"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a tenth of the points: seconds, not minutes",
+    )
     return parser.parse_args()
 
 
-def measure_all(rows: dict[str, Row], tools: list[Tool], repeat: int, quick: bool) -> Results:
+def measure_all(
+    rows: dict[str, Row], tools: list[Tool], repeat: int, quick: bool
+) -> Results:
     """Run one process after the other, with a line on standard error for each."""
     results: Results = {row: {} for row in rows}
     for row in rows:
@@ -44,7 +74,9 @@ def measure_all(rows: dict[str, Row], tools: list[Tool], repeat: int, quick: boo
             if "median" in one:
                 runs, variant = len(one["seconds"]), one["variant"]
                 counts = ", ".join(f"{count:,}" for count in one["pairs"])
-                text += f"{one['median']:9.3f} s  runs: {runs}  pairs: {counts}  {variant}"
+                text += (
+                    f"{one['median']:9.3f} s  runs: {runs}  pairs: {counts}  {variant}"
+                )
             else:
                 text += "; ".join(f"  {key}: {reason}" for key, reason in one.items())
             print(text.rstrip(), file=sys.stderr, flush=True)
@@ -53,19 +85,30 @@ def measure_all(rows: dict[str, Row], tools: list[Tool], repeat: int, quick: boo
 
 def _output(quick: bool) -> Path:
     now = f"{datetime.datetime.now():%Y-%m-%d-%H%M}"
-    return Path(__file__).parents[1] / "results" / "joins" / f"{now}{'-quick' if quick else ''}.json"
+    return (
+        Path(__file__).parents[1]
+        / "results"
+        / "joins"
+        / f"{now}{'-quick' if quick else ''}.json"
+    )
 
 
 def main() -> int:
     """Run the benchmark; return 1 if counts disagree."""
     options = arguments()
-    rows = {name: ROWS[name].quick() if options.quick else ROWS[name] for name in options.rows}
+    rows = {
+        name: ROWS[name].quick() if options.quick else ROWS[name]
+        for name in options.rows
+    }
     tools = [*OURS.values(), *installed(options.peers)]
     known = environment(tools, VERSION)
     results = measure_all(rows, tools, options.repeat, options.quick)
     changed = source_digest() != known["source"]
     if changed:
-        print("The source of dask_simjoin changed during this run: repeat it.", file=sys.stderr)
+        print(
+            "The source of dask_simjoin changed during this run: repeat it.",
+            file=sys.stderr,
+        )
     wrong = disagreements(results, rows, {tool.name: tool for tool in tools})
     report = {
         "environment": known,
@@ -75,12 +118,17 @@ def main() -> int:
         "disagreements": wrong,
         "rows": {
             name: {
-                "n": row.n, "dims": row.dims, "eps": row.eps, "goal": row.goal, "pairs": row.pairs,
-                "best_peer": best_peer(results[name], OURS), "tools": results[name],
+                "n": row.n,
+                "dims": row.dims,
+                "eps": row.eps,
+                "goal": row.goal,
+                "pairs": row.pairs,
+                "best_peer": best_peer(results[name], OURS),
+                "tools": results[name],
             }
             for name, row in rows.items()
         },
-    }  # fmt: skip
+    }
     print(tables(results, rows, OURS))
     path = options.output or _output(options.quick)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""``python -m benchmarks cpu.keep [--backend cudf]``: what attaching columns of both rows to many pairs
-costs.
+"""``python -m benchmarks cpu.keep [--backend cudf]``: what attaching columns of both
+rows to many pairs costs.
 
-Frames are plain, so that nothing but the verb runs.  Each way runs in turn.  The first round touches memory
-for the first time, so it is reported separately.
+Frames are plain, so that nothing but the verb runs.  Each way runs in turn.  The first
+round touches memory for the first time, so it is reported separately.
 """
 
 from __future__ import annotations
@@ -51,11 +51,17 @@ def frame() -> pd.DataFrame:
 
 def main() -> None:
     """Run the benchmark and print its results as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.keep", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.keep", description=__doc__
+    )
     parser.add_argument("--backend", choices=("pandas", "cudf"), default="pandas")
-    parser.add_argument("--eps", type=float, default=0.8, help="of points in 100 x 100; 0.8: 100M pairs")
+    parser.add_argument(
+        "--eps", type=float, default=0.8, help="of points in 100 x 100; 0.8: 100M pairs"
+    )
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
     options = parser.parse_args()
     places: Any = frame()
     wait = None

@@ -1,7 +1,9 @@
-"""``python -m benchmarks cpu.nearest``: the k nearest other rows of each row, index and search.
+"""``python -m benchmarks cpu.nearest``: the k nearest other rows of each row, index and
+search.
 
-All tools run in this process, on one core, in turn: what disturbs one run disturbs all tools alike.
-Variants of a peer are tried on a tenth of the points, and the fastest one is measured.
+All tools run in this process, on one core, in turn: what disturbs one run disturbs all
+tools alike. Variants of a peer are tried on a tenth of the points, and the fastest one
+is measured.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # set before the imports below, because libraries count cores and read the environment when imported
+    # set before the imports below, because libraries count cores and read the
+    # environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -34,13 +37,17 @@ from dask_simjoin.engine.cpu.nearest import build, fresh, nearest
 from dask_simjoin.engine.index.cpu_tiles import SAMPLE, make_nearest_layout
 
 Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
-"""Points (n, d) and k -> squared distances, and positions, (n, k) each, or (n, k + 1) with the row itself."""
+"""Points (n, d) and k -> squared distances, and positions, (n, k) each, or (n, k + 1)
+with the row itself.
+"""
 
 PART = 10
 """Tries divide the number of points by this."""
 
 PATIENCE = 25.0
-"""If the try of a peer predicts more seconds than this, the peer is not run, or only once."""
+"""If the try of a peer predicts more seconds than this, the peer is not run, or only
+once.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,9 @@ class NearestRow:
     single: bool = False
 
     def points(self) -> np.ndarray:
-        """Return the points (n, dims), float64; the points of `single` are float32 numbers."""
+        """Return the points (n, dims), float64; the points of `single` are float32
+        numbers.
+        """
         x = self.make(np.random.default_rng(SEED), self.n, self.dims)
         return x.astype(np.float32).astype(np.float64) if self.single else x
 
@@ -69,7 +78,9 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer: its variants, the module with its version, and the rows where it is not run."""
+    """A peer: its variants, the module with its version, and the rows where it is not
+    run.
+    """
 
     module: str
     distribution: str
@@ -79,7 +90,9 @@ class Peer:
 
 def _ours(x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     sample = x[:: max(1, len(x) // SAMPLE)]
-    layout = make_nearest_layout(x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0), sample)
+    layout = make_nearest_layout(
+        x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0), sample
+    )
     index = build(x, np.arange(len(x)), layout)
     state = fresh(len(x), k)
     nearest(index, index, layout, *state, is_self_join=True)
@@ -90,7 +103,9 @@ def _scipy(leafsize: int, balanced: bool) -> Search:
     def search(x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         from scipy.spatial import cKDTree
 
-        tree = cKDTree(x, leafsize=leafsize, balanced_tree=balanced, compact_nodes=balanced)
+        tree = cKDTree(
+            x, leafsize=leafsize, balanced_tree=balanced, compact_nodes=balanced
+        )
         distance, places = tree.query(x, k + 1, workers=1)
         return distance * distance, places
 
@@ -123,7 +138,9 @@ PEERS = {
         "scipy",
         "scipy",
         {
-            f"cKDTree, leafsize {n}, {'median' if b else 'midpoint'} splits": _scipy(n, b)
+            f"cKDTree, leafsize {n}, {'median' if b else 'midpoint'} splits": _scipy(
+                n, b
+            )
             for n in (8, 16, 32)
             for b in (True, False)
         },
@@ -139,19 +156,32 @@ PEERS = {
         "faiss",
         "faiss-cpu",
         {"IndexFlatL2": _faiss},
-        skip=dict.fromkeys(("unif2d", "unif3d"), "compares all points with all: minutes (estimated)"),
+        skip=dict.fromkeys(
+            ("unif2d", "unif3d"), "compares all points with all: minutes (estimated)"
+        ),
     ),
 }
 
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.nearest", description=__doc__)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=["unif2d", "clus8d", "expo16d", "expo64d"])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.nearest", description=__doc__
+    )
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        choices=ROWS,
+        default=["unif2d", "clus8d", "expo16d", "expo64d"],
+    )
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("-k", type=int, default=10)
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each tool (default 3)")
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="runs of each tool (default 3)"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
     return parser.parse_args()
 
 
@@ -165,16 +195,20 @@ def seconds_of(search: Search, x: np.ndarray, k: int) -> tuple[float, np.ndarray
 
 
 def chosen(peer: Peer, x: np.ndarray, k: int) -> tuple[str, dict[str, float], float]:
-    """Return the fastest variant, the seconds of all tries, and at least how many seconds it takes for all
-    points.
+    """Return the fastest variant, the seconds of all tries, and at least how many
+    seconds it takes for all points.
     """
     some = np.ascontiguousarray(x[::PART])
-    tries = {label: seconds_of(search, some, k)[0] for label, search in peer.variants.items()}
+    tries = {
+        label: seconds_of(search, some, k)[0] for label, search in peer.variants.items()
+    }
     best = min(tries, key=lambda label: tries[label])
     return best, tries, tries[best] * PART
 
 
-def measure(name_of_row: str, peers: dict[str, Peer], k: int, repeat: int) -> dict[str, Any]:
+def measure(
+    name_of_row: str, peers: dict[str, Peer], k: int, repeat: int
+) -> dict[str, Any]:
     """Return medians, ratios and the tried settings of one data set."""
     row = ROWS[name_of_row]
     x = row.points()
@@ -203,16 +237,30 @@ def measure(name_of_row: str, peers: dict[str, Peer], k: int, repeat: int) -> di
         tools[name]["median"] = statistics.median(tools[name]["seconds"])
         apart = np.abs(found[name] - found["ours"]) > 1e-12 * found["ours"]
         tools[name]["distances_apart"] = int(apart.sum())
-    rivals = {name: one["median"] for name, one in tools.items() if name != "ours" and "median" in one}
+    rivals = {
+        name: one["median"]
+        for name, one in tools.items()
+        if name != "ours" and "median" in one
+    }
     best_peer = min(rivals, key=lambda name: rivals[name], default=None)
     ratio = round(rivals[best_peer] / tools["ours"]["median"], 2) if best_peer else None
-    return {"n": row.n, "dims": row.dims, "best_peer": best_peer, "ratio": ratio, "tools": tools}
+    return {
+        "n": row.n,
+        "dims": row.dims,
+        "best_peer": best_peer,
+        "ratio": ratio,
+        "tools": tools,
+    }
 
 
 def main() -> None:
     """Run the benchmark and print its results as JSON."""
     options = arguments()
-    peers = {name: PEERS[name] for name in options.peers if importlib.util.find_spec(PEERS[name].module)}
+    peers = {
+        name: PEERS[name]
+        for name in options.peers
+        if importlib.util.find_spec(PEERS[name].module)
+    }
     report: dict[str, Any] = {
         "environment": environment(peers.values(), VERSION),
         "unit": "CPU seconds of one core, index and search",

@@ -1,7 +1,9 @@
-"""``python -m benchmarks cpu.plan_intervals``: how often a plan's interval holds the true number of pairs.
+"""``python -m benchmarks cpu.plan_intervals``: how often a plan's interval holds the
+true number of pairs.
 
-Each setting is drawn at random: the kind of data, dimensions, rows, distance, metric, groups, one table or
-two, and their partitions.  Plans that counted the pairs are summed apart, and must be exact.
+Each setting is drawn at random: the kind of data, dimensions, rows, distance, metric,
+groups, one table or two, and their partitions.  Plans that counted the pairs are summed
+apart, and must be exact.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ ROWS = 2_000, 300_000
 """Range of the number of rows."""
 
 MAX_WORK = 3e11
-"""Largest number of compared coordinates in more than 6 dimensions, where an index excludes few pairs."""
+"""Largest number of compared coordinates in more than 6 dimensions, where an index
+excludes few pairs.
+"""
 
 NEIGHBORS = 1e-3, 200.0
 """Range of the number of neighbors per row."""
@@ -60,7 +64,10 @@ def clusters(random: Random, n: int, dims: int) -> np.ndarray:
     size = random.pareto(1.0, number) + 0.01
     width = 10 ** random.uniform(-3, -0.5, number)
     label = random.choice(number, n, p=size / size.sum())
-    return random.random((number, dims))[label] + random.normal(size=(n, dims)) * width[label, None]
+    return (
+        random.random((number, dims))[label]
+        + random.normal(size=(n, dims)) * width[label, None]
+    )
 
 
 def duplicates(random: Random, n: int, dims: int) -> np.ndarray:
@@ -85,13 +92,20 @@ def core(random: Random, n: int, dims: int) -> np.ndarray:
 
 def line(random: Random, n: int, dims: int) -> np.ndarray:
     """Return points near a line, as in correlated columns."""
-    return random.random((n, 1)) * random.normal(size=dims) + random.normal(size=(n, dims)) * 0.01
+    return (
+        random.random((n, 1)) * random.normal(size=dims)
+        + random.normal(size=(n, dims)) * 0.01
+    )
 
 
 KINDS: dict[str, Callable[[Random, int, int], np.ndarray]] = {
-    "uniform": uniform, "clusters": clusters, "duplicates": duplicates, "skew": skew, "core": core,
+    "uniform": uniform,
+    "clusters": clusters,
+    "duplicates": duplicates,
+    "skew": skew,
+    "core": core,
     "line": line,
-}  # fmt: skip
+}
 
 
 def between(random: Random, limits: tuple[float, float]) -> float:
@@ -117,7 +131,9 @@ def points(random: Random, name: str, real: dict[str, np.ndarray]) -> np.ndarray
     rows = between(random, ROWS)
     if name == "places":
         every = real[name]
-        return every[random.choice(len(every), int(min(rows, len(every))), replace=False)]
+        return every[
+            random.choice(len(every), int(min(rows, len(every))), replace=False)
+        ]
     dims = int(random.choice(DIMS))
     if dims > 6:
         rows = min(rows, (2 * MAX_WORK / dims) ** 0.5)
@@ -139,7 +155,9 @@ def setting(number: int, seed: int, real: dict[str, np.ndarray]) -> dict[str, An
     eps = distance(random, x, metric, len(x))
     if metric == "haversine":
         eps *= 111_000.0  # from degrees to meters
-    frame = pd.DataFrame(x, columns=["latitude", "longitude"] if name == "places" else None)
+    frame = pd.DataFrame(
+        x, columns=["latitude", "longitude"] if name == "places" else None
+    )
     frame.columns = frame.columns.map(str)
     options: dict[str, Any] = {"metric": metric, "on": list(frame.columns)}
     if grouped:
@@ -154,9 +172,16 @@ def setting(number: int, seed: int, real: dict[str, np.ndarray]) -> dict[str, An
     if two:
         cut = int(len(frame) * random.uniform(0.1, 0.9))
         right = random.random(len(frame)) * len(frame) < cut
-        frames = [frame[~right].reset_index(drop=True), frame[right].reset_index(drop=True)]
-    laid = [dd.from_pandas(one, npartitions=partitions, sort=False) if partitions > 1 else one
-            for one in frames]  # fmt: skip
+        frames = [
+            frame[~right].reset_index(drop=True),
+            frame[right].reset_index(drop=True),
+        ]
+    laid = [
+        dd.from_pandas(one, npartitions=partitions, sort=False)
+        if partitions > 1
+        else one
+        for one in frames
+    ]
     began = time.perf_counter()
     plan = laid[0].simjoin.plan(eps, **options, **({"other": laid[1]} if two else {}))
     seconds = time.perf_counter() - began
@@ -164,14 +189,25 @@ def setting(number: int, seed: int, real: dict[str, np.ndarray]) -> dict[str, An
     if two:  # pairs across both tables are those that neither has alone
         true -= sum(int(one.simjoin.count_pairs(eps, **options)) for one in frames)
     return {
-        "number": number, "name": name, "rows": len(frame), "dims": x.shape[1], "metric": metric, "eps": eps,
-        "two": two, "by": grouped, "partitions": partitions, "ordered": ordered,
-        "counted": getattr(plan, "counted", False), "seconds": seconds,
-    } | judged(plan.plan.estimate, true)  # fmt: skip
+        "number": number,
+        "name": name,
+        "rows": len(frame),
+        "dims": x.shape[1],
+        "metric": metric,
+        "eps": eps,
+        "two": two,
+        "by": grouped,
+        "partitions": partitions,
+        "ordered": ordered,
+        "counted": getattr(plan, "counted", False),
+        "seconds": seconds,
+    } | judged(plan.plan.estimate, true)
 
 
 def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return for each group of settings how many there are, how many intervals held, and their widths."""
+    """Return for each group of settings how many there are, how many intervals held,
+    and their widths.
+    """
     groups: dict[str, list[dict[str, Any]]] = {"counted": [], "estimated": []}
     for run in runs:
         if run["counted"]:
@@ -190,8 +226,22 @@ def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:
         held = sum(run["holds"] for run in some)
         above = sum(not run["holds"] and run["true"] > run["high"] for run in some)
         seen = [run for run in some if run["low"] > 0]
-        width = float(np.median([run["high"] / run["low"] for run in seen])) if seen else None
-        lines.append([name, len(some), held, 100 * held / len(some), above, len(some) - len(seen), width])
+        width = (
+            float(np.median([run["high"] / run["low"] for run in seen]))
+            if seen
+            else None
+        )
+        lines.append(
+            [
+                name,
+                len(some),
+                held,
+                100 * held / len(some),
+                above,
+                len(some) - len(seen),
+                width,
+            ]
+        )
     return lines
 
 
@@ -201,16 +251,30 @@ HEAD = ["settings", "number", "held", "%", "too low", "low end 0", "median high 
 def main() -> int:
     """Run the benchmark with the options of the command line."""
     quiet()
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.plan_intervals", description=__doc__)
-    parser.add_argument("--settings", type=int, default=400, help="number of settings (default 400)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.plan_intervals", description=__doc__
+    )
+    parser.add_argument(
+        "--settings", type=int, default=400, help="number of settings (default 400)"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--places", type=Path, default=PLACES,
-                        help="parquet file with latitude and longitude (default: the example's)")  # fmt: skip
-    parser.add_argument("--embeddings", type=Path, help="parquet file with a column 'embedding' of lists")
+    parser.add_argument(
+        "--places",
+        type=Path,
+        default=PLACES,
+        help="parquet file with latitude and longitude (default: the example's)",
+    )
+    parser.add_argument(
+        "--embeddings",
+        type=Path,
+        help="parquet file with a column 'embedding' of lists",
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     options = parser.parse_args()
     columns = ["latitude", "longitude"]
-    real = {"places": pd.read_parquet(options.places, columns=columns).to_numpy(dtype=float)}
+    real = {
+        "places": pd.read_parquet(options.places, columns=columns).to_numpy(dtype=float)
+    }
     if options.embeddings is not None:
         lists = pd.read_parquet(options.embeddings, columns=["embedding"])["embedding"]
         real["embeddings"] = np.stack(lists.to_list()).astype(float)
@@ -223,9 +287,16 @@ def main() -> int:
                 progress(f"{number + 1} settings")
     lines = summed(runs)
     print(table(HEAD, lines))
-    save("plan-intervals", where, options,
-         {"summary": [dict(zip(HEAD, line, strict=True)) for line in lines], "runs": runs},
-         options.output)  # fmt: skip
+    save(
+        "plan-intervals",
+        where,
+        options,
+        {
+            "summary": [dict(zip(HEAD, line, strict=True)) for line in lines],
+            "runs": runs,
+        },
+        options.output,
+    )
     return 0
 
 

@@ -1,9 +1,11 @@
-"""``python -m benchmarks cpu.sphere places.parquet``: places within a distance along the sphere, on one core.
+"""``python -m benchmarks cpu.sphere places.parquet``: places within a distance along
+the sphere, on one core.
 
-The file has columns latitude and longitude, in degrees. Tools run in this process in turn: what disturbs one
-run disturbs all alike. Each goes from degrees to all pairs. Variants of a peer are tried on a quarter of the
-places, and the fastest one is measured. Pairs that only some tools find must be at the distance itself,
-except for rounding.
+The file has columns latitude and longitude, in degrees. Tools run in this process in
+turn: what disturbs one run disturbs all alike. Each goes from degrees to all pairs.
+Variants of a peer are tried on a quarter of the places, and the fastest one is
+measured. Pairs that only some tools find must be at the distance itself, except for
+rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # set before the imports below, because libraries count cores and read the environment when imported
+    # set before the imports below, because libraries count cores and read the
+    # environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -48,7 +51,12 @@ Join = Callable[[pd.DataFrame, float], Any]
 class Peer:
     """A peer whose version is reported."""
 
-    def __init__(self, distribution: str, variants: dict[str, Join], keys: Callable[[Any, int], Any]) -> None:
+    def __init__(
+        self,
+        distribution: str,
+        variants: dict[str, Join],
+        keys: Callable[[Any, int], Any],
+    ) -> None:
         self.distribution, self.variants, self.keys = distribution, variants, keys
 
 
@@ -82,9 +90,15 @@ def _unit(leafsize: int, balanced: bool) -> Join:
 
     def join(places: pd.DataFrame, metres: float) -> Any:
         lat, lon = np.radians(places.to_numpy()).T
-        unit = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
-        tree = cKDTree(unit, leafsize=leafsize, balanced_tree=balanced, compact_nodes=balanced)
-        return tree.query_pairs(2 * np.sin(metres / (2 * RADIUS)), output_type="ndarray")
+        unit = np.stack(
+            [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1
+        )
+        tree = cKDTree(
+            unit, leafsize=leafsize, balanced_tree=balanced, compact_nodes=balanced
+        )
+        return tree.query_pairs(
+            2 * np.sin(metres / (2 * RADIUS)), output_type="ndarray"
+        )
 
     return join
 
@@ -95,18 +109,22 @@ def _pair_keys(pairs: np.ndarray, n: int) -> np.ndarray:
 
 PEERS = {
     "sklearn": Peer(
-        "scikit-learn", {f"BallTree, leaf_size {n}": _ball(n) for n in (5, 10, 20, 40)}, _list_keys
+        "scikit-learn",
+        {f"BallTree, leaf_size {n}": _ball(n) for n in (5, 10, 20, 40)},
+        _list_keys,
     ),
     "scipy": Peer(
         "scipy",
         {
-            f"cKDTree, leafsize {n}, {'median' if b else 'midpoint'} splits": _unit(n, b)
+            f"cKDTree, leafsize {n}, {'median' if b else 'midpoint'} splits": _unit(
+                n, b
+            )
             for n in (8, 16, 32)
             for b in (True, False)
         },
         _pair_keys,
     ),
-}  # fmt: skip
+}
 
 
 def seconds_of(join: Join, places: pd.DataFrame, metres: float) -> tuple[float, Any]:
@@ -122,7 +140,10 @@ def distances(places: np.ndarray, keys: np.ndarray) -> np.ndarray:
     (lat, lon), (to_lat, to_lon) = (
         np.radians(places[k]).T for k in (keys // len(places), keys % len(places))
     )
-    h = np.sin((lat - to_lat) / 2) ** 2 + np.cos(lat) * np.cos(to_lat) * np.sin((lon - to_lon) / 2) ** 2
+    h = (
+        np.sin((lat - to_lat) / 2) ** 2
+        + np.cos(lat) * np.cos(to_lat) * np.sin((lon - to_lon) / 2) ** 2
+    )
     return 2 * RADIUS * np.arcsin(np.sqrt(h))
 
 
@@ -134,9 +155,15 @@ def measure(places: pd.DataFrame, metres: float, repeat: int) -> dict[str, Any]:
     joins, keys = {"ours": _ours}, {"ours": _our_keys}
     tools: dict[str, dict[str, Any]] = {"ours": {}}
     for name, peer in PEERS.items():
-        tries = {label: seconds_of(join, some, metres)[0] for label, join in peer.variants.items()}
+        tries = {
+            label: seconds_of(join, some, metres)[0]
+            for label, join in peer.variants.items()
+        }
         best = min(tries, key=lambda label, tries=tries: tries[label])  # type: ignore[misc]
-        tools[name] = {"variant": best, "tries": {label: round(took, 3) for label, took in tries.items()}}
+        tools[name] = {
+            "variant": best,
+            "tries": {label: round(took, 3) for label, took in tries.items()},
+        }
         joins[name], keys[name] = peer.variants[best], peer.keys
     found: dict[str, np.ndarray] = {}
     for _ in range(repeat):
@@ -145,7 +172,9 @@ def measure(places: pd.DataFrame, metres: float, repeat: int) -> dict[str, Any]:
             found[name] = keys[name](result, n)
             del result
             tools[name].setdefault("seconds", []).append(round(took, 3))
-            print(f"{metres:8.0f} m  {name:8}{took:9.3f} s", file=sys.stderr, flush=True)
+            print(
+                f"{metres:8.0f} m  {name:8}{took:9.3f} s", file=sys.stderr, flush=True
+            )
     for name, tool in tools.items():
         apart = np.setxor1d(found["ours"], found[name], assume_unique=True)
         off = np.abs(distances(x, apart) - metres).max(initial=0.0)
@@ -155,17 +184,26 @@ def measure(places: pd.DataFrame, metres: float, repeat: int) -> dict[str, Any]:
             "pairs": len(found[name]),
             "told_otherwise": len(apart),
         }
-    ratios = {name: round(tool["median"] / tools["ours"]["median"], 2) for name, tool in tools.items()}
+    ratios = {
+        name: round(tool["median"] / tools["ours"]["median"], 2)
+        for name, tool in tools.items()
+    }
     return {"metres": metres, "ratios": ratios, "tools": tools}
 
 
 def main() -> None:
     """Run the benchmark and print its results as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.sphere", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.sphere", description=__doc__
+    )
     parser.add_argument("places", type=Path, help="parquet file of places")
     parser.add_argument("--metres", nargs="+", type=float, default=[1e3, 1e4])
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each tool (default 3)")
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="runs of each tool (default 3)"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
     options = parser.parse_args()
     places = pd.read_parquet(options.places, columns=ON)[ON]
     report: dict[str, Any] = {

@@ -1,8 +1,10 @@
-"""``python -m benchmarks cpu.strings``: pairs of strings within an edit distance, here and by RapidFuzz.
+"""``python -m benchmarks cpu.strings``: pairs of strings within an edit distance, here
+and by RapidFuzz.
 
-Both count pairs.  RapidFuzz compares all strings with all later ones, in blocks, by `process.cdist` with
-`score_cutoff` and `workers`.  One core: a pandas DataFrame; two: a Dask DataFrame and Dask's threads.
-Each run is in a process of its own, and takes rows from memory.
+Both count pairs.  RapidFuzz compares all strings with all later ones, in blocks, by
+`process.cdist` with `score_cutoff` and `workers`.  One core: a pandas DataFrame; two: a
+Dask DataFrame and Dask's threads. Each run is in a process of its own, and takes rows
+from memory.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ BLOCK = 500
 """Strings that RapidFuzz compares at a time with all later ones."""
 
 CASES = (
-    ("names", 20_000, (1, 2, 3)), ("titles", 10_000, (2, 5)), ("DNA", 10_000, (2, 5)),
-)  # fmt: skip
+    ("names", 20_000, (1, 2, 3)),
+    ("titles", 10_000, (2, 5)),
+    ("DNA", 10_000, (2, 5)),
+)
 """Kind of strings, rows for RapidFuzz, and distances."""
 
 GROWTH = ((250_000, (1, 2)), (1_000_000, (1, 2)), (4_000_000, (1,)))
@@ -52,18 +56,26 @@ def with_errors(texts: list[str], rows: int, errors: int) -> list[str]:
     rng = np.random.default_rng(0)
     made = []
     for which, number in zip(
-        rng.integers(len(texts), size=rows), rng.integers(errors + 1, size=rows), strict=True
+        rng.integers(len(texts), size=rows),
+        rng.integers(errors + 1, size=rows),
+        strict=True,
     ):
         text = texts[which]
         for _ in range(number):
             at, kind = int(rng.integers(len(text) + 1)), int(rng.integers(3))
-            text = text[:at] + ("" if kind == 0 else str(rng.choice(LETTERS))) + text[at + (kind != 1) :]
+            text = (
+                text[:at]
+                + ("" if kind == 0 else str(rng.choice(LETTERS)))
+                + text[at + (kind != 1) :]
+            )
         made.append(text)
     return made
 
 
 def strings(kind: str, rows: int, path: Path) -> list[str]:
-    """Return strings: names of places, titles of 40 to 100 characters, or sequences of 100 letters."""
+    """Return strings: names of places, titles of 40 to 100 characters, or sequences of
+    100 letters.
+    """
     if kind == "names":
         return names(path)[:rows]
     rng = np.random.default_rng(1)
@@ -85,7 +97,11 @@ def ours(frame: pd.DataFrame, k: int, cores: int) -> int:
     if cores == 1:
         return int(frame.simjoin.count_edit_pairs("text", k))
     with dask.config.set(scheduler="threads", num_workers=cores):
-        return int(dd.from_pandas(frame, npartitions=2 * cores).simjoin.count_edit_pairs("text", k).compute())
+        return int(
+            dd.from_pandas(frame, npartitions=2 * cores)
+            .simjoin.count_edit_pairs("text", k)
+            .compute()
+        )
 
 
 def rapidfuzz(texts: list[str], k: int, cores: int) -> int:
@@ -97,10 +113,17 @@ def rapidfuzz(texts: list[str], k: int, cores: int) -> int:
     for start in range(0, len(texts), BLOCK):
         block = texts[start : start + BLOCK]
         away = process.cdist(
-            block, texts[start:], scorer=Levenshtein.distance, score_cutoff=k, workers=cores, dtype=np.uint8
+            block,
+            texts[start:],
+            scorer=Levenshtein.distance,
+            score_cutoff=k,
+            workers=cores,
+            dtype=np.uint8,
         )
         near = away <= k
-        found += int(near.sum()) - len(block) - int(np.tril(near[:, : len(block)], -1).sum())
+        found += (
+            int(near.sum()) - len(block) - int(np.tril(near[:, : len(block)], -1).sum())
+        )
     return found
 
 
@@ -134,12 +157,27 @@ def beside(options: argparse.Namespace) -> list[dict[str, Any]]:
         for k in distances:
             prepare(frame, k)
             for cores in options.cores:
-                tools = {"ours": measured(functools.partial(ours, frame, k, cores), cores, options.repeat)}
+                tools = {
+                    "ours": measured(
+                        functools.partial(ours, frame, k, cores), cores, options.repeat
+                    )
+                }
                 if not options.alone:
                     call = functools.partial(rapidfuzz, texts, k, cores)
                     tools["RapidFuzz"] = measured(call, cores, options.repeat)
-                    assert tools["RapidFuzz"]["pairs"] == tools["ours"]["pairs"], (kind, k)
-                rows.append({"data": kind, "rows": len(texts), "k": k, "cores": cores, "tools": tools})
+                    assert tools["RapidFuzz"]["pairs"] == tools["ours"]["pairs"], (
+                        kind,
+                        k,
+                    )
+                rows.append(
+                    {
+                        "data": kind,
+                        "rows": len(texts),
+                        "k": k,
+                        "cores": cores,
+                        "tools": tools,
+                    }
+                )
                 print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
@@ -148,13 +186,18 @@ def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return larger cases, which only this package joins."""
     rows, words = [], names(options.names)
     cases = [(len(words), (1, 2, 3))] if not options.quick else []
-    for number, distances in [*cases, *(GROWTH if not options.quick else [(QUICK, (1,))])]:
+    for number, distances in [
+        *cases,
+        *(GROWTH if not options.quick else [(QUICK, (1,))]),
+    ]:
         texts = words if number == len(words) else with_errors(words, number, 2)
         frame = pd.DataFrame({"text": texts})
         for k in distances:
             kind = "all names" if texts is words else "names with errors"
             for cores in options.cores:
-                own = measured(functools.partial(ours, frame, k, cores), cores, options.repeat)
+                own = measured(
+                    functools.partial(ours, frame, k, cores), cores, options.repeat
+                )
                 one = {"data": kind, "rows": len(texts), "k": k, "cores": cores}
                 rows.append(one | {"tools": {"ours": own}})
                 print(rows[-1], file=sys.stderr, flush=True)
@@ -163,13 +206,19 @@ def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run the benchmark and print its results as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.strings", description=__doc__)
-    parser.add_argument("--names", type=Path, default=PLACES, help="Parquet with a column name")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.strings", description=__doc__
+    )
+    parser.add_argument(
+        "--names", type=Path, default=PLACES, help="Parquet with a column name"
+    )
     parser.add_argument("--cores", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--alone", action="store_true", help="without RapidFuzz")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows")
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
     options = parser.parse_args()
     where = environment([], VERSION)
     if not options.alone:

@@ -1,7 +1,9 @@
-"""``python -m benchmarks cpu.two_tables``: all pairs of two tables within a distance, index and join.
+"""``python -m benchmarks cpu.two_tables``: all pairs of two tables within a distance,
+index and join.
 
-All tools run in this process, on one core, in turn: what disturbs one run disturbs all tools alike.
-Variants of a peer are tried on a tenth of the points, and the fastest one is measured.
+All tools run in this process, on one core, in turn: what disturbs one run disturbs all
+tools alike. Variants of a peer are tried on a tenth of the points, and the fastest one
+is measured.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # set before the imports below, because libraries count cores and read the environment when imported
+    # set before the imports below, because libraries count cores and read the
+    # environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -57,7 +60,9 @@ class TwoRow:
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """Return both sets of points, float64."""
-        every = self.make(np.random.default_rng(SEED), self.left + self.right, self.dims)
+        every = self.make(
+            np.random.default_rng(SEED), self.left + self.right, self.dims
+        )
         return every[: self.left], every[self.left :]
 
 
@@ -75,8 +80,12 @@ ROWS = {
 
 def _ours(x: np.ndarray, y: np.ndarray, eps: float) -> int:
     every = merge_moments([moments(x), moments(y)])
-    layout = JOINER.layout("auto", every.lower, every.upper, every.mean, every.variance, eps * eps)
-    found = JOINER.pairs(JOINER.build(x, layout), JOINER.build(y, layout), layout, is_self_join=False)
+    layout = JOINER.layout(
+        "auto", every.lower, every.upper, every.mean, every.variance, eps * eps
+    )
+    found = JOINER.pairs(
+        JOINER.build(x, layout), JOINER.build(y, layout), layout, is_self_join=False
+    )
     return len(found.left)
 
 
@@ -89,8 +98,13 @@ def _matrix(leafsize: int, balanced: bool) -> Join:
     def join(x: np.ndarray, y: np.ndarray, eps: float) -> int:
         from scipy.spatial import cKDTree
 
-        trees = (cKDTree(z, leafsize, balanced_tree=balanced, compact_nodes=balanced) for z in (x, y))
-        return len(next(trees).sparse_distance_matrix(next(trees), eps, output_type="ndarray"))
+        trees = (
+            cKDTree(z, leafsize, balanced_tree=balanced, compact_nodes=balanced)
+            for z in (x, y)
+        )
+        return len(
+            next(trees).sparse_distance_matrix(next(trees), eps, output_type="ndarray")
+        )
 
     return join
 
@@ -126,10 +140,15 @@ def _faiss(rows: int) -> Join:
 
         faiss.omp_set_num_threads(1)
         centre = y.mean(axis=0)
-        data, queries = (np.ascontiguousarray(z - centre, dtype=np.float32) for z in (y, x))
+        data, queries = (
+            np.ascontiguousarray(z - centre, dtype=np.float32) for z in (y, x)
+        )
         index = faiss.IndexFlatL2(data.shape[1])
         index.add(data)
-        found = [index.range_search(queries[k : k + rows], eps * eps) for k in range(0, len(x), rows)]
+        found = [
+            index.range_search(queries[k : k + rows], eps * eps)
+            for k in range(0, len(x), rows)
+        ]
         return sum(len(places) for _, _, places in found)
 
     return join
@@ -137,7 +156,9 @@ def _faiss(rows: int) -> Join:
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer: its module with the reported version, its variants, and the rows where it is not run."""
+    """A peer: its module with the reported version, its variants, and the rows where it
+    is not run.
+    """
 
     module: str
     distribution: str
@@ -146,7 +167,9 @@ class Peer:
 
 
 _MANY_DIMS = ("expo16d", "expo32d", "expo64d")
-_TREES = dict.fromkeys(_MANY_DIMS, "trees compare nearly all points with all: minutes (estimated)")
+_TREES = dict.fromkeys(
+    _MANY_DIMS, "trees compare nearly all points with all: minutes (estimated)"
+)
 _FEW_DIMS = ("unif2d", "unif2d-small", "expo2d", "unif6d")
 _BRUTE = dict.fromkeys(_FEW_DIMS, "compares all points with all: minutes (estimated)")
 PEERS = {
@@ -154,32 +177,49 @@ PEERS = {
         "scipy",
         "scipy",
         {
-            f"cKDTree.sparse_distance_matrix, leafsize {n}, {splits} splits": _matrix(n, splits == "median")
+            f"cKDTree.sparse_distance_matrix, leafsize {n}, {splits} splits": _matrix(
+                n, splits == "median"
+            )
             for n in (8, 16, 32)
             for splits in ("median", "midpoint")
         }
         | {"cKDTree.query_ball_point": _ball_point},
         _TREES,
     ),
-    "sklearn": Peer("sklearn", "scikit-learn", {"BallTree": _ball_tree, "KDTree": _kd_tree}, _TREES),
-    "sklearn-brute": Peer("sklearn", "scikit-learn", {"brute force": _sklearn_brute}, _BRUTE),
+    "sklearn": Peer(
+        "sklearn", "scikit-learn", {"BallTree": _ball_tree, "KDTree": _kd_tree}, _TREES
+    ),
+    "sklearn-brute": Peer(
+        "sklearn", "scikit-learn", {"brute force": _sklearn_brute}, _BRUTE
+    ),
     "faiss": Peer(
-        "faiss", "faiss-cpu", {f"IndexFlatL2, blocks of {n}": _faiss(n) for n in (4096, 16384)}, _BRUTE
+        "faiss",
+        "faiss-cpu",
+        {f"IndexFlatL2, blocks of {n}": _faiss(n) for n in (4096, 16384)},
+        _BRUTE,
     ),
 }
 
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.two_tables", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.two_tables", description=__doc__
+    )
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each tool (default 3)")
-    parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="runs of each tool (default 3)"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
     return parser.parse_args()
 
 
-def seconds_of(join: Join, sides: tuple[np.ndarray, np.ndarray], eps: float) -> tuple[float, int]:
+def seconds_of(
+    join: Join, sides: tuple[np.ndarray, np.ndarray], eps: float
+) -> tuple[float, int]:
     """Return the CPU seconds of one run, and the number of pairs."""
     gc.collect()
     began = time.process_time()
@@ -191,17 +231,25 @@ def measure(name_of_row: str, peers: dict[str, Peer], repeat: int) -> dict[str, 
     """Return medians, ratios and the tried settings of one data set."""
     row = ROWS[name_of_row]
     sides = row.points()
-    some = (np.ascontiguousarray(sides[0][::PART]), np.ascontiguousarray(sides[1][::PART]))
+    some = (
+        np.ascontiguousarray(sides[0][::PART]),
+        np.ascontiguousarray(sides[1][::PART]),
+    )
     joins: dict[str, Join] = {"ours": _ours, "ours-verb": _verb}
     tools: dict[str, dict[str, Any]] = {name: {} for name in joins}
     for join in joins.values():
-        join(*some, row.eps)  # the first call compiles and loads, which must not be timed
-    larger = row.eps * PART ** (1 / row.dims)  # a larger distance gives as many neighbors as all points have
+        # the first call compiles and loads, which must not be timed
+        join(*some, row.eps)
+    # a larger distance gives as many neighbors as all points have
+    larger = row.eps * PART ** (1 / row.dims)
     for name, peer in peers.items():
         if name_of_row in peer.skip:
             tools[name] = {"skipped": peer.skip[name_of_row]}
             continue
-        tries = {label: round(seconds_of(join, some, larger)[0], 3) for label, join in peer.variants.items()}
+        tries = {
+            label: round(seconds_of(join, some, larger)[0], 3)
+            for label, join in peer.variants.items()
+        }
         best = min(tries, key=lambda label: tries[label])
         tools[name] = {"variant": best, "tries": tries}
         if tries[best] * PART > PATIENCE:
@@ -216,10 +264,14 @@ def measure(name_of_row: str, peers: dict[str, Peer], repeat: int) -> dict[str, 
             print(f"{name:14}{took:9.3f} s {pairs:12,}", file=sys.stderr, flush=True)
     for name in joins:
         tools[name]["median"] = statistics.median(tools[name]["seconds"])
-    rivals = {name: tools[name]["median"] for name in joins if not name.startswith("ours")}
+    rivals = {
+        name: tools[name]["median"] for name in joins if not name.startswith("ours")
+    }
     best_peer = min(rivals, key=lambda name: rivals[name], default=None)
     ratios = {
-        f"ratio_{name}": round(rivals[best_peer] / tools[name]["median"], 2) if best_peer else None
+        f"ratio_{name}": round(rivals[best_peer] / tools[name]["median"], 2)
+        if best_peer
+        else None
         for name in ("ours", "ours-verb")
     }
     sizes = {"left": row.left, "right": row.right, "dims": row.dims, "eps": row.eps}
@@ -229,7 +281,11 @@ def measure(name_of_row: str, peers: dict[str, Peer], repeat: int) -> dict[str, 
 def main() -> None:
     """Run the benchmark and print its results as JSON."""
     options = arguments()
-    peers = {name: PEERS[name] for name in options.peers if importlib.util.find_spec(PEERS[name].module)}
+    peers = {
+        name: PEERS[name]
+        for name in options.peers
+        if importlib.util.find_spec(PEERS[name].module)
+    }
     report: dict[str, Any] = {
         "environment": environment(peers.values(), VERSION),
         "unit": "CPU seconds of one core, index and join",

@@ -1,9 +1,10 @@
 """``python -m benchmarks dask.balance``: how evenly the work of a join is cut.
 
-A job is planned for a number of threads, and its tasks run one after the other in one thread.  So other work
-of the machine does not change their CPU seconds.  The report has for each step the number of pieces, and a
-histogram of their seconds, with bars of a tenth of the longest.  It also has the longest piece by the mean
-one, and the threads' time by the least possible time.  The threads' time assumes that the first idle thread
+A job is planned for a number of threads, and its tasks run one after the other in one
+thread.  So other work of the machine does not change their CPU seconds.  The report has
+for each step the number of pieces, and a histogram of their seconds, with bars of a
+tenth of the longest.  It also has the longest piece by the mean one, and the threads'
+time by the least possible time.  The threads' time assumes that the first idle thread
 takes the next piece.
 """
 
@@ -40,8 +41,12 @@ LEAST = 0.01
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.balance", description=__doc__)
-    parser.add_argument("--data", nargs="*", default=["1Mx2", "200kx16", "48kx384"], choices=list(DATA))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.balance", description=__doc__
+    )
+    parser.add_argument(
+        "--data", nargs="*", default=["1Mx2", "200kx16", "48kx384"], choices=list(DATA)
+    )
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--threads", type=int, nargs="*", default=[2, 8, 32])
     parser.add_argument("--partitioning", default="auto")
@@ -60,7 +65,9 @@ class Seconds(Callback):  # type: ignore[misc]
     def _pretask(self, key: Any, dsk: Any, state: Any) -> None:
         self._began = time.process_time()
 
-    def _posttask(self, key: Any, result: Any, dsk: Any, state: Any, worker: Any) -> None:
+    def _posttask(
+        self, key: Any, result: Any, dsk: Any, state: Any, worker: Any
+    ) -> None:
         self.steps[key_split(key)].append(time.process_time() - self._began)
 
 
@@ -75,7 +82,9 @@ def makespan(seconds: list[float], threads: int) -> float:
 def bars(seconds: list[float]) -> str:
     """Format a histogram in one line."""
     counts = np.histogram(seconds, BINS, (0.0, max(seconds)))[0]
-    return "".join(BARS[int(np.ceil(n / counts.max() * (len(BARS) - 1)))] for n in counts)
+    return "".join(
+        BARS[int(np.ceil(n / counts.max() * (len(BARS) - 1)))] for n in counts
+    )
 
 
 def measured(name: str, job: str, threads: int, partitioning: str) -> dict[str, Any]:
@@ -99,13 +108,25 @@ def measured(name: str, job: str, threads: int, partitioning: str) -> dict[str, 
         if sum(seconds) < LEAST or not any(part in step for part in WORK):
             continue
         whole = max(sum(seconds) / threads, 1e-9)
-        steps.append({
-            "step": step, "pieces": len(seconds), "seconds": sum(seconds), "histogram": bars(seconds),
-            "longest_by_mean": max(seconds) * len(seconds) / sum(seconds),
-            "makespan_by_least": makespan(seconds, threads) / whole, "all": seconds,
-        })  # fmt: skip
-    return {"data": name, "job": job, "threads": threads, "plan": repr(plan), "steps": steps,
-            "expected": plan.expected}  # fmt: skip
+        steps.append(
+            {
+                "step": step,
+                "pieces": len(seconds),
+                "seconds": sum(seconds),
+                "histogram": bars(seconds),
+                "longest_by_mean": max(seconds) * len(seconds) / sum(seconds),
+                "makespan_by_least": makespan(seconds, threads) / whole,
+                "all": seconds,
+            }
+        )
+    return {
+        "data": name,
+        "job": job,
+        "threads": threads,
+        "plan": repr(plan),
+        "steps": steps,
+        "expected": plan.expected,
+    }
 
 
 def main() -> int:
@@ -119,7 +140,14 @@ def main() -> int:
             for threads in options.threads:
                 found.append(measured(name, job, threads, options.partitioning))
                 progress(f"{name} {job} for {threads} threads: {found[-1]['plan']}")
-    keys = ["step", "pieces", "seconds", "longest_by_mean", "makespan_by_least", "histogram"]
+    keys = [
+        "step",
+        "pieces",
+        "seconds",
+        "longest_by_mean",
+        "makespan_by_least",
+        "histogram",
+    ]
     lines = [
         [f"{one['data']} {one['job']}", one["threads"], *(step[key] for key in keys)]
         for one in found

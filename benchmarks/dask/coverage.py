@@ -1,8 +1,9 @@
-"""``python -m benchmarks dask.coverage``: how often a plan's 95 % interval holds the true number of pairs.
+"""``python -m benchmarks dask.coverage``: how often a plan's 95 % interval holds the
+true number of pairs.
 
-There are some 250 layouts: data sets and distances, with rows in a random order or sorted, in few partitions
-or many.  Rows are joined with themselves or with a smaller table.  Each join is planned in this process, and
-the pairs are counted.
+There are some 250 layouts: data sets and distances, with rows in a random order or
+sorted, in few partitions or many.  Rows are joined with themselves or with a smaller
+table.  Each join is planned in this process, and the pairs are counted.
 """
 
 from __future__ import annotations
@@ -82,13 +83,23 @@ def kinds(places: np.ndarray | None) -> list[Kind]:
         Kind("repeated", _repeated, 100_000, (0.0, 0.05)),
     ]
     if places is not None:
-        found.append(Kind("places", lambda _, n: places[:n], len(places), (500.0, 5e3, 2e4), "haversine"))
+        found.append(
+            Kind(
+                "places",
+                lambda _, n: places[:n],
+                len(places),
+                (500.0, 5e3, 2e4),
+                "haversine",
+            )
+        )
     return found
 
 
 def layouts() -> Iterator[Layout]:
     """Return all layouts."""
-    for partitions, ordered, two in itertools.product(PARTITIONS, (False, True), (False, True)):
+    for partitions, ordered, two in itertools.product(
+        PARTITIONS, (False, True), (False, True)
+    ):
         yield Layout(partitions, ordered, two)
 
 
@@ -100,12 +111,16 @@ def ways(kind: Kind, seed: int) -> Iterator[dict[str, Any]]:
     if kind.metric == "euclidean":
         other = other + random.normal(size=other.shape) * kind.distances[0]
     else:
-        other = np.clip(other + random.normal(size=other.shape) / 200, [-90, -180], [90, 180])
+        other = np.clip(
+            other + random.normal(size=other.shape) / 200, [-90, -180], [90, 180]
+        )
     for eps in kind.distances:
         frames = [_frame(kind, some) for some in (points, other)]
         options = {"metric": kind.metric}
-        true = (int(frames[0].simjoin.count_pairs(eps, **options)),
-                int(frames[0].simjoin.join(frames[1], eps, **options).shape[0]))  # fmt: skip
+        true = (
+            int(frames[0].simjoin.count_pairs(eps, **options)),
+            int(frames[0].simjoin.join(frames[1], eps, **options).shape[0]),
+        )
         for layout in layouts():
             sides = [_laid(frame, layout, random) for frame in frames]
             began = time.perf_counter()
@@ -113,10 +128,15 @@ def ways(kind: Kind, seed: int) -> Iterator[dict[str, Any]]:
             if estimate.sampled >= kind.n:
                 continue  # all rows are the sample, so the estimate is the true number
             yield {
-                "name": kind.name, "eps": eps, "seed": seed, "rows": kind.n,
-                "partitions": layout.partitions, "ordered": layout.ordered, "two": layout.two,
+                "name": kind.name,
+                "eps": eps,
+                "seed": seed,
+                "rows": kind.n,
+                "partitions": layout.partitions,
+                "ordered": layout.ordered,
+                "two": layout.two,
                 "seconds": time.perf_counter() - began,
-            } | judged(estimate, true[layout.two])  # fmt: skip
+            } | judged(estimate, true[layout.two])
 
 
 def _frame(kind: Kind, points: np.ndarray) -> pd.DataFrame:
@@ -124,7 +144,9 @@ def _frame(kind: Kind, points: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(points, columns=names).rename(columns="{}".format)
 
 
-def _laid(frame: pd.DataFrame, layout: Layout, random: np.random.Generator) -> list[pd.DataFrame]:
+def _laid(
+    frame: pd.DataFrame, layout: Layout, random: np.random.Generator
+) -> list[pd.DataFrame]:
     if layout.ordered:
         frame = frame.sort_values(frame.columns[0], ignore_index=True)
     else:
@@ -133,29 +155,42 @@ def _laid(frame: pd.DataFrame, layout: Layout, random: np.random.Generator) -> l
     return [frame.iloc[a:b] for a, b in itertools.pairwise(cuts)]
 
 
-def _planned(sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: Layout) -> Any:
+def _planned(
+    sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: Layout
+) -> Any:
     """Return the estimate of a plan of these partitions."""
     spec: Any
     left, right = (side[0].iloc[:0] for side in sides)
     options = {"metric": metric, "on": list(left.columns)}
     if not layout.two:
         spec = SelfJoinRequest(eps=eps, **options).spec(left)
-        parts = [summarise(part, k, spec, False, layout.partitions) for k, part in enumerate(sides[0])]
+        parts = [
+            summarise(part, k, spec, False, layout.partitions)
+            for k, part in enumerate(sides[0])
+        ]
         return make_plan(join_statistics([parts], spec), COUNTS).estimate
     spec = JoinRequest(other=right, eps=eps, **options).spec(left, right)
     parts, others = (
-        [summarise(part, first + k, own, False, layout.partitions) for k, part in enumerate(side)]
+        [
+            summarise(part, first + k, own, False, layout.partitions)
+            for k, part in enumerate(side)
+        ]
         for first, own, side in zip((0, RIGHT), (spec, spec.other), sides, strict=True)
     )
     return make_plan(join_statistics([parts, others], spec), COUNTS).estimate
 
 
 def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return for each group of layouts their number, how often the interval held, and its width."""
+    """Return for each group of layouts their number, how often the interval held, and
+    its width.
+    """
     groups = {"all": runs}
     for run in runs:
         names = [run["name"], "two tables" if run["two"] else "self-joins"]
-        names += ["sorted" if run["ordered"] else "shuffled", f"{run['partitions']} partitions"]
+        names += [
+            "sorted" if run["ordered"] else "shuffled",
+            f"{run['partitions']} partitions",
+        ]
         for name in names:
             groups.setdefault(name, []).append(run)
     lines = []
@@ -164,20 +199,40 @@ def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:
         above = sum(run["true"] > run["high"] + 1 for run in some)
         wide = [run["high"] / max(run["low"], 1.0) for run in some]
         off = [abs(run["factor"] - 1) for run in some if run["factor"] is not None]
-        lines.append([name, len(some), held, 100 * held / len(some), above, float(np.median(wide)),
-                      float(np.median(off)), max(off)])  # fmt: skip
+        lines.append(
+            [
+                name,
+                len(some),
+                held,
+                100 * held / len(some),
+                above,
+                float(np.median(wide)),
+                float(np.median(off)),
+                max(off),
+            ]
+        )
     return lines
 
 
 def main() -> int:
     """Run the benchmark with the options of the command line."""
     quiet()
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.coverage", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.coverage", description=__doc__
+    )
     parser.add_argument("--sets", nargs="*", help="names of data sets (default: all)")
-    parser.add_argument("--places", type=Path, default=PLACES,
-                        help="parquet file with latitude and longitude (default: the example's)")  # fmt: skip
-    parser.add_argument("--seeds", type=int, default=1, help="how often each is drawn (default 1)")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of points")
+    parser.add_argument(
+        "--places",
+        type=Path,
+        default=PLACES,
+        help="parquet file with latitude and longitude (default: the example's)",
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="how often each is drawn (default 1)"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of the numbers of points"
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     options = parser.parse_args()
     places = None
@@ -189,16 +244,39 @@ def main() -> int:
     for kind in kinds(places):
         if options.sets is not None and kind.name not in options.sets:
             continue
-        kind = Kind(kind.name, kind.make, max(1000, int(kind.n * options.scale)), kind.distances, kind.metric)
+        kind = Kind(
+            kind.name,
+            kind.make,
+            max(1000, int(kind.n * options.scale)),
+            kind.distances,
+            kind.metric,
+        )
         for seed in range(options.seeds):
             runs += ways(kind, seed)
         own = [run["holds"] for run in runs if run["name"] == kind.name]
         progress(f"{kind.name}: {sum(own)} of {len(own)}")
-    head = ["layouts", "number", "held", "%", "too low", "high / low", "median error", "largest error"]
+    head = [
+        "layouts",
+        "number",
+        "held",
+        "%",
+        "too low",
+        "high / low",
+        "median error",
+        "largest error",
+    ]
     lines = summed(runs)
     print(table(head, lines))
-    save("coverage", where, options, {"summary": [dict(zip(head, line, strict=True)) for line in lines],
-                                      "runs": runs}, options.output)  # fmt: skip
+    save(
+        "coverage",
+        where,
+        options,
+        {
+            "summary": [dict(zip(head, line, strict=True)) for line in lines],
+            "runs": runs,
+        },
+        options.output,
+    )
     return 0
 
 

@@ -1,8 +1,10 @@
-"""``python -m benchmarks dask.estimates``: how good a plan's estimate is, and what planning takes.
+"""``python -m benchmarks dask.estimates``: how good a plan's estimate is, and what
+planning takes.
 
-Each data set lies in parquet files of a temporary folder, one for each of 8 partitions.  A plan is
-timed alone, then the join of the planned pairs; its estimate is compared with the true number.
-Some data sets are drawn again with other seeds, to see how often the 95 % interval holds the truth.
+Each data set lies in parquet files of a temporary folder, one for each of 8 partitions.
+A plan is timed alone, then the join of the planned pairs; its estimate is compared with
+the true number. Some data sets are drawn again with other seeds, to see how often the
+95 % interval holds the truth.
 """
 
 from __future__ import annotations
@@ -59,7 +61,13 @@ class Points:
 def _like(name: str, n: int | None = None) -> Points:
     """Return a row of the other benchmarks, at its density for any number of points."""
     row = ROWS[name]
-    whole = Points(name, lambda random, rows: row.make(random, rows, row.dims), row.n, row.eps, row.dims)
+    whole = Points(
+        name,
+        lambda random, rows: row.make(random, rows, row.dims),
+        row.n,
+        row.eps,
+        row.dims,
+    )
     return whole if n is None else whole.smaller(n / row.n)
 
 
@@ -74,12 +82,16 @@ def _sorted(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 def _lattice(random: np.random.Generator, n: int) -> np.ndarray:
-    """Draw whole numbers: about 15 points are equal, and many distances equal the threshold."""
+    """Draw whole numbers: about 15 points are equal, and many distances equal the
+    threshold.
+    """
     return random.integers(0, math.isqrt(n // 15), (n, 2)).astype(float)
 
 
 def _skewed(random: np.random.Generator, n: int) -> np.ndarray:
-    """Draw half of the points everywhere, and half of them in a cell of a 2,500th of the area."""
+    """Draw half of the points everywhere, and half of them in a cell of a 2,500th of
+    the area.
+    """
     points = random.uniform(0, 100, (n, 2))
     dense = random.random(n) < 0.5
     points[dense] = 70 + points[dense] / 50
@@ -87,7 +99,9 @@ def _skewed(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 def _neighbors(n: float, wanted: float, dims: int) -> float:
-    """Return the distance within which `n` uniform points in a cube of side 100 have `wanted` neighbors."""
+    """Return the distance within which `n` uniform points in a cube of side 100 have
+    `wanted` neighbors.
+    """
     unit = {2: math.pi, 3: 4 / 3 * math.pi}[dims]
     return float(100 * (wanted / (n * unit)) ** (1 / dims))
 
@@ -107,25 +121,46 @@ def data_sets(places: np.ndarray | None) -> list[Points]:
     ]
     if places is not None:
         some = [(f"places {eps}", eps) for eps in (0.005, 0.05, 0.2)]
-        found += [Points(name, lambda _, n: places[:n], len(places), eps) for name, eps in some]
+        found += [
+            Points(name, lambda _, n: places[:n], len(places), eps)
+            for name, eps in some
+        ]
     return found
 
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.estimates", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.estimates", description=__doc__
+    )
     parser.add_argument("--sets", nargs="*", help="names of data sets (default: all)")
-    parser.add_argument("--places", type=Path, default=PLACES,
-                        help="parquet file with latitude and longitude (default: the example's)")  # fmt: skip
+    parser.add_argument(
+        "--places",
+        type=Path,
+        default=PLACES,
+        help="parquet file with latitude and longitude (default: the example's)",
+    )
     parser.add_argument("--partitions", type=int, default=8)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of points")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of the numbers of points"
+    )
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--coverage", nargs="*", default=["unif2d", "expo2d", "clus8d"],
-                        help="sets that are drawn with other seeds, too")  # fmt: skip
+    parser.add_argument(
+        "--coverage",
+        nargs="*",
+        default=["unif2d", "expo2d", "clus8d"],
+        help="sets that are drawn with other seeds, too",
+    )
     parser.add_argument("--seeds", type=int, default=20, help="how many (default 20)")
-    parser.add_argument("--workers", type=int, default=0,
-                        help="processes of a LocalCluster; 0: threads of this one (default)")  # fmt: skip
-    parser.add_argument("--threads", type=int, default=CORES, help=f"if there are no workers ({CORES})")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        help="processes of a LocalCluster; 0: threads of this one (default)",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=CORES, help=f"if there are no workers ({CORES})"
+    )
     parser.add_argument("--folder", type=Path, help="for temporary files")
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
@@ -151,7 +186,9 @@ def measure(one: Points, folder: Path, partitions: int, repeat: int) -> dict[str
         planning.append(planned - began)
         plan = pairs.expr.plan
         if joined != true:
-            raise AssertionError(f"{one.name}: joined {joined:,} pairs, counted {true:,}")
+            raise AssertionError(
+                f"{one.name}: joined {joined:,} pairs, counted {true:,}"
+            )
     return {
         "name": one.name,
         "rows": len(points),
@@ -166,12 +203,14 @@ def measure(one: Points, folder: Path, partitions: int, repeat: int) -> dict[str
 
 
 def cover(one: Points, partitions: int, seeds: int) -> dict[str, Any]:
-    """Count how often the interval holds the true number of pairs, for points of other seeds."""
+    """Count how often the interval holds the true number of pairs, for points of other
+    seeds.
+    """
     runs = []
     for seed in range(seeds):
-        frame = pd.DataFrame(one.make(np.random.default_rng((SEED, seed)), one.n)).rename(
-            columns="x{}".format
-        )
+        frame = pd.DataFrame(
+            one.make(np.random.default_rng((SEED, seed)), one.n)
+        ).rename(columns="x{}".format)
         true = int(frame.simjoin.count_pairs(one.eps))
         pairs = dd.from_pandas(frame, npartitions=partitions).simjoin.self_join(one.eps)
         runs.append(judged(pairs.expr.plan.estimate, true))
@@ -182,28 +221,71 @@ def cover(one: Points, partitions: int, seeds: int) -> dict[str, Any]:
         "held": sum(run["holds"] for run in runs),
         "factors": [min(factors), statistics.median(factors), max(factors)],
         "deviation": statistics.pstdev(factors),
-        # of an interval that was neither too wide nor too narrow: 1.96 standard deviations
-        "half_width": statistics.median((run["high"] - run["low"]) / 2 / run["true"] for run in runs),
+        # of an interval that was neither too wide nor too narrow: 1.96 standard
+        # deviations
+        "half_width": statistics.median(
+            (run["high"] - run["low"]) / 2 / run["true"] for run in runs
+        ),
         "runs": runs,
     }
 
 
 def _print(found: list[dict[str, Any]], covered: list[dict[str, Any]]) -> None:
-    head = ["data", "rows", "dims", "true pairs", "estimate", "factor", "low", "high", "holds", "sampled"]
+    head = [
+        "data",
+        "rows",
+        "dims",
+        "true pairs",
+        "estimate",
+        "factor",
+        "low",
+        "high",
+        "holds",
+        "sampled",
+    ]
     head += ["planning s", "joining s", "ratio", "plan"]
     lines = []
     for one in found:
-        cells = [one[k] for k in ("name", "rows", "dims", "true")] + [round(one["estimate"]), one["factor"]]
+        cells = [one[k] for k in ("name", "rows", "dims", "true")] + [
+            round(one["estimate"]),
+            one["factor"],
+        ]
         cells += [round(one["low"]), round(one["high"]), one["holds"], one["sampled"]]
         cells += [one["planning"], one["joining"], one["planning"] / one["joining"]]
         lines.append([*cells, one["plan"].split(", ", 1)[1].rstrip(">")])
     if lines:
         print(table(head, lines))
     if covered:
-        print("\nOther seeds: how often the interval held the truth; estimates by the truth")
-        head = ["data", "seeds", "held", "least", "median", "most", "deviation", "half width"]
-        print(table(head, [[one["name"], one["seeds"], one["held"], *one["factors"], one["deviation"],
-                            one["half_width"]] for one in covered]))  # fmt: skip
+        print(
+            "\nOther seeds: how often the interval held the truth; estimates by the "
+            "truth"
+        )
+        head = [
+            "data",
+            "seeds",
+            "held",
+            "least",
+            "median",
+            "most",
+            "deviation",
+            "half width",
+        ]
+        print(
+            table(
+                head,
+                [
+                    [
+                        one["name"],
+                        one["seeds"],
+                        one["held"],
+                        *one["factors"],
+                        one["deviation"],
+                        one["half_width"],
+                    ]
+                    for one in covered
+                ],
+            )
+        )
 
 
 def main() -> int:
@@ -224,15 +306,26 @@ def main() -> int:
         return 2
     where = known()
     found, covered = [], []
-    with scratch(options.folder) as folder, running(options.workers, threads=options.threads):
+    with (
+        scratch(options.folder) as folder,
+        running(options.workers, threads=options.threads),
+    ):
         for name in chosen:
-            found.append(measure(sets[name], folder, options.partitions, options.repeat))
+            found.append(
+                measure(sets[name], folder, options.partitions, options.repeat)
+            )
             progress(f"{name}: {found[-1]['factor']:.3f}, {found[-1]['plan']}")
         for name in options.coverage:
             covered.append(cover(sets[name], options.partitions, options.seeds))
             progress(f"{name}: {covered[-1]['held']} of {options.seeds}")
     _print(found, covered)
-    save("estimates", where, options, {"sets": found, "coverage": covered}, options.output)
+    save(
+        "estimates",
+        where,
+        options,
+        {"sets": found, "coverage": covered},
+        options.output,
+    )
     return 0
 
 

@@ -1,8 +1,10 @@
-"""``python -m benchmarks dask.files``: joins from Parquet files to Parquet files, by pandas and by Dask.
+"""``python -m benchmarks dask.files``: joins from Parquet files to Parquet files, by
+pandas and by Dask.
 
-pandas reads all files, joins and writes on one core.  Dask does the same on threads or worker processes; each
-run reads, plans, joins and writes anew.  All must find the same number of pairs or clusters.  No index is
-written: pandas leaves out a range of numbers, but Dask would write it as a column.
+pandas reads all files, joins and writes on one core.  Dask does the same on threads or
+worker processes; each run reads, plans, joins and writes anew.  All must find the same
+number of pairs or clusters.  No index is written: pandas leaves out a range of numbers,
+but Dask would write it as a column.
 """
 
 from __future__ import annotations
@@ -32,24 +34,39 @@ from benchmarks.harness.repeats import rounded
 FILES = 16
 """Files of a table."""
 
-CALLS = JOBS | {"hdbscan": lambda frame, data, more: frame.simjoin.hdbscan(min_cluster_size=20)}
+CALLS = JOBS | {
+    "hdbscan": lambda frame, data, more: frame.simjoin.hdbscan(min_cluster_size=20)
+}
 
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.files", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.files", description=__doc__
+    )
     usual = [name for name in DATA if name not in ("1Mx2", "64Mx2")]
     parser.add_argument("--data", nargs="*", default=usual, choices=list(DATA))
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(CALLS))
     parser.add_argument(
-        "--on", nargs="*", default=["threads-1", "threads-2", "cluster-2"],
+        "--on",
+        nargs="*",
+        default=["threads-1", "threads-2", "cluster-2"],
         help="schedulers: threads-N or cluster-N (N processes)",
-    )  # fmt: skip
-    parser.add_argument("--scale", type=float, default=1.0, help="factor of the numbers of rows")
-    parser.add_argument(
-        "--repeat", type=int, default=3, help="runs after a warm-up; 0: the first run counts (for long runs)"
     )
-    parser.add_argument("--folder", type=Path, help="for the files (default: the system's temporary folder)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor of the numbers of rows"
+    )
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=3,
+        help="runs after a warm-up; 0: the first run counts (for long runs)",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="for the files (default: the system's temporary folder)",
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
@@ -60,10 +77,14 @@ def write_files(data: Data, folder: Path) -> None:
     frame = data.frame(0)
     cuts = [len(frame) * k // FILES for k in range(FILES + 1)]
     for number, (start, stop) in enumerate(itertools.pairwise(cuts)):
-        frame.iloc[start:stop].to_parquet(folder / f"{number:03}.parquet", compression=None)
+        frame.iloc[start:stop].to_parquet(
+            folder / f"{number:03}.parquet", compression=None
+        )
 
 
-def through_pandas(files: Path, written: Path, job: str, data: Data, more: float) -> int | None:
+def through_pandas(
+    files: Path, written: Path, job: str, data: Data, more: float
+) -> int | None:
     """Read, join and write with pandas; return a count, or None if a file was written."""
     found = CALLS[job](pd.read_parquet(files), data, more)
     if isinstance(found, (int, np.integer)):
@@ -74,7 +95,9 @@ def through_pandas(files: Path, written: Path, job: str, data: Data, more: float
     return None
 
 
-def through_dask(files: Path, written: Path, job: str, data: Data, more: float) -> int | None:
+def through_dask(
+    files: Path, written: Path, job: str, data: Data, more: float
+) -> int | None:
     """Read, join and write with Dask; return a count, or None if files were written."""
     found = CALLS[job](dd.read_parquet(files), data, more)
     if job == "count_pairs":
@@ -91,7 +114,9 @@ def amount(written: Path, job: str) -> int:
     return len(pd.read_parquet(written, columns=["left"]))
 
 
-def timed(way: Callable[..., int | None], written: Path, job: str, more: float) -> tuple[float, int]:
+def timed(
+    way: Callable[..., int | None], written: Path, job: str, more: float
+) -> tuple[float, int]:
     """Return the seconds of a run and its result."""
     shutil.rmtree(written, ignore_errors=True)
     gc.collect()
@@ -101,21 +126,29 @@ def timed(way: Callable[..., int | None], written: Path, job: str, more: float) 
     return seconds, amount(written, job) if found is None else found
 
 
-def measured(name: str, data: Data, folder: Path, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measured(
+    name: str, data: Data, folder: Path, options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
     """Measure all jobs of one table in all ways."""
     files, written = folder / name, folder / "written"
     write_files(data, files)
-    # another distance is another join for Dask, which would reuse the plan; it finds as much
+    # another distance is another join for Dask, which would reuse the plan; it finds as
+    # much
     shift = (1 + n * 2.0**-50 for n in itertools.count(1))
     alone: dict[str, tuple[float, int]] = {}
     for on in ["pandas", *options.on]:
         context, cores = scheduler("threads-1" if on == "pandas" else on)
-        call = functools.partial(through_pandas if on == "pandas" else through_dask, files=files, data=data)
+        call = functools.partial(
+            through_pandas if on == "pandas" else through_dask, files=files, data=data
+        )
         with context:
             for job in options.jobs:
                 # the first call compiles, and fills the cache of files
                 first = timed(call, written, job, next(shift))
-                runs = [timed(call, written, job, next(shift)) for _ in range(options.repeat)] or [first]
+                runs = [
+                    timed(call, written, job, next(shift))
+                    for _ in range(options.repeat)
+                ] or [first]
                 seconds = statistics.median(run[0] for run in runs)
                 if on == "pandas":
                     alone[job] = seconds, runs[0][1]
@@ -132,7 +165,9 @@ def measured(name: str, data: Data, folder: Path, options: argparse.Namespace) -
                     "median": rounded(seconds),
                     "share": rounded(seconds / alone[job][0]),
                 }
-                progress(f"{name} {job} {on}: {seconds:.3f} s, {one['share']:.2f} of pandas")
+                progress(
+                    f"{name} {job} {on}: {seconds:.3f} s, {one['share']:.2f} of pandas"
+                )
                 yield one
     shutil.rmtree(written, ignore_errors=True)
     shutil.rmtree(files)
@@ -146,7 +181,9 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     with scratch(options.folder) as folder:
         for name in options.data:
-            for row in measured(name, DATA[name].scaled(options.scale), folder, options):
+            for row in measured(
+                name, DATA[name].scaled(options.scale), folder, options
+            ):
                 rows.append(row)
                 if options.output:  # a run that is stopped loses only one row
                     save("files", where, options, {"rows": rows}, options.output)

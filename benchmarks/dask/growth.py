@@ -1,9 +1,11 @@
-"""``python -m benchmarks dask.growth``: how time grows with the data, at constant density.
+"""``python -m benchmarks dask.growth``: how time grows with the data, at constant
+density.
 
-(a) Dask: 10, 20, 40 and 80 partitions, which all cover all of space.  Joins are planned and computed, and
-their pairs are counted.  (b) pandas: one chunk of more and more rows.  Uniform points of the unit square; the
-distance shrinks so that a row keeps its number of neighbors.  CPU seconds include those of the system, mostly
-to provide memory; user seconds do not.
+(a) Dask: 10, 20, 40 and 80 partitions, which all cover all of space.  Joins are planned
+and computed, and their pairs are counted.  (b) pandas: one chunk of more and more rows.
+Uniform points of the unit square; the distance shrinks so that a row keeps its number
+of neighbors.  CPU seconds include those of the system, mostly to provide memory; user
+seconds do not.
 """
 
 from __future__ import annotations
@@ -43,18 +45,38 @@ from benchmarks.harness.lazy import (
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.growth", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.growth", description=__doc__
+    )
     parser.add_argument("--partitions", type=int, nargs="*", default=[10, 20, 40, 80])
-    parser.add_argument("--rows", type=int, default=250_000, help="of a partition (default 250,000)")
-    parser.add_argument("--chunk-rows", type=int, nargs="*", help="of (b) (default 0.25M, 0.5M ... 4M)",
-                        default=[250_000 * 2**k for k in range(5)])  # fmt: skip
-    parser.add_argument("--neighbors", type=float, default=6, help="of a row (default 6)")
-    parser.add_argument("--eps", type=float,
-                        help="instead: the distance for the fewest partitions")  # fmt: skip
-    parser.add_argument("--partitioning", default="auto", choices=("auto", "entity", "spatial"))
-    parser.add_argument("--workers", type=int, default=0,
-                        help="processes of a LocalCluster; 0: threads of this one (default)")  # fmt: skip
-    parser.add_argument("--threads", type=int, default=CORES, help=f"if there are no workers ({CORES})")
+    parser.add_argument(
+        "--rows", type=int, default=250_000, help="of a partition (default 250,000)"
+    )
+    parser.add_argument(
+        "--chunk-rows",
+        type=int,
+        nargs="*",
+        help="of (b) (default 0.25M, 0.5M ... 4M)",
+        default=[250_000 * 2**k for k in range(5)],
+    )
+    parser.add_argument(
+        "--neighbors", type=float, default=6, help="of a row (default 6)"
+    )
+    parser.add_argument(
+        "--eps", type=float, help="instead: the distance for the fewest partitions"
+    )
+    parser.add_argument(
+        "--partitioning", default="auto", choices=("auto", "entity", "spatial")
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        help="processes of a LocalCluster; 0: threads of this one (default)",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=CORES, help=f"if there are no workers ({CORES})"
+    )
     parser.add_argument("--limit", default="auto", help="memory of a worker")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="for temporary files")
@@ -74,13 +96,18 @@ def cpu_seconds() -> float:
     return used
 
 
-def by_partitions(data: Path, options: argparse.Namespace, neighbors: float) -> list[dict[str, Any]]:
+def by_partitions(
+    data: Path, options: argparse.Namespace, neighbors: float
+) -> list[dict[str, Any]]:
     """Measure (a): one entry for each number of partitions."""
     found = []
     for parts in options.partitions:
         rows = parts * options.rows
         eps = eps_for(rows, neighbors)
-        runs = [dask_once(data, parts, eps, options.partitioning) for _ in range(options.repeat)]
+        runs = [
+            dask_once(data, parts, eps, options.partitioning)
+            for _ in range(options.repeat)
+        ]
         one = {"partitions": parts, "rows": rows, "eps": eps} | _medians(runs)
         progress(f"{parts} partitions: {one['total']:.2f} s, {one['plan']}")
         found.append(one)
@@ -89,7 +116,9 @@ def by_partitions(data: Path, options: argparse.Namespace, neighbors: float) -> 
 
 def dask_once(data: Path, parts: int, eps: float, partitioning: str) -> dict[str, Any]:
     """Plan and join the first partitions, with Dask's current settings."""
-    pairs = fresh(data, parts).simjoin.self_join(eps, on=["x", "y"], id="id", partitioning=partitioning)
+    pairs = fresh(data, parts).simjoin.self_join(
+        eps, on=["x", "y"], id="id", partitioning=partitioning
+    )
     used, began = cpu_seconds(), time.perf_counter()
     outputs = pairs.npartitions
     planned = time.perf_counter()
@@ -116,7 +145,10 @@ def by_rows(options: argparse.Namespace, neighbors: float) -> list[dict[str, Any
         x, y = np.random.default_rng(rows).random((2, rows))
         frame = pd.DataFrame({"x": x, "y": y})
         eps = eps_for(rows, neighbors)
-        runs = [_timed(lambda: frame.simjoin.self_join(eps)) for _ in range(options.repeat)]  # noqa: B023
+        runs = [
+            _timed(lambda: frame.simjoin.self_join(eps))  # noqa: B023
+            for _ in range(options.repeat)
+        ]
         found.append({"rows": rows, "eps": eps} | _medians(runs))
         progress(f"{rows:,} rows at once: {found[-1]['total']:.3f} s")
     return found
@@ -134,7 +166,11 @@ def _timed(join: Callable[[], pd.DataFrame]) -> dict[str, Any]:
 def _medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return medians of times, and all else from the last run."""
     times = {"planning", "joining", "total", "cpu", "user"} & set(runs[0])
-    return runs[-1] | {name: statistics.median(run[name] for run in runs) for name in times} | {"runs": runs}
+    return (
+        runs[-1]
+        | {name: statistics.median(run[name] for run in runs) for name in times}
+        | {"runs": runs}
+    )
 
 
 def _print(lazy: list[dict[str, Any]], eager: list[dict[str, Any]]) -> None:
@@ -146,14 +182,25 @@ def _print(lazy: list[dict[str, Any]], eager: list[dict[str, Any]]) -> None:
             continue
         first = "partitions" if "partitions" in found[0] else "rows"
         names = [*(["rows"] if first != "rows" else []), "pairs", *more, "total", "cpu"]
-        grown = {name: ratios([one[name] for one in found]) for name in ("total", "cpu")}
+        grown = {
+            name: ratios([one[name] for one in found]) for name in ("total", "cpu")
+        }
         lines = []
         for k, one in enumerate(found):
             per = one["total"] / one["rows"] * 1e9
             lines.append(
-                [one[first], *(one[name] for name in names), grown["total"][k], grown["cpu"][k], per]
+                [
+                    one[first],
+                    *(one[name] for name in names),
+                    grown["total"][k],
+                    grown["cpu"][k],
+                    per,
+                ]
             )
-        print(f"\n{title}; wall and CPU seconds, by how much they grew, wall time of a row")
+        print(
+            f"\n{title}; wall and CPU seconds, by how much they grew, wall time of a "
+            "row"
+        )
         print(table([first, *names, "x total", "x cpu", "ns/row"], lines))
     for one in lazy:
         print(f"{one['partitions']}: {one['plan']}")
@@ -175,12 +222,20 @@ def main() -> int:
             write_uniform(data, most * options.rows, most, 12345)
             with running(options.workers, options.limit, options.threads):
                 # the first join of a process also compiles or loads, so it is not timed
-                dask_once(data, 2, eps_for(2 * options.rows, neighbors), options.partitioning)
+                dask_once(
+                    data, 2, eps_for(2 * options.rows, neighbors), options.partitioning
+                )
                 lazy = by_partitions(data, options, neighbors)
     pd.DataFrame({"x": np.arange(100.0), "y": 0.0}).simjoin.self_join(1.0)
     eager = by_rows(options, neighbors)
     _print(lazy, eager)
-    save("growth", where, options, {"neighbors": neighbors, "dask": lazy, "pandas": eager}, options.output)
+    save(
+        "growth",
+        where,
+        options,
+        {"neighbors": neighbors, "dask": lazy, "pandas": eager},
+        options.output,
+    )
     return 0
 
 

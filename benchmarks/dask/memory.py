@@ -1,8 +1,10 @@
-"""``python -m benchmarks dask.memory``: the most memory that a join takes beyond its rows.
+"""``python -m benchmarks dask.memory``: the most memory that a join takes beyond its
+rows.
 
-Each job runs on threads, without a cluster, in a process of its own.  The result is the process's highest
-memory while the rows are there, less its memory at first (Linux reports both).  Chunks are as large as memory
-allows, up to 1 GiB: 44 million rows of two numbers.
+Each job runs on threads, without a cluster, in a process of its own.  The result is the
+process's highest memory while the rows are there, less its memory at first (Linux
+reports both).  Chunks are as large as memory allows, up to 1 GiB: 44 million rows of
+two numbers.
 """
 
 from __future__ import annotations
@@ -28,18 +30,26 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.memory", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.memory", description=__doc__
+    )
     parser.add_argument("--rows", type=int, default=40_000_000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=JOBS)
-    parser.add_argument("--one", action="store_true", help="the first job, in this process: prints its bytes")
+    parser.add_argument(
+        "--one",
+        action="store_true",
+        help="the first job, in this process: prints its bytes",
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
 
 def held(name: str) -> int:
     """Return bytes of this process, as the system reports them under a name."""
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
+    line = next(
+        line for line in STATUS.read_text().splitlines() if line.startswith(name)
+    )
     return int(line.split()[1]) * 1024
 
 
@@ -77,16 +87,36 @@ def main() -> int:
         return 0
     where, results = known(), []
     for job in options.jobs:
-        again = ["--one", "--jobs", job, "--rows", str(options.rows), "--threads", str(options.threads)]
+        again = [
+            "--one",
+            "--jobs",
+            job,
+            "--rows",
+            str(options.rows),
+            "--threads",
+            str(options.threads),
+        ]
         command = [sys.executable, "-m", "benchmarks", "dask.memory", *again]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        told = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.split()
         size, found = int(told[-2]), int(told[-1])
         results.append(
-            {"job": job, "rows": options.rows, "bytes": size, "row": size / options.rows, "found": found}
+            {
+                "job": job,
+                "rows": options.rows,
+                "bytes": size,
+                "row": size / options.rows,
+                "found": found,
+            }
         )
         progress(f"{job}: {size / options.rows:.0f} bytes a row")
-    print(table(["job", "rows", "GiB", "bytes a row"],
-                [[r["job"], r["rows"], r["bytes"] / 2**30, r["row"]] for r in results]))  # fmt: skip
+    print(
+        table(
+            ["job", "rows", "GiB", "bytes a row"],
+            [[r["job"], r["rows"], r["bytes"] / 2**30, r["row"]] for r in results],
+        )
+    )
     save("memory", where, options, {"jobs": results}, options.output)
     return 0
 

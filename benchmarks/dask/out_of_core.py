@@ -1,9 +1,11 @@
-"""``python -m benchmarks dask.out_of_core``: a join of more data than the workers' memory, checked.
+"""``python -m benchmarks dask.out_of_core``: a join of more data than the workers'
+memory, checked.
 
-Uniform points of the unit square lie in Parquet files, and each file covers all of space.  Two workers join
-them and write the pairs to Parquet.  Data and result are each at least twice as large as both workers' memory
-limits together, unless --rows says otherwise.  Afterwards SciPy joins independently, strip by strip, and
-number and checksum of the pairs are compared.
+Uniform points of the unit square lie in Parquet files, and each file covers all of
+space.  Two workers join them and write the pairs to Parquet.  Data and result are each
+at least twice as large as both workers' memory limits together, unless --rows says
+otherwise.  Afterwards SciPy joins independently, strip by strip, and number and
+checksum of the pairs are compared.
 """
 
 from __future__ import annotations
@@ -46,33 +48,68 @@ PART_ROWS = 500_000
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.out_of_core", description=__doc__)
-    parser.add_argument("--limit", default="700 MB", help="memory of each of the two workers")
-    parser.add_argument("--rows", type=int, help="default: twice the workers' memory, 24 B a row")
-    parser.add_argument("--pairs-per-row", type=float, help="default: twice the memory, 16 B a pair")
-    parser.add_argument("--partitions", type=int, help=f"default: of about {PART_ROWS:,} rows")
-    parser.add_argument("--ids", choices=("rows", "scattered"), default="rows",
-                        help="row numbers, or numbers from everywhere (a longer check)")  # fmt: skip
-    parser.add_argument("--narrow", type=int, default=0,
-                        help="more columns, of width eps/2; --pairs-per-row: without them")  # fmt: skip
-    parser.add_argument("--partitioning", default="auto", choices=("auto", "entity", "spatial"))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.out_of_core", description=__doc__
+    )
+    parser.add_argument(
+        "--limit", default="700 MB", help="memory of each of the two workers"
+    )
+    parser.add_argument(
+        "--rows", type=int, help="default: twice the workers' memory, 24 B a row"
+    )
+    parser.add_argument(
+        "--pairs-per-row", type=float, help="default: twice the memory, 16 B a pair"
+    )
+    parser.add_argument(
+        "--partitions", type=int, help=f"default: of about {PART_ROWS:,} rows"
+    )
+    parser.add_argument(
+        "--ids",
+        choices=("rows", "scattered"),
+        default="rows",
+        help="row numbers, or numbers from everywhere (a longer check)",
+    )
+    parser.add_argument(
+        "--narrow",
+        type=int,
+        default=0,
+        help="more columns, of width eps/2; --pairs-per-row: without them",
+    )
+    parser.add_argument(
+        "--partitioning", default="auto", choices=("auto", "entity", "spatial")
+    )
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
+    parser.add_argument(
+        "--patience", type=float, default=3600, help="seconds until a run is given up"
+    )
     parser.add_argument("--seed", type=int, default=12345)
-    parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
-    parser.add_argument("--no-check", action="store_true", help="leave out the independent join")
+    parser.add_argument(
+        "--folder", type=Path, help="for temporary files: on a disk, not in memory"
+    )
+    parser.add_argument(
+        "--no-check", action="store_true", help="leave out the independent join"
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
 
-def join_once(data: Path, eps: float, limit: int, options: argparse.Namespace, out: Path,
-              temporary: Path) -> dict[str, Any]:  # fmt: skip
+def join_once(
+    data: Path,
+    eps: float,
+    limit: int,
+    options: argparse.Namespace,
+    out: Path,
+    temporary: Path,
+) -> dict[str, Any]:
     """Join on a fresh cluster, and watch it; "failed" is the error that was raised."""
 
     def work(found: dict[str, Any]) -> None:
         pairs = fresh(data).simjoin.self_join(
-            eps, on=["x", "y", *_narrow(options)], id="id", partitioning=options.partitioning
-        )  # fmt: skip
+            eps,
+            on=["x", "y", *_narrow(options)],
+            id="id",
+            partitioning=options.partitioning,
+        )
         began = time.perf_counter()
         found["outputs"] = pairs.npartitions
         found["planning"] = time.perf_counter() - began
@@ -105,24 +142,42 @@ def describe(plan: Any) -> dict[str, Any]:
 def _check(runs: list[dict[str, Any]], expected: Digest | None) -> bool:
     for run in runs:
         if "failed" not in run:
-            run["exact"] = None if expected is None else run["digest"] == dataclasses.asdict(expected)
+            run["exact"] = (
+                None
+                if expected is None
+                else run["digest"] == dataclasses.asdict(expected)
+            )
     return all("failed" not in run and run["exact"] is not False for run in runs)
 
 
 def _print(runs: list[dict[str, Any]], limit: int) -> None:
-    names = ["planning s", "joining s", "pairs", "exact", "workers' peak RSS", "spilled", "paused"]
+    names = [
+        "planning s",
+        "joining s",
+        "pairs",
+        "exact",
+        "workers' peak RSS",
+        "spilled",
+        "paused",
+    ]
     names += [*(f"files: {kind}" for kind in KINDS), "restarts"]
     lines = []
     for k, run in enumerate(runs):
         peaks = " ".join(f"{peak / 1e6:.0f}" for peak in run["peak_rss"])
         lines.append(
             [
-                f"{k + 1}", run.get("planning"), run.get("joining"), run.get("digest", {}).get("pairs"),
-                run.get("exact"), f"{peaks} of {limit / 1e6:.0f} MB", format_bytes(run["spilled_peak"]),
+                f"{k + 1}",
+                run.get("planning"),
+                run.get("joining"),
+                run.get("digest", {}).get("pairs"),
+                run.get("exact"),
+                f"{peaks} of {limit / 1e6:.0f} MB",
+                format_bytes(run["spilled_peak"]),
                 f"{run['paused_share']:.0%}",
-                *(format_bytes(run["files_peak"][kind]) for kind in KINDS), run["restarts"],
+                *(format_bytes(run["files_peak"][kind]) for kind in KINDS),
+                run["restarts"],
             ]
-        )  # fmt: skip
+        )
     print(table(["run", *names], lines))
     for k, run in enumerate(runs):
         print(f"{k + 1}: {run.get('failed', 'done')}; {run.get('plan', 'not planned')}")
@@ -142,43 +197,72 @@ def main() -> int:
     # a little more, since points near the square's border have fewer neighbors
     wanted = options.pairs_per_row or 1.02 * TIMES * memory / PAIR_BYTES / rows
     eps = eps_for(rows, 2 * wanted)
-    parts = options.partitions or max(2, round(rows * row_bytes / ROW_BYTES / PART_ROWS))
+    parts = options.partitions or max(
+        2, round(rows * row_bytes / ROW_BYTES / PART_ROWS)
+    )
     where = known()
     runs: list[dict[str, Any]] = []
     expected = None
     with scratch(options.folder) as folder:
         data = folder / "data"
-        progress(f"{rows:,} rows in {parts} files, eps = {eps!r}, about {wanted * rows:,.0f} pairs")
+        progress(
+            f"{rows:,} rows in {parts} files, eps = {eps!r}, about "
+            f"{wanted * rows:,.0f} pairs"
+        )
         write_uniform(
-            data, rows, parts, options.seed, options.ids == "scattered", options.narrow, eps / 2
-        )  # fmt: skip
+            data,
+            rows,
+            parts,
+            options.seed,
+            options.ids == "scattered",
+            options.narrow,
+            eps / 2,
+        )
         for k in range(options.repeat):
             out = folder / f"pairs-{k}"
             run = join_once(data, eps, limit, options, out, folder / "dask")
             if "failed" not in run:
-                run["result_file_bytes"] = sum(f.stat().st_size for f in out.glob("*.parquet"))
-                run["digest"] = dataclasses.asdict(digest_of_files(sorted(out.glob("*.parquet"))))
+                run["result_file_bytes"] = sum(
+                    f.stat().st_size for f in out.glob("*.parquet")
+                )
+                run["digest"] = dataclasses.asdict(
+                    digest_of_files(sorted(out.glob("*.parquet")))
+                )
             shutil.rmtree(out, ignore_errors=True)
             progress(f"run {k + 1}: {run.get('failed') or run['digest']}")
             runs.append(run)
         if not options.no_check and any("digest" in run for run in runs):
             began = time.perf_counter()
             expected = independent_digest(
-                sorted(data.glob("*.parquet")), eps, rows, folder / "strips", _narrow(options)
+                sorted(data.glob("*.parquet")),
+                eps,
+                rows,
+                folder / "strips",
+                _narrow(options),
             )
             progress(f"independently: {expected}, {time.perf_counter() - began:.0f} s")
     good = _check(runs, expected)
-    share = {"data": rows * row_bytes / memory, "result": (expected.pairs if expected else wanted * rows)}
+    share = {
+        "data": rows * row_bytes / memory,
+        "result": (expected.pairs if expected else wanted * rows),
+    }
     share["result"] *= PAIR_BYTES / memory
     print(
-        f"{rows:,} rows of {row_bytes} B: {share['data']:.2f} times the memory of {WORKERS} workers of "
-        f"{format_bytes(limit)}; the result of {PAIR_BYTES} B a pair: {share['result']:.2f} times"
+        f"{rows:,} rows of {row_bytes} B: {share['data']:.2f} times the memory of "
+        f"{WORKERS} workers of "
+        f"{format_bytes(limit)}; the result of {PAIR_BYTES} B a pair: "
+        f"{share['result']:.2f} times"
     )
     _print(runs, limit)
     report = {
-        "rows": rows, "partitions": parts, "eps": eps, "limit": limit, "times_memory": share,
-        "expected": dataclasses.asdict(expected) if expected else None, "runs": runs,
-    }  # fmt: skip
+        "rows": rows,
+        "partitions": parts,
+        "eps": eps,
+        "limit": limit,
+        "times_memory": share,
+        "expected": dataclasses.asdict(expected) if expected else None,
+        "runs": runs,
+    }
     save("out-of-core", where, options, report, options.output)
     return 0 if good else 1
 

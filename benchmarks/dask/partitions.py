@@ -1,7 +1,8 @@
-"""``python -m benchmarks dask.partitions``: how planning grows with the number of partitions.
+"""``python -m benchmarks dask.partitions``: how planning grows with the number of
+partitions.
 
-Results are seconds of one core for planning, and for the graphs of the join and of the frame.  For
-comparison, Dask builds and runs as many tasks that only count their rows.
+Results are seconds of one core for planning, and for the graphs of the join and of the
+frame.  For comparison, Dask builds and runs as many tasks that only count their rows.
 """
 
 from __future__ import annotations
@@ -38,8 +39,12 @@ WAYS: dict[str, tuple[bool, dict[str, Any]]] = {
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.partitions", description=__doc__)
-    parser.add_argument("--partitions", type=int, nargs="*", default=[1000, 2000, 5000, 10_000])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.partitions", description=__doc__
+    )
+    parser.add_argument(
+        "--partitions", type=int, nargs="*", default=[1000, 2000, 5000, 10_000]
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
@@ -52,10 +57,14 @@ def seconds(action: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - began, found
 
 
-def once(partitions: int, ordered: bool, options: dict[str, Any], seed: int) -> dict[str, Any]:
+def once(
+    partitions: int, ordered: bool, options: dict[str, Any], seed: int
+) -> dict[str, Any]:
     """Plan one join of the given number of partitions, and make its graph."""
     random = np.random.default_rng((SEED, seed, partitions))
-    frame = pd.DataFrame(random.uniform(0, 100, (ROWS * partitions, 2)), columns=["x", "y"])
+    frame = pd.DataFrame(
+        random.uniform(0, 100, (ROWS * partitions, 2)), columns=["x", "y"]
+    )
     if ordered:
         frame = frame.sort_values("x", ignore_index=True)
     lazy = dd.from_pandas(frame, npartitions=partitions)
@@ -66,10 +75,16 @@ def once(partitions: int, ordered: bool, options: dict[str, Any], seed: int) -> 
     planning, plan = seconds(lambda: pairs.expr.plan)
     making, joined = seconds(lambda: pairs.optimize().__dask_graph__())
     return {
-        "partitions": partitions, "planning": planning, "counting": counting, "graph": making,
-        "frame_graph": dask_own, "chunks": len(plan.chunks), "block_pairs": len(plan), "keys": len(joined),
+        "partitions": partitions,
+        "planning": planning,
+        "counting": counting,
+        "graph": making,
+        "frame_graph": dask_own,
+        "chunks": len(plan.chunks),
+        "block_pairs": len(plan),
+        "keys": len(joined),
         "frame_keys": len(graph),
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
@@ -80,12 +95,20 @@ def main() -> int:
     found = []
     with dask.config.set(scheduler="sync"):
         for name, (ordered, how) in WAYS.items():
-            once(20, ordered, how, 1000)  # the first join compiles, which must not be timed
+            # the first join compiles, which must not be timed
+            once(20, ordered, how, 1000)
             for partitions in options.partitions:
-                runs = [once(partitions, ordered, how, seed) for seed in range(options.repeat)]
-                medians = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+                runs = [
+                    once(partitions, ordered, how, seed)
+                    for seed in range(options.repeat)
+                ]
+                medians = {
+                    key: statistics.median(run[key] for run in runs) for key in runs[0]
+                }
                 found.append({"way": name} | medians | {"runs": runs})
-                progress(f"{name}, {partitions:,}: planned in {medians['planning']:.2f} s")
+                progress(
+                    f"{name}, {partitions:,}: planned in {medians['planning']:.2f} s"
+                )
     keys = [
         "way",
         "partitions",

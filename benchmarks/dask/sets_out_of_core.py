@@ -1,8 +1,9 @@
-"""``python -m benchmarks dask.sets_out_of_core``: a join of more sets than the workers' memory, checked.
+"""``python -m benchmarks dask.sets_out_of_core``: a join of more sets than the workers'
+memory, checked.
 
-Sets of random tokens lie in Parquet files.  Some sets of each file are copies from another file with one
-token more, so the pairs are known.  Two workers find them; with ``--kill`` one of them is killed in the
-middle.
+Sets of random tokens lie in Parquet files.  Some sets of each file are copies from
+another file with one token more, so the pairs are known.  Two workers find them; with
+``--kill`` one of them is killed in the middle.
 """
 
 from __future__ import annotations
@@ -42,24 +43,48 @@ COPIED = 100
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.sets_out_of_core", description=__doc__)
-    parser.add_argument("--limit", default="600 MB", help="memory of each of the two workers")
-    parser.add_argument("--rows", type=int, help="default: so many that their tokens are twice the memory")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.sets_out_of_core", description=__doc__
+    )
+    parser.add_argument(
+        "--limit", default="600 MB", help="memory of each of the two workers"
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        help="default: so many that their tokens are twice the memory",
+    )
     parser.add_argument("--part-rows", type=int, default=50_000, help="rows of a file")
-    parser.add_argument("--sizes", type=int, nargs=2, default=[10, 100], metavar=("LEAST", "LARGEST"),
-                        help="of sets; 12 12: all alike, so that every block meets every other")  # fmt: skip
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs=2,
+        default=[10, 100],
+        metavar=("LEAST", "LARGEST"),
+        help="of sets; 12 12: all alike, so that every block meets every other",
+    )
     parser.add_argument("--threshold", type=float, default=0.8)
-    parser.add_argument("--kill", type=float, help="seconds after which a worker is killed")
-    parser.add_argument("--patience", type=float, default=3600, help="seconds until a run is given up")
-    parser.add_argument("--folder", type=Path, help="for temporary files: on a disk, not in memory")
+    parser.add_argument(
+        "--kill", type=float, help="seconds after which a worker is killed"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=3600, help="seconds until a run is given up"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="for temporary files: on a disk, not in memory"
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
 
-def random_sets(part: int, rows: int, sizes: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Make the sets of a file before some become copies: where each ends (rows + 1,), and tokens, some often.
+def random_sets(
+    part: int, rows: int, sizes: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Make the sets of a file before some become copies: where each ends (rows + 1,),
+    and tokens, some often.
 
-    `sizes`: the least and the largest; logarithms of sizes are spread evenly between them.
+    `sizes`: the least and the largest; logarithms of sizes are spread evenly between
+    them.
     """
     random = np.random.default_rng(part)
     least, largest = sizes
@@ -74,11 +99,14 @@ def mean_size(sizes: tuple[int, int]) -> float:
     return least if least == largest else (largest - least) / math.log(largest / least)
 
 
-def write_file(folder: Path, part: int, parts: int, rows: int, sizes: tuple[int, int]) -> tuple[int, int]:
+def write_file(
+    folder: Path, part: int, parts: int, rows: int, sizes: tuple[int, int]
+) -> tuple[int, int]:
     """Write a file; return how many copies and tokens it has."""
     copies = rows // COPIED
     ends, tokens = random_sets(part, rows, sizes)
-    # copies are rows of the next file, after its own copies, with a token that no other row has
+    # copies are rows of the next file, after its own copies, with a token that no other
+    # row has
     other, theirs = random_sets((part + 1) % parts, rows, sizes)
     other = other[copies : 2 * copies + 1]
     more = UNIVERSE + part * copies + np.arange(copies)
@@ -96,10 +124,14 @@ def check(pairs: pd.DataFrame, parts: int, rows: int) -> bool:
     """Return whether the pairs are exactly the copies and their originals."""
     copies = rows // COPIED
     one = (np.arange(parts)[:, None] * rows + np.arange(copies)).ravel()
-    other = (((np.arange(parts) + 1) % parts)[:, None] * rows + copies + np.arange(copies)).ravel()
+    other = (
+        ((np.arange(parts) + 1) % parts)[:, None] * rows + copies + np.arange(copies)
+    ).ravel()
     want = np.stack([np.minimum(one, other), np.maximum(one, other)], axis=1)
     found = pairs[["left", "right"]].to_numpy()
-    return len(found) == len(want) and bool((np.unique(found, axis=0) == np.unique(want, axis=0)).all())
+    return len(found) == len(want) and bool(
+        (np.unique(found, axis=0) == np.unique(want, axis=0)).all()
+    )
 
 
 def set_pairs(frame: Any, options: argparse.Namespace) -> Any:
@@ -107,8 +139,14 @@ def set_pairs(frame: Any, options: argparse.Namespace) -> Any:
     return frame.simjoin.set_self_join("sets", options.threshold, id="id")
 
 
-def join_once(data: Path, options: argparse.Namespace, limit: int, shape: tuple[int, int], temporary: Path,
-              join: Callable[[Any, argparse.Namespace], Any] = set_pairs) -> dict[str, Any]:  # fmt: skip
+def join_once(
+    data: Path,
+    options: argparse.Namespace,
+    limit: int,
+    shape: tuple[int, int],
+    temporary: Path,
+    join: Callable[[Any, argparse.Namespace], Any] = set_pairs,
+) -> dict[str, Any]:
     """Join on a fresh cluster, and watch it; "failed" is the error that was raised."""
 
     def work(found: dict[str, Any]) -> None:
@@ -124,20 +162,36 @@ def join_once(data: Path, options: argparse.Namespace, limit: int, shape: tuple[
         began = time.perf_counter()
         made = pairs.compute()
         found["joining"] = time.perf_counter() - began
-        found["cpu"] = sum(get_client().run(time.process_time).values())  # only of workers that are alive
+        # only of workers that are alive
+        found["cpu"] = sum(get_client().run(time.process_time).values())
         found["pairs"], found["exact"] = len(made), check(made, *shape)
 
     return watched(work, WORKERS, limit, options.patience, temporary)
 
 
-def summarize(title: str, limit: int, options: argparse.Namespace, run: dict[str, Any]) -> None:
+def summarize(
+    title: str, limit: int, options: argparse.Namespace, run: dict[str, Any]
+) -> None:
     """Print a run."""
     killed = "" if options.kill is None else "; one was killed"
     print(f"{title} of {WORKERS} workers of {format_bytes(limit)}{killed}")
-    names = ["planning s", "joining s", "CPU s", "pairs", "exact", "peak memory", "spilled", "restarts"]
+    names = [
+        "planning s",
+        "joining s",
+        "CPU s",
+        "pairs",
+        "exact",
+        "peak memory",
+        "spilled",
+        "restarts",
+    ]
     found = [run.get(name) for name in ("planning", "joining", "cpu", "pairs", "exact")]
     peak = format_bytes(max(run["peak_rss"]))
-    print(table(names, [[*found, peak, format_bytes(run["spilled_peak"]), run["restarts"]]]))
+    print(
+        table(
+            names, [[*found, peak, format_bytes(run["spilled_peak"]), run["restarts"]]]
+        )
+    )
     print(run.get("failed", "done"), run.get("plan", "not planned"), sep="; ")
 
 
@@ -157,7 +211,10 @@ def main() -> int:
         data.mkdir()
         made = [write_file(data, part, parts, each, sizes) for part in range(parts)]
         copies, tokens = (sum(some) for some in zip(*made, strict=True))
-        progress(f"{parts * each:,} rows of {tokens:,} tokens in {parts} files, {copies:,} pairs")
+        progress(
+            f"{parts * each:,} rows of {tokens:,} tokens in {parts} files, {copies:,} "
+            "pairs"
+        )
         run = join_once(data, options, limit, (parts, each), folder / "dask")
     share = tokens * TOKEN_BYTES / memory
     title = f"{parts * each:,} sets of {tokens:,} tokens: {share:.2f} times the memory"

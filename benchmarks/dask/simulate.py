@@ -1,9 +1,11 @@
-"""``python -m benchmarks dask.simulate``: how joins would run on up to 1,024 GPUs or cores.
+"""``python -m benchmarks dask.simulate``: how joins would run on up to 1,024 GPUs or
+cores.
 
-The package itself makes the plan, from summaries of partitions that do not exist; `planning.costs` has the
-costs of steps.  Heavy tasks are assigned first, each to the worker that would end it first, with the time to
-bring the chunks that it lacks.  A worker keeps all chunks that it has received.  `--check` runs the same
-joins on this machine's cores and compares; `--road` compares with the results of `gpu.road`.
+The package itself makes the plan, from summaries of partitions that do not exist;
+`planning.costs` has the costs of steps.  Heavy tasks are assigned first, each to the
+worker that would end it first, with the time to bring the chunks that it lacks.  A
+worker keeps all chunks that it has received.  `--check` runs the same joins on this
+machine's cores and compares; `--road` compares with the results of `gpu.road`.
 """
 
 from __future__ import annotations
@@ -72,7 +74,14 @@ class Machine:
     @property
     def resources(self) -> Resources:
         """The cluster's properties for a plan."""
-        return Resources(self.workers, int(self.memory), True, int(self.memory), self.gpu, self.workers)
+        return Resources(
+            self.workers,
+            int(self.memory),
+            True,
+            int(self.memory),
+            self.gpu,
+            self.workers,
+        )
 
     def rate(self) -> float:
         """Bytes a second of a worker that hears from all others alike."""
@@ -81,12 +90,16 @@ class Machine:
 
 
 def gpus(number: int, task: float) -> Machine:
-    """Return nodes of 8 H200, with NVLink and an adapter of 400 Gb/s for each; half of either is attained."""
+    """Return nodes of 8 H200, with NVLink and an adapter of 400 Gb/s for each; half of
+    either is attained.
+    """
     return Machine(f"{number} GPUs", number, 8, True, 130 * GIB, 150e9, 25e9, task)
 
 
 def cores(number: int, task: float) -> Machine:
-    """Return nodes of 64 cores, with a process of one thread each; they share a node's 100 Gb/s."""
+    """Return nodes of 64 cores, with a process of one thread each; they share a node's
+    100 Gb/s.
+    """
     return Machine(f"{number} cores", number, 64, False, 4 * GIB, 1.0e9, 0.2e9, task)
 
 
@@ -104,7 +117,9 @@ class Job:
         """Draw points (n, dims)."""
         random = np.random.default_rng(seed)
         return (
-            random.exponential(1 / 40, (n, self.dims)) if self.exponential else random.random((n, self.dims))
+            random.exponential(1 / 40, (n, self.dims))
+            if self.exponential
+            else random.random((n, self.dims))
         )
 
     def eps_of(self, rows: int) -> float:
@@ -112,37 +127,53 @@ class Job:
         return self.eps * (self.rows / rows) ** (1 / self.dims)
 
 
-JOBS = {job.name: job for job in (
-    Job("uniform 2-D", 8_000_000, 2, 0.00036),
-    Job("exponential 6-D", 2_000_000, 6, 0.004, True),
-    Job("exponential 16-D", 6_000_000, 16, 0.04, True),
-)}  # fmt: skip
+JOBS = {
+    job.name: job
+    for job in (
+        Job("uniform 2-D", 8_000_000, 2, 0.00036),
+        Job("exponential 6-D", 2_000_000, 6, 0.004, True),
+        Job("exponential 16-D", 6_000_000, 16, 0.04, True),
+    )
+}
 
 
 def spec_of(job: Job, rows: int, partitioning: str) -> JoinSpec:
     """Return the spec of `count_pairs` for such a table."""
     frame = pd.DataFrame(job.points(2), columns=[f"x{k}" for k in range(job.dims)])
-    lazy = dd.from_pandas(frame, 1).simjoin.count_pairs(job.eps_of(rows), partitioning=partitioning)
+    lazy = dd.from_pandas(frame, 1).simjoin.count_pairs(
+        job.eps_of(rows), partitioning=partitioning
+    )
     return lazy.expr.operand("spec")
 
 
 def tables(job: Job, rows: int, partitions: int, partitioning: str) -> JoinStatistics:
-    """Make the statistics of a table of this many rows, whose partitions all cover all of space."""
+    """Make the statistics of a table of this many rows, whose partitions all cover all
+    of space.
+    """
     points = job.points(SAMPLED)
-    lower, upper, mean, variance = points.min(0), points.max(0), points.mean(0), points.var(0)
+    lower, upper, mean, variance = (
+        points.min(0),
+        points.max(0),
+        points.mean(0),
+        points.var(0),
+    )
     parts, summaries = np.array_split(points, partitions), []
     for number, part in enumerate(parts):
         own = rows * (number + 1) // partitions - rows * number // partitions
         places = np.linspace(0, own - 1, len(part)).astype(np.int64)
         moments = Moments(own, lower, upper, mean, variance * own)
         summaries.append(
-            PartitionSummary(own, moments, sample=Sample(own, places, np.ascontiguousarray(part)))
+            PartitionSummary(
+                own, moments, sample=Sample(own, places, np.ascontiguousarray(part))
+            )
         )
     return join_statistics([summaries], spec_of(job, rows, partitioning))
 
 
 def placed(loads: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Give each piece of work to the worker with the least, heavy ones first; return the owners."""
+    """Give each piece of work to the worker with the least, heavy ones first; return
+    the owners.
+    """
     heap = [(0.0, worker) for worker in range(len(loads))]
     owners = np.zeros(len(seconds), np.int64)
     for piece in np.argsort(-seconds, kind="stable").tolist():
@@ -153,13 +184,19 @@ def placed(loads: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def pieces_run(plan: Plan, machine: Machine, owners: np.ndarray) -> dict[str, Any]:
-    """Run the block pairs' pieces: seconds, bytes moved, how even, and the most that a worker holds."""
+    """Run the block pairs' pieces: seconds, bytes moved, how even, and the most that a
+    worker holds.
+    """
     loads, moved = np.zeros(machine.workers), 0.0
     size = plan.chunks.rows * plan.row_bytes
-    held: list[set[int]] = [set(np.flatnonzero(owners == w).tolist()) for w in range(machine.workers)]
+    held: list[set[int]] = [
+        set(np.flatnonzero(owners == w).tolist()) for w in range(machine.workers)
+    ]
     work = [
         (second / parts, int(i), int(j))
-        for second, parts, (i, j) in zip(plan.seconds, plan.parts, plan.blocks, strict=True)
+        for second, parts, (i, j) in zip(
+            plan.seconds, plan.parts, plan.blocks, strict=True
+        )
         for _ in range(parts)
     ]
     idle = [(0.0, w) for w in range(machine.workers)]
@@ -177,16 +214,35 @@ def pieces_run(plan: Plan, machine: Machine, owners: np.ndarray) -> dict[str, An
         held[best[1]] |= {i, j}
     most = max(float(sum(size[c] for c in some)) for some in held)
     even = float(loads.mean() / max(loads.max(), 1e-12))
-    return {"seconds": float(loads.max()), "moved": moved, "even": even, "held": most, "tasks": len(work)}
+    return {
+        "seconds": float(loads.max()),
+        "moved": moved,
+        "even": even,
+        "held": most,
+        "tasks": len(work),
+    }
 
 
-def simulate(job: Job, rows: int, machine: Machine, partitioning: str = "auto") -> dict[str, Any]:
-    """Say how a join would run: seconds of its steps, bytes, balance, memory and the scheduler's share."""
+def simulate(
+    job: Job, rows: int, machine: Machine, partitioning: str = "auto"
+) -> dict[str, Any]:
+    """Say how a join would run: seconds of its steps, bytes, balance, memory and the
+    scheduler's share.
+    """
     known = tables(job, rows, PARTITIONS * machine.workers, partitioning)
     began = time.perf_counter()
-    plan = make_plan(known, COUNTS, machine.resources, "p2p" if machine.workers > 1 else "tasks")
+    plan = make_plan(
+        known, COUNTS, machine.resources, "p2p" if machine.workers > 1 else "tasks"
+    )
     planned = time.perf_counter() - began
-    costs = Costs(plan.layout.method, job.dims, known.near(), float(rows), COUNTS, machine.resources)
+    costs = Costs(
+        plan.layout.method,
+        job.dims,
+        known.near(),
+        float(rows),
+        COUNTS,
+        machine.resources,
+    )
     own, apart = rows / machine.workers, 1 - 1 / machine.workers
     shuffled = plan.chunks.method is not None
     moved = rows * plan.row_bytes * apart if shuffled else 0.0
@@ -195,22 +251,35 @@ def simulate(job: Job, rows: int, machine: Machine, partitioning: str = "auto") 
     owners = placed(loads, plan.chunks.rows * one.build)
     shuffle = own * one.shuffle if shuffled else 0.0
     run = pieces_run(plan, machine, owners)
-    tasks = making_tasks(plan.chunks, plan.sources, machine.resources.cluster) + run["tasks"]
+    tasks = (
+        making_tasks(plan.chunks, plan.sources, machine.resources.cluster)
+        + run["tasks"]
+    )
     steps = {
-        "planning": planned, "reading": rows * costs.read / machine.resources.threads,
+        "planning": planned,
+        "reading": rows * costs.read / machine.resources.threads,
         "moving": moved / machine.workers / machine.rate(),
-        "shuffling": shuffle, "indexing": float(loads.max()), "joining": run["seconds"],
-    }  # fmt: skip
+        "shuffling": shuffle,
+        "indexing": float(loads.max()),
+        "joining": run["seconds"],
+    }
     workers, scheduler = sum(steps.values()), tasks * machine.task
     whole = rows * plan.row_bytes / machine.workers
     return {
-        "machine": machine.name, "rows": rows, "partitioning": plan.chunks.kind, "chunks": len(plan.chunks),
-        "block pairs": len(plan), "tasks": tasks, "seconds": round(max(workers, scheduler), 4),
-        "steps": {name: round(value, 4) for name, value in steps.items()}, "scheduler": round(scheduler, 4),
-        "GB moved": round((moved + run["moved"]) / 1e9, 3), "balance": round(run["even"], 3),
+        "machine": machine.name,
+        "rows": rows,
+        "partitioning": plan.chunks.kind,
+        "chunks": len(plan.chunks),
+        "block pairs": len(plan),
+        "tasks": tasks,
+        "seconds": round(max(workers, scheduler), 4),
+        "steps": {name: round(value, 4) for name, value in steps.items()},
+        "scheduler": round(scheduler, 4),
+        "GB moved": round((moved + run["moved"]) / 1e9, 3),
+        "balance": round(run["even"], 3),
         "GB held by a worker": round((max(run["held"], whole) + whole) / 1e9, 3),
         "fits": max(run["held"], whole) + whole < machine.memory,
-    }  # fmt: skip
+    }
 
 
 def empty_task(client: Client, number: int = 5000) -> float:
@@ -221,17 +290,27 @@ def empty_task(client: Client, number: int = 5000) -> float:
 
 
 def check(jobs: list[Job], divide: int) -> list[dict[str, Any]]:
-    """Run joins on clusters of one and two processes, and compare them with the simulation."""
+    """Run joins on clusters of one and two processes, and compare them with the
+    simulation.
+    """
     found = []
     for workers in (1, 2):
-        options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0"}
+        options = {
+            "n_workers": workers,
+            "threads_per_worker": 1,
+            "dashboard_address": ":0",
+        }
         with LocalCluster(**options) as cluster, Client(cluster) as client:
             memory = float(cluster.workers[0].memory_manager.memory_limit or 4 * GIB)
             machine = replace(cores(workers, empty_task(client)), memory=memory)
             for job in jobs:
                 took = run_join(job, job.rows // divide, workers)
                 told = simulate(job, job.rows // divide, machine)
-                one = {"job": job.name, "measured": round(took, 3), "ratio": round(told["seconds"] / took, 2)}
+                one = {
+                    "job": job.name,
+                    "measured": round(took, 3),
+                    "ratio": round(told["seconds"] / took, 2),
+                }
                 found.append(one | told)
                 print(json.dumps(found[-1]), flush=True)
     return found
@@ -250,13 +329,17 @@ def compare(road: Path, task: float) -> list[dict[str, Any]]:
             if int(number):
                 told = simulate(JOBS[same], one["rows"], gpus(int(number), task))
                 ratio = round(told["seconds"] / one["median"], 2)
-                found.append({"job": same, "measured": one["median"], "ratio": ratio} | told)
+                found.append(
+                    {"job": same, "measured": one["median"], "ratio": ratio} | told
+                )
                 print(json.dumps(found[-1]), flush=True)
     return found
 
 
 def run_join(job: Job, rows: int, workers: int) -> float:
-    """Return the seconds of a join on the current client's cluster, with its points there."""
+    """Return the seconds of a join on the current client's cluster, with its points
+    there.
+    """
     frame = pd.DataFrame(job.points(rows), columns=[f"x{k}" for k in range(job.dims)])
     ddf = dd.from_pandas(frame, PARTITIONS * workers).persist()
     wait(ddf)
@@ -270,14 +353,29 @@ def run_join(job: Job, rows: int, workers: int) -> float:
 
 def main(given: list[str]) -> int:
     """Simulate joins, and write the results as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks dask.simulate", description=__doc__)
-    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.simulate", description=__doc__
+    )
+    parser.add_argument(
+        "--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB"
+    )
     parser.add_argument("--gpus", nargs="*", type=int, default=[1, 2, 8, 64, 256, 1024])
     parser.add_argument("--cores", nargs="*", type=int, default=[1, 2, 16, 128, 1024])
-    parser.add_argument("--rows", type=int, default=50_000_000, help="of each GPU (of each core a tenth)")
-    parser.add_argument("--task", type=float, default=3e-4, help="seconds of the scheduler for a task")
-    parser.add_argument("--check", action="store_true", help="run on this machine as well")
-    parser.add_argument("--divide", type=int, default=1, help="by this the rows that are run")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=50_000_000,
+        help="of each GPU (of each core a tenth)",
+    )
+    parser.add_argument(
+        "--task", type=float, default=3e-4, help="seconds of the scheduler for a task"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="run on this machine as well"
+    )
+    parser.add_argument(
+        "--divide", type=int, default=1, help="by this the rows that are run"
+    )
     parser.add_argument("--road", type=Path, help="results of gpu.road to compare with")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(given)

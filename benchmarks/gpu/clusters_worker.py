@@ -1,9 +1,10 @@
 """One tool that clusters points on one GPU, in a process of its own.
 
-``python -m benchmarks gpu.clusters_worker TOOL POINTS FILE FOLDER OPTIONS`` is what `cluster_apart`
-starts.  Memory is the driver's asynchronous pool: quick, and it grows only when it must, so that the
-driver sees how much a first run needs.  RMM counts on top of it, from the start, since libraries keep the
-resource that they met first.  Kernels are compiled and loaded before, by a small clustering.
+``python -m benchmarks gpu.clusters_worker TOOL POINTS FILE FOLDER OPTIONS`` is what
+`cluster_apart` starts.  Memory is the driver's asynchronous pool: quick, and it grows
+only when it must, so that the driver sees how much a first run needs.  RMM counts on
+top of it, from the start, since libraries keep the resource that they met first.
+Kernels are compiled and loaded before, by a small clustering.
 """
 
 from __future__ import annotations
@@ -21,15 +22,24 @@ PEERS = {"cuml rbc": "rbc", "cuml brute": "brute"}
 """Algorithms of cuML."""
 
 SMALL = 20_000
-"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
+"""Rows of the first clustering, which compiles and loads all that the measured one
+needs.
+"""
 
 PRIMED = 2**20
 """First bytes of the pool: almost none."""
 
 
-def cluster_apart(tool: str, points: str, file: Path, folder: Path, options: dict[str, Any],
-                  patience: float) -> dict[str, Any]:  # fmt: skip
-    """Cluster the points in a file (`numpy.save`, (n, 2), float32); "failed" says why it did not.
+def cluster_apart(
+    tool: str,
+    points: str,
+    file: Path,
+    folder: Path,
+    options: dict[str, Any],
+    patience: float,
+) -> dict[str, Any]:
+    """Cluster the points in a file (`numpy.save`, (n, 2), float32); "failed" says why
+    it did not.
 
     Parameters
     ----------
@@ -37,21 +47,26 @@ def cluster_apart(tool: str, points: str, file: Path, folder: Path, options: dic
     points : str
         Name of the points, which decides how they are clustered.
     folder : Path
-        Folder of ``TOOL-labels.npy``, and for our tool of ``core.npy``: which rows are core rows.
+        Folder of ``TOOL-labels.npy``, and for our tool of ``core.npy``: which rows are
+        core rows.
     options : dict
-        repeat (runs after a first one), check (whether ours are compared with the CPU's), mbytes
-        (cuML's max_mbytes_per_batch, or None).
+        repeat (runs after a first one), check (whether ours are compared with the
+        CPU's), mbytes (cuML's max_mbytes_per_batch, or None).
     """
     command = [sys.executable, "-m", "benchmarks.gpu.clusters_worker"]
     command += [tool, points, str(file), str(folder), json.dumps(options)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=patience, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"failed": f"given up after {patience:g} s"}
     found = result_of(done)
     if "failed" in found and tool != OURS and not options.get("plain"):
         # once more with RMM's own resource, whose memory only the driver sees
-        again = cluster_apart(tool, points, file, folder, options | {"plain": True}, patience)
+        again = cluster_apart(
+            tool, points, file, folder, options | {"plain": True}, patience
+        )
         return again | {"failed with statistics": found["failed"]}
     return found
 
@@ -61,7 +76,11 @@ def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     if done.returncode:
         # keep the lines of the exception, without its traceback
         lines = (done.stderr or "").splitlines()
-        last = [line for line in lines if line[:1].strip() and not line.startswith(("Traceback", "#"))][-2:]
+        last = [
+            line
+            for line in lines
+            if line[:1].strip() and not line.startswith(("Traceback", "#"))
+        ][-2:]
         return {"failed": f"exit status {done.returncode}: {' / '.join(last)}"[:500]}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -108,7 +127,9 @@ def main() -> None:
         import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 
         def given(array: Any) -> Any:
-            return cudf.DataFrame({"x": cupy.asarray(array[:, 0]), "y": cupy.asarray(array[:, 1])})
+            return cudf.DataFrame(
+                {"x": cupy.asarray(array[:, 0]), "y": cupy.asarray(array[:, 1])}
+            )
 
         def cluster(data: Any, eps: float) -> Any:
             return data.simjoin.dbscan(eps, min_samples)
@@ -117,14 +138,20 @@ def main() -> None:
         from cuml.cluster import DBSCAN
 
         def given(array: Any) -> Any:
-            return cupy.ascontiguousarray(cupy.asarray(array))  # in the layout that the library expects
+            # in the layout that the library expects
+            return cupy.ascontiguousarray(cupy.asarray(array))
 
         def cluster(data: Any, eps: float) -> Any:
             model = DBSCAN(
-                eps=eps, min_samples=min_samples, algorithm=PEERS[tool], calc_core_sample_indices=False,
-                max_mbytes_per_batch=options["mbytes"], output_type="cupy",
-            )  # fmt: skip
-            # with int32, its default, rbc refuses a million rows and brute force more than some millions
+                eps=eps,
+                min_samples=min_samples,
+                algorithm=PEERS[tool],
+                calc_core_sample_indices=False,
+                max_mbytes_per_batch=options["mbytes"],
+                output_type="cupy",
+            )
+            # with int32, its default, rbc refuses a million rows and brute force more
+            # than some millions
             return model.fit(data, out_dtype="int64").labels_
 
     cluster(given(points.points(SMALL).astype(np.float32)), points.eps(SMALL))
@@ -138,7 +165,9 @@ def main() -> None:
         labels = cluster(data, eps)
         cupy.cuda.Device().synchronize()
         found["seconds_of_first"] = time.perf_counter() - began
-    found["peak_rmm"] = None if resource is None else int(resource.pop_counters().peak_bytes)
+    found["peak_rmm"] = (
+        None if resource is None else int(resource.pop_counters().peak_bytes)
+    )
     found["driver"] = next(iter(sampled.found.values()), None)
     found |= save_labels(labels, Path(folder) / f"{tool}-labels.npy")
     del labels

@@ -1,8 +1,9 @@
 """Clusterings on a cluster of GPUs, in a process of its own, one worker a GPU.
 
-``python -m benchmarks gpu.clusters_workers CASES`` is what `benchmarks.gpu.clusters` starts: JSON of
-files of points, and of how they are clustered.  Each GPU holds some partitions of the points before the
-clock starts, and its share of the labels when it stops.
+``python -m benchmarks gpu.clusters_workers CASES`` is what `benchmarks.gpu.clusters`
+starts: JSON of files of points, and of how they are clustered.  Each GPU holds some
+partitions of the points before the clock starts, and its share of the labels when it
+stops.
 """
 
 from __future__ import annotations
@@ -60,13 +61,14 @@ def running(workers: int, protocol: str) -> Iterator[tuple[Client, list[str]]]:
     """Yield a client of a cluster of GPUs that count bytes, and their bus ids."""
     cluster = LocalCUDACluster(
         n_workers=workers, protocol=protocol, rmm_pool_size=0.5, dashboard_address=":0"
-    )  # fmt: skip
+    )
     with cluster, Client(cluster) as client:
         yield client, sorted(client.run(count_bytes).values())
 
 
 def measure(client: Client, buses: list[str], case: dict[str, Any]) -> dict[str, Any]:
-    """Return seconds of a first run and of some more, peaks of memory, and a summary of the labels.
+    """Return seconds of a first run and of some more, peaks of memory, and a summary of
+    the labels.
 
     Parameters
     ----------
@@ -75,9 +77,14 @@ def measure(client: Client, buses: list[str], case: dict[str, Any]) -> dict[str,
     """
     points = POINTS[case["points"]]
     rows = len(np.load(case["file"], mmap_mode="r"))
-    eps, options = points.eps(rows), {name: case[name] for name in ("partitioning", "blocksize")}
+    eps, options = (
+        points.eps(rows),
+        {name: case[name] for name in ("partitioning", "blocksize")},
+    )
     numbers = range(case["parts"])
-    source = dd.from_map(part, numbers, file=case["file"], parts=case["parts"], meta=_no_points()).persist()
+    source = dd.from_map(
+        part, numbers, file=case["file"], parts=case["parts"], meta=_no_points()
+    ).persist()
     wait(source)
     found: dict[str, Any] = {"rows": rows, "gpus": len(buses), **options}
     seconds: list[float] = []
@@ -92,7 +99,11 @@ def measure(client: Client, buses: list[str], case: dict[str, Any]) -> dict[str,
         peaks = list(client.run(counted).values())
         if run == 0:
             plan = labels.expr.plan
-            found |= {"plan": repr(plan), "chunks": len(plan.chunks), "block_pairs": len(plan)}
+            found |= {
+                "plan": repr(plan),
+                "chunks": len(plan.chunks),
+                "block_pairs": len(plan),
+            }
             computed = kept.compute()
             found |= told(computed.to_numpy())
             found["first"] = seconds.pop()
@@ -100,8 +111,12 @@ def measure(client: Client, buses: list[str], case: dict[str, Any]) -> dict[str,
         found["peak_rmm"] = peaks
         found["driver"] = sampled.found
         del labels, kept
-        eps = float(np.nextafter(eps, 0))  # a slightly different distance, so that nothing is reused
-    return found | {"median": statistics.median(seconds or [found["first"]]), "seconds": seconds}
+        # a slightly different distance, so that nothing is reused
+        eps = float(np.nextafter(eps, 0))
+    return found | {
+        "median": statistics.median(seconds or [found["first"]]),
+        "seconds": seconds,
+    }
 
 
 def _no_points() -> cudf.DataFrame:
@@ -120,7 +135,9 @@ def main() -> None:
                 for case in own:
                     found.append(case | _attempt(client, buses, case))
                     progress(f"{workers} GPUs, {found[-1]}")
-        except Exception as error:  # an error when a cluster stops must not lose the other results
+        except (
+            Exception
+        ) as error:  # an error when a cluster stops must not lose the other results
             done = [case["name"] for case in found]
             failed = {"failed": f"{type(error).__name__}: {error}"[:500]}
             found += [case | failed for case in own if case["name"] not in done]

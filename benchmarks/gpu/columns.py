@@ -1,9 +1,11 @@
-"""``python -m benchmarks gpu.columns``: columns of unlike scales and subspaces, on one GPU, against cuML.
+"""``python -m benchmarks gpu.columns``: columns of unlike scales and subspaces, on one
+GPU, against cuML.
 
-Data are from ``cpu.columns``, with `--times` as many points in as much more space.  Points lie on the GPU,
-and results stay there.  A run builds the index, and writes every unordered pair once, or every row's
-neighbors.  cuML's radius graph and its distances of all pairs are float32, as are the points.  Its counts may
-differ where distances are near eps.  Our results are checked on some rows against the definition.
+Data are from ``cpu.columns``, with `--times` as many points in as much more space.
+Points lie on the GPU, and results stay there.  A run builds the index, and writes every
+unordered pair once, or every row's neighbors.  cuML's radius graph and its distances of
+all pairs are float32, as are the points.  Its counts may differ where distances are
+near eps.  Our results are checked on some rows against the definition.
 """
 
 from __future__ import annotations
@@ -41,10 +43,24 @@ ALL_WITH_ALL = 300_000
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.columns", description=__doc__)
-    parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"of {', '.join(ROWS)} and real tables")
-    parser.add_argument("--data", type=Path, help="folder of places.parquet and package_embeddings.parquet")
-    parser.add_argument("--times", nargs="+", type=int, default=[4, 16], help="times as many rows as on CPUs")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gpu.columns", description=__doc__
+    )
+    parser.add_argument(
+        "--rows", nargs="+", metavar="ROW", help=f"of {', '.join(ROWS)} and real tables"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder of places.parquet and package_embeddings.parquet",
+    )
+    parser.add_argument(
+        "--times",
+        nargs="+",
+        type=int,
+        default=[4, 16],
+        help="times as many rows as on CPUs",
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
@@ -54,8 +70,12 @@ def join(x: Any, eps: float, repeat: int) -> tuple[dict[str, Any], Any]:
     """Measure our own count: return seconds, and the numbers of neighbors (n,)."""
     found, points = moments(x), cupy.asnumpy(x[:: max(1, len(x) // 4096)])
     moment = found.lower, found.upper, found.mean, found.variance
-    layout = JOINER.layout("auto", *moment, eps * eps, 2, JoinSample(points, points, len(x)))
-    index = timed(lambda: JOINER.build(x, layout), repeat, lambda built: len(built["order"]))
+    layout = JOINER.layout(
+        "auto", *moment, eps * eps, 2, JoinSample(points, points, len(x))
+    )
+    index = timed(
+        lambda: JOINER.build(x, layout), repeat, lambda built: len(built["order"])
+    )
 
     def both() -> Any:
         built = JOINER.build(x, layout)
@@ -90,7 +110,9 @@ def measure(name: str, row: Columns, times: int, repeat: int) -> dict[str, Any]:
     if k is not None:
         result["ours"], found = searched(x, k, repeat)
         result["wrong"] = wrong_rows(single, k, found)
-        peers = {"brute": (cuml_search("brute", theirs, k), lambda found: len(found[0]))}
+        peers = {
+            "brute": (cuml_search("brute", theirs, k), lambda found: len(found[0]))
+        }
     else:
         result["ours"], counts = join(x, eps, repeat)
         result["wrong"] = wrong_counts(points, eps, counts)
@@ -116,24 +138,43 @@ def main() -> int:
     options = arguments()
     known = ROWS | tables(options.data)
     rmm.mr.set_current_device_resource(
-        rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30)
+        rmm.mr.PoolMemoryResource(
+            rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30
+        )
     )
-    report: dict[str, Any] = {"environment": environment(), "unit": "seconds, medians", "rows": {}}
-    print(f"{'row':22} {'n':>9} {'d':>3} {'found':>11} {'engine':>8} {'index':>8} {'both':>8}  peers")
+    report: dict[str, Any] = {
+        "environment": environment(),
+        "unit": "seconds, medians",
+        "rows": {},
+    }
+    print(
+        f"{'row':22} {'n':>9} {'d':>3} {'found':>11} {'engine':>8} {'index':>8} "
+        f"{'both':>8}  peers"
+    )
     for name in options.rows or known:
         for times in options.times if not known[name].file else [1]:
             label = name if times == 1 else f"{name} x{times}"
-            one = report["rows"][label] = measure(name, known[name], times, options.repeat)
+            one = report["rows"][label] = measure(
+                name, known[name], times, options.repeat
+            )
             own = one["ours"]
-            peers = [f"{peer} {t['median']:.4f} ({t['ratio']}x)" if "median" in t else f"{peer} failed"
-                     for peer, t in one.items() if peer.startswith("cuml")]  # fmt: skip
+            peers = [
+                f"{peer} {t['median']:.4f} ({t['ratio']}x)"
+                if "median" in t
+                else f"{peer} failed"
+                for peer, t in one.items()
+                if peer.startswith("cuml")
+            ]
             print(
-                f"{label:22} {one['n']:9} {one['dims']:3} {own['both']['found']:11} {own['engine']:>8} "
-                f"{own['index']['median']:8.4f} {own['both']['median']:8.4f}  {', '.join(peers)}"
+                f"{label:22} {one['n']:9} {one['dims']:3} {own['both']['found']:11} "
+                f"{own['engine']:>8} "
+                f"{own['index']['median']:8.4f} {own['both']['median']:8.4f}  "
+                f"{', '.join(peers)}"
                 f"{'  WRONG' if one['wrong'] else ''}",
                 flush=True,
             )
-            if options.output is not None:  # written after each row, because a later row may take too long
+            # written after each row, because a later row may take too long
+            if options.output is not None:
                 options.output.write_text(json.dumps(report, indent=1) + "\n")
     return 1 if any(one["wrong"] for one in report["rows"].values()) else 0
 

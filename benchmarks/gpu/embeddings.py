@@ -1,11 +1,14 @@
-"""``python -m benchmarks gpu.embeddings``: exact near-duplicates of embeddings in Parquet files, on one GPU.
+"""``python -m benchmarks gpu.embeddings``: exact near-duplicates of embeddings in
+Parquet files, on one GPU.
 
-Rows are float32 lists in files of 250,000 rows.  Half of the rows have random directions, and half belong to
-clusters of 20 rows.  In each file some rows are copies, with noise, of rows of the next file.  The accessor
-of a Dask DataFrame joins them by cosine distance.  Times include reading, planning and all pairs on the GPU.
+Rows are float32 lists in files of 250,000 rows.  Half of the rows have random
+directions, and half belong to clusters of 20 rows.  In each file some rows are copies,
+with noise, of rows of the next file.  The accessor of a Dask DataFrame joins them by
+cosine distance.  Times include reading, planning and all pairs on the GPU.
 
-The check takes some rows, computes all of their distances in float64 by matrix products, and compares their
-pairs with the join's.  With ``--library pandas`` the same program runs without a GPU.
+The check takes some rows, computes all of their distances in float64 by matrix
+products, and compares their pairs with the join's.  With ``--library pandas`` the same
+program runs without a GPU.
 """
 
 from __future__ import annotations
@@ -69,7 +72,9 @@ def rows_of(xp: Any, number: int, files: int, rows: int, dims: int) -> Any:
     # row `half + c` of each group of files belongs to cluster c of the group
     group = number // CLUSTER
     centres = normal(xp, (2, group), rows - half, dims)
-    width = 0.05 + 0.45 * xp.random.default_rng((4, group)).random((rows - half, 1), xp.float32)
+    width = 0.05 + 0.45 * xp.random.default_rng((4, group)).random(
+        (rows - half, 1), xp.float32
+    )
     x[half:] = centres + width * rng.standard_normal((rows - half, dims), xp.float32)
     return x
 
@@ -89,9 +94,17 @@ def write(folder: Path, rows: int, dims: int, library: str) -> int:
         flat = (x if xp is np else x.get()).ravel()
         starts = pa.array(np.arange(each + 1, dtype=np.int32) * dims)
         vectors = pa.ListArray.from_arrays(starts, pa.array(flat))
-        table = pa.table({"row": np.arange(number * each, (number + 1) * each), "vector": vectors})
+        table = pa.table(
+            {"row": np.arange(number * each, (number + 1) * each), "vector": vectors}
+        )
         path = folder / f"{number:04d}.parquet"
-        pq.write_table(table, path, compression="none", use_dictionary=False, row_group_size=each // 4)
+        pq.write_table(
+            table,
+            path,
+            compression="none",
+            use_dictionary=False,
+            row_group_size=each // 4,
+        )
         return path.stat().st_size
 
     with ThreadPoolExecutor(WRITERS) as pool:
@@ -110,10 +123,14 @@ def unit(xp: Any, x: np.ndarray) -> Any:
 def pairs_by_products(
     rows: int, some: np.ndarray, eps: float, dims: int, library: str
 ) -> tuple[set[tuple[int, int]], int]:
-    """Return the pairs of some rows, by matrix products in float64, and how many are undecided."""
+    """Return the pairs of some rows, by matrix products in float64, and how many are
+    undecided.
+    """
     xp, (files, each) = arrays(library), divided(rows)
     queries = [
-        unit(xp, rows_of(xp, number, files, each, dims))[some[some // each == number] % each]
+        unit(xp, rows_of(xp, number, files, each, dims))[
+            some[some // each == number] % each
+        ]
         for number in np.unique(some // each).tolist()
     ]
     q = xp.concatenate(queries)
@@ -131,7 +148,9 @@ def pairs_by_products(
 
 
 @contextlib.contextmanager
-def peak_memory(client: Client, told: dict[str, Any], name: str, library: str) -> Iterator[None]:
+def peak_memory(
+    client: Client, told: dict[str, Any], name: str, library: str
+) -> Iterator[None]:
     """Store the peak of the GPU's memory in GB under a name; without a GPU, do nothing."""
     if library != "cudf":
         yield
@@ -148,15 +167,27 @@ def peak_memory(client: Client, told: dict[str, Any], name: str, library: str) -
 def cluster_of(library: str, limit: float) -> Iterator[Client]:
     """Start a cluster of one GPU, or of two processes."""
     if library != "cudf":
-        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as own, Client(own) as c:
+        with (
+            LocalCluster(
+                n_workers=2, threads_per_worker=1, dashboard_address=":0"
+            ) as own,
+            Client(own) as c,
+        ):
             yield c
         return
     from dask_cuda import LocalCUDACluster
 
     from benchmarks.gpu.road import use_pool
 
-    settings = {"rmm_pool_size": 0.6, "rmm_maximum_pool_size": 0.93, "device_memory_limit": limit}
-    with LocalCUDACluster(n_workers=1, dashboard_address=":0", **settings) as own, Client(own) as client:
+    settings = {
+        "rmm_pool_size": 0.6,
+        "rmm_maximum_pool_size": 0.93,
+        "device_memory_limit": limit,
+    }
+    with (
+        LocalCUDACluster(n_workers=1, dashboard_address=":0", **settings) as own,
+        Client(own) as client,
+    ):
         client.run(use_pool)
         yield client
 
@@ -168,11 +199,18 @@ def opened(folder: Path, library: str) -> Any:
     return dd.read_parquet(folder, **({"blocksize": None} if library == "cudf" else {}))
 
 
-def joined(client: Client, frame: Any, some: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
-    """Join the rows of the files; return measurements, and the pairs of some rows as "pairs of some"."""
+def joined(
+    client: Client, frame: Any, some: np.ndarray, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Join the rows of the files; return measurements, and the pairs of some rows as
+    "pairs of some".
+    """
     start = time.perf_counter()
     lazy = frame.simjoin.self_join(options.eps, on="vector", metric="cosine", id="row")
-    told: dict[str, Any] = {"partitions of pairs": lazy.npartitions, "planned": time.perf_counter() - start}
+    told: dict[str, Any] = {
+        "partitions of pairs": lazy.npartitions,
+        "planned": time.perf_counter() - start,
+    }
     print(f"planned in {told['planned']:.2f} s", file=sys.stderr, flush=True)
     client.get_task_stream(count=1)
     began = time.time()
@@ -184,55 +222,99 @@ def joined(client: Client, frame: Any, some: np.ndarray, options: argparse.Names
     told["timeline"] = timeline(stream, began, time.time())
     told["pairs"] = len(pairs)
     print(dask_simjoin.report(lazy), file=sys.stderr, flush=True)
-    mine = pairs[pairs.left.isin(some.tolist()) | pairs.right.isin(some.tolist())].compute()
+    mine = pairs[
+        pairs.left.isin(some.tolist()) | pairs.right.isin(some.tolist())
+    ].compute()
     mine = mine.to_pandas() if options.library == "cudf" else mine
-    found = {(min(a, b), max(a, b)) for a, b in mine[["left", "right"]].itertuples(index=False)}
+    found = {
+        (min(a, b), max(a, b))
+        for a, b in mine[["left", "right"]].itertuples(index=False)
+    }
     return told | {"pairs of some": found}
 
 
 def marked(client: Client, frame: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """Mark near-duplicates; return the seconds, the number of marked rows, and all marks as "marks"."""
+    """Mark near-duplicates; return the seconds, the number of marked rows, and all
+    marks as "marks".
+    """
     client.get_task_stream(count=1)
     told: dict[str, Any] = {}
-    with peak_memory(client, told, "GPU memory of near_duplicated, GB", options.library):
+    with peak_memory(
+        client, told, "GPU memory of near_duplicated, GB", options.library
+    ):
         start, began = time.perf_counter(), time.time()
-        lazy = frame.simjoin.near_duplicated(options.eps, on="vector", metric="cosine").persist()
+        lazy = frame.simjoin.near_duplicated(
+            options.eps, on="vector", metric="cosine"
+        ).persist()
         wait(lazy)
         told["near_duplicated"] = time.perf_counter() - start
-    told["timeline of near_duplicated"] = timeline(client.get_task_stream(start=began), began, time.time())
+    told["timeline of near_duplicated"] = timeline(
+        client.get_task_stream(start=began), began, time.time()
+    )
     found = lazy.compute()
     marks = (found.to_pandas() if options.library == "cudf" else found).to_numpy()
     return told | {"marked rows": int(marks.sum()), "marks": marks}
 
 
-def checked(told: dict[str, Any], some: np.ndarray, options: argparse.Namespace) -> dict[str, Any]:
-    """Replace pairs and marks of some rows by how many of them are wrong.  The cluster must have ended."""
+def checked(
+    told: dict[str, Any], some: np.ndarray, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Replace pairs and marks of some rows by how many of them are wrong.  The cluster
+    must have ended.
+    """
     pairs, marks = told.pop("pairs of some", None), told.pop("marks", None)
     if not len(some):
         return told
     start = time.perf_counter()
-    truth, undecided = pairs_by_products(told["rows"], some, options.eps, options.dims, options.library)
-    told |= {"checked rows": len(some), "pairs of checked rows": len(truth), "undecided": undecided}
+    truth, undecided = pairs_by_products(
+        told["rows"], some, options.eps, options.dims, options.library
+    )
+    told |= {
+        "checked rows": len(some),
+        "pairs of checked rows": len(truth),
+        "undecided": undecided,
+    }
     if pairs is not None:
         told |= {"missed": len(truth - pairs), "wrong": len(pairs - truth)}
     if marks is not None:  # a row is marked if a row before it is near and not marked
         near = {later for earlier, later in truth if not marks[earlier]}
-        told["wrong marks"] = sum(bool(marks[row]) != (row in near) for row in some.tolist())
+        told["wrong marks"] = sum(
+            bool(marks[row]) != (row in near) for row in some.tolist()
+        )
     return told | {"checking": time.perf_counter() - start}
 
 
 def main(given: list[str]) -> int:
     """Run the benchmark, and write its results as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.embeddings", description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gpu.embeddings", description=__doc__
+    )
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000]
+    )
     parser.add_argument("--dims", type=int, default=768)
     parser.add_argument("--eps", type=float, default=0.05)
-    parser.add_argument("--checked", type=int, default=100, help="rows that are compared with all rows")
-    parser.add_argument("--verbs", nargs="+", choices=VERBS, default=list(VERBS[:1]), metavar="VERB",
-                        help=f"of {', '.join(VERBS)}")  # fmt: skip
+    parser.add_argument(
+        "--checked", type=int, default=100, help="rows that are compared with all rows"
+    )
+    parser.add_argument(
+        "--verbs",
+        nargs="+",
+        choices=VERBS,
+        default=list(VERBS[:1]),
+        metavar="VERB",
+        help=f"of {', '.join(VERBS)}",
+    )
     parser.add_argument("--library", choices=("cudf", "pandas"), default="cudf")
-    parser.add_argument("--limit", type=float, default=0.8, help="share of GPU memory before chunks spill")
-    parser.add_argument("--folder", type=Path, required=True, help="where the files are written")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=0.8,
+        help="share of GPU memory before chunks spill",
+    )
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="where the files are written"
+    )
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(given)
     results = []
@@ -246,13 +328,24 @@ def main(given: list[str]) -> int:
             file=sys.stderr,
             flush=True,
         )
-        some = np.sort(np.random.default_rng(7).choice(rows, options.checked, replace=False))
-        told = {"rows": rows, "dims": options.dims, "eps": options.eps, "bytes of files": size}
+        some = np.sort(
+            np.random.default_rng(7).choice(rows, options.checked, replace=False)
+        )
+        told = {
+            "rows": rows,
+            "dims": options.dims,
+            "eps": options.eps,
+            "bytes of files": size,
+        }
         with cluster_of(options.library, options.limit) as client:
             frame = opened(folder, options.library)
             if "self_join" in options.verbs:
                 told |= joined(client, frame, some, options)
-                print({name: told[name] for name in ("self_join", "pairs")}, file=sys.stderr, flush=True)
+                print(
+                    {name: told[name] for name in ("self_join", "pairs")},
+                    file=sys.stderr,
+                    flush=True,
+                )
             if "near_duplicated" in options.verbs:
                 told |= marked(client, frame, options)
         results.append(checked(told, some, options))

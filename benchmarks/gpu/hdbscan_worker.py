@@ -1,7 +1,8 @@
 """One tool that finds HDBSCAN's clusters on one GPU, in a process of its own.
 
-``python -m benchmarks.gpu.hdbscan_worker TOOL FILE LABELS OPTIONS`` is what `cluster_apart` starts.
-Libraries are loaded, and kernels compiled, by a small clustering before the clock starts.
+``python -m benchmarks.gpu.hdbscan_worker TOOL FILE LABELS OPTIONS`` is what
+`cluster_apart` starts. Libraries are loaded, and kernels compiled, by a small
+clustering before the clock starts.
 """
 
 from __future__ import annotations
@@ -22,23 +23,29 @@ from benchmarks.gpu.clusters_worker import result_of
 TOOLS = ("ours", "cuml")
 
 SMALL = 20_000
-"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
+"""Rows of the first clustering, which compiles and loads all that the measured one
+needs.
+"""
 
 SCATTERED = 7
 """One row in this many is compared with the CPU; rows are in no order."""
 
 
-def cluster_apart(tool: str, file: Path, labels: Path, options: dict[str, Any],
-                  patience: float) -> dict[str, Any]:  # fmt: skip
-    """Cluster the points in a file (`numpy.save`, (n, d), float32); "failed" says why it did not.
+def cluster_apart(
+    tool: str, file: Path, labels: Path, options: dict[str, Any], patience: float
+) -> dict[str, Any]:
+    """Cluster the points in a file (`numpy.save`, (n, d), float32); "failed" says why
+    it did not.
 
-    `labels`: the file for the labels; `options`: repeat (runs after a first one), and check (number of rows
-    to compare with the CPU's results).
+    `labels`: the file for the labels; `options`: repeat (runs after a first one), and
+    check (number of rows to compare with the CPU's results).
     """
     command = [sys.executable, "-m", "benchmarks.gpu.hdbscan_worker"]
     command += [tool, str(file), str(labels), json.dumps(options)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=patience, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"failed": f"given up after {patience:g} s"}
     return result_of(done)
@@ -52,7 +59,9 @@ def _clock() -> float:
 
 
 def stages(frame: Any) -> dict[str, Any]:
-    """Return seconds of our steps (distances and labels are made on the host), and the tree's weight."""
+    """Return seconds of our steps (distances and labels are made on the host), and the
+    tree's weight.
+    """
     from dask_simjoin.cluster.algorithms.condensed_tree import condense, label_tree
     from dask_simjoin.cluster.algorithms.spanning import (
         distances_of,
@@ -89,7 +98,9 @@ def stages(frame: Any) -> dict[str, Any]:
 
 
 def as_on_cpu(x: Any, frame: Callable[[Any], Any]) -> bool:
-    """Return whether our results for some rows equal the CPU's: the tree edge by edge, and all outputs."""
+    """Return whether our results for some rows equal the CPU's: the tree edge by edge,
+    and all outputs.
+    """
     import pandas as pd
 
     host = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
@@ -133,18 +144,23 @@ def main() -> None:
             return cudf.DataFrame({f"x{k}": device[k] for k in range(len(device))})
 
         def cluster(data: Any) -> Any:
-            return data.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)["label"]
+            return data.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)[
+                "label"
+            ]
 
     else:
         from cuml.cluster import HDBSCAN
 
         def frame(array: Any) -> Any:
-            return cupy.ascontiguousarray(cupy.asarray(array))  # in the layout that the library expects
+            # in the layout that the library expects
+            return cupy.ascontiguousarray(cupy.asarray(array))
 
         def cluster(data: Any) -> Any:
             # min_samples counts other rows only
             model = HDBSCAN(
-                min_cluster_size=MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES - 1, output_type="cupy"
+                min_cluster_size=MIN_CLUSTER_SIZE,
+                min_samples=MIN_SAMPLES - 1,
+                output_type="cupy",
             )
             found["model"] = model.fit(data)
             return model.labels_
@@ -164,12 +180,22 @@ def main() -> None:
         if len(seconds) == 1:
             array = result.to_numpy() if hasattr(result, "to_numpy") else result.get()
             np.save(labels, array)
-            found |= {"clusters": int(array.max(initial=-1)) + 1, "noise": int((array < 0).sum())}
+            found |= {
+                "clusters": int(array.max(initial=-1)) + 1,
+                "noise": int((array < 0).sum()),
+            }
             # each edge of the tree says which clusters it joins, and their distance
             linkage = getattr(model, "_single_linkage_tree", None)
-            found["tree"] = None if linkage is None else float(np.asarray(linkage)[:, 2].sum(dtype=float))
+            found["tree"] = (
+                None
+                if linkage is None
+                else float(np.asarray(linkage)[:, 2].sum(dtype=float))
+            )
         del result, model
-    found["clock"] = {"median": statistics.median(seconds[1:] or seconds), "seconds": seconds}
+    found["clock"] = {
+        "median": statistics.median(seconds[1:] or seconds),
+        "seconds": seconds,
+    }
     if tool == "ours":
         found |= stages(data)
         step = max(1, min(SCATTERED, len(x) // max(1, options["check"])))

@@ -1,8 +1,8 @@
 """HDBSCAN on a cluster of GPUs, in a process of its own, one worker a GPU.
 
-``python -m benchmarks.gpu.hdbscan_workers WORKERS CASE`` is what `benchmarks.gpu.hdbscan` starts.
-Each GPU holds some partitions of the points before the clock starts, and its share of the labels when it
-stops.
+``python -m benchmarks.gpu.hdbscan_workers WORKERS CASE`` is what
+`benchmarks.gpu.hdbscan` starts. Each GPU holds some partitions of the points before the
+clock starts, and its share of the labels when it stops.
 """
 
 from __future__ import annotations
@@ -39,13 +39,17 @@ def part(number: int, file: str, parts: int, rows: int | None = None) -> cudf.Da
     points = np.load(file, mmap_mode="r")[:rows]
     start, stop = (len(points) * k // parts for k in (number, number + 1))
     some = cupy.asarray(np.ascontiguousarray(points[start:stop].T))
-    return cudf.DataFrame({f"x{k}": some[k] for k in range(len(some))}, index=cudf.RangeIndex(start, stop))
+    return cudf.DataFrame(
+        {f"x{k}": some[k] for k in range(len(some))}, index=cudf.RangeIndex(start, stop)
+    )
 
 
 def points_of(file: str, parts: int, rows: int | None = None) -> Any:
     """Return the points as a frame on the GPUs."""
     meta = part(0, file, parts, 1).iloc[:0]
-    frame = dd.from_map(part, range(parts), file=file, parts=parts, rows=rows, meta=meta).persist()
+    frame = dd.from_map(
+        part, range(parts), file=file, parts=parts, rows=rows, meta=meta
+    ).persist()
     wait(frame)
     return frame
 
@@ -54,15 +58,22 @@ def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any
     """Return the seconds of a first run and of some more, and a summary of the labels."""
     how = {"partitioning": case["partitioning"], "blocksize": case["blocksize"]}
     small = points_of(case["file"], PARTS * workers, case["small"])
-    wait(small.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES, **how).persist())
+    wait(
+        small.simjoin.hdbscan(
+            MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES, **how
+        ).persist()
+    )
     source = points_of(case["file"], PARTS * workers)
     seconds: list[float] = []
     found: dict[str, Any] = {}
-    client.get_task_stream(count=1)  # the first call makes the scheduler record tasks from now on
+    # the first call makes the scheduler record tasks from now on
+    client.get_task_stream(count=1)
     for run in range(case["repeat"] + 1):
         begun, began = time.time(), time.perf_counter()
         # a slightly different distance each time, so that nothing is reused
-        lazy = source.simjoin.hdbscan(MIN_CLUSTER_SIZE + run, min_samples=MIN_SAMPLES, **how)
+        lazy = source.simjoin.hdbscan(
+            MIN_CLUSTER_SIZE + run, min_samples=MIN_SAMPLES, **how
+        )
         plan = lazy.expr.plan
         planned = time.perf_counter() - began
         kept = lazy.persist()
@@ -72,11 +83,15 @@ def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any
         ended = time.time()
         steps = {"planned": round(planned, 4), "persisted": round(persisted, 4)}
         found.setdefault("runs", []).append(
-            steps | timeline(client.get_task_stream(start=begun, stop=ended), begun, ended)
+            steps
+            | timeline(client.get_task_stream(start=begun, stop=ended), begun, ended)
         )
         if run == 0:
             labels = kept["label"].compute().sort_index().to_numpy()
-            found |= {"clusters": int(labels.max(initial=-1)) + 1, "noise": int((labels < 0).sum())}
+            found |= {
+                "clusters": int(labels.max(initial=-1)) + 1,
+                "noise": int((labels < 0).sum()),
+            }
             found["digest"] = digest(labels)
             found |= {"chunks": len(plan.chunks), "joined": len(plan.joined)}
         del lazy, kept
@@ -91,7 +106,11 @@ def digest(labels: np.ndarray) -> str:
 def main() -> None:
     """Measure one case on several GPUs, and print it as JSON."""
     workers, case = int(sys.argv[1]), json.loads(sys.argv[2])
-    settings = {"n_workers": workers, "protocol": case["protocol"], "rmm_pool_size": 0.6}
+    settings = {
+        "n_workers": workers,
+        "protocol": case["protocol"],
+        "rmm_pool_size": 0.6,
+    }
     with (
         dask.config.set({"distributed.scheduler.bandwidth": BANDWIDTH}),
         LocalCUDACluster(**settings, dashboard_address=":0") as cluster,

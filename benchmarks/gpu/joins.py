@@ -1,8 +1,10 @@
-"""``python -m benchmarks gpu.joins``: the kernels, the accessor on a cluster of one GPU, and cuML.
+"""``python -m benchmarks gpu.joins``: the kernels, the accessor on a cluster of one
+GPU, and cuML.
 
-All runs are on one GPU.  Kernel times start with points on the GPU, and include building the index and
-writing every unordered pair once.  cuML's radius graph lists each pair twice and each point itself.  Its
-brute force computes distances block by block, and keeps the small ones.
+All runs are on one GPU.  Kernel times start with points on the GPU, and include
+building the index and writing every unordered pair once.  cuML's radius graph lists
+each pair twice and each point itself.  Its brute force computes distances block by
+block, and keeps the small ones.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ from dask_simjoin.planning.sample import moments
 
 @dataclass(frozen=True)
 class Row:
-    """One data set and one distance; `published`: seconds of GDS-Join (2023) on an H200."""
+    """One data set and one distance; `published`: seconds of GDS-Join (2023) on an
+    H200.
+    """
 
     name: str
     kind: str
@@ -53,31 +57,65 @@ class Row:
     def points(self) -> np.ndarray:
         """Return the points (n, dims), float32."""
         if self.kind == "uniform":
-            return (np.random.default_rng(1).random((self.n, self.dims)) * 100).astype(np.float32)
+            return (np.random.default_rng(1).random((self.n, self.dims)) * 100).astype(
+                np.float32
+            )
         scale = 2.5 if self.dims == 2 else 1 / 40
-        return np.random.default_rng(0).exponential(scale, (self.n, self.dims)).astype(np.float32)
+        return (
+            np.random.default_rng(0)
+            .exponential(scale, (self.n, self.dims))
+            .astype(np.float32)
+        )
 
 
 BOTH = ("cuml rbc", "cuml brute")
 _ALL = (
     Row("expo2d", "exponential", 2_000_000, 2, 0.05, 618_096_324, 0.014, 4.07, BOTH),
-    Row("unif2d", "uniform", 20_000_000, 2, 0.1, 627_805_286, 0.08, None, ("cuml rbc",)),
+    Row(
+        "unif2d", "uniform", 20_000_000, 2, 0.1, 627_805_286, 0.08, None, ("cuml rbc",)
+    ),
     Row("unif3d", "uniform", 5_000_000, 3, 1.0, 51_766_056, 0.02, None, ("cuml rbc",)),
     Row("unif6d", "uniform", 2_000_000, 6, 8.0, 2_348_059, 0.04, 0.63, BOTH),
     Row("syn16d-500k", "exponential", 500_000, 16, 0.05, 77_066_762, 0.025, 2.01, BOTH),
     Row("syn16d-thin", "exponential", 2_000_000, 16, 0.03, 3_597_104, None, None, ()),
     Row("syn16d", "exponential", 2_000_000, 16, 0.05, 1_227_853_926, 0.25, None, ()),
-    Row("syn32d", "exponential", 500_000, 32, 0.08, 1_915_449, 0.035, 2.08, ("cuml brute",)),
-    Row("syn64d", "exponential", 500_000, 64, 0.16, 8_522_887, 0.06, None, ("cuml brute",)),
+    Row(
+        "syn32d",
+        "exponential",
+        500_000,
+        32,
+        0.08,
+        1_915_449,
+        0.035,
+        2.08,
+        ("cuml brute",),
+    ),
+    Row(
+        "syn64d",
+        "exponential",
+        500_000,
+        64,
+        0.16,
+        8_522_887,
+        0.06,
+        None,
+        ("cuml brute",),
+    ),
 )
 ROWS = {row.name: row for row in _ALL}
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.joins", description=__doc__)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
-    parser.add_argument("--peers", nargs="*", choices=BOTH, default=list(BOTH), metavar="PEER")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gpu.joins", description=__doc__
+    )
+    parser.add_argument(
+        "--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW"
+    )
+    parser.add_argument(
+        "--peers", nargs="*", choices=BOTH, default=list(BOTH), metavar="PEER"
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--output", type=Path)
     return parser.parse_args(given)
@@ -86,8 +124,12 @@ def arguments(given: list[str]) -> argparse.Namespace:
 def kernels(row: Row, x: Any, repeat: int) -> dict[str, Any]:
     """Index and join the points, device to device."""
     found = moments(x)
-    layout = JOINER.layout("auto", found.lower, found.upper, found.mean, found.variance, row.eps**2)
-    index = timed(lambda: JOINER.build(x, layout), repeat, lambda built: len(built["order"]))
+    layout = JOINER.layout(
+        "auto", found.lower, found.upper, found.mean, found.variance, row.eps**2
+    )
+    index = timed(
+        lambda: JOINER.build(x, layout), repeat, lambda built: len(built["order"])
+    )
     built = JOINER.build(x, layout)
     told: list[Any] = []
 
@@ -98,15 +140,24 @@ def kernels(row: Row, x: Any, repeat: int) -> dict[str, Any]:
 
     join_ = timed(join, repeat)
     both = timed(
-        lambda: (lambda i: JOINER.pairs(i, i, layout, is_self_join=True).left)(JOINER.build(x, layout)),
+        lambda: (lambda i: JOINER.pairs(i, i, layout, is_self_join=True).left)(
+            JOINER.build(x, layout)
+        ),
         repeat,
     )
-    # counts all pairs of points, two operations a dimension, as if the index skipped none
+    # counts all pairs of points, two operations a dimension, as if the index skipped
+    # none
     rate = row.n**2 / 2 * 2 * row.dims / join_["median"] / 1e12
     return {
-        "engine": layout.engine, "index": index, "join": join_, "both": both, "pairs": join_["found"],
-        "decided in float64": told[0], "refused": told[1], "tflops, all candidates": round(rate, 1),
-    }  # fmt: skip
+        "engine": layout.engine,
+        "index": index,
+        "join": join_,
+        "both": both,
+        "pairs": join_["found"],
+        "decided in float64": told[0],
+        "refused": told[1],
+        "tflops, all candidates": round(rate, 1),
+    }
 
 
 def cuml_rbc(row: Row, x: Any) -> Callable[[], Any]:
@@ -121,7 +172,9 @@ def cuml_rbc(row: Row, x: Any) -> Callable[[], Any]:
 
 
 def cuml_brute(row: Row, x: Any) -> Callable[[], Any]:
-    """Measure cuML's distances from blocks of points to the block and all later points, in float32."""
+    """Measure cuML's distances from blocks of points to the block and all later points,
+    in float32.
+    """
     from cuml.metrics import pairwise_distances
 
     block = max(64, (1 << 30) // len(x))
@@ -129,7 +182,9 @@ def cuml_brute(row: Row, x: Any) -> Callable[[], Any]:
     def search() -> Any:
         found = 0
         for start in range(0, len(x), block):
-            away = pairwise_distances(x[start : start + block], x[start:], metric="sqeuclidean")
+            away = pairwise_distances(
+                x[start : start + block], x[start:], metric="sqeuclidean"
+            )
             left, right = cupy.nonzero(away <= np.float32(row.eps**2))
             later = right > left
             found += len(left[later]) + 0 * len(right[later])
@@ -148,7 +203,9 @@ def peers(row: Row, x: Any, names: list[str], repeat: int) -> dict[str, Any]:
             continue
         try:
             if name == "cuml rbc":
-                one = timed(cuml_rbc(row, x), repeat, lambda graph: (graph.nnz - row.n) // 2)
+                one = timed(
+                    cuml_rbc(row, x), repeat, lambda graph: (graph.nnz - row.n) // 2
+                )
             else:
                 one = timed(cuml_brute(row, x), 1, int)
         except Exception as error:
@@ -160,8 +217,12 @@ def peers(row: Row, x: Any, names: list[str], repeat: int) -> dict[str, Any]:
 
 
 def accessor(row: Row, points: np.ndarray, repeat: int) -> dict[str, Any]:
-    """Measure the accessor on the current client's cluster: planning and joining; pairs stay on the GPU."""
-    frame = cudf.DataFrame({f"x{k}": cudf.Series(points[:, k]) for k in range(row.dims)})
+    """Measure the accessor on the current client's cluster: planning and joining; pairs
+    stay on the GPU.
+    """
+    frame = cudf.DataFrame(
+        {f"x{k}": cudf.Series(points[:, k]) for k in range(row.dims)}
+    )
     ddf = dask_cudf.from_cudf(frame, npartitions=8).persist()
     del frame
     wait(ddf)
@@ -179,11 +240,15 @@ def accessor(row: Row, points: np.ndarray, repeat: int) -> dict[str, Any]:
             planning.append(planned - began)
         rows = len(kept) if run == 0 else rows
         del pairs, kept
-        eps = float(np.nextafter(eps, 0))  # a slightly different distance, so that nothing is reused
+        # a slightly different distance, so that nothing is reused
+        eps = float(np.nextafter(eps, 0))
     return {
-        "median": statistics.median(seconds), "seconds": seconds, "planning": statistics.median(planning),
-        "pairs": rows, "partitions": partitions,
-    }  # fmt: skip
+        "median": statistics.median(seconds),
+        "seconds": seconds,
+        "planning": statistics.median(planning),
+        "pairs": rows,
+        "partitions": partitions,
+    }
 
 
 def main(given: list[str]) -> int:
@@ -193,7 +258,9 @@ def main(given: list[str]) -> int:
     for name in options.rows:
         row = ROWS[name]
         points = row.points()
-        pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30)
+        pool = rmm.mr.PoolMemoryResource(
+            rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30
+        )
         rmm.mr.set_current_device_resource(pool)
         x = cupy.asfortranarray(cupy.asarray(points).astype(cupy.float64))
         one = {"kernels": kernels(row, x, options.repeat)}
@@ -205,21 +272,34 @@ def main(given: list[str]) -> int:
         del pool
         results[name] = one
     with (
-        LocalCUDACluster(n_workers=1, rmm_pool_size="64 GiB", dashboard_address=":0") as cluster,
+        LocalCUDACluster(
+            n_workers=1, rmm_pool_size="64 GiB", dashboard_address=":0"
+        ) as cluster,
         Client(cluster),
     ):
         for name in options.rows:
-            results[name]["accessor"] = accessor(ROWS[name], ROWS[name].points(), options.repeat)
+            results[name]["accessor"] = accessor(
+                ROWS[name], ROWS[name].points(), options.repeat
+            )
             print(name, results[name]["accessor"], file=sys.stderr, flush=True)
     report = {"environment": environment(), "unit": "seconds, medians", "rows": {}}
     wrong: list[str] = []
     for name, one in results.items():
         row = ROWS[name]
         report["rows"][name] = {
-            "n": row.n, "dims": row.dims, "eps": row.eps, "goal": row.goal, "GDS-Join": row.published, **one,
-        }  # fmt: skip
+            "n": row.n,
+            "dims": row.dims,
+            "eps": row.eps,
+            "goal": row.goal,
+            "GDS-Join": row.published,
+            **one,
+        }
         counts = one["kernels"]["pairs"], one["accessor"]["pairs"]
-        wrong += [f"{name}: {found} pairs, expected {row.pairs}" for found in counts if found != row.pairs]
+        wrong += [
+            f"{name}: {found} pairs, expected {row.pairs}"
+            for found in counts
+            if found != row.pairs
+        ]
     print(table(results))
     path = (
         options.output
@@ -251,7 +331,8 @@ def table(results: dict[str, Any]) -> str:
         index, join = ours["index"]["median"], ours["join"]["median"]
         lines.append(
             f"{name:12} {ours['engine']:8} {index:8.4f} {join:8.4f} {both:8.4f} "
-            f"{one['accessor']['median']:8.3f} {best:>13} {took:8.3f} {took / both:6.1f}"
+            f"{one['accessor']['median']:8.3f} {best:>13} {took:8.3f} "
+            f"{took / both:6.1f}"
         )
     return "\n".join(lines)
 

@@ -1,9 +1,11 @@
-"""``python -m benchmarks gpu.nearest``: the k nearest neighbors of each row among the others, against cuML.
+"""``python -m benchmarks gpu.nearest``: the k nearest neighbors of each row among the
+others, against cuML.
 
-All runs are on one GPU, from points there as CuPy arrays to distances and names that stay there.  Results are
-median seconds of some runs after a first one.  Ours are for index and search ("both"), and also with the
-moments for the layout ("all").  cuML gets the same numbers as float32, and one neighbor more, since it finds
-each row itself.  Rows where its float32 distances give other neighbors are counted.
+All runs are on one GPU, from points there as CuPy arrays to distances and names that
+stay there.  Results are median seconds of some runs after a first one.  Ours are for
+index and search ("both"), and also with the moments for the layout ("all").  cuML gets
+the same numbers as float32, and one neighbor more, since it finds each row itself.
+Rows where its float32 distances give other neighbors are counted.
 
 The exit status is 1 if ours differs, on some rows, from the definition.
 """
@@ -55,7 +57,9 @@ class Row:
 
     def points(self) -> np.ndarray:
         """Return the points (n, dims), float32."""
-        return self.make(np.random.default_rng(SEED), self.n, self.dims).astype(np.float32)
+        return self.make(np.random.default_rng(SEED), self.n, self.dims).astype(
+            np.float32
+        )
 
 
 ROWS = {
@@ -70,10 +74,22 @@ ROWS = {
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.nearest", description=__doc__)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
-    parser.add_argument("-k", type=int, nargs="+", default=[10], help="how cost grows: 10 20 50 100 200 500")
-    parser.add_argument("--repeat", type=int, default=5, help="runs after a first one (default 5)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gpu.nearest", description=__doc__
+    )
+    parser.add_argument(
+        "--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW"
+    )
+    parser.add_argument(
+        "-k",
+        type=int,
+        nargs="+",
+        default=[10],
+        help="how cost grows: 10 20 50 100 200 500",
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=5, help="runs after a first one (default 5)"
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
@@ -83,7 +99,9 @@ def ours(x: Any, k: int, repeat: int) -> tuple[dict[str, Any], Found]:
 
     def layout() -> Any:
         found = moments(x)
-        return SEARCHER.layout(found.lower, found.upper, found.mean, found.variance, x[::SAMPLED].get())
+        return SEARCHER.layout(
+            found.lower, found.upper, found.mean, found.variance, x[::SAMPLED].get()
+        )
 
     def index(layout: Any) -> Any:
         return SEARCHER.renamed(build(x, layout), 0)
@@ -98,15 +116,25 @@ def ours(x: Any, k: int, repeat: int) -> tuple[dict[str, Any], Found]:
     result = {
         "engine": plan.engine,
         "index": timed(lambda: index(plan), repeat, lambda i: len(i["order"])),
-        "search": timed(lambda: search(built, plan), repeat, lambda found: len(found[0])),
-        "both": timed(lambda: search(index(plan), plan), repeat, lambda found: len(found[0])),
-        "all": timed(lambda: (lambda p: search(index(p), p))(layout()), repeat, lambda found: len(found[0])),
+        "search": timed(
+            lambda: search(built, plan), repeat, lambda found: len(found[0])
+        ),
+        "both": timed(
+            lambda: search(index(plan), plan), repeat, lambda found: len(found[0])
+        ),
+        "all": timed(
+            lambda: (lambda p: search(index(p), p))(layout()),
+            repeat,
+            lambda found: len(found[0]),
+        ),
     }
     return result, search(built, plan)
 
 
 def wrong_rows(points: np.ndarray, k: int, found: Found) -> int:
-    """Count the sampled rows whose neighbors differ from the definition's, ordered by (d2, row)."""
+    """Count the sampled rows whose neighbors differ from the definition's, ordered by
+    (d2, row).
+    """
     n, wrong = len(points), 0
     for row in np.random.default_rng(0).integers(0, n, CHECKED).tolist():
         d2 = np.zeros(n)
@@ -116,7 +144,9 @@ def wrong_rows(points: np.ndarray, k: int, found: Found) -> int:
         d2[row] = np.inf
         near = np.flatnonzero(d2 <= np.partition(d2, k)[k])
         near = near[np.lexsort((near, d2[near]))][:k]
-        same = (found[1][row].get() == near).all() and (found[0][row].get() == np.sqrt(d2[near])).all()
+        same = (found[1][row].get() == near).all() and (
+            found[0][row].get() == np.sqrt(d2[near])
+        ).all()
         wrong += not same
     return wrong
 
@@ -126,19 +156,24 @@ def cuml_search(algorithm: str, x: Any, k: int) -> Callable[[], Found]:
     from cuml.neighbors import NearestNeighbors
 
     def search() -> Found:
-        index = NearestNeighbors(n_neighbors=k + 1, algorithm=algorithm, output_type="cupy").fit(x)
+        index = NearestNeighbors(
+            n_neighbors=k + 1, algorithm=algorithm, output_type="cupy"
+        ).fit(x)
         return index.kneighbors(x)
 
     return search
 
 
 def differences(found: Found, theirs: Found) -> dict[str, Any]:
-    """Count the rows where cuML has other neighbors, and measure its errors of distances."""
+    """Count the rows where cuML has other neighbors, and measure its errors of
+    distances.
+    """
     n, k = found[1].shape
     rows = cupy.arange(n)[:, None]
     names = cupy.asarray(theirs[1]).astype(cupy.int64)
     itself = names == rows
-    # without the row itself, in their order; where that is not among them without the last one
+    # without the row itself, in their order; where that is not among them without the
+    # last one
     order = cupy.argsort(itself, axis=1, kind="stable")[:, :k]
     others, far = (
         cupy.take_along_axis(names, order, 1),
@@ -186,22 +221,33 @@ def measure(row: Row, k: int, repeat: int) -> dict[str, Any]:
 
 def table(results: dict[str, Any]) -> str:
     """Format a row for people, in milliseconds."""
-    lines = [f"{'row':16}{'engine':>9}{'index':>9}{'search':>9}{'both':>9}{'all':>9}   peers"]
+    lines = [
+        f"{'row':16}{'engine':>9}{'index':>9}{'search':>9}{'both':>9}{'all':>9}   peers"
+    ]
     for name, one in results.items():
-        times = [f"{one['ours'][part]['median'] * 1e3:9.2f}" for part in ("index", "search", "both", "all")]
+        times = [
+            f"{one['ours'][part]['median'] * 1e3:9.2f}"
+            for part in ("index", "search", "both", "all")
+        ]
         peers = [
-            f"{peer} {t['median'] * 1e3:.1f} ({t['ratio']}x)" if "median" in t else f"{peer} failed"
+            f"{peer} {t['median'] * 1e3:.1f} ({t['ratio']}x)"
+            if "median" in t
+            else f"{peer} failed"
             for peer, t in one.items()
             if peer.startswith("cuml")
         ]
-        lines.append(f"{name:16}{one['ours']['engine']:>9}{''.join(times)}   {', '.join(peers)}")
+        lines.append(
+            f"{name:16}{one['ours']['engine']:>9}{''.join(times)}   {', '.join(peers)}"
+        )
     return "\n".join(lines)
 
 
 def main() -> int:
     """Run the benchmark; return 1 if our result is wrong."""
     options = arguments()
-    pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30)
+    pool = rmm.mr.PoolMemoryResource(
+        rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30
+    )
     rmm.mr.set_current_device_resource(pool)
     results = {}
     for name, k in itertools.product(options.rows, options.k):
@@ -209,13 +255,17 @@ def main() -> int:
         print(called, file=sys.stderr, flush=True)
         results[called] = {"k": k} | measure(ROWS[name], k, options.repeat)
     report = {
-        "environment": environment() | {"loadavg": [round(load, 2) for load in os.getloadavg()]},
+        "environment": environment()
+        | {"loadavg": [round(load, 2) for load in os.getloadavg()]},
         "unit": "seconds, medians; device to device",
         "rows": results,
     }
     print(table(results))
     when = report["environment"]["date"][:16].replace("T", "-").replace(":", "")
-    path = options.output or Path(__file__).parents[1] / "results" / "gpu-nearest" / f"{when}.json"
+    path = (
+        options.output
+        or Path(__file__).parents[1] / "results" / "gpu-nearest" / f"{when}.json"
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n")
     return 1 if any(one["wrong"] for one in results.values()) else 0

@@ -1,15 +1,18 @@
-"""``python -m benchmarks gpu.rivals``: compare self-joins by Euclidean distance with other programs on a GPU.
+"""``python -m benchmarks gpu.rivals``: compare self-joins by Euclidean distance with
+other programs on a GPU.
 
-All run on one machine, on the same rows of float32; `eps` gives about 64 neighbors per row. Programs of
-other authors are in the folder `--programs` (see benchmarks/gpu/rival_programs.py). Libraries that are not
-installed are listed as absent. For cuBLAS, CuPy multiplies blocks of rows, and a kernel writes pairs whose
-distance is small. cuVS and faiss find the k nearest rows, because their Python interfaces have no range
-search on GPUs. Their k is the largest number of neighbors of any row, plus the row itself. We take it from
-our join.
+All run on one machine, on the same rows of float32; `eps` gives about 64 neighbors per
+row. Programs of other authors are in the folder `--programs` (see
+benchmarks/gpu/rival_programs.py). Libraries that are not installed are listed as
+absent. For cuBLAS, CuPy multiplies blocks of rows, and a kernel writes pairs whose
+distance is small. cuVS and faiss find the k nearest rows, because their Python
+interfaces have no range search on GPUs. Their k is the largest number of neighbors of
+any row, plus the row itself. We take it from our join.
 
-"kernels" are the seconds of a join whose rows and index are on the GPU; for libraries, they include the
-index. "whole" starts with rows in host memory and ends with pairs there. It includes the index, but not the
-start of a process, nor files. Pairs are compared with ours. If they differ, float64 decides.
+"kernels" are the seconds of a join whose rows and index are on the GPU; for libraries,
+they include the index. "whole" starts with rows in host memory and ends with pairs
+there. It includes the index, but not the start of a process, nor files. Pairs are
+compared with ours. If they differ, float64 decides.
 """
 
 from __future__ import annotations
@@ -78,7 +81,9 @@ MOST_NEIGHBORS = 2048
 
 
 STEPS = 2048
-"""Coordinates of skewed rows are multiples of 1 / STEPS, so that rows can be moved without rounding."""
+"""Coordinates of skewed rows are multiples of 1 / STEPS, so that rows can be moved
+without rounding.
+"""
 
 
 class Case(NamedTuple):
@@ -102,14 +107,22 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("skew", 16, 300_000), Case("skew", 32, 250_000), Case("skew", 64, 200_000),
-    Case("skew", 90, 150_000), Case("clustered", 384, 100_000), Case("clustered", 960, 50_000),
-)  # fmt: skip
+    Case("skew", 16, 300_000),
+    Case("skew", 32, 250_000),
+    Case("skew", 64, 200_000),
+    Case("skew", 90, 150_000),
+    Case("clustered", 384, 100_000),
+    Case("clustered", 960, 50_000),
+)
 MILLIONS = Case("clustered", 768, 1_000_000), Case("gaussian", 768, 1_000_000)
-"""A million embeddings, which run only if `--cases` names them: in clusters, or in even directions."""
+"""A million embeddings, which run only if `--cases` names them: in clusters, or in even
+directions.
+"""
 
 EVEN_EPS = 12.0
-"""Distance of the even directions: most near copies are closer, and other rows are farther than 30."""
+"""Distance of the even directions: most near copies are closer, and other rows are
+farther than 30.
+"""
 
 
 def moments_of(x: Any) -> list[np.ndarray]:
@@ -139,17 +152,22 @@ def ours(host: np.ndarray, eps: float, repeat: int) -> tuple[dict[str, Any], Any
         rows = cupy.asarray(host).astype(cupy.float64)
         chosen = make_device_layout(*moments_of(rows), eps**2, "auto")
         built = tiles.build(rows, chosen)
-        left, right = rows_of(tiles.batches(built, built, chosen, is_self_join=True), built["order"])
+        left, right = rows_of(
+            tiles.batches(built, built, chosen, is_self_join=True), built["order"]
+        )
         return left.get(), right.get()
 
     found = codes(*map(cupy.asarray, whole()), len(host), cupy)
     kernels()
     result = {
-        "numbers": "exact", "engine": layout.engine, "pairs": len(found),
+        "numbers": "exact",
+        "engine": layout.engine,
+        "pairs": len(found),
         "kernels": summary(repeated(lambda: clock(kernels), repeat, LONG)),
         "whole": summary(repeated(lambda: clock(whole), repeat, LONG)),
-        "decided in float64": counters[0], "refused": counters[1],
-    }  # fmt: skip
+        "decided in float64": counters[0],
+        "refused": counters[1],
+    }
     return result, found
 
 
@@ -164,9 +182,14 @@ def clock(work: Callable[[], Any]) -> float:
 
 
 def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search:
-    """Multiply blocks by cuBLAS, in float32 or rounded to TF32, and write pairs whose distance is small."""
+    """Multiply blocks by cuBLAS, in float32 or rounded to TF32, and write pairs whose
+    distance is small.
+    """
     near, limit = cupy.RawKernel(NEAR, "near"), np.float32(eps * eps)
-    out, count = cupy.empty((2 * pairs + 1024, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
+    out, count = (
+        cupy.empty((2 * pairs + 1024, 2), cupy.int32),
+        cupy.zeros(1, cupy.uint64),
+    )
     products = cupy.empty(BLOCK * BLOCK_OTHERS, cupy.float32)
     linear = cupy._core._routines_linalg
 
@@ -181,11 +204,25 @@ def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search
             for i in range(0, len(x), BLOCK):
                 for j in range(i, len(x), BLOCK_OTHERS):
                     one, other = centered[i : i + BLOCK], centered[j : j + BLOCK_OTHERS]
-                    block = products[: len(one) * len(other)].reshape(len(one), len(other))
+                    block = products[: len(one) * len(other)].reshape(
+                        len(one), len(other)
+                    )
                     cupy.matmul(one, other.T, out=block)
-                    near((min(16, -(-len(other) // 256)), len(one)), (256,), (
-                        block, np.int32(len(other)), norms, limit, np.int32(i), np.int32(j), out,
-                        np.uint64(len(out)), count))  # fmt: skip
+                    near(
+                        (min(16, -(-len(other) // 256)), len(one)),
+                        (256,),
+                        (
+                            block,
+                            np.int32(len(other)),
+                            norms,
+                            limit,
+                            np.int32(i),
+                            np.int32(j),
+                            out,
+                            np.uint64(len(out)),
+                            count,
+                        ),
+                    )
         finally:
             linear.set_compute_type(np.dtype(np.float32), before)
         found = out[: min(int(count[0]), len(out))]
@@ -211,7 +248,9 @@ def cuvs_brute(eps: float, pairs: int, k: int) -> Search:
     from cuvs.neighbors import brute_force
 
     def search(x: Any) -> Pairs:
-        return _within(*brute_force.search(brute_force.build(x, metric="euclidean"), x, k), eps)
+        return _within(
+            *brute_force.search(brute_force.build(x, metric="euclidean"), x, k), eps
+        )
 
     return search
 
@@ -221,8 +260,13 @@ def cuvs_all(eps: float, pairs: int, k: int) -> Search:
     from cuvs.neighbors import all_neighbors
 
     def search(x: Any) -> Pairs:
-        given = all_neighbors.AllNeighborsParams(algo="brute_force", n_clusters=1, metric="sqeuclidean")
-        rows, d2 = cupy.empty((len(x), k), cupy.int64), cupy.empty((len(x), k), cupy.float32)
+        given = all_neighbors.AllNeighborsParams(
+            algo="brute_force", n_clusters=1, metric="sqeuclidean"
+        )
+        rows, d2 = (
+            cupy.empty((len(x), k), cupy.int64),
+            cupy.empty((len(x), k), cupy.float32),
+        )
         all_neighbors.build(x, k, given, indices=rows, distances=d2)
         return _within(d2, rows, eps * eps)
 
@@ -230,7 +274,9 @@ def cuvs_all(eps: float, pairs: int, k: int) -> Search:
 
 
 def faiss_brute(eps: float, pairs: int, k: int) -> Search:
-    """Find the k nearest rows by the brute force of faiss; rows and results stay in GPU memory."""
+    """Find the k nearest rows by the brute force of faiss; rows and results stay in GPU
+    memory.
+    """
     import faiss
 
     if k > MOST_NEIGHBORS:
@@ -261,7 +307,9 @@ def cuml_rbc(eps: float, pairs: int, k: int) -> Search:
     from cuml.neighbors import NearestNeighbors
 
     def search(x: Any) -> Pairs:
-        index = NearestNeighbors(algorithm="rbc", metric="euclidean", output_type="cupy").fit(x)
+        index = NearestNeighbors(
+            algorithm="rbc", metric="euclidean", output_type="cupy"
+        ).fit(x)
         graph = index.radius_neighbors_graph(x, radius=eps).tocoo()
         return graph.row, graph.col
 
@@ -276,11 +324,17 @@ LIBRARIES: dict[str, tuple[Callable[[float, int, int], Search], str]] = {
     "faiss, brute force": (faiss_brute, "float32, k nearest rows"),
     "cuML, ball cover": (cuml_rbc, "float32"),
 }
-"""Name -> a function that makes its search, and the numbers that limit it; slow ones are last."""
+"""Name -> a function that makes its search, and the numbers that limit it; slow ones
+are last.
+"""
 
 
-def library(search: Search, host: np.ndarray, repeat: int) -> tuple[dict[str, Any], Pairs]:
-    """Time the search of a library, and all from host to host; return the times and the pairs."""
+def library(
+    search: Search, host: np.ndarray, repeat: int
+) -> tuple[dict[str, Any], Pairs]:
+    """Time the search of a library, and all from host to host; return the times and the
+    pairs.
+    """
     kernels: list[float] = []
     found: list[Any] = []
 
@@ -302,7 +356,11 @@ def library(search: Search, host: np.ndarray, repeat: int) -> tuple[dict[str, An
     if wholes[0] <= LONG:
         kernels.clear()
         wholes = repeated(whole, repeat, LONG)
-    result = {"kernels": summary(kernels), "whole": summary(wholes), "repeated": len(wholes) > 1}
+    result = {
+        "kernels": summary(kernels),
+        "whole": summary(wholes),
+        "repeated": len(wholes) > 1,
+    }
     return result, (cupy.asarray(found[0]), cupy.asarray(found[1]))
 
 
@@ -313,15 +371,27 @@ def joined(case: Case, given: argparse.Namespace, until: float, save: Save) -> N
     """
     host = case.points(given.scale)
     n = len(host)
-    near = EVEN_EPS if case.kind == "gaussian" else distance_of(host.astype(np.float64), NEIGHBORS)
+    near = (
+        EVEN_EPS
+        if case.kind == "gaussian"
+        else distance_of(host.astype(np.float64), NEIGHBORS)
+    )
     eps = float(np.float32(f"{near:.4g}"))
     own, expected = ours(host, eps, given.repeat)
-    degrees = cupy.bincount(cupy.concatenate([expected // n, expected % n]), minlength=n)
+    degrees = cupy.bincount(
+        cupy.concatenate([expected // n, expected % n]), minlength=n
+    )
     k = int(degrees.max()) + 1
     result = {
-        "name": case.name, "rows": n, "dims": case.dims, "eps": eps, "neighbors": 2 * len(expected) / n,
-        "most neighbors": k - 1, "ours": own, "rivals": {},
-    }  # fmt: skip
+        "name": case.name,
+        "rows": n,
+        "dims": case.dims,
+        "eps": eps,
+        "neighbors": 2 * len(expected) / n,
+        "most neighbors": k - 1,
+        "ours": own,
+        "rivals": {},
+    }
     _print(case, "ours", own)
     save(result)
     x = cupy.asarray(host)
@@ -356,14 +426,22 @@ def joined(case: Case, given: argparse.Namespace, until: float, save: Save) -> N
                 binary = given.programs / program.file.format(dims=case.dims)
                 limit = min(LIMIT, max(10.0, until - time.monotonic()))
                 path = paths[program.unsigned]
-                measurement, pairs = measured(program, binary, path, case.dims, eps, given.repeat, limit)
-                return measurement, None if pairs is None else tuple(cupy.asarray(pairs).T)
+                measurement, pairs = measured(
+                    program, binary, path, case.dims, eps, given.repeat, limit
+                )
+                return measurement, None if pairs is None else tuple(
+                    cupy.asarray(pairs).T
+                )
 
             tried(program.name, run)
     for name, (make, numbers) in LIBRARIES.items():
 
-        def search(make: Any = make, numbers: str = numbers) -> tuple[dict[str, Any], Any]:
-            measurement, pairs = library(make(eps, len(expected), k), host, given.repeat)
+        def search(
+            make: Any = make, numbers: str = numbers
+        ) -> tuple[dict[str, Any], Any]:
+            measurement, pairs = library(
+                make(eps, len(expected), k), host, given.repeat
+            )
             return {"numbers": numbers} | measurement, pairs
 
         tried(name, search)
@@ -372,22 +450,35 @@ def joined(case: Case, given: argparse.Namespace, until: float, save: Save) -> N
 def _print(case: Case, name: str, result: dict[str, Any]) -> None:
     times = [result.get(part, {}).get("seconds") for part in ("kernels", "whole")]
     rest = {
-        part: result[part] for part in ("pairs", "false", "missed", "refuted", "absent") if part in result
+        part: result[part]
+        for part in ("pairs", "false", "missed", "refuted", "absent")
+        if part in result
     }
     print(f"{case.name}: {name}: {times} {rest}", file=sys.stderr, flush=True)
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.rivals", description=__doc__)
-    names, every = [case.name for case in CASES], [case.name for case in (*CASES, *MILLIONS)]
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gpu.rivals", description=__doc__
+    )
+    names, every = (
+        [case.name for case in CASES],
+        [case.name for case in (*CASES, *MILLIONS)],
+    )
     rivals = [program.name for program in PROGRAMS] + list(LIBRARIES)
-    parser.add_argument("--programs", type=Path, help="folder of the programs; without: only libraries")
-    parser.add_argument("--cases", nargs="+", choices=every, default=names, metavar="CASE")
+    parser.add_argument(
+        "--programs", type=Path, help="folder of the programs; without: only libraries"
+    )
+    parser.add_argument(
+        "--cases", nargs="+", choices=every, default=names, metavar="CASE"
+    )
     parser.add_argument("--rivals", nargs="+", choices=rivals, metavar="NAME")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the rows")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=500.0, help="start no rival later than this")
+    parser.add_argument(
+        "--seconds", type=float, default=500.0, help="start no rival later than this"
+    )
     parser.add_argument("--output", type=Path)
     return parser.parse_args(given)
 
@@ -398,9 +489,11 @@ def main(given: list[str]) -> None:
     end = time.monotonic() + args.seconds
     built = args.programs / "rivals.json" if args.programs else None
     report: dict[str, Any] = {
-        "environment": environment(), "unit": "seconds, medians of the runs",
-        "programs": json.loads(built.read_text()) if built and built.exists() else None, "rows": [],
-    }  # fmt: skip
+        "environment": environment(),
+        "unit": "seconds, medians of the runs",
+        "programs": json.loads(built.read_text()) if built and built.exists() else None,
+        "rows": [],
+    }
     cases = [case for case in (*CASES, *MILLIONS) if case.name in args.cases]
     for number, case in enumerate(cases):
 

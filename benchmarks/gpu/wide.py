@@ -1,10 +1,12 @@
-"""``python -m benchmarks gpu.wide``: near-duplicates of a million embeddings on one GPU, by cosine distance.
+"""``python -m benchmarks gpu.wide``: near-duplicates of a million embeddings on one
+GPU, by cosine distance.
 
-Points lie on the GPU as float32.  A run makes unit vectors of them in float64, builds the index, and writes
-every unordered pair once, exactly.  Other runs use the kernel for GPUs without products of warpgroups ("by
-warps"), and on fewer rows float32 differences instead of tensor cores.  The peer is a simple program with
-CuPy.  cuBLAS multiplies float16 unit vectors block by block, and a kernel lists the large products.  It is
-not exact.  The benchmark needs CuPy only.
+Points lie on the GPU as float32.  A run makes unit vectors of them in float64, builds
+the index, and writes every unordered pair once, exactly.  Other runs use the kernel for
+GPUs without products of warpgroups ("by warps"), and on fewer rows float32 differences
+instead of tensor cores.  The peer is a simple program with CuPy.  cuBLAS multiplies
+float16 unit vectors block by block, and a kernel lists the large products.  It is not
+exact.  The benchmark needs CuPy only.
 """
 
 from __future__ import annotations
@@ -54,12 +56,16 @@ BLOCK, BLOCK_OTHERS = 8192, 1 << 17
 
 
 def gaussian(n: int, dims: int) -> Any:
-    """Draw even directions, 1 % of them copies of others with noise: at cosine distances up to 0.15."""
+    """Draw even directions, 1 % of them copies of others with noise: at cosine
+    distances up to 0.15.
+    """
     rng = cupy.random.default_rng(0)
     # a quarter at a time takes less memory
     x, step = cupy.empty((n, dims), cupy.float32), n if n <= ROWS else ROWS // 4
     for start in range(0, n, step):
-        x[start : start + step] = rng.standard_normal((min(step, n - start), dims), cupy.float32)
+        x[start : start + step] = rng.standard_normal(
+            (min(step, n - start), dims), cupy.float32
+        )
     some = n // 100
     noise = cupy.sqrt(2 * rng.random((some, 1), cupy.float32) * np.float32(0.15))
     x[-some:] = x[:some] + noise * rng.standard_normal((some, dims), cupy.float32)
@@ -67,7 +73,9 @@ def gaussian(n: int, dims: int) -> Any:
 
 
 def clustered(n: int, dims: int) -> Any:
-    """Draw a hundred points around each of n / 100 directions, some clusters ten times as wide as others."""
+    """Draw a hundred points around each of n / 100 directions, some clusters ten times
+    as wide as others.
+    """
     rng = cupy.random.default_rng(1)
     number = n // 100
     centres = rng.standard_normal((number, dims), cupy.float32)
@@ -79,8 +87,12 @@ def clustered(n: int, dims: int) -> Any:
 KINDS = {"gaussian": gaussian, "clustered": clustered}
 
 
-def joined(x: Any, eps: float, engine: str, repeat: int, narrow: bool = False) -> dict[str, Any]:
-    """Make unit vectors, index and join, device to device; with `narrow` the index stores float32 rows."""
+def joined(
+    x: Any, eps: float, engine: str, repeat: int, narrow: bool = False
+) -> dict[str, Any]:
+    """Make unit vectors, index and join, device to device; with `narrow` the index
+    stores float32 rows.
+    """
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     metric = make_metric("cosine", 2)
@@ -94,7 +106,9 @@ def joined(x: Any, eps: float, engine: str, repeat: int, narrow: bool = False) -
         narrowing = timed(lambda: narrowed(columns, unit, lengths), repeat, len)
         unit = narrowed(columns, unit, lengths)
         del columns, lengths
-    index = timed(lambda: build(unit, layout), repeat, lambda built: len(built["order"]))
+    index = timed(
+        lambda: build(unit, layout), repeat, lambda built: len(built["order"])
+    )
     built = build(unit, layout)
     told: list[int] = []
 
@@ -108,13 +122,19 @@ def joined(x: Any, eps: float, engine: str, repeat: int, narrow: bool = False) -
     join_ = timed(join, repeat, int)
     n, dims = x.shape
     return {
-        "engine": layout.engine, "embedding": embedding, "index": index, "join": join_,
-        "pairs": join_["found"], "decided in float64": told[0], "refused": told[1],
-        # counts all pairs of points, two operations a dimension, as if the index skipped none
+        "engine": layout.engine,
+        "embedding": embedding,
+        "index": index,
+        "join": join_,
+        "pairs": join_["found"],
+        "decided in float64": told[0],
+        "refused": told[1],
+        # counts all pairs of points, two operations a dimension, as if the index
+        # skipped none
         "tflops, all candidates": round(n * n * dims / join_["median"] / 1e12, 1),
         "gpu memory, GB": round(pool.total_bytes() / 1e9, 2),
         "of it the index, GB": round(sum(a.nbytes for a in built.values()) / 1e9, 2),
-    } | ({"narrowing": narrowing} if narrow else {})  # fmt: skip
+    } | ({"narrowing": narrowing} if narrow else {})
 
 
 @contextlib.contextmanager
@@ -146,28 +166,52 @@ def peer(x: Any, eps: float, pairs: int) -> dict[str, Any]:
                 cupy.matmul(one, other.T, out=block)
                 if search:
                     eights = np.uint64(block.size // 8)
-                    large((4096,), (256,), (block, eights, np.int32(len(other)), np.int32(least), np.int32(i),
-                                            np.int32(j), out, np.uint64(room), count))  # fmt: skip
+                    large(
+                        (4096,),
+                        (256,),
+                        (
+                            block,
+                            eights,
+                            np.int32(len(other)),
+                            np.int32(least),
+                            np.int32(i),
+                            np.int32(j),
+                            out,
+                            np.uint64(room),
+                            count,
+                        ),
+                    )
         return int(count[0])
 
     alone = timed(lambda: multiply(False), 2, int)
     both = timed(lambda: multiply(True), 2, int)
     n, dims = x.shape
     return both | {
-        "pairs": both["found"], "products alone": alone["median"],
+        "pairs": both["found"],
+        "products alone": alone["median"],
         "tflops, all candidates": round(n * n * dims / both["median"] / 1e12, 1),
         "of the products": round(n * n * dims / alone["median"] / 1e12, 1),
-    }  # fmt: skip
+    }
 
 
 def main(given: list[str]) -> None:
     """Measure, and print and write the results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.wide", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gpu.wide", description=__doc__
+    )
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--few", type=int, default=FEW)
     parser.add_argument("--dims", type=int, default=DIMS)
-    parser.add_argument("--join-only", action="store_true", help="only the first join, of evenly drawn rows")
-    parser.add_argument("--narrow-only", action="store_true", help="only joins of float32 and float64 rows")
+    parser.add_argument(
+        "--join-only",
+        action="store_true",
+        help="only the first join, of evenly drawn rows",
+    )
+    parser.add_argument(
+        "--narrow-only",
+        action="store_true",
+        help="only joins of float32 and float64 rows",
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args(given)
@@ -177,7 +221,8 @@ def main(given: list[str]) -> None:
         results[name] = one
         print(f"{name}: {one}", file=sys.stderr, flush=True)
 
-    x = gaussian(8192, args.dims)  # the first call compiles everything, which must not be timed
+    # the first call compiles everything, which must not be timed
+    x = gaussian(8192, args.dims)
     for engine in ("float16", "float32"):
         joined(x, DISTANCES[0], engine, 0)
         joined(x, DISTANCES[0], engine, 0, narrow=True)
@@ -193,18 +238,31 @@ def main(given: list[str]) -> None:
             if args.narrow_only:
                 continue
             with without_warpgroups():
-                note(f"{kind}, {args.rows} rows, {eps}, by warps", joined(x, eps, "auto", args.repeat))
-            note(f"{kind}, {args.rows} rows, {eps}, cuBLAS", peer(x, eps, found["pairs"]))
+                note(
+                    f"{kind}, {args.rows} rows, {eps}, by warps",
+                    joined(x, eps, "auto", args.repeat),
+                )
+            note(
+                f"{kind}, {args.rows} rows, {eps}, cuBLAS", peer(x, eps, found["pairs"])
+            )
         for engine in () if args.narrow_only else ("float16", "float32"):
             few = make(args.few, args.dims)
-            note(f"{kind}, {args.few} rows, {DISTANCES[0]}, {engine}", joined(few, DISTANCES[0], engine, 1))
+            note(
+                f"{kind}, {args.few} rows, {DISTANCES[0]}, {engine}",
+                joined(few, DISTANCES[0], engine, 1),
+            )
         x = few = None
     if args.join_only:
         note(
             f"gaussian, {args.rows} rows, {DISTANCES[0]}",
             joined(gaussian(args.rows, args.dims), DISTANCES[0], "auto", args.repeat),
         )
-    told = {"environment": environment(), "unit": "seconds, medians", "dims": args.dims, "results": results}
+    told = {
+        "environment": environment(),
+        "unit": "seconds, medians",
+        "dims": args.dims,
+        "results": results,
+    }
     if args.output:
         args.output.write_text(json.dumps(told, indent=1) + "\n")
 

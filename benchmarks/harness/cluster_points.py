@@ -23,7 +23,8 @@ NOISE = 0.1
 
 @dataclass(frozen=True)
 class Points:
-    """One kind of points of the unit square, and how they are clustered, whatever their number.
+    """One kind of points of the unit square, and how they are clustered, whatever their
+    number.
 
     Attributes
     ----------
@@ -31,8 +32,8 @@ class Points:
     make : callable
         Draws n points (n, 2) in no order, float64, from a generator.
     spread : float
-        ``eps`` for one row; it shrinks with the root of their number, so that a row's number of
-        neighbors stays the same.
+        ``eps`` for one row; it shrinks with the root of their number, so that a row's
+        number of neighbors stays the same.
     min_samples : int
     """
 
@@ -42,11 +43,15 @@ class Points:
     min_samples: int
 
     def points(self, n: int, part: int = 0) -> np.ndarray:
-        """Draw the points (n, 2), float64, of one of many parts; the same in every process."""
+        """Draw the points (n, 2), float64, of one of many parts; the same in every
+        process.
+        """
         return self.make(np.random.default_rng((SEED, part)), n)
 
     def eps(self, n: int) -> float:
-        """Return the distance for `n` rows as a float32 number, since peers may convert it."""
+        """Return the distance for `n` rows as a float32 number, since peers may convert
+        it.
+        """
         return float(np.float32(self.spread / math.sqrt(n)))
 
 
@@ -55,7 +60,8 @@ def _uniform(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 def _blobs(random: np.random.Generator, n: int) -> np.ndarray:
-    known = np.random.default_rng(SEED)  # the seed is fixed, so that all parts have the same clusters
+    # the seed is fixed, so that all parts have the same clusters
+    known = np.random.default_rng(SEED)
     centers = known.uniform(0.1, 0.9, (BLOBS, 2))
     scales = np.exp(known.uniform(math.log(SCALES[0]), math.log(SCALES[1]), BLOBS))
     which = random.integers(0, BLOBS, n)
@@ -71,7 +77,8 @@ UNIFORM_NEIGHBORS = 10
 _ALL = (
     # about half of the rows are core rows then, and not quite all of them are connected
     Points("uniform", _uniform, math.sqrt(UNIFORM_NEIGHBORS / math.pi), 11),
-    # 54 neighbors on average, 500 in the middle of the narrowest blobs; the widest blobs split
+    # 54 neighbors on average, 500 in the middle of the narrowest blobs; the widest
+    # blobs split
     Points("blobs", _blobs, 1.0, 10),
 )
 POINTS = {points.name: points for points in _ALL}
@@ -91,7 +98,9 @@ def told(labels: np.ndarray) -> dict[str, int | str]:
     }
 
 
-def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[str, int]:
+def differences(
+    ours: np.ndarray, theirs: np.ndarray, core: np.ndarray
+) -> dict[str, int]:
     """Count the rows whose labels differ, whatever the numbers of the clusters.
 
     Parameters
@@ -104,9 +113,9 @@ def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[
     Returns
     -------
     dict
-        "core rows": that are not with most of their cluster, of either labeling, in the other;
-        "noise": that only one of them calls so; "border rows": in both in a cluster, but in others,
-        as they may be where they are near several.
+        "core rows": that are not with most of their cluster, of either labeling, in the
+        other; "noise": that only one of them calls so; "border rows": in both in a
+        cluster, but in others, as they may be where they are near several.
     """
     a, b = (np.where(some < 0, -1, some).astype(np.int64) for some in (ours, theirs))
     partner, apart = _partners(b[core], a[core])
@@ -119,14 +128,15 @@ def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[
 
 
 def _partners(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return for each label of `a` the most frequent label of its rows in `b`, and how many rows have
-    another.  Noise has no partner but noise.
+    """Return for each label of `a` the most frequent label of its rows in `b`, and how
+    many rows have another.  Noise has no partner but noise.
     """
     width = int(b.max(initial=-1)) + 2
     codes, times = np.unique((a + 1) * width + b + 1, return_counts=True)
     of, to = codes // width - 1, codes % width - 1
     kept = (of >= 0) & (to >= 0)
-    order = np.argsort(times[kept], kind="stable")  # the most frequent label is written last, so it remains
+    # the most frequent label is written last, so it remains
+    order = np.argsort(times[kept], kind="stable")
     partner, most = np.full((2, int(a.max(initial=-1)) + 1), -2)
     partner[of[kept][order]] = to[kept][order]
     most[of[kept][order]] = times[kept][order]

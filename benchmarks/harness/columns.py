@@ -12,7 +12,9 @@ import pandas as pd
 from benchmarks.harness.points import SEED
 
 ROWS_AT_FIRST = 60_000
-"""Points of most data sets.  With more points the space grows, so that each keeps about as many neighbors."""
+"""Points of most data sets.  With more points the space grows, so that each keeps about
+as many neighbors.
+"""
 
 Random = np.random.Generator
 
@@ -24,12 +26,14 @@ class Columns:
     Attributes
     ----------
     make : callable
-        Points (n, d), float64, from a generator, n, and by how many times n is more than at first.
+        Points (n, d), float64, from a generator, n, and by how many times n is more
+        than at first.
     eps : float
     n : int
         Points at first.
     shrinks : int
-        Dimensions of a space of fixed size, in which distances shrink where there are more points.
+        Dimensions of a space of fixed size, in which distances shrink where there are
+        more points.
     k : int or None
     file : str
         The file with the table, if any.
@@ -43,7 +47,9 @@ class Columns:
     file: str = ""
 
     def points(self, times: int = 1) -> np.ndarray:
-        """Return the points, the same in every process; `times` multiplies their number."""
+        """Return the points, the same in every process; `times` multiplies their
+        number.
+        """
         return self.make(np.random.default_rng(SEED), self.n * times, times)
 
     def distance(self, times: int = 1) -> float:
@@ -52,7 +58,9 @@ class Columns:
 
 
 def _time(random: Random, n: int, times: float) -> np.ndarray:
-    return np.column_stack([np.sort(random.uniform(0, 1e6 * times, n)), random.normal(size=(n, 9))])
+    return np.column_stack(
+        [np.sort(random.uniform(0, 1e6 * times, n)), random.normal(size=(n, 9))]
+    )
 
 
 def _plane(side: float, narrow: int) -> Callable[[Random, int, float], np.ndarray]:
@@ -68,13 +76,17 @@ def _latent(inner: int, dims: int) -> Callable[[Random, int, float], np.ndarray]
 
     def make(random: Random, n: int, times: float) -> np.ndarray:
         turned = np.linalg.qr(random.normal(size=(dims, inner)))[0]
-        return random.normal(size=(n, inner)) @ turned.T + random.normal(0, 0.01, (n, dims))
+        return random.normal(size=(n, inner)) @ turned.T + random.normal(
+            0, 0.01, (n, dims)
+        )
 
     return make
 
 
 def _halving(dims: int) -> Callable[[Random, int, float], np.ndarray]:
-    return lambda random, n, times: random.uniform(0, 100, (n, dims)) * 0.5 ** np.arange(dims)
+    return lambda random, n, times: (
+        random.uniform(0, 100, (n, dims)) * 0.5 ** np.arange(dims)
+    )
 
 
 def _lognormal(random: Random, n: int, times: float) -> np.ndarray:
@@ -102,10 +114,18 @@ ROWS = {
 
 
 def _places(path: Path) -> np.ndarray:
-    """Return latitude and longitude in degrees, people, and people in thousands and as a logarithm."""
+    """Return latitude and longitude in degrees, people, and people in thousands and as
+    a logarithm.
+    """
     table = pd.read_parquet(path)
     people = table["population"].to_numpy(np.float64)
-    columns = [table["latitude"], table["longitude"], people, people / 1000, np.log1p(people)]
+    columns = [
+        table["latitude"],
+        table["longitude"],
+        people,
+        people / 1000,
+        np.log1p(people),
+    ]
     return np.column_stack([np.asarray(column, np.float64) for column in columns])
 
 
@@ -127,5 +147,7 @@ def tables(folder: Path | None) -> dict[str, Columns]:
     for name, (read, eps, k, file) in known.items():
         if folder is not None and (folder / file).exists():
             x = read(folder / file)
-            found[name] = Columns(lambda _, n, times, x=x: x, eps, len(x), k=k, file=file)  # type: ignore[misc]
+            found[name] = Columns(
+                lambda _, n, times, x=x: x, eps, len(x), k=k, file=file
+            )  # type: ignore[misc]
     return found

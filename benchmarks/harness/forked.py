@@ -31,7 +31,9 @@ class Measured(NamedTuple):
 
 
 def run_forked(call: Callable[[], Any], cores: int | None = None) -> Measured:
-    """Return what a call takes in a process of its own; `cores`: how many it may use, None: as this one."""
+    """Return what a call takes in a process of its own; `cores`: how many it may use,
+    None: as this one.
+    """
     context = get_context("fork")
     receiver, sender = context.Pipe(False)
     process = context.Process(target=_run, args=(call, cores, sender))
@@ -53,5 +55,7 @@ def _run(call: Callable[[], Any], cores: int | None, connection: Any) -> None:
 
 
 def _resident(name: str) -> int:
-    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith(name))
+    (line,) = (
+        line for line in STATUS.read_text().splitlines() if line.startswith(name)
+    )
     return int(line.split()[1]) * 1024

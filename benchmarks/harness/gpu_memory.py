@@ -1,8 +1,8 @@
 """Looks again and again at how much memory of GPUs is in use, whoever allocated it.
 
-``python -m benchmarks.harness.gpu_memory BUS...`` is what `Sampled` starts: a process of its own, since a
-thread would wait while a library holds the interpreter's lock.  It sees what RMM does not: memory that is
-allocated elsewhere, and loaded kernels.
+``python -m benchmarks.harness.gpu_memory BUS...`` is what `Sampled` starts: a process
+of its own, since a thread would wait while a library holds the interpreter's lock.  It
+sees what RMM does not: memory that is allocated elsewhere, and loaded kernels.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ class Sampled:
     Attributes
     ----------
     found : dict
-        After it: bus id -> bytes in use "before", at "peak" and "above" (their difference), and the
-        number of "looks"; or "failed".
+        After it: bus id -> bytes in use "before", at "peak" and "above" (their
+        difference), and the number of "looks"; or "failed".
     """
 
     def __init__(self, buses: Sequence[str]) -> None:
         self.found: dict[str, Any] = {}
         command = [sys.executable, "-m", "benchmarks.harness.gpu_memory", *buses]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
 
     def __enter__(self) -> Sampled:
         assert self._process.stdout is not None
-        self._process.stdout.readline()  # a line means that sampling has begun, or has failed
+        # a line means that sampling has begun, or has failed
+        self._process.stdout.readline()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -60,7 +63,10 @@ def main(buses: list[str]) -> None:
     devices = {bus: pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode()) for bus in buses}
 
     def used() -> dict[str, int]:
-        return {bus: int(pynvml.nvmlDeviceGetMemoryInfo(device).used) for bus, device in devices.items()}
+        return {
+            bus: int(pynvml.nvmlDeviceGetMemoryInfo(device).used)
+            for bus, device in devices.items()
+        }
 
     before = used()
     peak = dict(before)
@@ -71,7 +77,12 @@ def main(buses: list[str]) -> None:
         peak = {bus: max(peak[bus], now[bus]) for bus in buses}
         looks += 1
     seen = {
-        bus: {"before": before[bus], "peak": peak[bus], "above": peak[bus] - before[bus], "looks": looks}
+        bus: {
+            "before": before[bus],
+            "peak": peak[bus],
+            "above": peak[bus] - before[bus],
+            "looks": looks,
+        }
         for bus in buses
     }
     print(json.dumps(seen))

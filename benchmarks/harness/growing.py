@@ -17,20 +17,35 @@ SIDE = 100.0
 """Side of the square or cube that holds all rows."""
 
 
-def rows(random: np.random.Generator, number: int, first: int, dims: int, part: float = 1.0) -> pd.DataFrame:
+def rows(
+    random: np.random.Generator, number: int, first: int, dims: int, part: float = 1.0
+) -> pd.DataFrame:
     """Draw rows numbered from `first`, uniform in a part of the volume."""
     side = SIDE * part ** (1 / dims)
     low = random.uniform(0, SIDE - side, dims)
     x = low + random.uniform(0, side, (number, dims))
-    return pd.DataFrame({"key": np.arange(first, first + number)} | {f"x{k}": x[:, k] for k in range(dims)})
+    return pd.DataFrame(
+        {"key": np.arange(first, first + number)}
+        | {f"x{k}": x[:, k] for k in range(dims)}
+    )
 
 
-def directions(random: np.random.Generator, number: int, first: int, dims: int, part: float,
-               centres: int) -> pd.DataFrame:  # fmt: skip
-    """Draw rows numbered from `first` whose lists are unit vectors around some of the `centres`."""
+def directions(
+    random: np.random.Generator,
+    number: int,
+    first: int,
+    dims: int,
+    part: float,
+    centres: int,
+) -> pd.DataFrame:
+    """Draw rows numbered from `first` whose lists are unit vectors around some of the
+    `centres`.
+    """
     middle = np.random.default_rng(SEED).normal(size=(centres, dims)).astype(np.float32)
     of = random.integers(0, max(1, round(centres * part)), number)
-    x = middle[of] + random.normal(size=(number, dims)).astype(np.float32) * np.float32(0.3)
+    x = middle[of] + random.normal(size=(number, dims)).astype(np.float32) * np.float32(
+        0.3
+    )
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     return pd.DataFrame({"key": np.arange(first, first + number), "v": list(x)})
 

@@ -15,6 +15,9 @@ def judged(estimate: Any, true: int) -> dict[str, Any]:
         "high": estimate.total_high,
         "sampled": estimate.sampled,
         "factor": estimate.total / true if true else None,
-        # round outwards to whole pairs: an interval that ends at the truth may miss it by rounding
-        "holds": bool(math.floor(estimate.total_low) <= true <= math.ceil(estimate.total_high)),
+        # round outwards to whole pairs: an interval that ends at the truth may miss it
+        # by rounding
+        "holds": bool(
+            math.floor(estimate.total_low) <= true <= math.ceil(estimate.total_high)
+        ),
     }

@@ -1,4 +1,6 @@
-"""Helpers of the programs that measure lazy joins: data on disk, schedulers, tables, reports."""
+"""Helpers of the programs that measure lazy joins: data on disk, schedulers, tables,
+reports.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +31,33 @@ from benchmarks.harness.source import source_digest
 
 RESULTS = Path(__file__).parents[1] / "results"
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+CORES = (
+    len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity")
+    else os.cpu_count() or 1
+)
 
 _OF_DASK = "The inplace keyword in DataFrame"
-"""How a warning of Dask's parquet functions with pandas 3.1 begins; it does not concern joins."""
+"""How a warning of Dask's parquet functions with pandas 3.1 begins; it does not concern
+joins.
+"""
 
 _copies = itertools.count()
 
 
 def quiet() -> None:
-    """Silence warnings that do not concern a measurement, here and in workers that start later."""
+    """Silence warnings that do not concern a measurement, here and in workers that
+    start later.
+    """
     warnings.filterwarnings("ignore", message=_OF_DASK)
     os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_OF_DASK}")
 
 
 @contextlib.contextmanager
 def scratch(folder: Path | None) -> Iterator[Path]:
-    """Make a temporary folder (in `folder`, if given) for data and for Dask's own files."""
+    """Make a temporary folder (in `folder`, if given) for data and for Dask's own
+    files.
+    """
     with tempfile.TemporaryDirectory(prefix="simjoin-", dir=folder) as name:
         path = Path(name)
         with dask.config.set({"temporary-directory": str(path / "dask")}):
@@ -59,14 +71,24 @@ def write_part(frame: pd.DataFrame, folder: Path, number: int) -> None:
     frame.to_parquet(folder / f"{number:06}.parquet", index=False, compression=None)
 
 
-def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: bool = False,
-                  narrow: int = 0, width: float = 0.0, first: int = 0) -> None:  # fmt: skip
-    """Write points of the unit square (id, x, y), partition by partition, so that each covers all of space.
+def write_uniform(
+    folder: Path,
+    rows: int,
+    parts: int,
+    seed: int,
+    scattered: bool = False,
+    narrow: int = 0,
+    width: float = 0.0,
+    first: int = 0,
+) -> None:
+    """Write points of the unit square (id, x, y), partition by partition, so that each
+    covers all of space.
 
     Ids are row numbers, from `first` on.
 
-    `scattered`: ids are numbers from the whole range of int64, so that the ranges of partitions overlap.
-    `narrow`: number of further columns n0, n1, ..., uniform in [0, width].
+    `scattered`: ids are numbers from the whole range of int64, so that the ranges of
+    partitions overlap. `narrow`: number of further columns n0, n1, ..., uniform in [0,
+    width].
     """
     cuts = [rows * k // parts for k in range(parts + 1)]
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
@@ -89,8 +111,8 @@ def write_points(folder: Path, points: np.ndarray, parts: int) -> None:
 def fresh(folder: Path, parts: int | None = None) -> dd.DataFrame:
     """Read a folder's first partitions under names that Dask has not seen.
 
-    Dask shares equal expressions while one is alive, with their plan.  So joins of the same files under the
-    same names would be planned only once.
+    Dask shares equal expressions while one is alive, with their plan.  So joins of the
+    same files under the same names would be planned only once.
     """
     copy = folder.with_name(f"{folder.name}-{next(_copies)}")
     copy.mkdir()
@@ -105,14 +127,21 @@ def eps_for(rows: int, neighbors: float) -> float:
 
 
 def rows_of(pairs: dd.DataFrame) -> Any:
-    """Return the number of rows, lazily; each partition is made whole, and dropped once counted."""
+    """Return the number of rows, lazily; each partition is made whole, and dropped once
+    counted.
+    """
     return pairs.map_partitions(len).sum()
 
 
 @contextlib.contextmanager
-def running(workers: int, limit: str | int = "auto", threads: int = CORES,
-            logs: int = logging.ERROR) -> Iterator[Client | None]:  # fmt: skip
-    """Compute on a LocalCluster of one-thread processes; with `workers` 0 in threads of this process.
+def running(
+    workers: int,
+    limit: str | int = "auto",
+    threads: int = CORES,
+    logs: int = logging.ERROR,
+) -> Iterator[Client | None]:
+    """Compute on a LocalCluster of one-thread processes; with `workers` 0 in threads of
+    this process.
 
     `logs` is the level of Dask's messages that are not silenced.
     """
@@ -121,9 +150,12 @@ def running(workers: int, limit: str | int = "auto", threads: int = CORES,
             yield None
         return
     cluster = LocalCluster(
-        n_workers=workers, threads_per_worker=1, memory_limit=limit, dashboard_address=":0",
+        n_workers=workers,
+        threads_per_worker=1,
+        memory_limit=limit,
+        dashboard_address=":0",
         silence_logs=logs,
-    )  # fmt: skip
+    )
     with cluster, Client(cluster) as client:
         # otherwise the first task would import and load, and later ones would not
         client.run(_warm_up)
@@ -146,12 +178,20 @@ def known() -> dict[str, Any]:
     return found
 
 
-def save(name: str, where: dict[str, Any], options: Any, report: dict[str, Any],
-         output: Path | None) -> None:  # fmt: skip
+def save(
+    name: str,
+    where: dict[str, Any],
+    options: Any,
+    report: dict[str, Any],
+    output: Path | None,
+) -> None:
     """Write a report; `where` is the result of `known` before the run."""
     changed = source_digest() != where["source"]
     if changed:
-        print("The source of dask_simjoin changed during this run: repeat it.", file=sys.stderr)
+        print(
+            "The source of dask_simjoin changed during this run: repeat it.",
+            file=sys.stderr,
+        )
     path = output or RESULTS / name / f"{datetime.datetime.now():%Y-%m-%d-%H%M}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     asked = {k: v for k, v in vars(options).items() if not isinstance(v, Path)}
@@ -166,7 +206,10 @@ def table(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(
-            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+            [
+                line[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True)),
+            ]
         )
         for line in cells
     )

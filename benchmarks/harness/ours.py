@@ -20,7 +20,9 @@ VERSION = dask_simjoin.__version__
 def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Return positions (int32) of the pairs of the points `x` (n, d), as peers do."""
     found = moments(x)
-    layout = JOINER.layout("auto", found.lower, found.upper, found.mean, found.variance, eps * eps)
+    layout = JOINER.layout(
+        "auto", found.lower, found.upper, found.mean, found.variance, eps * eps
+    )
     index = JOINER.build(x, layout)
     pairs = JOINER.pairs(index, index, layout, is_self_join=True)
     return pairs.left, pairs.right
@@ -32,12 +34,20 @@ def join_pandas(frame: pd.DataFrame, eps: float) -> pd.DataFrame:
 
 
 def join_dask(frame: pd.DataFrame, eps: float) -> pd.DataFrame:
-    """Return the same through a Dask DataFrame of one partition, which is made and planned here."""
-    return dd.from_pandas(frame, npartitions=1).simjoin.self_join(eps).compute(scheduler="sync")
+    """Return the same through a Dask DataFrame of one partition, which is made and
+    planned here.
+    """
+    return (
+        dd.from_pandas(frame, npartitions=1)
+        .simjoin.self_join(eps)
+        .compute(scheduler="sync")
+    )
 
 
 def _frame(x: np.ndarray, run: int) -> pd.DataFrame:
-    """Return the points as a frame; labels begin at `run`, so that no plan of an earlier run is reused."""
+    """Return the points as a frame; labels begin at `run`, so that no plan of an
+    earlier run is reused.
+    """
     columns = {f"x{k}": x[:, k].copy() for k in range(x.shape[1])}
     return pd.DataFrame(columns, index=pd.RangeIndex(run, run + len(x)))
 
@@ -50,7 +60,9 @@ def _only(join: Join) -> Any:
 
 
 def _tool(name: str, join: Join, **how: Any) -> Tool:
-    return Tool(name, _only(join), module="dask_simjoin", distribution="dask_simjoin", **how)
+    return Tool(
+        name, _only(join), module="dask_simjoin", distribution="dask_simjoin", **how
+    )
 
 
 OURS = {

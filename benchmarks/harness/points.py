@@ -50,7 +50,9 @@ class Row:
     def quick(self) -> Row:
         """Return a smaller row whose points have about as many neighbors."""
         eps = self.eps * QUICK ** (1 / self.dims)
-        return Row(self.name, self.make, self.n // QUICK, self.dims, eps, self.goal, None)
+        return Row(
+            self.name, self.make, self.n // QUICK, self.dims, eps, self.goal, None
+        )
 
 
 def _uniform(random: np.random.Generator, n: int, dims: int) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Report the results of a run: tables for people, JSON for machines, and whether all counts agree."""
+"""Report the results of a run: tables for people, JSON for machines, and whether all
+counts agree.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,18 @@ def environment(tools: Iterable[Tool], own_version: str) -> dict[str, Any]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions.setdefault(name, "unknown")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count()
+    )
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "cpu": after_colon("/proc/cpuinfo", "model name") or platform.processor(),
         "cores": cores,
-        "memory_gib": round(int(after_colon("/proc/meminfo", "MemTotal").split()[0] or 0) / 2**20, 1),
+        "memory_gib": round(
+            int(after_colon("/proc/meminfo", "MemTotal").split()[0] or 0) / 2**20, 1
+        ),
         "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled").strip(),
         "os": _system(),
         "python": platform.python_version(),
@@ -62,7 +70,9 @@ def _read(path: str) -> str:
 
 
 def after_colon(path: str, name: str) -> str:
-    """Return the first value of a name in a file of lines "name : value", or "0" if there is none."""
+    """Return the first value of a name in a file of lines "name : value", or "0" if
+    there is none.
+    """
     lines = (line.partition(":") for line in _read(path).splitlines())
     return next((value.strip() for key, _, value in lines if key.strip() == name), "0")
 
@@ -81,7 +91,9 @@ def best_peer(found: Mapping[str, dict[str, Any]], ours: Iterable[str]) -> str |
     return min(peers, key=lambda name: found[name]["median"], default=None)
 
 
-def disagreements(results: Results, rows: Mapping[str, Row], tools: Mapping[str, Tool]) -> list[str]:
+def disagreements(
+    results: Results, rows: Mapping[str, Row], tools: Mapping[str, Tool]
+) -> list[str]:
     """List the counts of exact tools that differ, and our measurements that failed."""
     wrong = []
     for row, found in results.items():
@@ -89,16 +101,24 @@ def disagreements(results: Results, rows: Mapping[str, Row], tools: Mapping[str,
         if expected is None:
             expected = found["engine"].get("pairs", [None])[0]
         for name, one in found.items():
-            compared = expected is not None and "pairs" in one and row not in tools[name].inexact
+            compared = (
+                expected is not None
+                and "pairs" in one
+                and row not in tools[name].inexact
+            )
             if compared and one["pairs"] != [expected]:
-                wrong.append(f"{row}: {name} found {one['pairs']} pairs, expected {expected}")
+                wrong.append(
+                    f"{row}: {name} found {one['pairs']} pairs, expected {expected}"
+                )
             if "failed" in one and tools[name].module == "dask_simjoin":
                 wrong.append(f"{row}: {name} failed: {one['failed']}")
     return wrong
 
 
 def tables(results: Results, rows: Mapping[str, Row], ours: Iterable[str]) -> str:
-    """Format the tables: ours against the best peer, every tool's seconds, differing counts, gaps."""
+    """Format the tables: ours against the best peer, every tool's seconds, differing
+    counts, gaps.
+    """
     ours = list(ours)
     head = ["row", "pairs", *(f"{name} s" for name in ours), "best peer", "s"]
     head += [f"x {name}" for name in ours] + ["goal"]
@@ -111,18 +131,30 @@ def tables(results: Results, rows: Mapping[str, Row], ours: Iterable[str]) -> st
         time = found[best]["median"] if best else None
         own = [found[name].get("median") for name in ours]
         pairs = found["engine"].get("pairs", ["failed"])[0]
-        cells = [row, f"{pairs:,}" if isinstance(pairs, int) else pairs, *map(_seconds, own)]
+        cells = [
+            row,
+            f"{pairs:,}" if isinstance(pairs, int) else pairs,
+            *map(_seconds, own),
+        ]
         cells += [best or "-", _seconds(time)]
         cells += [f"{time / t:.1f}" if time and t else "-" for t in own]
         summary.append([*cells, f"{rows[row].goal:g}"])
-        seconds.append([row, *(_seconds(found.get(name, {}).get("median")) for name in names)])
+        seconds.append(
+            [row, *(_seconds(found.get(name, {}).get("median")) for name in names)]
+        )
         for name, one in found.items():
             if isinstance(pairs, int) and one.get("pairs", [pairs]) != [pairs]:
                 more = " and ".join(f"{count - pairs:+,}" for count in one["pairs"])
                 notes.append(f"{row}: {name} has {more} pairs")
-            notes += [f"{row}: {name} {key}: {one[key]}" for key in ("skipped", "failed") if key in one]
+            notes += [
+                f"{row}: {name} {key}: {one[key]}"
+                for key in ("skipped", "failed")
+                if key in one
+            ]
     title = "CPU seconds of one core (medians), and how many times faster than the best peer:"
-    return "\n".join([title, *_aligned(summary), "", "Every tool:", *_aligned(seconds), "", *notes])
+    return "\n".join(
+        [title, *_aligned(summary), "", "Every tool:", *_aligned(seconds), "", *notes]
+    )
 
 
 def _seconds(value: float | None) -> str:
@@ -133,6 +165,8 @@ def _aligned(table: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
     for name, *cells in table:
-        right = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        right = [
+            cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)
+        ]
         lines.append("  ".join([name.ljust(widths[0]), *right]))
     return lines

@@ -11,7 +11,9 @@ SHAPES = {
     "queries": (1_000_000, 3.0, 400_000, 0.8),
     "texts": (64_000, 130.0, 7_000, 0.7),
 }
-"""Search queries of few words, as in AOL; 2-grams of texts, as in DBLP and, by their sizes, ENRON."""
+"""Search queries of few words, as in AOL; 2-grams of texts, as in DBLP and, by their
+sizes, ENRON.
+"""
 
 COPIES = 0.2
 """This share of the sets are copies of another one, except for some tokens."""
@@ -21,13 +23,21 @@ CHANGED = 0.4
 
 
 def make_sets(kind: str, number: int | None = None) -> SetBlock:
-    """Draw sets of a shape: this many before equal ones are collapsed, or as many as the shape has."""
+    """Draw sets of a shape: this many before equal ones are collapsed, or as many as
+    the shape has.
+    """
     usual, mean, universe, exponent = SHAPES[kind]
-    return sets_like(number or usual, mean, universe, exponent, 8.0 if mean >= 10 else None)
+    return sets_like(
+        number or usual, mean, universe, exponent, 8.0 if mean >= 10 else None
+    )
 
 
-def sets_like(number: int, mean: float, universe: int, exponent: float, tail: float | None) -> SetBlock:
-    """Draw sets; `tail` is the shape of the gamma distribution of sizes, or None for Poisson's."""
+def sets_like(
+    number: int, mean: float, universe: int, exponent: float, tail: float | None
+) -> SetBlock:
+    """Draw sets; `tail` is the shape of the gamma distribution of sizes, or None for
+    Poisson's.
+    """
     rng = np.random.default_rng(0)
     if tail is None:
         sizes = 1 + rng.poisson(mean - 1, number)
@@ -41,15 +51,22 @@ def sets_like(number: int, mean: float, universe: int, exponent: float, tail: fl
     copies = rng.choice(number, int(COPIES * number), replace=False)
     models = rng.integers(0, number, len(copies))
     share = CHANGED * rng.random(len(copies))
-    for copy, model, changed in zip(copies.tolist(), models.tolist(), share.tolist(), strict=True):
-        one, other = tokens[starts[copy] : starts[copy + 1]], tokens[starts[model] : starts[model + 1]]
+    for copy, model, changed in zip(
+        copies.tolist(), models.tolist(), share.tolist(), strict=True
+    ):
+        one, other = (
+            tokens[starts[copy] : starts[copy + 1]],
+            tokens[starts[model] : starts[model + 1]],
+        )
         kept = min(len(one), len(other) - int(changed * len(other)))
         one[:kept] = other[:kept]
     return block_of(rows, tokens, universe)
 
 
 def block_of(rows: np.ndarray, tokens: np.ndarray, universe: int) -> SetBlock:
-    """Put sets, given as pairs of rows and tokens, in the order of joins, equal ones collapsed."""
+    """Put sets, given as pairs of rows and tokens, in the order of joins, equal ones
+    collapsed.
+    """
     both = np.sort(rows * universe + tokens)
     rows, tokens = np.divmod(both[np.append(True, both[1:] != both[:-1])], universe)
     frequency = np.bincount(tokens, minlength=universe)
@@ -63,7 +80,8 @@ def block_of(rows: np.ndarray, tokens: np.ndarray, universe: int) -> SetBlock:
     for size in np.unique(sizes[sizes > 0]).tolist():
         first = starts[:-1][sizes == size]
         table = tokens[first[:, None] + np.arange(size)]
-        ordered = table.astype(">i4").view(f"V{4 * size}").ravel()  # big-endian bytes compare like the tokens
+        # big-endian bytes compare like the tokens
+        ordered = table.astype(">i4").view(f"V{4 * size}").ravel()
         table = table[np.argsort(ordered)]
         new = np.concatenate([[True], (table[1:] != table[:-1]).any(axis=1)])
         weights.append(np.diff(np.append(np.flatnonzero(new), len(table))))

@@ -14,11 +14,15 @@ RUNNING = ("dask_simjoin", "benchmarks", ":!benchmarks/results", ":!benchmarks/t
 """Files that are part of a measurement; pages and tables are not."""
 
 COMMIT = "SIMJOIN_COMMIT"
-"""The environment variable with the commit, on a machine whose copy of the source has no history."""
+"""The environment variable with the commit, on a machine whose copy of the source has
+no history.
+"""
 
 
 def commit() -> str:
-    """Return the commit of the source, with "-dirty" behind it if what runs was changed since."""
+    """Return the commit of the source, with "-dirty" behind it if what runs was changed
+    since.
+    """
     if os.environ.get(COMMIT):
         return os.environ[COMMIT]
     try:
@@ -30,7 +34,14 @@ def commit() -> str:
 
 
 def _git(*command: str) -> str:
-    done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(
+        ["git", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
     return done.stdout.strip()
 
 

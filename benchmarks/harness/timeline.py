@@ -1,4 +1,6 @@
-"""Timeline of a cluster's workers: seconds of tasks by their names, and how many ran at a time."""
+"""Timeline of a cluster's workers: seconds of tasks by their names, and how many ran at
+a time.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,17 @@ PAUSES = 8
 """The number of longest idle times that are reported."""
 
 
-def timeline(stream: Iterable[Mapping[str, Any]], begun: float, ended: float) -> dict[str, Any]:
-    """Sum up a task stream of `Client.get_task_stream` from one time to another (`time.time()`).
+def timeline(
+    stream: Iterable[Mapping[str, Any]], begun: float, ended: float
+) -> dict[str, Any]:
+    """Sum up a task stream of `Client.get_task_stream` from one time to another
+    (`time.time()`).
 
-    "tasks": of each name their number, seconds of computing and of all else (what they waited for from
-    other workers, most of all), and when the first one began and the last one ended; in the order of the
-    former.  "at_a_time": for each number of tasks the seconds in which so many were computing.  "pauses":
-    when nothing was, for how long, and what came before and after.
+    "tasks": of each name their number, seconds of computing and of all else (what they
+    waited for from other workers, most of all), and when the first one began and the
+    last one ended; in the order of the former.  "at_a_time": for each number of tasks
+    the seconds in which so many were computing.  "pauses": when nothing was, for how
+    long, and what came before and after.
     """
     found: dict[str, list[float]] = {}
     computed: list[tuple[float, float, str]] = []
@@ -41,8 +47,12 @@ def timeline(stream: Iterable[Mapping[str, Any]], begun: float, ended: float) ->
     }
 
 
-def at_a_time(computed: list[tuple[float, float, str]], whole: float) -> dict[int, float]:
-    """Return seconds by the number of tasks that ran together; a task is a pair of times."""
+def at_a_time(
+    computed: list[tuple[float, float, str]], whole: float
+) -> dict[int, float]:
+    """Return seconds by the number of tasks that ran together; a task is a pair of
+    times.
+    """
     changes = [(0.0, 0), (whole, 0)]
     for start, stop, _ in computed:
         changes += [(start, 1), (stop, -1)]
@@ -54,8 +64,12 @@ def at_a_time(computed: list[tuple[float, float, str]], whole: float) -> dict[in
     return {number: round(found[number], 4) for number in sorted(found)}
 
 
-def pauses(computed: list[tuple[float, float, str]], whole: float) -> list[tuple[float, float, str, str]]:
-    """List when no task ran, for how long, longest first, and the tasks before and after."""
+def pauses(
+    computed: list[tuple[float, float, str]], whole: float
+) -> list[tuple[float, float, str, str]]:
+    """List when no task ran, for how long, longest first, and the tasks before and
+    after.
+    """
     found, last, name = [], 0.0, "begin"
     for start, stop, following in [*sorted(computed), (whole, whole, "end")]:
         if start > last:

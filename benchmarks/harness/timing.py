@@ -1,4 +1,6 @@
-"""Measures one join in this process: CPU seconds of a single core, and the number of pairs."""
+"""Measures one join in this process: CPU seconds of a single core, and the number of
+pairs.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +40,22 @@ class Tool:
     ----------
     name : str
     variants : callable
-        For a row the functions to try: label -> function of the prepared points and eps.  Each runs
-        once, the fastest is then measured.
+        For a row the functions to try: label -> function of the prepared points and
+        eps.  Each runs once, the fastest is then measured.
     tune_on : int
         These tries divide the number of points by this.
     count : callable
         Number of unordered pairs in what such a function returns; not timed.
     prepare : callable
-        Makes what the functions take from an array (n, d) and a run's number; not timed.
+        Makes what the functions take from an array (n, d) and a run's number; not
+        timed.
     module : str
         Module that must be importable.
     distribution : str
         Distribution whose version is reported.
     inexact : frozenset of str
-        Rows on which its distances are no float64 sums of squares, so that pairs may differ.
+        Rows on which its distances are no float64 sums of squares, so that pairs may
+        differ.
     skip : mapping
         Row -> why it is not run there.
     """
@@ -73,8 +77,8 @@ def measure(tool: Tool, row: Row, repeat: int) -> dict[str, Any]:
     Returns
     -------
     dict
-        variant, median, seconds (of each run that counts), tries (seconds of each variant's try) and
-        pairs.
+        variant, median, seconds (of each run that counts), tries (seconds of each
+        variant's try) and pairs.
     """
     points = row.points()
     variants = tool.variants(row)
@@ -92,7 +96,9 @@ def measure(tool: Tool, row: Row, repeat: int) -> dict[str, Any]:
     first = tries[best] if tool.tune_on == 1 else once(best, points)
     measured = [first] if first[0] > SLOW else []
     if not measured:
-        while not measured or (len(measured) < repeat and sum(s for s, _ in measured) < ENOUGH):
+        while not measured or (
+            len(measured) < repeat and sum(s for s, _ in measured) < ENOUGH
+        ):
             measured.append(once(best, points))
     seconds = [second for second, _ in measured]
     return {
@@ -104,8 +110,12 @@ def measure(tool: Tool, row: Row, repeat: int) -> dict[str, Any]:
     }
 
 
-def _once(tool: Tool, join: Join, points: np.ndarray, eps: float, run: int) -> tuple[float, int]:
-    """Return the CPU seconds (of all threads, kernel included) and the number of pairs of one run."""
+def _once(
+    tool: Tool, join: Join, points: np.ndarray, eps: float, run: int
+) -> tuple[float, int]:
+    """Return the CPU seconds (of all threads, kernel included) and the number of pairs
+    of one run.
+    """
     given = tool.prepare(points, run)
     gc.collect()
     began = time.process_time()

@@ -1,4 +1,6 @@
-"""Watch the workers of a LocalCluster: memory, spilled bytes, files, restarts and messages."""
+"""Watch the workers of a LocalCluster: memory, spilled bytes, files, restarts and
+messages.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,14 @@ NUMBER = re.compile(r"\b[0-9a-f]{32}\b|\d[\d.,:]*")
 """Matches numbers and names of shuffles, which differ between equal messages."""
 
 
-def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, patience: float,
-            folder: Path, logs: int = logging.ERROR) -> dict[str, Any]:  # fmt: skip
+def watched(
+    work: Callable[[dict[str, Any]], None],
+    workers: int,
+    limit: int,
+    patience: float,
+    folder: Path,
+    logs: int = logging.ERROR,
+) -> dict[str, Any]:
     """Work on a fresh cluster, and watch it.
 
     Parameters
@@ -61,20 +69,25 @@ def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, pa
         with Watch(client.cluster, folder) as watch:
             time.sleep(0.5)
             found["rss_before"] = watch.looks[-1]["rss"]
-            # workers that cannot free memory pause and wait for ever, so a limit of time is needed
+            # workers that cannot free memory pause and wait for ever, so a limit of
+            # time is needed
             thread = threading.Thread(target=attempt, daemon=True)
             thread.start()
             thread.join(patience)
             result = dict(found)
             if thread.is_alive():
                 paused = watch.looks[-1]["paused"]
-                result["failed"] = f"given up after {patience:g} s, {paused} workers paused"
+                result["failed"] = (
+                    f"given up after {patience:g} s, {paused} workers paused"
+                )
             heard.ask(client)
         return result | {"messages": heard.report()} | watch.report()
 
 
 class _Heard(logging.Handler):
-    """A context that counts the messages of Dask in this process; `ask` adds the workers' messages."""
+    """A context that counts the messages of Dask in this process; `ask` adds the
+    workers' messages.
+    """
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -102,7 +115,8 @@ class _Heard(logging.Handler):
         return dict(self.counts.most_common(SAID))
 
     def _hear(self, line: str) -> None:
-        # messages that differ only in numbers count as one; the end of a traceback is in "failed"
+        # messages that differ only in numbers count as one; the end of a traceback is
+        # in "failed"
         text = re.sub(r"^[\d-]+ [\d:,]+ - ", "", line.strip().splitlines()[0])
         self.counts[NUMBER.sub("#", text)[:300]] += 1
 
@@ -113,12 +127,13 @@ class Watch:
     Attributes
     ----------
     peak : dict
-        Worker -> largest resident set that the kernel saw, or, where it does not tell, that was
-        looked at.
+        Worker -> largest resident set that the kernel saw, or, where it does not tell,
+        that was looked at.
     pids : dict
         Worker -> the processes that it was; more than one after restarts.
     looks : list of dict
-        seconds, rss (of each worker), spilled (bytes), paused (workers), and the bytes of files.
+        seconds, rss (of each worker), spilled (bytes), paused (workers), and the bytes
+        of files.
     """
 
     def __init__(self, cluster: LocalCluster, folder: Path) -> None:
@@ -163,7 +178,9 @@ class Watch:
         }
 
     def _tasks(self) -> dict[str, dict[str, float]]:
-        """List by the names of tasks how many ran, and the seconds that workers computed, read and moved."""
+        """List by the names of tasks how many ran, and the seconds that workers
+        computed, read and moved.
+        """
         return {
             name: {"number": prefix.state_counts["memory"]} | dict(prefix.all_durations)
             for name, prefix in self.cluster.scheduler.task_prefixes.items()
@@ -191,14 +208,18 @@ class Watch:
             "rss": rss,
             "client_rss": psutil.Process().memory_info().rss,
             # heartbeats come twice a second, so this may be half a second old
-            "spilled": sum(w.metrics.get("spilled_bytes", {}).get("disk", 0) for w in workers),
+            "spilled": sum(
+                w.metrics.get("spilled_bytes", {}).get("disk", 0) for w in workers
+            ),
             "paused": sum(w.status == Status.paused for w in workers),
         }
         self.looks.append(look | _files(self.folder))
 
 
 def _resident(pid: int | None) -> tuple[int, int]:
-    """Return the resident bytes of a process now, and the most so far; 0 if it has ended."""
+    """Return the resident bytes of a process now, and the most so far; 0 if it has
+    ended.
+    """
     if pid is None:
         return 0, 0
     try:
@@ -216,7 +237,13 @@ def _files(folder: Path) -> dict[str, int]:
     found = dict.fromkeys(KINDS, 0)
     for where, _, names in os.walk(folder):
         # Dask's workers name their folders so
-        kind = "shuffle" if "shuffle-" in where else "spill" if "storage" in where else "other"
+        kind = (
+            "shuffle"
+            if "shuffle-" in where
+            else "spill"
+            if "storage" in where
+            else "other"
+        )
         for name in names:
             try:
                 found[kind] += os.stat(os.path.join(where, name)).st_size

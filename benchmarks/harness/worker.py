@@ -1,6 +1,8 @@
-"""Runs one measurement in a process of its own: one core, one thread, nothing left of others.
+"""Runs one measurement in a process of its own: one core, one thread, nothing left of
+others.
 
-``python -m benchmarks.harness.worker TOOL ROW REPEAT QUICK`` is what `measure_apart` starts.
+``python -m benchmarks.harness.worker TOOL ROW REPEAT QUICK`` is what `measure_apart`
+starts.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ import subprocess
 import sys
 from typing import Any
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 PATIENCE = 300
 """A measurement is given up after this many seconds."""
 
@@ -21,7 +28,12 @@ def run_apart(command: list[str], patience: float) -> dict[str, Any]:
     environment = os.environ | dict.fromkeys(THREADS, "1")
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=patience, check=False
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"given up after {patience:g} s"}
@@ -34,11 +46,20 @@ def run_apart(command: list[str], patience: float) -> dict[str, Any]:
 
 def measure_apart(tool: str, row: str, repeat: int, quick: bool) -> dict[str, Any]:
     """Measure in a new process; without a result the key is "failed"."""
-    command = [sys.executable, "-m", "benchmarks.harness.worker", tool, row, str(repeat), str(int(quick))]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.harness.worker",
+        tool,
+        row,
+        str(repeat),
+        str(int(quick)),
+    ]
     result = run_apart(command, PATIENCE)
     if "failed" in result:
         return result
-    # a load above 1 means that another process ran as well and may have slowed this one down
+    # a load above 1 means that another process ran as well and may have slowed this one
+    # down
     return result | {"load": round(os.getloadavg()[0], 2)}
 
 
@@ -51,7 +72,8 @@ def pin() -> None:
 def main() -> None:
     """Run one measurement and print it as JSON."""
     pin()
-    # imported late: libraries count cores and read the environment when they are imported
+    # imported late: libraries count cores and read the environment when they are
+    # imported
     from benchmarks.harness.points import ROWS
     from benchmarks.harness.timing import measure
     from benchmarks.peers.joins import PEERS

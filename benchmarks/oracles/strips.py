@@ -1,9 +1,10 @@
 """An independent join of points in the unit square that holds little of them in memory.
 
-The rows are written to one file for each strip of x.  A strip is joined with itself and with the points of
-the next one that are near enough by SciPy's kd-tree, at a slightly larger distance, and each candidate is
-decided by the definition: ``dx*dx + dy*dy <= eps*eps`` in float64.  Squares of more columns are added in
-their order before the decision.
+The rows are written to one file for each strip of x.  A strip is joined with itself and
+with the points of the next one that are near enough by SciPy's kd-tree, at a slightly
+larger distance, and each candidate is decided by the definition: ``dx*dx + dy*dy <=
+eps*eps`` in float64.  Squares of more columns are added in their order before the
+decision.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ ROWS = 1_000_000
 """Target number of points of a strip."""
 
 WIDER = 1 + 1e-9
-"""A candidate may be farther away by this share; rounding moves a distance by a share of 1e-15."""
+"""A candidate may be farther away by this share; rounding moves a distance by a share
+of 1e-15.
+"""
 
 POINT = [("x", "f8"), ("y", "f8"), ("position", "i8"), ("id", "i8")]
 """The fields of a point; ``more`` is an array of the other columns."""
@@ -33,17 +36,23 @@ def kind(more: int) -> np.dtype:
 
 @dataclass(frozen=True)
 class Digest:
-    """The number of pairs, and a sum over all of them that does not depend on their order."""
+    """The number of pairs, and a sum over all of them that does not depend on their
+    order.
+    """
 
     pairs: int = 0
     checksum: int = 0
 
     def __add__(self, other: Digest) -> Digest:
-        return Digest(self.pairs + other.pairs, (self.checksum + other.checksum) % 2**64)
+        return Digest(
+            self.pairs + other.pairs, (self.checksum + other.checksum) % 2**64
+        )
 
 
 def _mix(z: np.ndarray) -> np.ndarray:
-    """The finalizer of splitmix64 (Steele, Lea & Flood 2014): one changed bit changes half of all."""
+    """The finalizer of splitmix64 (Steele, Lea & Flood 2014): one changed bit changes
+    half of all.
+    """
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -60,14 +69,19 @@ def digest_of_files(files: Iterable[Path]) -> Digest:
     total = Digest()
     for file in files:
         with pq.ParquetFile(file) as reader:
-            for batch in reader.iter_batches(columns=["left", "right"], batch_size=1 << 20):
+            for batch in reader.iter_batches(
+                columns=["left", "right"], batch_size=1 << 20
+            ):
                 total += digest(*(batch.column(k).to_numpy() for k in range(2)))
     return total
 
 
-def independent_digest(files: Iterable[Path], eps: float, rows: int, folder: Path,
-                       more: Sequence[str] = ()) -> Digest:  # fmt: skip
-    """Sum up the pairs of the points in `files` (id, x, y and `more`), which are `rows` in all."""
+def independent_digest(
+    files: Iterable[Path], eps: float, rows: int, folder: Path, more: Sequence[str] = ()
+) -> Digest:
+    """Sum up the pairs of the points in `files` (id, x, y and `more`), which are `rows`
+    in all.
+    """
     total = Digest()
     for points, i, j in pairs_by_strip(files, eps, rows, folder, more):
         swap = points["position"][j] < points["position"][i]
@@ -80,13 +94,16 @@ Joined = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Points (see `kind`), and where among them the two rows of each pair are."""
 
 
-def pairs_by_strip(files: Iterable[Path], eps: float, rows: int, folder: Path,
-                   more: Sequence[str] = ()) -> Iterator[Joined]:  # fmt: skip
-    """Yield the pairs of the points in `files` (id, x, y and `more`), `rows` in all, each once, by strips.
+def pairs_by_strip(
+    files: Iterable[Path], eps: float, rows: int, folder: Path, more: Sequence[str] = ()
+) -> Iterator[Joined]:
+    """Yield the pairs of the points in `files` (id, x, y and `more`), `rows` in all,
+    each once, by strips.
 
     The points of a strip come first, then the near points of the next strip.
     """
-    # strips are at least twice eps wide, so a pair lies in one strip or in two neighbors
+    # strips are at least twice eps wide, so a pair lies in one strip or in two
+    # neighbors
     strips = max(1, min(rows // ROWS, int(0.5 / eps)))
     folder.mkdir()
     _split(files, strips, folder, more)
@@ -98,7 +115,9 @@ def pairs_by_strip(files: Iterable[Path], eps: float, rows: int, folder: Path,
         here = after
 
 
-def _split(files: Iterable[Path], strips: int, folder: Path, more: Sequence[str]) -> None:
+def _split(
+    files: Iterable[Path], strips: int, folder: Path, more: Sequence[str]
+) -> None:
     first = 0
     for file in files:
         part = pq.read_table(file, columns=["id", "x", "y", *more])
@@ -133,9 +152,12 @@ def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Joined:
     near = after[after["x"] <= own["x"].max() + eps * WIDER]
     points = np.concatenate([own, near])
     x, y = points["x"].copy(), points["y"].copy()
-    tree = cKDTree(np.stack([x, y], axis=1), leafsize=16, balanced_tree=False, compact_nodes=False)
+    tree = cKDTree(
+        np.stack([x, y], axis=1), leafsize=16, balanced_tree=False, compact_nodes=False
+    )
     i, j = tree.query_pairs(eps * WIDER, output_type="ndarray").T
-    kept = np.minimum(i, j) < len(own)  # drop pairs that lie in the next strip, which finds them itself
+    # drop pairs that lie in the next strip, which finds them itself
+    kept = np.minimum(i, j) < len(own)
     i, j = i[kept], j[kept]
     dx, dy = x[i] - x[j], y[i] - y[j]
     total = dx * dx + dy * dy

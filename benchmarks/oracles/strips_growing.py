@@ -1,4 +1,6 @@
-"""Find which pairs of points in the unit square come and go as rows do, by one independent join."""
+"""Find which pairs of points in the unit square come and go as rows do, by one
+independent join.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,19 @@ class Grown:
     last: Digest
 
 
-def independent_changes(files: Iterable[Path], eps: float, first: np.ndarray, gone: np.ndarray,
-                        folder: Path) -> Grown:  # fmt: skip
-    """Find the pairs of the points in `files` (id, x, y), by the updates that added and removed them.
+def independent_changes(
+    files: Iterable[Path], eps: float, first: np.ndarray, gone: np.ndarray, folder: Path
+) -> Grown:
+    """Find the pairs of the points in `files` (id, x, y), by the updates that added and
+    removed them.
 
     Parameters
     ----------
     first : array (updates + 1,), int64
         The position of the first row of each update, ascending; 0 of the first load.
     gone : array (rows,), int16
-        The update with which each row goes, after the one that it came with, or `NEVER`.
+        The update with which each row goes, after the one that it came with, or
+        `NEVER`.
     """
     updates = len(first)
     added, removed = ([Digest()] * updates for _ in range(2))
@@ -53,7 +58,8 @@ def independent_changes(files: Iterable[Path], eps: float, first: np.ndarray, go
         named = ids[np.where(swap, j, i)], ids[np.where(swap, i, j)]
         came = np.searchsorted(first, right, side="right") - 1
         went = np.minimum(gone[left], gone[right])
-        there = came < went  # otherwise the first row was deleted before the second came
+        # otherwise the first row was deleted before the second came
+        there = came < went
         for number in range(updates):
             for which, found in ((came == number, added), (went == number, removed)):
                 chosen = there & which

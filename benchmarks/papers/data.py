@@ -1,4 +1,6 @@
-"""The papers' synthetic points, and surrogates of their real ones, which are not at hand."""
+"""The papers' synthetic points, and surrogates of their real ones, which are not at
+hand.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ PRESORTED = " presorted"
 
 
 def points(name: str, rows: int) -> np.ndarray:
-    """Draw points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
+    """Draw points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18,
+    mixture2, ...
+    """
     if files.is_file(name):
         return files.points_of_file(name, rows)
     if name.endswith(PRESORTED):
@@ -21,17 +25,22 @@ def points(name: str, rows: int) -> np.ndarray:
     kind = name.rstrip("D").rstrip("0123456789")
     dims = int(name.rstrip("D")[len(kind) :])
     rng = np.random.default_rng(0)
-    if kind == "Unif":  # the second paper does not give its scale: see the page of these joins
+    # the second paper does not give its scale: see the page of these joins
+    if kind == "Unif":
         return rng.uniform(0, 100, (rows, dims))
     if kind == "Expo":
         return rng.exponential(2.5, (rows, dims))
     if kind == "Syn":
         return rng.exponential(1 / 40, (rows, dims))
-    if kind == "skew":  # columns in ascending order of variance, as the first paper's real sets are unsorted
+    # columns in ascending order of variance, as the first paper's real sets are
+    # unsorted
+    if kind == "skew":
         centres = rng.normal(size=(20, dims))
         x = centres[rng.integers(20, size=rows)] + rng.normal(0, 0.1, (rows, dims))
         return x * 2.0 ** (np.arange(dims) % 18 / 2)
-    if kind == "mixed":  # clusters whose columns have variances from 1 to 32, in no order, as real columns do
+    # clusters whose columns have variances from 1 to 32, in no order, as real columns
+    # do
+    if kind == "mixed":
         centres = rng.normal(size=(20, dims))
         x = centres[rng.integers(20, size=rows)] + rng.normal(0, 0.1, (rows, dims))
         return x * rng.permutation(np.geomspace(1.0, 32**0.5, dims))
@@ -43,7 +52,9 @@ def points(name: str, rows: int) -> np.ndarray:
 
 
 def presorted(x: np.ndarray) -> np.ndarray:
-    """Sort points by their whole numbers, column by column, as GPU-Join does on the host before all else."""
+    """Sort points by their whole numbers, column by column, as GPU-Join does on the
+    host before all else.
+    """
     bins = np.floor(x).astype(np.int32)
     return x[np.lexsort(bins.T[::-1])]
 

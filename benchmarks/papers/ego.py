@@ -1,16 +1,24 @@
-"""Super-EGO on CPUs (Kalashnikov 2013), the baseline of three of the papers, written from their words.
+"""Super-EGO on CPUs (Kalashnikov 2013), the baseline of three of the papers, written
+from their words.
 
-1. The dimensions are reordered by a sample of pairs: first the ones whose cells separate the most pairs.
-2. Points are sorted by their cells in a grid of side `eps`, lexicographically (epsilon grid order).
-3. Two ranges of that order are joined recursively.  The cells of their first and last points give bounds in
-   the dimensions up to the first one where a range has several cells.  If these are more than one cell
-   apart, there are no pairs.  Otherwise the ranges are halved, until both are short (`SHORT`).
-4. Two short ranges are compared point by point (SimpleJoin).  A sum ends when it exceeds the threshold.  It
-   starts at the dimension where step 3 stopped, and ends with the dimensions that rarely separate points.
+1. The dimensions are reordered by a sample of pairs: first the ones whose cells
+  separate the most pairs.
+2. Points are sorted by their cells in a grid of side `eps`, lexicographically (epsilon
+  grid order).
+3. Two ranges of that order are joined recursively.  The cells of their first and last
+  points give bounds in
+   the dimensions up to the first one where a range has several cells.  If these are
+   more than one cell apart, there are no pairs.  Otherwise the ranges are halved, until
+   both are short (`SHORT`).
+4. Two short ranges are compared point by point (SimpleJoin).  A sum ends when it
+  exceeds the threshold.  It
+   starts at the dimension where step 3 stopped, and ends with the dimensions that
+   rarely separate points.
 
-Threads take pairs of ranges from a queue.  Differences from the publication: sums are float64 instead of
-float32, and each pair of a self-join is found once.  A total near the threshold is summed again in the order
-of the columns, so the package finds exactly the same pairs.
+Threads take pairs of ranges from a queue.  Differences from the publication: sums are
+float64 instead of float32, and each pair of a self-join is found once.  A total near
+the threshold is summed again in the order of the columns, so the package finds exactly
+the same pairs.
 """
 
 from __future__ import annotations
@@ -39,24 +47,34 @@ JOBS = 32
 """Least number of pairs of ranges per thread, unless the ranges become short."""
 
 BUFFER = 1 << 18
-"""A thread takes another buffer after this many pairs; must be more than `SHORT` squared."""
+"""A thread takes another buffer after this many pairs; must be more than `SHORT`
+squared.
+"""
 
 MAX_CELL = 2.0**30
-"""Largest number of a cell: larger ones would be rounded by more than `SLACK` allows for."""
+"""Largest number of a cell: larger ones would be rounded by more than `SLACK` allows
+for.
+"""
 
 SLACK = 2.0**-18
 """Cells are wider by this share, so that rounding puts no pair two cells apart."""
 
 DEPTH = 1024
-"""Places of a stack: at most four for each time that ranges of 2**31 points are halved, twice."""
+"""Places of a stack: at most four for each time that ranges of 2**31 points are halved,
+twice.
+"""
 
 PAIRS, TOP, TESTED = range(3)
-"""Entries of `state`: pairs in the buffer, pairs of ranges on the stack, compared pairs of points."""
+"""Entries of `state`: pairs in the buffer, pairs of ranges on the stack, compared pairs
+of points.
+"""
 
 
-compiled = functools.partial(kernel, variant=hashlib.sha256(Path(__file__).read_bytes()).hexdigest())
-"""The decorator of kernels. The cache notices changes of the package's files only, so the variant is a digest
-of this file."""
+compiled = functools.partial(
+    kernel, variant=hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+)
+"""The decorator of kernels. The cache notices changes of the package's files only, so
+the variant is a digest of this file."""
 
 
 class Ordered(NamedTuple):
@@ -82,10 +100,14 @@ class Ordered(NamedTuple):
     last: int
 
 
-def dimension_order(x: np.ndarray, cells: np.ndarray, eps: float) -> tuple[np.ndarray, int]:
-    """Order the dimensions by the share of sampled pairs that are more than one cell apart, then by distance.
+def dimension_order(
+    x: np.ndarray, cells: np.ndarray, eps: float
+) -> tuple[np.ndarray, int]:
+    """Order the dimensions by the share of sampled pairs that are more than one cell
+    apart, then by distance.
 
-    Also return the number of dimensions before those at the end with mean distances below eps / 2.
+    Also return the number of dimensions before those at the end with mean distances
+    below eps / 2.
     """
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, len(x), (2, SAMPLE))
@@ -97,7 +119,9 @@ def dimension_order(x: np.ndarray, cells: np.ndarray, eps: float) -> tuple[np.nd
 
 
 def grid_order(cells: np.ndarray) -> np.ndarray:
-    """Return the positions of points by their cells, lexicographically: several columns share a word."""
+    """Return the positions of points by their cells, lexicographically: several columns
+    share a word.
+    """
     words, bits = [np.zeros(len(cells), np.int64)], 0
     for column in cells.T:
         width = int(column.max()).bit_length()
@@ -112,28 +136,42 @@ def grid_order(cells: np.ndarray) -> np.ndarray:
 def ordered(x: np.ndarray, eps: float, threshold: float) -> Ordered:
     """Sort points (n, d)."""
     low = x.min(axis=0)
-    side = np.maximum(reach(2, threshold) * (1 + SLACK), (x.max(axis=0) - low) / MAX_CELL)
+    side = np.maximum(
+        reach(2, threshold) * (1 + SLACK), (x.max(axis=0) - low) / MAX_CELL
+    )
     cells = ((x - low) / side).astype(np.int32)
     order, last = dimension_order(x, cells, eps)
     cells = cells[:, order]
     rows = grid_order(cells)
     y = np.ascontiguousarray(x[rows][:, order])
-    return Ordered(y, np.ascontiguousarray(cells[rows]), rows.astype(np.int32), np.argsort(order), last)
+    return Ordered(
+        y,
+        np.ascontiguousarray(cells[rows]),
+        rows.astype(np.int32),
+        np.argsort(order),
+        last,
+    )
 
 
 @compiled
 def push_halves(stack: Any, top: int, cells: Any, short: int) -> int:
     """Replace the two ranges on top of a stack by pairs of their halves, or by none.
 
-    Return the new height.  It is the same only if both ranges are short.  Then the last number on the stack
-    is the first dimension where one of them has several cells.
+    Return the new height.  It is the same only if both ranges are short.  Then the last
+    number on the stack is the first dimension where one of them has several cells.
     """
     a, a_end, b, b_end, first = stack[top - 1]
     dims = cells.shape[1]
     while first < dims:
-        if cells[a, first] > cells[b_end - 1, first] + 1 or cells[b, first] > cells[a_end - 1, first] + 1:
+        if (
+            cells[a, first] > cells[b_end - 1, first] + 1
+            or cells[b, first] > cells[a_end - 1, first] + 1
+        ):
             return top - 1
-        if cells[a, first] < cells[a_end - 1, first] or cells[b, first] < cells[b_end - 1, first]:
+        if (
+            cells[a, first] < cells[a_end - 1, first]
+            or cells[b, first] < cells[b_end - 1, first]
+        ):
             break
         first += 1
     stack[top - 1, 4] = first
@@ -147,14 +185,21 @@ def push_halves(stack: Any, top: int, cells: Any, short: int) -> int:
         for d, d_end in ((b, b_cut), (b_cut, b_end)):
             # if both are the same range, its second half meets the first one only once
             if q < q_end and d < d_end and not (a == b and q > d):
-                stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3] = q, q_end, d, d_end
+                stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3] = (
+                    q,
+                    q_end,
+                    d,
+                    d_end,
+                )
                 stack[top, 4] = first
                 top += 1
     return top
 
 
 @compiled
-def add_terms(y: Any, i: int, j: int, begin: int, end: int, total: float, most: float) -> float:
+def add_terms(
+    y: Any, i: int, j: int, begin: int, end: int, total: float, most: float
+) -> float:
     """Add the squares of some dimensions to a total, until it is more than `most`."""
     for k in range(begin, end):
         t = y[i, k] - y[j, k]
@@ -175,12 +220,25 @@ def in_order(y: Any, i: int, j: int, columns: Any) -> float:
 
 
 @compiled
-def join(stack: Any, state: Any, y: Any, cells: Any, rows: Any, columns: Any, last: int, short: int,
-         threshold: float, left: Any, right: Any) -> bool:  # fmt: skip
-    """Join the pairs of ranges on a stack; return whether all are done, or the buffer of pairs is full.
+def join(
+    stack: Any,
+    state: Any,
+    y: Any,
+    cells: Any,
+    rows: Any,
+    columns: Any,
+    last: int,
+    short: int,
+    threshold: float,
+    left: Any,
+    right: Any,
+) -> bool:
+    """Join the pairs of ranges on a stack; return whether all are done, or the buffer
+    of pairs is full.
 
-    The order of d terms changes a total by a share of less than (2 d + 2) 2**-53, or by d 2**-1074 if squares
-    underflow.  So only totals that are so near to the threshold are summed again.
+    The order of d terms changes a total by a share of less than (2 d + 2) 2**-53, or by
+    d 2**-1074 if squares underflow.  So only totals that are so near to the threshold
+    are summed again.
     """
     dims = y.shape[1]
     share, least = (2 * dims + 4) * 2.0**-53, dims * 2.0**-1073
@@ -231,8 +289,12 @@ def _jobs(points: Ordered, number: int) -> list[np.ndarray]:
     return [*short, *waiting]
 
 
-def self_join(x: np.ndarray, eps: float, threads: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the pairs of rows of x (n, d) within eps, smaller numbers left, and how many were compared."""
+def self_join(
+    x: np.ndarray, eps: float, threads: int = 1
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the pairs of rows of x (n, d) within eps, smaller numbers left, and how
+    many were compared.
+    """
     x = np.ascontiguousarray(x, np.float64)
     threshold = float(make_metric("euclidean").threshold(eps))
     if len(x) < 2:

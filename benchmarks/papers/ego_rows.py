@@ -1,10 +1,12 @@
-"""Super-EGO and this package on CPUs: the baseline of the papers on grids and on lists in Z-order.
+"""Super-EGO and this package on CPUs: the baseline of the papers on grids and on lists
+in Z-order.
 
-The published times of Super-EGO are from 16 cores.  Here it runs on one thread and on two, at a size that a
-CPU joins in seconds.  The same points are joined by "auto", by the first paper's join on a CPU
-(`Grid.gpu_join`), and in a few dimensions by SciPy's tree.  All write pairs.  All include their index and the
-planning.  The ways alternate.  "auto" on two threads joins a Dask DataFrame of two partitions: a pandas
-DataFrame takes one thread.
+The published times of Super-EGO are from 16 cores.  Here it runs on one thread and on
+two, at a size that a CPU joins in seconds.  The same points are joined by "auto", by
+the first paper's join on a CPU (`Grid.gpu_join`), and in a few dimensions by SciPy's
+tree.  All write pairs.  All include their index and the planning.  The ways alternate.
+"auto" on two threads joins a Dask DataFrame of two partitions: a pandas DataFrame takes
+one thread.
 """
 
 from __future__ import annotations
@@ -61,23 +63,41 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("tab3", "Syn16D", 50_000, 0.03), Case("tab3", "Syn16D", 50_000, 0.05),
-    Case("tab3", "Syn32D", 20_000, 0.08), Case("tab3", "Syn32D", 20_000, 0.1),
-    Case("tab3", "Syn64D", 10_000, 0.16), Case("tab3", "Syn64D", 10_000, 0.18),
-    Case("fig13", "Expo2D", 100_000, 0.04), Case("fig13", "Expo2D", 100_000, 0.2),
-    Case("fig13", "Expo6D", 50_000, 1.2), Case("fig13", "Unif2D", 100_000, 1.0),
+    Case("tab3", "Syn16D", 50_000, 0.03),
+    Case("tab3", "Syn16D", 50_000, 0.05),
+    Case("tab3", "Syn32D", 20_000, 0.08),
+    Case("tab3", "Syn32D", 20_000, 0.1),
+    Case("tab3", "Syn64D", 10_000, 0.16),
+    Case("tab3", "Syn64D", 10_000, 0.18),
+    Case("fig13", "Expo2D", 100_000, 0.04),
+    Case("fig13", "Expo2D", 100_000, 0.2),
+    Case("fig13", "Expo6D", 50_000, 1.2),
+    Case("fig13", "Unif2D", 100_000, 1.0),
     Case("fig13", "Unif6D", 100_000, 8.0),
-    Case("3a", "planted", 4096, 0.1), Case("3a", "planted", 65_536, 0.1), Case("3b", "planted", 26_214, 0.01),
+    Case("3a", "planted", 4096, 0.1),
+    Case("3a", "planted", 65_536, 0.1),
+    Case("3b", "planted", 26_214, 0.01),
     Case("3b", "planted", 26_214, 0.35),
-)  # fmt: skip
-"""Table 3 of GPU-Join, figure 13 on load imbalance, figures 3a and 3b of LSS (16 dimensions)."""
+)
+"""Table 3 of GPU-Join, figure 13 on load imbalance, figures 3a and 3b of LSS (16
+dimensions).
+"""
 
 REAL = (
-    *((name, "tab3", eps) for name, some in FIG5.items() for eps in (some[0], some[-1])),
-    *((name, "tab3", eps) for name, some in FIG8.values() for eps in (some[0], some[-1])),
+    *(
+        (name, "tab3", eps)
+        for name, some in FIG5.items()
+        for eps in (some[0], some[-1])
+    ),
+    *(
+        (name, "tab3", eps)
+        for name, some in FIG8.values()
+        for eps in (some[0], some[-1])
+    ),
     *((name, "fig13", some[0]) for name, some in SKIES.items()),
 )
-"""Real data, with figure and distance, which are cases only if their files are given."""
+"""Real data, with figure and distance, which are cases only if their files are given.
+"""
 
 FEWER = 50_000
 """How many points of a file are joined, unless the command line has another number."""
@@ -149,41 +169,69 @@ def measured(case: Case, repeat: int) -> dict[str, Any]:
             gc.collect()
             wall, cpu = time.perf_counter(), time.process_time()
             pairs = way()
-            took = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
+            took = {
+                "cpu": time.process_time() - cpu,
+                "wall": time.perf_counter() - wall,
+            }
             runs.setdefault(name, []).append(took)
             if len(runs[name]) == 1:
                 found = keys(pairs, len(x))
                 expected = found if expected is None else expected
                 if not np.array_equal(found, expected):
-                    raise AssertionError(f"{case}: {name} finds {len(found)} pairs, {EGO} {len(expected)}")
+                    raise AssertionError(
+                        f"{case}: {name} finds {len(found)} pairs, {EGO} "
+                        f"{len(expected)}"
+                    )
             del pairs
     assert expected is not None
     compared = ego.self_join(x, eps)[2]
     return {
-        "rows": len(x), "dims": x.shape[1], "eps": eps, "pairs": len(expected),
-        "compared": compared, "compared_ratio": compared / (len(x) * (len(x) - 1) / 2),
-        "load": round(load, 2), "seconds": {name: summaries(some) for name, some in runs.items()},
-    }  # fmt: skip
+        "rows": len(x),
+        "dims": x.shape[1],
+        "eps": eps,
+        "pairs": len(expected),
+        "compared": compared,
+        "compared_ratio": compared / (len(x) * (len(x) - 1) / 2),
+        "load": round(load, 2),
+        "seconds": {name: summaries(some) for name, some in runs.items()},
+    }
 
 
-def results(figures: Sequence[str] | None, data: Sequence[str] | None, rows: int | None,
-            repeat: int) -> Iterator[dict[str, Any]]:  # fmt: skip
+def results(
+    figures: Sequence[str] | None,
+    data: Sequence[str] | None,
+    rows: int | None,
+    repeat: int,
+) -> Iterator[dict[str, Any]]:
     """Run the cases, after all kernels are compiled."""
     for dims in (2, 16):
         x = np.random.default_rng(0).uniform(size=(500, dims))
         for way in ways(x, 0.1).values():
             way()
     for case in cases():
-        if (not figures or case.figure in figures) and (not data or files.name_of(case.data) in data):
+        if (not figures or case.figure in figures) and (
+            not data or files.name_of(case.data) in data
+        ):
             given = case if rows is None else case._replace(rows=rows)
-            yield {"paper": PAPER, "figure": case.figure, "data": case.data, **measured(given, repeat)}
+            yield {
+                "paper": PAPER,
+                "figure": case.figure,
+                "data": case.data,
+                **measured(given, repeat),
+            }
 
 
 def line(row: dict[str, Any]) -> str:
     """Format a row for people."""
     data = files.named(row["data"])
-    words = [f"{row['figure']:6} {data:9} {row['rows']:>7,} of {row['dims']}-D, eps {row['eps']:g}"]
-    words.append(f"{row['pairs']:,} pairs, EGO compares {100 * row['compared_ratio']:.1f} % of all")
+    words = [
+        f"{row['figure']:6} {data:9} {row['rows']:>7,} of {row['dims']}-D, eps "
+        f"{row['eps']:g}"
+    ]
+    words.append(
+        f"{row['pairs']:,} pairs, EGO compares {100 * row['compared_ratio']:.1f} % of "
+        "all"
+    )
     for name, took in row["seconds"].items():
         words.append(f"{name}: {took['cpu']:.4g} CPU s, {took['wall']:.4g} s")
     return "; ".join(words)

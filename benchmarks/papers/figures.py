@@ -12,7 +12,18 @@ from benchmarks.papers.sets_told import PAPER as SETS
 MORE = ("fig10-11", "fig12", "tab2")
 """Figures of the first paper that do not consist of runs."""
 
-OF_SETS = ("tab3", "fig10-cpu", "tab5", "fig10", "tab4", "fig11", "fig12", "fig13", "fig14", "fig15")
+OF_SETS = (
+    "tab3",
+    "fig10-cpu",
+    "tab5",
+    "fig10",
+    "tab4",
+    "fig11",
+    "fig12",
+    "fig13",
+    "fig14",
+    "fig15",
+)
 
 PAPERS = (*ROWS_OF, SETS)
 """Papers that run by default."""
@@ -30,12 +41,20 @@ def figures_of(papers: Iterable[str]) -> list[str]:
 
 def _of(paper: str) -> Iterable[str]:
     if paper in ROWS_OF:
-        return [*(row.figure for row in ROWS_OF[paper]()), *(MORE if paper == GPU_JOIN else ())]
+        return [
+            *(row.figure for row in ROWS_OF[paper]()),
+            *(MORE if paper == GPU_JOIN else ()),
+        ]
     if paper in LISTS:
-        return [*(run.figure for run in LISTS[paper]()), *(("rate", "T5.2") if paper == "kmeans" else ())]
+        return [
+            *(run.figure for run in LISTS[paper]()),
+            *(("rate", "T5.2") if paper == "kmeans" else ()),
+        ]
     if paper == ego_rows.PAPER:
         return ego_rows.FIGURES
-    return [figure for figure, _ in rejoin.PUBLISHED] if paper == rejoin.PAPER else OF_SETS
+    return (
+        [figure for figure, _ in rejoin.PUBLISHED] if paper == rejoin.PAPER else OF_SETS
+    )
 
 
 def not_there(asked: Iterable[str], papers: Iterable[str]) -> str | None:

@@ -1,8 +1,10 @@
-"""The papers' real data sets, from your own files, in place of the synthetic data that stand in for them.
+"""The papers' real data sets, from your own files, in place of the synthetic data that
+stand in for them.
 
-Points are rows of numbers: ``.npy``, ``.parquet``, or text with commas, semicolons or spaces.  The text may
-begin with a line of names.  Sets are lines of whole numbers, one set per line, as in the collections of Mann,
-Augsten and Bouros (2016).  Text may be compressed (``.gz``).
+Points are rows of numbers: ``.npy``, ``.parquet``, or text with commas, semicolons or
+spaces.  The text may begin with a line of names.  Sets are lines of whole numbers, one
+set per line, as in the collections of Mann, Augsten and Bouros (2016).  Text may be
+compressed (``.gz``).
 """
 
 from __future__ import annotations
@@ -21,27 +23,50 @@ import pandas as pd
 from benchmarks.papers.sets_told import SHAPES
 
 POINTS = {
-    "SuSy": 18, "Songs": 90, "CoocTexture": 16, "ColorHist": 32, "LayoutHist": 32, "ColorMoments": 9,
-    "SW2DA": 2, "SW2DB": 2, "SW3DA": 3, "SW3DB": 3, "Gaia": 2,
-}  # fmt: skip
+    "SuSy": 18,
+    "Songs": 90,
+    "CoocTexture": 16,
+    "ColorHist": 32,
+    "LayoutHist": 32,
+    "ColorMoments": 9,
+    "SW2DA": 2,
+    "SW2DB": 2,
+    "SW3DA": 3,
+    "SW3DB": 3,
+    "Gaia": 2,
+}
 """Names of real points -> their columns."""
 
 USED_BY = {
     **dict.fromkeys(("SuSy", "Songs"), ("gpu_join", "ego")),
-    **dict.fromkeys(("CoocTexture", "ColorHist", "LayoutHist"), ("gpu_join", "lss", "ego")),
+    **dict.fromkeys(
+        ("CoocTexture", "ColorHist", "LayoutHist"), ("gpu_join", "lss", "ego")
+    ),
     "ColorMoments": ("lss", "kmeans"),
-    **dict.fromkeys(("SW2DA", "SW2DB", "SW3DA", "SW3DB", "Gaia"), ("load_imbalance", "ego")),
+    **dict.fromkeys(
+        ("SW2DA", "SW2DB", "SW3DA", "SW3DB", "Gaia"), ("load_imbalance", "ego")
+    ),
     **dict.fromkeys(SHAPES, ("sets",)),
 }
 """Names of real data -> the papers whose figures take them."""
 
 NAMES = tuple(USED_BY)
 
-STAND_INS = ("skew18", "skew90", "mixed18", "mixed90", "mixture2D", "mixture3D", "colours", *SHAPES)
+STAND_INS = (
+    "skew18",
+    "skew90",
+    "mixed18",
+    "mixed90",
+    "mixture2D",
+    "mixture3D",
+    "colours",
+    *SHAPES,
+)
 """Synthetic points and sets that stand in for real ones."""
 
 SCALED = " in [0, 1]"
-"""End of the name of points whose columns are scaled to that, as for GPU-Join and LSS."""
+"""End of the name of points whose columns are scaled to that, as for GPU-Join and LSS.
+"""
 
 ALL = 1 << 40
 """A number of rows that no file exceeds."""
@@ -69,7 +94,9 @@ def use(text: str) -> None:
     """Assign a file to a data set; `text` is NAME=PATH."""
     name, equals, path = text.partition("=")
     if not equals or name not in NAMES:
-        raise ValueError(f"{text!r} must be NAME=PATH, with a name among {', '.join(NAMES)}")
+        raise ValueError(
+            f"{text!r} must be NAME=PATH, with a name among {', '.join(NAMES)}"
+        )
     if not Path(path).is_file():
         raise ValueError(f"{path!r} is not a file")
     FILES[name] = Path(path)
@@ -79,9 +106,8 @@ def unused(papers: Collection[str]) -> str | None:
     """Return an error message if no figure of these papers takes some of the files."""
     for name in FILES:
         if not set(USED_BY[name]) & set(papers):
-            return (
-                f"{name}: no figure of {', '.join(papers)} takes it; use --paper {' or '.join(USED_BY[name])}"
-            )
+            given, users = ", ".join(papers), " or ".join(USED_BY[name])
+            return f"{name}: no figure of {given} takes it; use --paper {users}"
     return None
 
 
@@ -96,12 +122,22 @@ def is_file(data: str) -> bool:
 
 
 def named(data: str) -> str:
-    """Return the name of a data set for people: it says whether the data are a file's, or a stand-in."""
-    return f"{data} (file)" if is_file(data) else f"{data} (synthetic)" if data in STAND_INS else data
+    """Return the name of a data set for people: it says whether the data are a file's,
+    or a stand-in.
+    """
+    return (
+        f"{data} (file)"
+        if is_file(data)
+        else f"{data} (synthetic)"
+        if data in STAND_INS
+        else data
+    )
 
 
 def points_of_file(data: str, rows: int | None = None) -> np.ndarray:
-    """Return the first points (rows, d) of the file for a data set, float64, scaled if its name says so."""
+    """Return the first points (rows, d) of the file for a data set, float64, scaled if
+    its name says so.
+    """
     x = _points(name_of(data))[:rows]
     if not data.endswith(SCALED):
         return x
@@ -116,13 +152,17 @@ def _points(name: str) -> np.ndarray:
     try:
         x = _table(path)
     except (OSError, ValueError) as error:
-        raise DataError(f"--file {name}={path} cannot be read as points: {error}") from error
-    if x.ndim == 2 and x.shape[1] == dims + 1:  # the first column is a label or a number of the row
+        raise DataError(
+            f"--file {name}={path} cannot be read as points: {error}"
+        ) from error
+    # the first column is a label or a number of the row
+    if x.ndim == 2 and x.shape[1] == dims + 1:
         x = x[:, 1:]
     x = x[np.isfinite(x).all(axis=1)] if x.ndim == 2 else x
     if x.ndim != 2 or x.shape[1] != dims or len(x) == 0:
         raise DataError(
-            f"--file {name}={path} has an array of shape {x.shape} of numbers; {name} needs rows of {dims} "
+            f"--file {name}={path} has an array of shape {x.shape} of numbers; {name} "
+            f"needs rows of {dims} "
             f"numbers, or of {dims + 1} if a label comes first"
         )
     return np.ascontiguousarray(x)
@@ -160,13 +200,19 @@ def sets_of_file(data: str, rows: int | None = None) -> Sets:
             lines = itertools.islice(file, rows)
             while some := [line.split() for line in itertools.islice(lines, AT_ONCE)]:
                 sizes += [len(words) for words in some]
-                values.append(np.array(list(itertools.chain.from_iterable(some)), np.int64))
+                values.append(
+                    np.array(list(itertools.chain.from_iterable(some)), np.int64)
+                )
     except (OSError, ValueError) as error:
         raise DataError(
-            f"--file {data}={FILES[data]} cannot be read as sets: {error}; each line must be a set of whole "
+            f"--file {data}={FILES[data]} cannot be read as sets: {error}; each line "
+            "must be a set of whole "
             "numbers between spaces"
         ) from error
     universe, tokens = np.unique(np.concatenate(values), return_inverse=True)
     if len(universe) == 0:
-        raise DataError(f"--file {data}={FILES[data]} has no sets; each line must be a set of whole numbers")
+        raise DataError(
+            f"--file {data}={FILES[data]} has no sets; each line must be a set of "
+            "whole numbers"
+        )
     return Sets(np.repeat(np.arange(len(sizes)), sizes), tokens, len(universe))

@@ -1,13 +1,16 @@
-"""``python -m benchmarks papers.gds_join``: compare GPU-Join's kernel with its authors' code, GDS-Join.
+"""``python -m benchmarks papers.gds_join``: compare GPU-Join's kernel with its authors'
+code, GDS-Join.
 
-Needs a GPU. `--binaries` is a folder with GDS-Join's executables, `gds-<dims>-<options>`, and `gds.json`,
-which says how they were built. They read rows of float32. `GDS_REPEATS` is how often they run the kernels of
-all batches on their three streams. They print the milliseconds and pairs of each run to stderr. Our pairs are
-compared with the pairs of `method="tiles"`; GDS-Join decides in float32, so it finds other numbers.
+Needs a GPU. `--binaries` is a folder with GDS-Join's executables,
+`gds-<dims>-<options>`, and `gds.json`, which says how they were built. They read rows
+of float32. `GDS_REPEATS` is how often they run the kernels of all batches on their
+three streams. They print the milliseconds and pairs of each run to stderr. Our pairs
+are compared with the pairs of `method="tiles"`; GDS-Join decides in float32, so it
+finds other numbers.
 
-Kernels are timed by events around all batches of a join. Before, the kernel ran once, for the estimate.
-`whole` is a wall time. Ours includes index, order, estimate and join. GDS-Join's excludes the index, and
-includes transfers and a table of neighbors.
+Kernels are timed by events around all batches of a join. Before, the kernel ran once,
+for the estimate. `whole` is a wall time. Ours includes index, order, estimate and join.
+GDS-Join's excludes the index, and includes transfers and a table of neighbors.
 """
 
 from __future__ import annotations
@@ -49,7 +52,11 @@ class Data(NamedTuple):
     eps: float
 
 
-DATA = (Data("Syn16D", 500_000, 0.05), Data("Syn32D", 500_000, 0.08), Data("Syn64D", 50_000, 0.16))
+DATA = (
+    Data("Syn16D", 500_000, 0.05),
+    Data("Syn32D", 500_000, 0.08),
+    Data("Syn64D", 50_000, 0.16),
+)
 
 LONG = 4.0
 """If a run takes more seconds, it is not repeated."""
@@ -57,7 +64,9 @@ LONG = 4.0
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks papers.gds_join", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks papers.gds_join", description=__doc__
+    )
     parser.add_argument("--binaries", type=Path, help="without: only our kernels")
     parser.add_argument("--data", nargs="+", choices=[data.name for data in DATA])
     parser.add_argument("--repeat", type=int, default=5)
@@ -71,7 +80,9 @@ def told(runs: list[float]) -> dict[str, Any]:
 
 
 def ours(x: cupy.ndarray, data: Data, repeat: int) -> dict[str, Any]:
-    """Time our kernels and the whole join, and compare its pairs with the pairs of tiles."""
+    """Time our kernels and the whole join, and compare its pairs with the pairs of
+    tiles.
+    """
     m = moments(x.get())
     box = m.lower, m.upper, m.mean, m.variance, data.eps**2, 2
     layout = grid.layout(Grid.gpu_join(), *box)
@@ -83,14 +94,24 @@ def ours(x: cupy.ndarray, data: Data, repeat: int) -> dict[str, Any]:
     wholes = [_whole(x, launch) for _ in range(repeat)]
     reference = tiles.layout(Tiles(), *box)
     by_tiles = tiles.build(x, reference)
-    expected = _digest(by_tiles, tiles.batches(by_tiles, by_tiles, reference, is_self_join=True))
+    expected = _digest(
+        by_tiles, tiles.batches(by_tiles, by_tiles, reference, is_self_join=True)
+    )
     if (pairs, digest) != expected:
-        print(f"{data}: {pairs} pairs, and by tiles {expected[0]}: they differ", flush=True)
+        print(
+            f"{data}: {pairs} pairs, and by tiles {expected[0]}: they differ",
+            flush=True,
+        )
     return {
-        "kernels": told(kernels), "pairs": pairs, "batches": len(made), "repeated_batches": running.repeated,
-        "pairs by tiles": expected[0], "same pairs": (pairs, digest) == expected,
-        "whole": told([run["whole"] for run in wholes]), "wholes": wholes,
-    }  # fmt: skip
+        "kernels": told(kernels),
+        "pairs": pairs,
+        "batches": len(made),
+        "repeated_batches": running.repeated,
+        "pairs by tiles": expected[0],
+        "same pairs": (pairs, digest) == expected,
+        "whole": told([run["whole"] for run in wholes]),
+        "wholes": wholes,
+    }
 
 
 def _kernels(running: Any, made: Any) -> float:
@@ -127,7 +148,9 @@ def _whole(x: cupy.ndarray, launch: grid.GridLaunch) -> dict[str, float]:
     for _ in found_by(*flow(join, expected), join.queries):
         pass
     mark()
-    steps = zip(("index", "order", "estimate", "join"), np.diff(marks).tolist(), strict=True)
+    steps = zip(
+        ("index", "order", "estimate", "join"), np.diff(marks).tolist(), strict=True
+    )
     return {"whole": marks[-1] - marks[0]} | dict(steps)
 
 
@@ -144,21 +167,34 @@ def _digest(index: Index, batches: Iterable[PairBatch]) -> tuple[int, int]:
     return pairs, digest
 
 
-def theirs(binary: Path, path: Path, data: Data, repeat: int, whole: bool) -> dict[str, Any]:
-    """Time the kernels of an executable of GDS-Join, and if `whole` once all that it does."""
+def theirs(
+    binary: Path, path: Path, data: Data, repeat: int, whole: bool
+) -> dict[str, Any]:
+    """Time the kernels of an executable of GDS-Join, and if `whole` once all that it
+    does.
+    """
     dims = data.name.removeprefix("Syn").removesuffix("D")
     command = [str(binary.resolve()), str(path), str(data.eps), dims, "3"]
     libraries = f"{os.environ.get('LD_LIBRARY_PATH', '')}:{binary.parent.resolve()}"
     environment = os.environ | {"LD_LIBRARY_PATH": libraries}
 
     def ran(**more: str) -> str:
-        with tempfile.TemporaryDirectory() as folder:  # it appends to a file in its working folder
+        # it appends to a file in its working folder
+        with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                command, cwd=folder, env=environment | more, capture_output=True, text=True, errors="replace",
+                command,
+                cwd=folder,
+                env=environment | more,
+                capture_output=True,
+                text=True,
+                errors="replace",
                 timeout=60,
-            )  # fmt: skip
+            )
         if done.returncode:
-            raise RuntimeError(f"{binary}: {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+            raise RuntimeError(
+                f"{binary}: {done.returncode}: "
+                f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
         return done.stdout + done.stderr
 
     text = ran(GDS_REPEATS=str(repeat + 1))
@@ -167,10 +203,13 @@ def theirs(binary: Path, path: Path, data: Data, repeat: int, whole: bool) -> di
         raise RuntimeError(f"{binary}: {runs}: {text[-2000:]}")
     ordered, fits = int(runs[-1][1]), runs[-1][3] == "1"
     found: dict[str, Any] = {
-        "kernels": told([float(run[0]) / 1000 for run in runs[1:]]), "ordered": ordered,
-        "pairs": (ordered - data.rows) / 2, "batches": int(runs[-1][2]), "fits its buffers": fits,
+        "kernels": told([float(run[0]) / 1000 for run in runs[1:]]),
+        "ordered": ordered,
+        "pairs": (ordered - data.rows) / 2,
+        "batches": int(runs[-1][2]),
+        "fits its buffers": fits,
         "estimate": float(re.findall(r"Time to estimate batches: (\S+)", text)[0]),
-    }  # fmt: skip
+    }
     if whole and fits:
         found["whole"] = float(re.findall(r"\nTime: (\S+)", ran())[0])
     return found
@@ -178,7 +217,9 @@ def theirs(binary: Path, path: Path, data: Data, repeat: int, whole: bool) -> di
 
 def _print(data: Data, who: str, run: dict[str, Any]) -> None:
     times, whole = run["kernels"], run.get("whole")
-    print(data.name, who, times["least"], times["median"], run["pairs"], whole, flush=True)
+    print(
+        data.name, who, times["least"], times["median"], run["pairs"], whole, flush=True
+    )
 
 
 def measured(data: Data, given: argparse.Namespace) -> dict[str, Any]:
@@ -191,10 +232,14 @@ def measured(data: Data, given: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "points"
         x.tofile(path)
-        for binary in sorted(given.binaries.glob(f"{prefix}*")) if given.binaries else []:
+        for binary in (
+            sorted(given.binaries.glob(f"{prefix}*")) if given.binaries else []
+        ):
             kind = binary.name.removeprefix(prefix)
             try:
-                found["theirs"][kind] = theirs(binary, path, data, given.repeat, kind == "default")
+                found["theirs"][kind] = theirs(
+                    binary, path, data, given.repeat, kind == "default"
+                )
             except (RuntimeError, OSError, subprocess.SubprocessError) as error:
                 print(f"{binary.name} failed: {error}", flush=True)
             else:
@@ -208,15 +253,22 @@ def main() -> None:
     runtime = cupy.cuda.runtime
     report = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "gpu": runtime.getDeviceProperties(0)["name"].decode(), "driver": runtime.driverGetVersion(),
-        "cuda": runtime.runtimeGetVersion(), "cupy": cupy.__version__, "commit": commit(),
-        "source": source_digest(), "rows": [],
-        "gds_join": json.loads((given.binaries / "gds.json").read_text()) if given.binaries else None,
-    }  # fmt: skip
+        "gpu": runtime.getDeviceProperties(0)["name"].decode(),
+        "driver": runtime.driverGetVersion(),
+        "cuda": runtime.runtimeGetVersion(),
+        "cupy": cupy.__version__,
+        "commit": commit(),
+        "source": source_digest(),
+        "rows": [],
+        "gds_join": json.loads((given.binaries / "gds.json").read_text())
+        if given.binaries
+        else None,
+    }
     for data in DATA:
         if not given.data or data.name in given.data:
             report["rows"].append(measured(data, given))
-            if given.output:  # written after each set, so that an interrupted run keeps its results
+            # written after each set, so that an interrupted run keeps its results
+            if given.output:
                 given.output.write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -1,7 +1,9 @@
-"""The first paper's pipeline to the host (sections 3.2.2 and 4.5): streams, pinned buffers, neighbor table.
+"""The first paper's pipeline to the host (sections 3.2.2 and 4.5): streams, pinned
+buffers, neighbor table.
 
-The benchmark needs a GPU.  Pairs go to the host batch by batch.  There a table is made: pairs sorted by
-query, with the first position of each query.  The GPU sorts, as in the paper.
+The benchmark needs a GPU.  Pairs go to the host batch by batch.  There a table is made:
+pairs sorted by query, with the first position of each query.  The GPU sorts, as in the
+paper.
 """
 
 from __future__ import annotations
@@ -22,14 +24,20 @@ from dask_simjoin.planning.sample import moments
 
 
 class Table:
-    """The neighbors of queries: the values of each batch, and where each query's own begin."""
+    """The neighbors of queries: the values of each batch, and where each query's own
+    begin.
+    """
 
     def __init__(self) -> None:
         self.parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def add(self, keys: np.ndarray, values: np.ndarray) -> None:
         """Add a batch, sorted by key."""
-        firsts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else keys
+        firsts = (
+            np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+            if len(keys)
+            else keys
+        )
         self.parts.append((keys[firsts], firsts, values.copy()))
 
     @property
@@ -38,8 +46,12 @@ class Table:
         return sum(len(values) for _, _, values in self.parts)
 
 
-def to_host(rows: int, eps: float, streams: int, pinned: bool, repeat: int) -> dict[str, Any]:
-    """Join Syn16D into a table on the host; seconds in all and of the kernels alone, all runs."""
+def to_host(
+    rows: int, eps: float, streams: int, pinned: bool, repeat: int
+) -> dict[str, Any]:
+    """Join Syn16D into a table on the host; seconds in all and of the kernels alone,
+    all runs.
+    """
     x = points("Syn16D", rows)
     m = moments(x)
     method = replace(Grid.gpu_join(), streams=streams)
@@ -57,17 +69,33 @@ def to_host(rows: int, eps: float, streams: int, pinned: bool, repeat: int) -> d
         total, table = _table(running, made, pinned)
         pairs, batches = table.pairs, len(made)
         if turn:  # the first turn loads the sort, so it is not timed
-            runs.append({"kernels": kernels, "total": total, "overhead": (total - kernels) / total})
-    return {"streams": streams, "pinned": pinned, "pairs": pairs, "batches": batches, **summaries(runs)}
+            runs.append(
+                {
+                    "kernels": kernels,
+                    "total": total,
+                    "overhead": (total - kernels) / total,
+                }
+            )
+    return {
+        "streams": streams,
+        "pinned": pinned,
+        "pairs": pairs,
+        "batches": batches,
+        **summaries(runs),
+    }
 
 
 def _table(running: Any, made: Any, pinned: bool) -> tuple[float, Table]:
-    """Run the batches, and put their pairs into a table on the host; seconds, and the table."""
+    """Run the batches, and put their pairs into a table on the host; seconds, and the
+    table.
+    """
     buffers = {}
     for lane in running.lanes:
         size = 8 * lane.capacity
         memory = cupy.cuda.alloc_pinned_memory(size) if pinned else bytearray(size)
-        buffers[id(lane)] = np.frombuffer(memory, np.int32, 2 * lane.capacity).reshape(2, lane.capacity)
+        buffers[id(lane)] = np.frombuffer(memory, np.int32, 2 * lane.capacity).reshape(
+            2, lane.capacity
+        )
     table = Table()
     cupy.cuda.Device().synchronize()
     begin = time.perf_counter()

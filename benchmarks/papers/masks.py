@@ -1,7 +1,9 @@
-"""The first paper's cost model for the number of indexed dimensions, if it knew of the masks.
+"""The first paper's cost model for the number of indexed dimensions, if it knew of the
+masks.
 
-The published model counts 3**k lookups per query. The join looks up only the adjacent coordinates that some
-cell has, dimension by dimension, according to its masks. So this model takes the mean number of these cells.
+The published model counts 3**k lookups per query. The join looks up only the adjacent
+coordinates that some cell has, dimension by dimension, according to its masks. So this
+model takes the mean number of these cells.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from dask_simjoin.papers.grid import Grid, coordinates, costs, dims_in_order, ma
 
 
 class Estimate(NamedTuple):
-    """Estimated reads of a join: of lookups as published, of those that masks leave, and of comparisons."""
+    """Estimated reads of a join: of lookups as published, of those that masks leave,
+    and of comparisons.
+    """
 
     indexed: int
     search: float
@@ -57,23 +61,32 @@ def begin(row: Row, rows: int) -> Future[list[Estimate]]:
     key = row.data, rows, eps_of(row.data, rows, row.eps), options
     if key not in _FOUND:
         x, m = prepared(row.data, rows)
-        some = x[np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)]
+        some = x[
+            np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)
+        ]
         work = estimates(options, some, len(x), m.variance, key[2] ** 2)
         _FOUND[key] = _POOL.submit(list, work)
     return _FOUND[key]
 
 
 def estimated(row: Row, rows: int) -> dict[str, float]:
-    """Estimate the reads that a row's `search_ops` and `compare_ops` count, and its lookups with masks."""
-    one = next(one for one in begin(row, rows).result() if one.indexed == row.method.indexed)
+    """Estimate the reads that a row's `search_ops` and `compare_ops` count, and its
+    lookups with masks.
+    """
+    one = next(
+        one for one in begin(row, rows).result() if one.indexed == row.method.indexed
+    )
     return {
-        "estimated search_ops": one.search, "estimated compare_ops": one.compare,
+        "estimated search_ops": one.search,
+        "estimated compare_ops": one.compare,
         "estimated search_ops with masks": one.masked,
-    }  # fmt: skip
+    }
 
 
 def fitted(row: Row, rows: int) -> Row:
-    """Return a row with the number of dimensions that costs least: as published, or with masks."""
+    """Return a row with the number of dimensions that costs least: as published, or
+    with masks.
+    """
     if row.method.indexed != "auto":
         return row
     every = begin(row, rows).result()
@@ -81,4 +94,6 @@ def fitted(row: Row, rows: int) -> Row:
         best = min(every, key=lambda one: one.masked + one.compare)
     else:
         best = min(every, key=lambda one: one.search + one.compare)
-    return dataclasses.replace(row, method=dataclasses.replace(row.method, indexed=best.indexed))
+    return dataclasses.replace(
+        row, method=dataclasses.replace(row.method, indexed=best.indexed)
+    )

@@ -41,14 +41,21 @@ def layout_for(row: Row, rows: int, method: Grid | str, library: str) -> Any:
     x, m = prepared(row.data, rows)
     eps = eps_of(row.data, rows, row.eps)
     if isinstance(method, Grid):
-        some = x[np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)]
+        some = x[
+            np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)
+        ]
         method = method.fitted(some, len(x), m.variance, eps**2)
-    return joiner_of_library(library).layout(method, m.lower, m.upper, m.mean, m.variance, eps**2)
+    return joiner_of_library(library).layout(
+        method, m.lower, m.upper, m.mean, m.variance, eps**2
+    )
 
 
 def by_model(row: Row, rows: int) -> dict[str, Any]:
-    """Describe a row without a GPU: by workloads of cells, or counted in a run of fewer points."""
-    counted = row.paper == GPU_JOIN  # one unit of a figure, also where workloads alone would do
+    """Describe a row without a GPU: by workloads of cells, or counted in a run of fewer
+    points.
+    """
+    # one unit of a figure, also where workloads alone would do
+    counted = row.paper == GPU_JOIN
     comparisons = 0.0
     rows = min(rows, COUNTED) if counted else rows
     layout: GridLayout = layout_for(row, rows, row.method, "pandas")
@@ -60,9 +67,16 @@ def by_model(row: Row, rows: int) -> dict[str, Any]:
         work = on_cpu.workload(built, built, layout, True)
         comparisons = float(work @ np.diff(built["starts"]))
         places = index.queries(built, work, layout.options)
-        told = {"comparisons": comparisons} | facts(built, layout, places, work, 0.0, comparisons)
-    # coordinates that are read; or the steps of all lanes, if a warp waits for its slowest
-    total = told["terms"] + told["search_ops"] if counted else comparisons / told["warp_efficiency_model"]
+        told = {"comparisons": comparisons} | facts(
+            built, layout, places, work, 0.0, comparisons
+        )
+    # coordinates that are read; or the steps of all lanes, if a warp waits for its
+    # slowest
+    total = (
+        told["terms"] + told["search_ops"]
+        if counted
+        else comparisons / told["warp_efficiency_model"]
+    )
     return told | {"rows": rows, "indexed": _indexed(layout), "total": total}
 
 

@@ -1,4 +1,6 @@
-"""Rows of the paper of joins of sets that need no GPU: its data sets' shapes, and its three algorithms."""
+"""Rows of the paper of joins of sets that need no GPU: its data sets' shapes, and its
+three algorithms.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import numpy as np
 from benchmarks.harness.repeats import rounded
 from benchmarks.harness.sets import block_of, sets_like
 from benchmarks.papers import files
-from benchmarks.papers.sets_told import METHODS, PAPER, SHAPES, TABLE5, THRESHOLDS, WITH_BITMAPS
+from benchmarks.papers.sets_told import (
+    METHODS,
+    PAPER,
+    SHAPES,
+    TABLE5,
+    THRESHOLDS,
+    WITH_BITMAPS,
+)
 from dask_simjoin.sets.cpu.joiner import JOINER
 from dask_simjoin.sets.methods import AUTO, CHOICES, PPJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
@@ -43,11 +52,19 @@ def told_of(data: str, block: SetBlock) -> dict[str, Any]:
     """Yield Table 3: properties of the drawn sets and of the original data set."""
     shape, rows, sizes = SHAPES[data], int(block["weights"].sum()), sizes_of(block)
     return {
-        "figure": "tab3", "data": data, "rows": rows, "distinct": len(sizes),
+        "figure": "tab3",
+        "data": data,
+        "rows": rows,
+        "distinct": len(sizes),
         "mean size": round(float(np.average(sizes, weights=block["weights"])), 1),
-        "largest": int(sizes.max()), "tokens": block["universe"],
-        "published": {"rows": shape.rows, "mean size": shape.mean, "tokens": shape.universe},
-    }  # fmt: skip
+        "largest": int(sizes.max()),
+        "tokens": block["universe"],
+        "published": {
+            "rows": shape.rows,
+            "mean size": shape.mean,
+            "tokens": shape.universe,
+        },
+    }
 
 
 def rule_of(threshold: str) -> Rule:
@@ -58,7 +75,8 @@ def rule_of(threshold: str) -> Rule:
 def cpu_seconds(
     block: SetBlock, threshold: str, ways: dict[str, str | SetMethod], repeat: int
 ) -> tuple[dict[str, list[float]], set[int]]:
-    """Return the CPU seconds of each way to count, its index included, and its number of pairs.
+    """Return the CPU seconds of each way to count, its index included, and its number
+    of pairs.
 
     Ways take turns, so that what disturbs one run disturbs all alike.
     """
@@ -81,7 +99,8 @@ def cpu_seconds(
 
 
 def compiled() -> None:
-    """Join sets by every method, also by those that "auto" may choose, so that nothing is compiled later.
+    """Join sets by every method, also by those that "auto" may choose, so that nothing
+    is compiled later.
 
     Few sets are joined without the sample that chooses a method for many.
     """
@@ -93,12 +112,16 @@ def compiled() -> None:
 def algorithms(
     data: str, block: SetBlock, thresholds: tuple[str, ...], repeat: int
 ) -> Iterator[dict[str, Any]]:
-    """Time the three algorithms, and what "auto" takes; the CPU's side of Figs. 9 and 10."""
+    """Time the three algorithms, and what "auto" takes; the CPU's side of Figs. 9 and
+    10.
+    """
     ways: dict[str, str | SetMethod] = {**METHODS, WITH_BITMAPS: PPJoin(), AUTO: AUTO}
     for threshold in thresholds:
         runs, pairs = cpu_seconds(block, threshold, ways, repeat)
         if len(pairs) > 1:
-            raise AssertionError(f"{data}, {threshold}: methods find {sorted(pairs)} pairs")
+            raise AssertionError(
+                f"{data}, {threshold}: methods find {sorted(pairs)} pairs"
+            )
         seconds = {name: min(some) for name, some in runs.items()}
         winner = min(METHODS, key=seconds.__getitem__)
         counters = {
@@ -106,29 +129,49 @@ def algorithms(
             for name, method in METHODS.items()
         }
         yield {
-            "figure": "fig10-cpu", "data": data, "threshold": threshold, "pairs": pairs.pop(),
-            "seconds": {name: rounded(one) for name, one in seconds.items()}, "winner": winner,
-            "runs": {name: [rounded(one) for one in some] for name, some in runs.items()},
-            "ratio": {name: round(seconds[name] / seconds[winner], 2) for name in METHODS},
+            "figure": "fig10-cpu",
+            "data": data,
+            "threshold": threshold,
+            "pairs": pairs.pop(),
+            "seconds": {name: rounded(one) for name, one in seconds.items()},
+            "winner": winner,
+            "runs": {
+                name: [rounded(one) for one in some] for name, some in runs.items()
+            },
+            "ratio": {
+                name: round(seconds[name] / seconds[winner], 2) for name in METHODS
+            },
             "bitmaps/winner": round(seconds[WITH_BITMAPS] / seconds[winner], 2),
-            "auto/winner": round(seconds[AUTO] / seconds[winner], 2), "counters": counters,
-        }  # fmt: skip
+            "auto/winner": round(seconds[AUTO] / seconds[winner], 2),
+            "counters": counters,
+        }
 
 
-def best_of(runs: list[dict[str, Any]], figure: str, where: str) -> Iterator[dict[str, Any]]:
-    """Yield Table 5: the number of data sets where each algorithm is best, here and in the paper."""
+def best_of(
+    runs: list[dict[str, Any]], figure: str, where: str
+) -> Iterator[dict[str, Any]]:
+    """Yield Table 5: the number of data sets where each algorithm is best, here and in
+    the paper.
+    """
     for k, threshold in enumerate(THRESHOLDS):
         winners = Counter(
-            one["winner"] for one in runs if one["figure"] == figure and one["threshold"] == threshold
+            one["winner"]
+            for one in runs
+            if one["figure"] == figure and one["threshold"] == threshold
         )
         if not winners:
             continue
         published = {name: numbers[k] for name, numbers in TABLE5.items()}
         ours = {name: winners[name] for name in METHODS}
         yield {
-            "figure": "tab5", "threshold": threshold, "where": where, "best of": ours, "published": published,
-            "winner": _first(ours), "published winner": _first(published),
-        }  # fmt: skip
+            "figure": "tab5",
+            "threshold": threshold,
+            "where": where,
+            "best of": ours,
+            "published": published,
+            "winner": _first(ours),
+            "published winner": _first(published),
+        }
 
 
 def _first(counts: dict[str, int]) -> str:
@@ -136,8 +179,13 @@ def _first(counts: dict[str, int]) -> str:
     return " = ".join(name for name, count in counts.items() if count == most)
 
 
-def on_cpu(data: list[str], figures: list[str] | None, thresholds: tuple[str, ...], rows: int | None,
-           repeat: int) -> Iterator[dict[str, Any]]:  # fmt: skip
+def on_cpu(
+    data: list[str],
+    figures: list[str] | None,
+    thresholds: tuple[str, ...],
+    rows: int | None,
+    repeat: int,
+) -> Iterator[dict[str, Any]]:
     """Yield the rows that need no GPU."""
     done: list[dict[str, Any]] = []
     compiled()

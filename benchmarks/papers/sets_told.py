@@ -1,4 +1,6 @@
-"""Published results of the paper of joins of sets (Bellas & Gounaris), and the shapes of its data sets."""
+"""Published results of the paper of joins of sets (Bellas & Gounaris), and the shapes
+of its data sets.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ class Shape(NamedTuple):
     rows, mean, universe
         Published: sets, their mean size, and different tokens.
     made : int
-        Sets that are made; of tokens as many, times their share, where there are more than 100,000.
+        Sets that are made; of tokens as many, times their share, where there are more
+        than 100,000.
     exponent, tail : float
-        Ours, as the figures of sizes have no numbers: of the tokens' frequencies, and of the gamma
-        distribution of sizes (1: exponential, many small sets; 8: about the mean).
+        Ours, as the figures of sizes have no numbers: of the tokens' frequencies, and
+        of the gamma distribution of sizes (1: exponential, many small sets; 8: about
+        the mean).
     small : bool
-        Whether the paper counts its sets among those of up to 10 tokens: it prefers B, and C for others.
+        Whether the paper counts its sets among those of up to 10 tokens: it prefers B,
+        and C for others.
     """
 
     rows: float
@@ -73,12 +78,16 @@ TABLE4 = {
 }
 
 NO_GAIN = ("ENRON", "KOSARAK", "ORKUT")
-"""Fig. 10: the GPU brings these sets no tangible benefit at any threshold, and the others none below 0.7."""
+"""Fig. 10: the GPU brings these sets no tangible benefit at any threshold, and the
+others none below 0.7.
+"""
 
 MOST = 2.6
 """The largest published speed-up, of larger DBLP sets (Fig. 11)."""
 
 
 def winner_of_fig10(data: str, threshold: str) -> str:
-    """Return whether the paper's text says that the GPU beats the CPU; it gives no numbers."""
+    """Return whether the paper's text says that the GPU beats the CPU; it gives no
+    numbers.
+    """
     return "gpu" if float(threshold) < 0.7 and data not in NO_GAIN else "cpu"

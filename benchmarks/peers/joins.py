@@ -1,7 +1,9 @@
-"""The peers: each a way to find all pairs within a distance, used as well as we know how.
+"""The peers: each a way to find all pairs within a distance, used as well as we know
+how.
 
-Peers keep what they return: nothing is converted while the clock runs, pairs are counted later.
-Options and the rows that are left out are from measurements of the versions in `results/`.
+Peers keep what they return: nothing is converted while the clock runs, pairs are
+counted later. Options and the rows that are left out are from measurements of the
+versions in `results/`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import numpy as np
 from benchmarks.harness.points import ROWS, Row
 from benchmarks.harness.timing import Join, Tool
 
-_ONLY_2D = {name: "a grid in 2 dimensions only" for name, row in ROWS.items() if row.dims > 2}
+_ONLY_2D = {
+    name: "a grid in 2 dimensions only" for name, row in ROWS.items() if row.dims > 2
+}
 _BRUTE_FORCE = "compares all points with all: minutes (estimated)"
 
 
@@ -24,13 +28,20 @@ def _scipy(row: Row) -> dict[str, Join]:
     from scipy.spatial import cKDTree
 
     def join(leafsize: int, balanced: bool) -> Join:
-        how = {"leafsize": leafsize, "balanced_tree": balanced, "compact_nodes": balanced}
+        how = {
+            "leafsize": leafsize,
+            "balanced_tree": balanced,
+            "compact_nodes": balanced,
+        }
         return lambda x, eps: cKDTree(x, **how).query_pairs(eps, output_type="ndarray")
 
     # midpoint splits win in 2 dimensions and on clusters, medians on uniform data
     tried = {2: ((8, False), (16, False), (32, False), (16, True)), 6: ((16, True),)}
     options = tried.get(row.dims, ((32, False), (64, False), (128, False)))
-    return {f"leafsize {n}, {'median' if b else 'midpoint'} splits": join(n, b) for n, b in options}
+    return {
+        f"leafsize {n}, {'median' if b else 'midpoint'} splits": join(n, b)
+        for n, b in options
+    }
 
 
 def _sklearn(row: Row) -> dict[str, Join]:
@@ -47,7 +58,9 @@ def _sklearn(row: Row) -> dict[str, Join]:
 
 
 def _count_sklearn(found: np.ndarray) -> int:
-    """Count each pair once.  Each row found itself, and each pair was found from both sides."""
+    """Count each pair once.  Each row found itself, and each pair was found from both
+    sides.
+    """
     return (sum(map(len, found)) - len(found)) // 2
 
 
@@ -56,11 +69,14 @@ def _faiss(row: Row) -> dict[str, Join]:
 
     faiss.omp_set_num_threads(1)
 
-    def search(rows: int, x: np.ndarray, eps: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    def search(
+        rows: int, x: np.ndarray, eps: float
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         z = np.ascontiguousarray(x - x.mean(axis=0), dtype=np.float32)
         index = faiss.IndexFlatL2(z.shape[1])
         found = []
-        for start in range(0, len(z), rows):  # blocks search earlier blocks only, which is half of the work
+        # blocks search earlier blocks only, which is half of the work
+        for start in range(0, len(z), rows):
             block = z[start : start + rows]
             index.add(block)
             limits, _, places = index.range_search(block, eps * eps)
@@ -69,7 +85,10 @@ def _faiss(row: Row) -> dict[str, Join]:
 
     # blocks of 4,096 are up to 4 times as slow in 16 dimensions, and the best in more
     sizes = (8192, 16384) if row.dims <= 16 else (4096, 8192)
-    return {f"IndexFlatL2, blocks of {rows}": functools.partial(search, rows) for rows in sizes}
+    return {
+        f"IndexFlatL2, blocks of {rows}": functools.partial(search, rows)
+        for rows in sizes
+    }
 
 
 def _count_faiss(found: list[tuple[np.ndarray, np.ndarray]]) -> int:
@@ -88,9 +107,12 @@ def _vesin(row: Row) -> dict[str, Join]:
 
     def join(x: np.ndarray, eps: float) -> Any:
         points = np.zeros((len(x), 3))
-        # doubling is exact; with 0.4 for 0.2 it is a third faster, and with 0.8 it crashes
+        # doubling is exact; with 0.4 for 0.2 it is a third faster, and with 0.8 it
+        # crashes
         np.multiply(x, 2.0, out=points[:, : x.shape[1]])
-        search = NeighborList(cutoff=2 * eps, full_list=False, algorithm="cell_list", n_threads=1)
+        search = NeighborList(
+            cutoff=2 * eps, full_list=False, algorithm="cell_list", n_threads=1
+        )
         return search.compute(points, np.zeros((3, 3)), False, "P")[0]
 
     return {"cell list": join}
@@ -113,12 +135,18 @@ def _duckdb(row: Row) -> dict[str, Join]:
     def join(x: np.ndarray, eps: float) -> dict[str, np.ndarray]:
         with duckdb.connect() as base:
             base.execute("SET threads = 1")
-            columns = {"i": np.arange(len(x), dtype=np.int32), "x": x[:, 0].copy(), "y": x[:, 1].copy()}
+            columns = {
+                "i": np.arange(len(x), dtype=np.int32),
+                "x": x[:, 0].copy(),
+                "y": x[:, 1].copy(),
+            }
             base.register("points", columns)
-            wide = repr(float(eps * (1 + 1e-9)))  # neighbors are at most in the next cell
+            # neighbors are at most in the next cell
+            wide = repr(float(eps * (1 + 1e-9)))
             base.execute(
                 "CREATE TEMP TABLE cells AS SELECT i, x, y, "
-                f"floor(x / {wide})::INT AS cx, floor(y / {wide})::INT AS cy FROM points"
+                f"floor(x / {wide})::INT AS cx, floor(y / {wide})::INT AS cy FROM "
+                "points"
             )
             return base.execute(_SQL, [float(eps * eps)]).fetchnumpy()
 
@@ -127,26 +155,58 @@ def _duckdb(row: Row) -> dict[str, Join]:
 
 PEERS = {
     "scipy": Tool(
-        "scipy", _scipy, len, "scipy", "scipy",
+        "scipy",
+        _scipy,
+        len,
+        "scipy",
+        "scipy",
         skip={"expo16d": "84 s", "expo32d": "about 55 s", "expo64d": "about 100 s"},
     ),
     "sklearn": Tool(
-        "sklearn", _sklearn, _count_sklearn, "sklearn", "scikit-learn",
-        inexact=frozenset(("expo16d", "expo32d", "expo64d")), skip={"expo16d": "74 s"},
+        "sklearn",
+        _sklearn,
+        _count_sklearn,
+        "sklearn",
+        "scikit-learn",
+        inexact=frozenset(("expo16d", "expo32d", "expo64d")),
+        skip={"expo16d": "74 s"},
     ),
     "faiss": Tool(
-        "faiss", _faiss, _count_faiss, "faiss", "faiss-cpu", tune_on=2, inexact=frozenset(ROWS),
+        "faiss",
+        _faiss,
+        _count_faiss,
+        "faiss",
+        "faiss-cpu",
+        tune_on=2,
+        inexact=frozenset(ROWS),
         skip=dict.fromkeys(("unif2d", "expo2d", "unif6d"), _BRUTE_FORCE),
     ),
     "vesin": Tool(
-        "vesin", _vesin, len, "vesin", "vesin",
+        "vesin",
+        _vesin,
+        len,
+        "vesin",
+        "vesin",
         skip=dict.fromkeys(_ONLY_2D, "3 dimensions at most")
-        | {"expo2d": "minutes; 10 s with coordinates times 2**9, and it crashes with 2**10"},
+        | {
+            "expo2d": "minutes; 10 s with coordinates times 2**9, and it crashes with 2**10"
+        },
     ),
-    "duckdb": Tool("duckdb", _duckdb, lambda found: len(found["left"]), "duckdb", "duckdb", skip=_ONLY_2D),
-}  # fmt: skip
+    "duckdb": Tool(
+        "duckdb",
+        _duckdb,
+        lambda found: len(found["left"]),
+        "duckdb",
+        "duckdb",
+        skip=_ONLY_2D,
+    ),
+}
 
 
 def installed(names: list[str]) -> Iterator[Tool]:
     """Return the named peers that can be imported."""
-    return (PEERS[name] for name in names if importlib.util.find_spec(PEERS[name].module) is not None)
+    return (
+        PEERS[name]
+        for name in names
+        if importlib.util.find_spec(PEERS[name].module) is not None
+    )

@@ -1,9 +1,10 @@
 """Peers that join sets, and this package, each in a process of its own.
 
-``python -m benchmarks.peers.sets TOOL FILE THRESHOLD PATIENCE`` measures one of them on the JSON of FILE:
-"texts", "tokens" (a list of whole numbers of each row, none twice) and "grams" (whether tokens are the texts'
-2-grams, not their words).  Only what it measures is imported, so that an interpreter with nothing but a peer
-runs it too.  A join that needs more than PATIENCE CPU seconds is ended by the system.
+``python -m benchmarks.peers.sets TOOL FILE THRESHOLD PATIENCE`` measures one of them on
+the JSON of FILE: "texts", "tokens" (a list of whole numbers of each row, none twice)
+and "grams" (whether tokens are the texts' 2-grams, not their words).  Only what it
+measures is imported, so that an interpreter with nothing but a peer runs it too.  A
+join that needs more than PATIENCE CPU seconds is ended by the system.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ RUNS, ENOUGH = 3, 1.0
 """Most runs of each way, and CPU seconds after which no other run begins."""
 
 TICKS = 0.25
-"""CPU seconds that a run takes at least, as often as that needs: some systems count in steps of 10 ms."""
+"""CPU seconds that a run takes at least, as often as that needs: some systems count in
+steps of 10 ms.
+"""
 
 PERMUTATIONS = 128
 """Of MinHash."""
@@ -54,8 +57,12 @@ def within(weights: list[int]) -> int:
     return sum(n * (n - 1) // 2 for n in weights)
 
 
-def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
-    """Yield this package: counts and pairs, from Arrow lists, from Python's, and from texts."""
+def ours(
+    given: Given, threshold: float
+) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
+    """Yield this package: counts and pairs, from Arrow lists, from Python's, and from
+    texts.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -74,7 +81,9 @@ def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[A
         frame = pd.DataFrame({"sets": column})
         how: dict[str, Any] = {}
         if name == "texts":
-            how["tokenizer"] = QGrams(2, padding=False) if given["grams"] else "whitespace"
+            how["tokenizer"] = (
+                QGrams(2, padding=False) if given["grams"] else "whitespace"
+            )
         spec = CountSetPairsRequest("sets", threshold, **how).spec(frame.iloc[:0])
 
         def encode(frame: Any = frame, spec: Any = spec) -> Any:
@@ -91,8 +100,12 @@ def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[A
         yield f"{name}, pairs", pairs, len
 
 
-def set_similarity_search(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
-    """Yield SetSimilaritySearch, which takes sets: of distinct ones, weighted, and as they are."""
+def set_similarity_search(
+    given: Given, threshold: float
+) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
+    """Yield SetSimilaritySearch, which takes sets: of distinct ones, weighted, and as
+    they are.
+    """
     from SetSimilaritySearch import all_pairs
 
     def distinct() -> int:
@@ -101,11 +114,19 @@ def set_similarity_search(given: Given, threshold: float) -> Iterator[tuple[str,
         return within(weights) + sum(weights[x] * weights[y] for x, y, _ in between)
 
     yield "distinct tokens", distinct, int
-    yield "tokens", lambda: sum(1 for _ in all_pairs(given["tokens"], "jaccard", threshold)), int
+    yield (
+        "tokens",
+        lambda: sum(1 for _ in all_pairs(given["tokens"], "jaccard", threshold)),
+        int,
+    )
 
 
-def py_stringsimjoin(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
-    """Yield py_stringsimjoin, which takes texts alone and joins two tables: each pair is found twice."""
+def py_stringsimjoin(
+    given: Given, threshold: float
+) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
+    """Yield py_stringsimjoin, which takes texts alone and joins two tables: each pair
+    is found twice.
+    """
     import pandas as pd
     from py_stringmatching import QgramTokenizer, WhitespaceTokenizer
     from py_stringsimjoin import jaccard_join
@@ -117,15 +138,29 @@ def py_stringsimjoin(given: Given, threshold: float) -> Iterator[tuple[str, Job,
 
     def join() -> Any:
         return jaccard_join(
-            frame, frame, "id", "id", "text", "text", tokenizer, threshold, n_jobs=1, show_progress=False,
-            allow_empty=False, out_sim_score=False,
-        )  # fmt: skip
+            frame,
+            frame,
+            "id",
+            "id",
+            "text",
+            "text",
+            tokenizer,
+            threshold,
+            n_jobs=1,
+            show_progress=False,
+            allow_empty=False,
+            out_sim_score=False,
+        )
 
     yield "texts", join, lambda found: (len(found) - len(frame)) // 2
 
 
-def datasketch(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
-    """Yield MinHash LSH: equal sets are collapsed for it, candidates checked outside of the clock."""
+def datasketch(
+    given: Given, threshold: float
+) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
+    """Yield MinHash LSH: equal sets are collapsed for it, candidates checked outside of
+    the clock.
+    """
     import numpy as np
     from datasketch import MinHash, MinHashLSH
 
@@ -146,7 +181,9 @@ def datasketch(given: Given, threshold: float) -> Iterator[tuple[str, Job, Calla
         arrays = [frozenset(one) for one in sets]
         for i, j in found:
             common = len(arrays[i] & arrays[j])
-            if common * limit.denominator >= limit.numerator * (len(arrays[i]) + len(arrays[j]) - common):
+            if common * limit.denominator >= limit.numerator * (
+                len(arrays[i]) + len(arrays[j]) - common
+            ):
                 numbers += weights[i] * weights[j]
         return int(np.int64(numbers))
 
@@ -176,12 +213,18 @@ SELECT (SELECT coalesce(sum(pairs), 0) FROM scored WHERE common * ($p + $q) >= $
 """
 
 
-def duckdb(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
-    """Yield DuckDB: prefixes joined, equal sets collapsed, decided in whole numbers; counted."""
+def duckdb(
+    given: Given, threshold: float
+) -> Iterator[tuple[str, Job, Callable[[Any], int]]]:
+    """Yield DuckDB: prefixes joined, equal sets collapsed, decided in whole numbers;
+    counted.
+    """
     import duckdb as base
     import numpy as np
 
-    rows = np.repeat(np.arange(len(given["tokens"])), [len(one) for one in given["tokens"]])
+    rows = np.repeat(
+        np.arange(len(given["tokens"])), [len(one) for one in given["tokens"]]
+    )
     tokens = np.concatenate([np.asarray(one, np.int64) for one in given["tokens"]])
     limit = Fraction(str(threshold))
 
@@ -190,7 +233,9 @@ def duckdb(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[
             connection.execute("SET threads = 1")
             connection.register("given", {"row": rows, "token": tokens})
             connection.execute("CREATE TEMP TABLE tokens AS SELECT * FROM given")
-            found = connection.execute(SQL, {"p": limit.numerator, "q": limit.denominator}).fetchone()
+            found = connection.execute(
+                SQL, {"p": limit.numerator, "q": limit.denominator}
+            ).fetchone()
             return int(found[0]) if found else 0
 
     yield "tokens", join, int
@@ -203,7 +248,9 @@ TOOLS = {
     "datasketch": datasketch,
     "duckdb": duckdb,
 }
-"""Name of a distribution -> a generator of ways to use it: a name, a timed call, and its count of pairs."""
+"""Name of a distribution -> a generator of ways to use it: a name, a timed call, and
+its count of pairs.
+"""
 
 
 def _seconds(job: Job, times: int) -> tuple[float, Any]:
@@ -218,7 +265,10 @@ def main() -> None:
     """Measure one tool, and print a line of JSON for each way."""
     tool, path, threshold, patience = sys.argv[1:]
     given: Given = json.loads(Path(path).read_text())
-    few = {name: value[:500] if isinstance(value, list) else value for name, value in given.items()}
+    few = {
+        name: value[:500] if isinstance(value, list) else value
+        for name, value in given.items()
+    }
     for _, job, _ in TOOLS[tool](few, float(threshold)):
         job()  # the first call compiles and loads, so it is not timed
     print(json.dumps({"version": importlib.metadata.version(tool)}), flush=True)
@@ -228,14 +278,21 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (soon, resource.RLIM_INFINITY))
         print(json.dumps({"begun": name}), flush=True)
         first, found = _seconds(job, 1)
-        resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )
         pairs = count(found)
         del found
         times = max(1, round(TICKS / max(first, 0.005)))
         seconds = [first] if times == 1 else []
         while len(seconds) < RUNS and times * sum(seconds) < ENOUGH:
             seconds.append(_seconds(job, times)[0])
-        told = {"name": name, "seconds": statistics.median(seconds), "runs": seconds, "pairs": pairs}
+        told = {
+            "name": name,
+            "seconds": statistics.median(seconds),
+            "runs": seconds,
+            "pairs": pairs,
+        }
         print(json.dumps(told), flush=True)
 
 

@@ -23,14 +23,18 @@ class Points:
 
     params = ("unif2d", "unif6d", "expo16d", "expo64d")
     param_names = ("row",)
-    timer = time.process_time  # CPU time, because other work on the machine disturbs it less
+    # CPU time, because other work on the machine disturbs it less
+    timer = time.process_time
     timeout = 300
 
     def setup(self, row: str) -> None:
         """Make the frame, and compile."""
         asked = ROWS[row].quick()
         x = asked.points()
-        self.eps, self.frame = asked.eps, pd.DataFrame(x, columns=[f"x{i}" for i in range(x.shape[1])])
+        self.eps, self.frame = (
+            asked.eps,
+            pd.DataFrame(x, columns=[f"x{i}" for i in range(x.shape[1])]),
+        )
         self.time_self_join(row)
         self.time_count_pairs(row)
         self.time_knn_join(row)

@@ -1,7 +1,8 @@
 """Tables of the documentation, made from what benchmarks wrote to benchmarks/results.
 
-In a page ``<!-- table: NAME FILE ... -->`` stands before a table, with the files it is made of.  A new
-measurement is shown by naming its file there and running ``python -m benchmarks.tables``.
+In a page ``<!-- table: NAME FILE ... -->`` stands before a table, with the files it is
+made of.  A new measurement is shown by naming its file there and running ``python -m
+benchmarks.tables``.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ TABLES: dict[str, Table] = {
     )
     for name, table in module.TABLES.items()
 }
-"""Name -> rows of cells, the head first, from the contents of the files that a page names."""
+"""Name -> rows of cells, the head first, from the contents of the files that a page
+names.
+"""
 
 MARKED = re.compile(r"^<!-- table: (\S+) ([^>]*) -->\n((?:\|.*\n)*)", re.MULTILINE)
 
@@ -67,7 +70,10 @@ def lines(rows: list[list[str]]) -> str:
     """Format a table in Markdown."""
     head, *body = rows
     texts = [head, ["---"] * len(head), *body]
-    return "".join(f"|{'|'.join(cells)}|\n" if cells[0] == "---" else _line(cells) for cells in texts)
+    return "".join(
+        f"|{'|'.join(cells)}|\n" if cells[0] == "---" else _line(cells)
+        for cells in texts
+    )
 
 
 def _line(cells: list[str]) -> str:
@@ -79,6 +85,8 @@ def written(text: str) -> str:
 
     def made(match: re.Match[str]) -> str:
         name, files, _ = match.groups()
-        return f"<!-- table: {name} {files} -->\n" + lines(TABLES[name](*map(read, files.split())))
+        return f"<!-- table: {name} {files} -->\n" + lines(
+            TABLES[name](*map(read, files.split()))
+        )
 
     return MARKED.sub(made, text)

@@ -1,6 +1,8 @@
-"""``python -m benchmarks.tables``: write the tables and charts of README.md and docs/, and check numbers.
+"""``python -m benchmarks.tables``: write the tables and charts of README.md and docs/,
+and check numbers.
 
-With ``--check`` nothing is written, and the exit status is 1 if a table, chart or number is not its result's.
+With ``--check`` nothing is written, and the exit status is 1 if a table, chart or
+number is not its result's.
 """
 
 import sys
@@ -15,13 +17,19 @@ if __name__ == "__main__":
         text = page.read_text()
         name = page.relative_to(ROOT)
         if (new := written(text)) != text:
-            print(f"{name}: {'its tables are not those of their results' if check else 'written'}")
+            print(
+                f"{name}: "
+                f"{'its tables are not those of their results' if check else 'written'}"
+            )
             wrong += check
             if not check:
                 page.write_text(new)
         for path, picture in charts(text, read).items():
             if not path.exists() or path.read_text() != picture:
-                print(f"{path.relative_to(ROOT)}: {'differs from its results' if check else 'written'}")
+                print(
+                    f"{path.relative_to(ROOT)}: "
+                    f"{'differs from its results' if check else 'written'}"
+                )
                 wrong += check
                 if not check:
                     path.parent.mkdir(exist_ok=True)

@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 PEERS = {
-    "scipy": "SciPy", "sklearn": "scikit-learn", "faiss": "faiss", "vesin": "vesin", "duckdb": "DuckDB",
-    "scipy query_pairs": "SciPy", "scipy query": "SciPy",
-}  # fmt: skip
+    "scipy": "SciPy",
+    "sklearn": "scikit-learn",
+    "faiss": "faiss",
+    "vesin": "vesin",
+    "duckdb": "DuckDB",
+    "scipy query_pairs": "SciPy",
+    "scipy query": "SciPy",
+}
 """Names of tools in tables."""
 
-SHAPES = {"unif": "uniform", "expo": "exponential", "clus": "clusters", "syn": "exponential",
-          "dupl": "ten copies of each"}  # fmt: skip
+SHAPES = {
+    "unif": "uniform",
+    "expo": "exponential",
+    "clus": "clusters",
+    "syn": "exponential",
+    "dupl": "ten copies of each",
+}
 """The beginning of a row's name -> a description of its points."""
 
 
@@ -27,7 +37,12 @@ def seconds(value: float | None) -> str:
 def milliseconds(*values: float | None) -> str:
     """Format sums of seconds: 3.36 + 2.60 ms."""
     found = [1000 * value for value in values if value is not None]
-    return f"{' + '.join(seconds(one) if one < 1000 else f'{one:,.0f}' for one in found)} ms" if found else ""
+    return (
+        f"{' + '.join(seconds(one) if one < 1000 else f'{one:,.0f}' for one in found)} "
+        "ms"
+        if found
+        else ""
+    )
 
 
 def times(value: float | None) -> str:

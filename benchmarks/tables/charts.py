@@ -1,7 +1,9 @@
-"""Charts of the documentation, drawn as SVG from what benchmarks wrote to benchmarks/results.
+"""Charts of the documentation, drawn as SVG from what benchmarks wrote to
+benchmarks/results.
 
-In a page ``<!-- chart: NAME FILE ... -->`` stands before a picture of docs/images/benchmarks, with the files
-that the chart is made of.  ``python -m benchmarks.tables`` draws it.
+In a page ``<!-- chart: NAME FILE ... -->`` stands before a picture of
+docs/images/benchmarks, with the files that the chart is made of.  ``python -m
+benchmarks.tables`` draws it.
 """
 
 from __future__ import annotations
@@ -43,24 +45,36 @@ def nearest(few: Found) -> list[Comparison]:
 
 def joins(run: Found, two: Found, sphere: Found) -> list[Comparison]:
     """List joins of one table, the first of two tables, and of places."""
-    return comparisons.joins(run) + comparisons.two_tables(two)[:1] + comparisons.places(sphere)[:1]
+    return (
+        comparisons.joins(run)
+        + comparisons.two_tables(two)[:1]
+        + comparisons.places(sphere)[:1]
+    )
 
 
 CHARTS: dict[str, Callable[..., list[Comparison]]] = {
-    "joins": joins, "nearest": nearest, "clusters": clusters, "sets": comparisons.sets,
-    "growing": comparisons.growing, "gpus": comparisons.gpu_joins,
-}  # fmt: skip
+    "joins": joins,
+    "nearest": nearest,
+    "clusters": clusters,
+    "sets": comparisons.sets,
+    "growing": comparisons.growing,
+    "gpus": comparisons.gpu_joins,
+}
 """Name -> measurements, from the contents of the files that a page names."""
 
 
 def drawn(found: list[Comparison]) -> str:
-    """Draw a row for each measurement: two points on a logarithmic axis of seconds, and their ratio."""
+    """Draw a row for each measurement: two points on a logarithmic axis of seconds, and
+    their ratio.
+    """
     values = [value for one in found for value in (one.own, one.theirs)]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     height = TOP + ROW * len(found) + BOTTOM
 
     def across(value: float) -> float:
-        return round(MARGIN + (WIDTH - 2 * MARGIN) * (math.log10(value) - low) / (high - low), 1)
+        return round(
+            MARGIN + (WIDTH - 2 * MARGIN) * (math.log10(value) - low) / (high - low), 1
+        )
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
@@ -71,9 +85,13 @@ def drawn(found: list[Comparison]) -> str:
     for power in range(low, high + 1):
         x = across(10.0**power)
         anchor = "start" if power == low else "end" if power == high else "middle"
-        parts.append(f'<path d="M{x} {TOP - 6}V{height - BOTTOM}" stroke="{LINE}" stroke-width="0.5"/>')
+        parts.append(
+            f'<path d="M{x} {TOP - 6}V{height - BOTTOM}" stroke="{LINE}" stroke-width="0.5"/>'
+        )
         label = f"{10.0**power:g} s"
-        parts.append(f'<text x="{x}" y="{height - 8}" text-anchor="{anchor}">{label}</text>')
+        parts.append(
+            f'<text x="{x}" y="{height - 8}" text-anchor="{anchor}">{label}</text>'
+        )
     for number, one in enumerate(found):
         parts += _row(one, TOP + ROW * number, across)
     return "\n".join([*parts, "</svg>\n"])
@@ -86,7 +104,9 @@ def _legend() -> Iterator[str]:
     yield f'<text x="{MARGIN + 135}" y="18">best peer</text>'
 
 
-def _row(one: Comparison, top: float, across: Callable[[float], float]) -> Iterator[str]:
+def _row(
+    one: Comparison, top: float, across: Callable[[float], float]
+) -> Iterator[str]:
     label = f"{one.data}: {seconds(one.own)} s, {one.peer} {seconds(one.theirs)} s"
     own, theirs, y = across(one.own), across(one.theirs), top + 26
     yield f'<text x="{MARGIN}" y="{top + 12}" font-size="11">{escape(label)}</text>'

@@ -1,4 +1,6 @@
-"""Compare our seconds with the best peer's, for the first table of the benchmarks and for charts."""
+"""Compare our seconds with the best peer's, for the first table of the benchmarks and
+for charts.
+"""
 
 from __future__ import annotations
 
@@ -33,47 +35,57 @@ def joins(run: Found) -> list[Comparison]:
     """List self-joins on one core."""
     return [
         Comparison(
-            f"{points(name, found['dims'])}, {rows(found['n'])} rows", "self-join",
+            f"{points(name, found['dims'])}, {rows(found['n'])} rows",
+            "self-join",
             median(found["tools"], "engine"),
-            PEERS[found["best_peer"]], median(found["tools"], found["best_peer"]),
+            PEERS[found["best_peer"]],
+            median(found["tools"], found["best_peer"]),
         )
         for name, found in run["rows"].items()
-    ]  # fmt: skip
+    ]
 
 
 def two_tables(run: Found) -> list[Comparison]:
     """List joins of two tables on one core."""
     return [
         Comparison(
-            f"{points(name, found['dims'])}, {rows(found['left'])} and {rows(found['right'])} rows", "join",
+            f"{points(name, found['dims'])}, {rows(found['left'])} and "
+            f"{rows(found['right'])} rows",
+            "join",
             median(found["tools"], "ours"),
-            PEERS[found["best_peer"]], median(found["tools"], found["best_peer"]),
+            PEERS[found["best_peer"]],
+            median(found["tools"], found["best_peer"]),
         )
         for name, found in run["rows"].items()
-    ]  # fmt: skip
+    ]
 
 
 def places(run: Found) -> list[Comparison]:
     """List joins of places on the sphere."""
     return [
         Comparison(
-            f"{count(run['places'])} places, within {found['metres'] / 1000:g} km", "self-join, haversine",
-            median(found["tools"], "ours"), "BallTree", median(found["tools"], "sklearn"),
+            f"{count(run['places'])} places, within {found['metres'] / 1000:g} km",
+            "self-join, haversine",
+            median(found["tools"], "ours"),
+            "BallTree",
+            median(found["tools"], "sklearn"),
         )
         for found in run["rows"]
-    ]  # fmt: skip
+    ]
 
 
 def nearest(run: Found) -> list[Comparison]:
     """List nearest neighbors on one core."""
     return [
         Comparison(
-            f"{points(name, found['dims'])}, {rows(found['n'])} rows", f"{run['k']} nearest neighbors",
+            f"{points(name, found['dims'])}, {rows(found['n'])} rows",
+            f"{run['k']} nearest neighbors",
             median(found["tools"], "ours"),
-            PEERS[found["best_peer"]], median(found["tools"], found["best_peer"]),
+            PEERS[found["best_peer"]],
+            median(found["tools"], found["best_peer"]),
         )
         for name, found in run["rows"].items()
-    ]  # fmt: skip
+    ]
 
 
 def dbscan(run: Found) -> list[Comparison]:
@@ -81,30 +93,40 @@ def dbscan(run: Found) -> list[Comparison]:
     texts = {"uniform": "uniform", "blobs": "blobs and noise"}
     return [
         Comparison(
-            f"{texts[found['points']]} 2-D, {rows(found['rows'])} rows", "DBSCAN",
+            f"{texts[found['points']]} 2-D, {rows(found['rows'])} rows",
+            "DBSCAN",
             found["ours"]["cpu_seconds"],
-            "scikit-learn", found["sklearn"]["cpu_seconds"],
+            "scikit-learn",
+            found["sklearn"]["cpu_seconds"],
         )
         for found in run["results"]
         if "sklearn" in found
-    ]  # fmt: skip
+    ]
 
 
 def hdbscan(run: Found) -> list[Comparison]:
     """List HDBSCAN on one core, here and by the package hdbscan, where both ran."""
     return [
         Comparison(
-            f"blobs and noise {found['dims']}-D, {rows(found['rows'])} rows", "HDBSCAN",
-            found["ours"]["cpu_seconds"], "hdbscan", found["hdbscan"]["cpu_seconds"],
+            f"blobs and noise {found['dims']}-D, {rows(found['rows'])} rows",
+            "HDBSCAN",
+            found["ours"]["cpu_seconds"],
+            "hdbscan",
+            found["hdbscan"]["cpu_seconds"],
         )
         for found in run["results"]
         if "hdbscan" in found
-    ]  # fmt: skip
+    ]
 
 
 def sets(run: Found, threshold: str = "0.5") -> list[Comparison]:
     """List joins of sets, counted, on one core."""
-    texts = {"kosarak36k": "click streams", "retail": "baskets", "places": "place names", "texts": "texts"}
+    texts = {
+        "kosarak36k": "click streams",
+        "retail": "baskets",
+        "places": "place names",
+        "texts": "texts",
+    }
     chosen = []
     for name, found in run["sets"].items():
         took = found["thresholds"][threshold]["seconds"]
@@ -112,7 +134,11 @@ def sets(run: Found, threshold: str = "0.5") -> list[Comparison]:
         what = f"set join, Jaccard {threshold}"
         chosen.append(
             Comparison(
-                f"{count(found['rows'])} {texts[name]}", what, took["auto"], "C++ by Mann et al.", best
+                f"{count(found['rows'])} {texts[name]}",
+                what,
+                took["auto"],
+                "C++ by Mann et al.",
+                best,
             )
         )
     return chosen
@@ -124,17 +150,24 @@ def growing(run: Found) -> list[Comparison]:
         Comparison(
             f"{rows(run['rows'])} rows 2-D, {100 * row['share']:g} % "
             f"{'new' if row['change'] == 'insert' else 'deleted'}, {row['where']}",
-            "index update", row["update"]["cpu"], "full join", row["anew"]["dask"]["cpu"],
+            "index update",
+            row["update"]["cpu"],
+            "full join",
+            row["anew"]["dask"]["cpu"],
         )
         for row in run["batches"]
-    ]  # fmt: skip
+    ]
 
 
 def gpu_joins(run: Found) -> list[Comparison]:
     """List self-joins on a GPU, compared with the faster of cuML's two ways."""
     chosen = []
     for name, found in run["rows"].items():
-        peers = {peer: one["median"] for peer, one in found["peers"].items() if "median" in one}
+        peers = {
+            peer: one["median"]
+            for peer, one in found["peers"].items()
+            if "median" in one
+        }
         if not peers:
             continue
         best = min(peers, key=peers.__getitem__)
@@ -147,15 +180,23 @@ def gpu_joins(run: Found) -> list[Comparison]:
 def overview(*runs: Found) -> list[list[str]]:
     """List ten rows of all kinds of work, with named columns."""
     kinds: list[tuple[Callable[[Found], list[Comparison]], list[int]]] = [
-        (joins, [0, 2, 6]), (two_tables, [0]), (places, [0]), (nearest, [0]), (dbscan, [0]), (hdbscan, [1]),
-        (sets, [1]), (gpu_joins, [0]),
-    ]  # fmt: skip
+        (joins, [0, 2, 6]),
+        (two_tables, [0]),
+        (places, [0]),
+        (nearest, [0]),
+        (dbscan, [0]),
+        (hdbscan, [1]),
+        (sets, [1]),
+        (gpu_joins, [0]),
+    ]
     table = [["data", "what", "dask-simjoin", "best peer", "ratio"]]
     for (kind, chosen), run in zip(kinds, runs, strict=True):
         found = kind(run)
         for one in (found[row] for row in chosen):
             peer = f"{seconds(one.theirs)} s ({one.peer})"
-            table.append([one.data, one.what, f"{seconds(one.own)} s", peer, times(one.ratio)])
+            table.append(
+                [one.data, one.what, f"{seconds(one.own)} s", peer, times(one.ratio)]
+            )
     return table
 
 

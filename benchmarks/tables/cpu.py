@@ -32,17 +32,28 @@ def joins(run: Found) -> Rows:
     """Tabulate self-joins compared with the best peer: medians, and the spread of runs."""
     ways = ("engine", "pandas", "dask")
     table = [
-        ["data, eps", "pairs", "best peer, s", "engine, s", "pandas, s", "dask, one partition, s",
-         "ratio, engine"]
-    ]  # fmt: skip
+        [
+            "data, eps",
+            "pairs",
+            "best peer, s",
+            "engine, s",
+            "pandas, s",
+            "dask, one partition, s",
+            "ratio, engine",
+        ]
+    ]
     for name, found in run["rows"].items():
         tools = found["tools"]
         best = median(tools, found["best_peer"]) / median(tools, "engine")
         table.append(
-            [f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}", count(found["pairs"]),
-             f"{peer(found)}{spread(tools[found['best_peer']])}",
-             *(f"{seconds(median(tools, way))}{spread(tools[way])}" for way in ways), times(best)]
-        )  # fmt: skip
+            [
+                f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}",
+                count(found["pairs"]),
+                f"{peer(found)}{spread(tools[found['best_peer']])}",
+                *(f"{seconds(median(tools, way))}{spread(tools[way])}" for way in ways),
+                times(best),
+            ]
+        )
     return table
 
 
@@ -53,7 +64,9 @@ def spread(found: Found) -> str:
 
 
 def columns(*runs: Found) -> Rows:
-    """Tabulate joins of columns of unlike scales; a row is of the first run that has it."""
+    """Tabulate joins of columns of unlike scales; a row is of the first run that has
+    it.
+    """
     table = [["data; rows", "pairs", "dask-simjoin, s", "best peer, s", "ratio"]]
     found: Found = {}
     for run in reversed(runs):
@@ -64,22 +77,47 @@ def columns(*runs: Found) -> Rows:
         own = median(row["tools"], verb)
         pairs = None if row["k"] else row["tools"][verb]["found"][0]
         best = median(row["tools"], row["best_peer"]) / own
-        table.append([f"{text}; {count(row['n'])}", count(pairs), seconds(own), peer(row), times(best)])
+        table.append(
+            [
+                f"{text}; {count(row['n'])}",
+                count(pairs),
+                seconds(own),
+                peer(row),
+                times(best),
+            ]
+        )
     return table
 
 
 def two_tables(few: Found, many: Found) -> Rows:
     """Tabulate joins of two tables."""
-    table = [["data", "pairs", "best peer, s", "engine, s", "ratio, engine", "verb, s", "ratio, verb"]]
+    table = [
+        [
+            "data",
+            "pairs",
+            "best peer, s",
+            "engine, s",
+            "ratio, engine",
+            "verb, s",
+            "ratio, verb",
+        ]
+    ]
     for name, found in {**few["rows"], **many["rows"]}.items():
         tools = found["tools"]
         text = f"{points(name, found['dims'])}, {rows(found['left'])} and {rows(found['right'])}"
         best = median(tools, found["best_peer"])
         own = [
-            (seconds(one), times(best / one)) for one in (median(tools, "ours"), median(tools, "ours-verb"))
+            (seconds(one), times(best / one))
+            for one in (median(tools, "ours"), median(tools, "ours-verb"))
         ]
         table.append(
-            [f"{text}, {found['eps']:g}", count(tools["ours"]["pairs"]), peer(found), *own[0], *own[1]]
+            [
+                f"{text}, {found['eps']:g}",
+                count(tools["ours"]["pairs"]),
+                peer(found),
+                *own[0],
+                *own[1],
+            ]
         )
     return table
 
@@ -88,41 +126,88 @@ def nearest(run: Found) -> Rows:
     """Tabulate nearest neighbors."""
     table = [["data", "neighbors", "best peer, s", "dask-simjoin, s", "ratio"]]
     for name, found in run["rows"].items():
-        own, best = median(found["tools"], "ours"), median(found["tools"], found["best_peer"])
+        own, best = (
+            median(found["tools"], "ours"),
+            median(found["tools"], found["best_peer"]),
+        )
         text = f"{points(name, found['dims'])}, {rows(found['n'])}"
-        table.append([text, count(run["k"]), peer(found), seconds(own), times(best / own)])
+        table.append(
+            [text, count(run["k"]), peer(found), seconds(own), times(best / own)]
+        )
     return table
 
 
 def closest_pairs(run: Found) -> Rows:
-    """Tabulate the closest pairs compared with SciPy's tree, and the most memory beyond the rows."""
-    ways = {"SciPy, nearest": "SciPy", "SciPy, known eps": "SciPy, known distance", "ours": "dask-simjoin"}
+    """Tabulate the closest pairs compared with SciPy's tree, and the most memory beyond
+    the rows.
+    """
+    ways = {
+        "SciPy, nearest": "SciPy",
+        "SciPy, known eps": "SciPy, known distance",
+        "ours": "dask-simjoin",
+    }
     table = [
-        ["data", "pairs", *(f"{name}, s" for name in ways.values()), "ratio",
-         *(f"{name}, MiB" for name in ways.values())]
-    ]  # fmt: skip
+        [
+            "data",
+            "pairs",
+            *(f"{name}, s" for name in ways.values()),
+            "ratio",
+            *(f"{name}, MiB" for name in ways.values()),
+        ]
+    ]
     for found in run["rows"]:
         tools = found["tools"]
         own, best = median(tools, "ours"), median(tools, "SciPy, nearest")
-        memory = (count(max(tools[way]["bytes"]) >> 20) if "bytes" in tools[way] else "" for way in ways)
+        memory = (
+            count(max(tools[way]["bytes"]) >> 20) if "bytes" in tools[way] else ""
+            for way in ways
+        )
         table.append(
-            [f"{points(found['data'], found['dims'])}, {rows(found['rows'])}", count(found["n"]),
-             *(seconds(median(tools, way)) for way in ways), times(best / own if best else None), *memory]
-        )  # fmt: skip
+            [
+                f"{points(found['data'], found['dims'])}, {rows(found['rows'])}",
+                count(found["n"]),
+                *(seconds(median(tools, way)) for way in ways),
+                times(best / own if best else None),
+                *memory,
+            ]
+        )
     return table
 
 
 def strings(run: Found) -> Rows:
-    """Tabulate strings within an edit distance, compared with RapidFuzz, and larger joins alone."""
-    table = [["strings", "k", "cores", "pairs", "RapidFuzz, s", "dask-simjoin, s", "ratio", "memory, MiB"]]
+    """Tabulate strings within an edit distance, compared with RapidFuzz, and larger
+    joins alone.
+    """
+    table = [
+        [
+            "strings",
+            "k",
+            "cores",
+            "pairs",
+            "RapidFuzz, s",
+            "dask-simjoin, s",
+            "ratio",
+            "memory, MiB",
+        ]
+    ]
     for found in run["rows"]:
         tools = found["tools"]
-        own, best = median(tools, "ours"), median(tools, "RapidFuzz") if "RapidFuzz" in tools else None
+        own, best = (
+            median(tools, "ours"),
+            median(tools, "RapidFuzz") if "RapidFuzz" in tools else None,
+        )
         table.append(
-            [f"{rows(found['rows'])} {found['data']}", count(found["k"]), count(found["cores"]),
-             count(tools["ours"]["pairs"]), seconds(best) if best else "", seconds(own),
-             times(best / own) if best else "", count(tools["ours"]["bytes"] >> 20)]
-        )  # fmt: skip
+            [
+                f"{rows(found['rows'])} {found['data']}",
+                count(found["k"]),
+                count(found["cores"]),
+                count(tools["ours"]["pairs"]),
+                seconds(best) if best else "",
+                seconds(own),
+                times(best / own) if best else "",
+                count(tools["ours"]["bytes"] >> 20),
+            ]
+        )
     return table
 
 
@@ -134,30 +219,57 @@ def places(run: Found) -> Rows:
         own, best = median(tools, "ours"), median(tools, "sklearn")
         text = f"{count(run['places'])} places within {found['metres'] / 1000:g} km"
         pairs = count(tools["ours"]["pairs"])
-        table.append([text, pairs, f"BallTree {seconds(best)}", seconds(own), times(best / own)])
+        table.append(
+            [text, pairs, f"BallTree {seconds(best)}", seconds(own), times(best / own)]
+        )
     return table
 
 
 def dense_clusters(run: Found) -> Rows:
-    """Tabulate DBSCAN of dense rows compared with the package `dbscan` and scikit-learn: least seconds."""
+    """Tabulate DBSCAN of dense rows compared with the package `dbscan` and
+    scikit-learn: least seconds.
+    """
     peers = run["options"]["peers"]
-    table = [["points, neighbors", "dask-simjoin, s", "one thread, s", *(f"{peer}, s" for peer in peers),
-              "rows that dbscan labels otherwise"]]  # fmt: skip
+    table = [
+        [
+            "points, neighbors",
+            "dask-simjoin, s",
+            "one thread, s",
+            *(f"{peer}, s" for peer in peers),
+            "rows that dbscan labels otherwise",
+        ]
+    ]
     for one in run["runs"]:
         times = {name: min(found["seconds"]) for name, found in one["seconds"].items()}
-        differ = sum(one["rows_that_differ"]["dbscan"].values()) if "dbscan" in times else None
+        differ = (
+            sum(one["rows_that_differ"]["dbscan"].values())
+            if "dbscan" in times
+            else None
+        )
         table.append(
-            [f"{one['kind']}, {one['dims']}-D, {one['neighbors']:,}", seconds(times["ours"]),
-             seconds(times["ours, 1 thread"]), *(seconds(times.get(peer)) for peer in peers),
-             "" if differ is None else f"{differ:,}"]
-        )  # fmt: skip
+            [
+                f"{one['kind']}, {one['dims']}-D, {one['neighbors']:,}",
+                seconds(times["ours"]),
+                seconds(times["ours, 1 thread"]),
+                *(seconds(times.get(peer)) for peer in peers),
+                "" if differ is None else f"{differ:,}",
+            ]
+        )
     return table
 
 
 def clusters(run: Found) -> Rows:
     """Tabulate DBSCAN compared with scikit-learn's."""
     table = [
-        ["2-D points", "dbscan", "scikit-learn", "ratio", "memory", "scikit-learn, memory", "ratio, memory"]
+        [
+            "2-D points",
+            "dbscan",
+            "scikit-learn",
+            "ratio",
+            "memory",
+            "scikit-learn, memory",
+            "ratio, memory",
+        ]
     ]
     texts = {"uniform": "uniform", "blobs": "blobs and noise"}
     for found in run["results"]:
@@ -193,10 +305,15 @@ def hdbscan(*runs: Found) -> Rows:
         for found in run["results"]:
             merged.setdefault((found["rows"], found["dims"]), {}).update(found)
     for (number, dims), found in sorted(merged.items()):
-        cells, memory = [f"{dims}-D, {rows(number)}", f"{seconds(found['ours']['cpu_seconds'])} s"], []
+        cells, memory = (
+            [f"{dims}-D, {rows(number)}", f"{seconds(found['ours']['cpu_seconds'])} s"],
+            [],
+        )
         for tool in ("ours", "hdbscan", "sklearn"):
             told = found.get(tool, {})
-            memory.append(f"{told['peak_rss_net'] / 1e6:.0f} MB" if "peak_rss_net" in told else "")
+            memory.append(
+                f"{told['peak_rss_net'] / 1e6:.0f} MB" if "peak_rss_net" in told else ""
+            )
             if tool != "ours":
                 own = told.get("cpu_seconds")
                 # a peer may be from an earlier run than ours
@@ -224,10 +341,15 @@ def first_use_by_numba(*runs: Found) -> Rows:
         ("hdbscan", "16"),
         ("set_join", "0"),
     )
-    names = [f"`{verb}`, {'texts' if dims == '0' else dims + ' columns'}" for verb, dims in calls]
+    names = [
+        f"`{verb}`, {'texts' if dims == '0' else dims + ' columns'}"
+        for verb, dims in calls
+    ]
     table = [["Numba", *names]]
     for run in runs:
-        cells = [_seconds_of_first_call(run["seconds"][verb], dims) for verb, dims in calls]
+        cells = [
+            _seconds_of_first_call(run["seconds"][verb], dims) for verb, dims in calls
+        ]
         table.append([run["environment"]["versions"]["numba"], *cells])
     return table
 
@@ -243,7 +365,14 @@ def peak(run: Found, before: Found) -> Rows:
     for found in run["cases"]:
         size = f"{found['bytes'] / 2**30:.2f} GiB"
         told = old.get(found["case"])
-        table.append([found["text"], size, f"{found['factor']:.2f}", "" if told is None else f"{told:.2f}"])
+        table.append(
+            [
+                found["text"],
+                size,
+                f"{found['factor']:.2f}",
+                "" if told is None else f"{told:.2f}",
+            ]
+        )
     return table
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from benchmarks.tables.cells import count, median, milliseconds, points, rows, seconds, times
+from benchmarks.tables.cells import (
+    count,
+    median,
+    milliseconds,
+    points,
+    rows,
+    seconds,
+    times,
+)
 from dask_simjoin.engine.filters.float16 import width
 
 Found = dict[str, Any]
@@ -13,20 +21,41 @@ Rows = list[list[str]]
 
 
 def joins(run: Found) -> Rows:
-    """Tabulate self-joins compared with cuML and GDS-Join; without the brute force if no run had it."""
+    """Tabulate self-joins compared with cuML and GDS-Join; without the brute force if
+    no run had it.
+    """
     table = [
-        ["data, eps", "pairs", "compared in", "index + join, s", "kernels, s", "accessor, s",
-         "cuML, radius graph, s", "cuML, brute force, s", "GDS-Join, to the host, s"]
-    ]  # fmt: skip
+        [
+            "data, eps",
+            "pairs",
+            "compared in",
+            "index + join, s",
+            "kernels, s",
+            "accessor, s",
+            "cuML, radius graph, s",
+            "cuML, brute force, s",
+            "GDS-Join, to the host, s",
+        ]
+    ]
     for name, found in run["rows"].items():
         own = found["kernels"]
-        graph, brute = (found["peers"].get(f"cuml {kind}", {}) for kind in ("rbc", "brute"))
+        graph, brute = (
+            found["peers"].get(f"cuml {kind}", {}) for kind in ("rbc", "brute")
+        )
         steps = f"{seconds(own['index']['median'])} + {seconds(own['join']['median'])}"
         table.append(
-            [f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}", count(own["pairs"]),
-             own["engine"], steps, seconds(own["both"]["median"]), seconds(median(found, "accessor")),
-             _graph(graph, own["pairs"]), seconds(brute.get("median")), seconds(found["GDS-Join"])]
-        )  # fmt: skip
+            [
+                f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}",
+                count(own["pairs"]),
+                own["engine"],
+                steps,
+                seconds(own["both"]["median"]),
+                seconds(median(found, "accessor")),
+                _graph(graph, own["pairs"]),
+                seconds(brute.get("median")),
+                seconds(found["GDS-Join"]),
+            ]
+        )
     return table
 
 
@@ -35,7 +64,9 @@ def _graph(found: Found, pairs: int) -> str:
     if "median" not in found:
         return "minutes" if "minutes" in found.get("skipped", "") else ""
     more = found["found"] - pairs
-    return f"{seconds(found['median'])} ({abs(more):,} {'more' if more >= 0 else 'fewer'})"
+    return (
+        f"{seconds(found['median'])} ({abs(more):,} {'more' if more >= 0 else 'fewer'})"
+    )
 
 
 def hdbscan(run: Found) -> Rows:
@@ -60,7 +91,9 @@ def hdbscan(run: Found) -> Rows:
             else [other["failed"], ""]
         )
         wrong = (
-            [f"{other['tree_heavier']:.1e}", count(other["rows_differ"])] if "clock" in other else ["", ""]
+            [f"{other['tree_heavier']:.1e}", count(other["rows_differ"])]
+            if "clock" in other
+            else ["", ""]
         )
         table.append(
             [
@@ -90,16 +123,28 @@ def columns(run: Found) -> Rows:
         ]
     ]
     for name, found in run["rows"].items():
-        own, peers = found["ours"], (_warm(found.get(f"cuml {kind}", {})) for kind in ("rbc", "brute"))
+        own, peers = (
+            found["ours"],
+            (_warm(found.get(f"cuml {kind}", {})) for kind in ("rbc", "brute")),
+        )
         theirs = [
             cell
             for peer in peers
-            for cell in (milliseconds(peer.get("median")), times(peer["ratio"]) if "ratio" in peer else "")
+            for cell in (
+                milliseconds(peer.get("median")),
+                times(peer["ratio"]) if "ratio" in peer else "",
+            )
         ]
         table.append(
-            [name, f"{count(found['n'])}, {found['dims']}", count(own["both"]["found"]),
-             milliseconds(own["index"]["median"]), milliseconds(own["both"]["median"]), *theirs]
-        )  # fmt: skip
+            [
+                name,
+                f"{count(found['n'])}, {found['dims']}",
+                count(own["both"]["found"]),
+                milliseconds(own["index"]["median"]),
+                milliseconds(own["both"]["median"]),
+                *theirs,
+            ]
+        )
     return table
 
 
@@ -108,49 +153,83 @@ def _warm(found: Found) -> Found:
     return {} if found.get("seconds") == [found.get("first")] else found
 
 
-DIRECTIONS = {"gaussian": "random directions, 1 % near-duplicates", "clustered": "10,000 clusters"}
+DIRECTIONS = {
+    "gaussian": "random directions, 1 % near-duplicates",
+    "clustered": "10,000 clusters",
+}
 """Names of the points of gpu.wide."""
 
 
 def wide(run: Found) -> Rows:
     """Tabulate embeddings compared with products of matrices in float16."""
     table = [
-        ["data, eps", "pairs", "unit vectors + index + join, s", "TFLOP/s of the join", "join by warps, s",
-         "decided in float64", "cuBLAS, float16, s"]
-    ]  # fmt: skip
+        [
+            "data, eps",
+            "pairs",
+            "unit vectors + index + join, s",
+            "TFLOP/s of the join",
+            "join by warps, s",
+            "decided in float64",
+            "cuBLAS, float16, s",
+        ]
+    ]
     for name, found in run["results"].items():
         kind, size, eps, *rest = name.split(", ")
         if rest or size != "1000000 rows":
             continue
         inexact = run["results"][f"{name}, cuBLAS"]
-        steps = " + ".join(seconds(found[step]["median"]) for step in ("embedding", "index", "join"))
+        steps = " + ".join(
+            seconds(found[step]["median"]) for step in ("embedding", "index", "join")
+        )
         head = f"{DIRECTIONS[kind]}, {eps}"
         table.append(
-            [head, count(found["pairs"]), steps, f"{found['tflops, all candidates']:.0f}",
-             seconds(run["results"][f"{name}, by warps"]["join"]["median"]),
-             count(found["decided in float64"]),
-             f"{seconds(inexact['median'])} ({count(inexact['pairs'])} pairs)"]
-        )  # fmt: skip
+            [
+                head,
+                count(found["pairs"]),
+                steps,
+                f"{found['tflops, all candidates']:.0f}",
+                seconds(run["results"][f"{name}, by warps"]["join"]["median"]),
+                count(found["decided in float64"]),
+                f"{seconds(inexact['median'])} ({count(inexact['pairs'])} pairs)",
+            ]
+        )
     return table
 
 
 def narrow(run: Found) -> Rows:
     """Tabulate indexes of float64 rows, compared with indexes of float32 rows."""
     table = [
-        ["data, eps", "pairs", "index, GB: float64 rows", "float32 rows", "index, s: float64 rows",
-         "float32 rows", "join, s: float64 rows", "float32 rows", "TFLOP/s: float64 rows", "float32 rows"]
-    ]  # fmt: skip
+        [
+            "data, eps",
+            "pairs",
+            "index, GB: float64 rows",
+            "float32 rows",
+            "index, s: float64 rows",
+            "float32 rows",
+            "join, s: float64 rows",
+            "float32 rows",
+            "TFLOP/s: float64 rows",
+            "float32 rows",
+        ]
+    ]
     for name, found in run["results"].items():
         kind, _, eps, *rest = name.split(", ")
         if rest:
             continue
         both = found, run["results"][f"{name}, float32 rows"]
-        table.append([
-            f"{DIRECTIONS[kind]}, {eps}", count(found["pairs"]),
-            *(f"{one['of it the index, GB']:.2f}" for one in both),
-            *(seconds(one[step]["median"]) for step in ("index", "join") for one in both),
-            *(f"{one['tflops, all candidates']:.0f}" for one in both),
-        ])  # fmt: skip
+        table.append(
+            [
+                f"{DIRECTIONS[kind]}, {eps}",
+                count(found["pairs"]),
+                *(f"{one['of it the index, GB']:.2f}" for one in both),
+                *(
+                    seconds(one[step]["median"])
+                    for step in ("index", "join")
+                    for one in both
+                ),
+                *(f"{one['tflops, all candidates']:.0f}" for one in both),
+            ]
+        )
     return table
 
 
@@ -171,34 +250,62 @@ def clusters(run: Found) -> Rows:
     texts = {"uniform": "uniform", "blobs": "blobs and noise"}
     for found in run["one_gpu"]:
         own, peer = found["ours"], found["cuml rbc"]
-        head, memory = f"{texts[found['points']]}, {rows(found['rows'])}", f"{own['peak_rmm'] / 1e6:.0f} MB"
+        head, memory = (
+            f"{texts[found['points']]}, {rows(found['rows'])}",
+            f"{own['peak_rmm'] / 1e6:.0f} MB",
+        )
         first = [head, f"{seconds(own['clock']['median'])} s"]
         if "clock" not in peer:
             table.append([*first, peer["failed"], "", memory, "", "", ""])
             continue
         ratio = peer["times"]
         table.append(
-            [*first, f"{seconds(peer['clock']['median'])} s", times(ratio["faster"]), memory,
-             f"{peer['peak_rmm'] / 1e9:.1f} GB", times(ratio["less memory, RMM"]),
-             count(peer["differ"]["core rows"])]
-        )  # fmt: skip
+            [
+                *first,
+                f"{seconds(peer['clock']['median'])} s",
+                times(ratio["faster"]),
+                memory,
+                f"{peer['peak_rmm'] / 1e9:.1f} GB",
+                times(ratio["less memory, RMM"]),
+                count(peer["differ"]["core rows"]),
+            ]
+        )
     return table
 
 
 def nearest(run: Found) -> Rows:
     """Tabulate nearest neighbors compared with cuML's."""
     table = [
-        ["data", "index + search", "both", "cuML, brute force", "ratio, brute force",
-         "rows with other neighbors", "cuML, rbc", "ratio, rbc"]
-    ]  # fmt: skip
+        [
+            "data",
+            "index + search",
+            "both",
+            "cuML, brute force",
+            "ratio, brute force",
+            "rows with other neighbors",
+            "cuML, rbc",
+            "ratio, rbc",
+        ]
+    ]
     for name, found in run["rows"].items():
-        own, brute, graph = found["ours"], found["cuml brute"], found.get("cuml rbc", {})
+        own, brute, graph = (
+            found["ours"],
+            found["cuml brute"],
+            found.get("cuml rbc", {}),
+        )
         steps = milliseconds(own["index"]["median"], own["search"]["median"])
         table.append(
-            [f"{points(name, found['dims'])}, {rows(found['n'])}", steps, milliseconds(own["both"]["median"]),
-             milliseconds(brute["median"]), times(brute["ratio"]), count(brute["rows with other neighbours"]),
-             milliseconds(graph.get("median")), times(graph.get("ratio"))]
-        )  # fmt: skip
+            [
+                f"{points(name, found['dims'])}, {rows(found['n'])}",
+                steps,
+                milliseconds(own["both"]["median"]),
+                milliseconds(brute["median"]),
+                times(brute["ratio"]),
+                count(brute["rows with other neighbours"]),
+                milliseconds(graph.get("median")),
+                times(graph.get("ratio")),
+            ]
+        )
     return table
 
 
@@ -210,61 +317,138 @@ OF_ROOFLINE = ("syn16d-500k", "syn16d", "syn32d", "syn64d")
 
 
 def roofline(run: Found, wide: Found) -> Rows:
-    """Tabulate the operations of joins by float16 products, as if no pair of rows was skipped."""
-    table = [["data, eps", "numbers per vector", "operations", "join, s", "TFLOP/s", "% of the peak",
-              "pairs written, GB/s"]]  # fmt: skip
+    """Tabulate the operations of joins by float16 products, as if no pair of rows was
+    skipped.
+    """
+    table = [
+        [
+            "data, eps",
+            "numbers per vector",
+            "operations",
+            "join, s",
+            "TFLOP/s",
+            "% of the peak",
+            "pairs written, GB/s",
+        ]
+    ]
     found = [
-        (f"exponential {one['dims']}-D, {rows(one['n'])}, {one['eps']:g}", one["n"], one["dims"],
-         one["kernels"]["join"]["median"], one["kernels"]["pairs"])
+        (
+            f"exponential {one['dims']}-D, {rows(one['n'])}, {one['eps']:g}",
+            one["n"],
+            one["dims"],
+            one["kernels"]["join"]["median"],
+            one["kernels"]["pairs"],
+        )
         for one in (run["rows"][name] for name in OF_ROOFLINE)
-    ]  # fmt: skip
-    for kind, name in (("gaussian", "random directions"), ("clustered", "10,000 clusters")):
+    ]
+    for kind, name in (
+        ("gaussian", "random directions"),
+        ("clustered", "10,000 clusters"),
+    ):
         one = wide["results"][f"{kind}, 1000000 rows, 0.05, float32 rows"]
-        found.append((f"{name}, 768-D, 1M, 0.05", 1_000_000, 768, one["join"]["median"], one["pairs"]))
+        found.append(
+            (
+                f"{name}, 768-D, 1M, 0.05",
+                1_000_000,
+                768,
+                one["join"]["median"],
+                one["pairs"],
+            )
+        )
     for name, n, dims, took, pairs in found:
         operations = n * (n - 1) * width(dims)
         rate = operations / took / 1e12
         table.append(
-            [name, count(width(dims)), f"{operations / 1e12:.3g} trillion", seconds(took), f"{rate:.0f}",
-             f"{100 * rate / PEAK:.0f}", f"{8 * pairs / took / 1e9:.2g}"]
-        )  # fmt: skip
+            [
+                name,
+                count(width(dims)),
+                f"{operations / 1e12:.3g} trillion",
+                seconds(took),
+                f"{rate:.0f}",
+                f"{100 * rate / PEAK:.0f}",
+                f"{8 * pairs / took / 1e9:.2g}",
+            ]
+        )
     return table
 
 
 def embeddings(*runs: Found) -> Rows:
     """Tabulate joins of embeddings in files."""
-    table = [["GPU", "rows", "self_join, s", "of it planning, s", "comparing, s", "GPU idle, s",
-              "TFLOP/s while comparing", "pairs", "checked rows: missed, wrong pairs"]]  # fmt: skip
+    table = [
+        [
+            "GPU",
+            "rows",
+            "self_join, s",
+            "of it planning, s",
+            "comparing, s",
+            "GPU idle, s",
+            "TFLOP/s while comparing",
+            "pairs",
+            "checked rows: missed, wrong pairs",
+        ]
+    ]
     for gpu, found in _each(runs, "self_join"):
         compared = found["timeline"]["tasks"]["pairs"][1]
         checked = (
-            f"{count(found['checked rows'])}: {count(found['missed'])}, {count(found['wrong'])}"
+            f"{count(found['checked rows'])}: {count(found['missed'])}, "
+            f"{count(found['wrong'])}"
             if "missed" in found
             else "not checked"
         )
         table.append(
-            [gpu, count(found["rows"]), seconds(found["self_join"]), seconds(found["planned"]),
-             seconds(compared), seconds(found["timeline"]["at_a_time"]["0"]),
-             f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}", count(found["pairs"]), checked]
-        )  # fmt: skip
+            [
+                gpu,
+                count(found["rows"]),
+                seconds(found["self_join"]),
+                seconds(found["planned"]),
+                seconds(compared),
+                seconds(found["timeline"]["at_a_time"]["0"]),
+                f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}",
+                count(found["pairs"]),
+                checked,
+            ]
+        )
     return table
 
 
 def marked(*runs: Found) -> Rows:
     """Tabulate marks of near-duplicate embeddings in files."""
-    table = [["GPU", "rows", "near_duplicated, s", "chunks with themselves, s", "chunks with later ones, s",
-              "GPU idle, s", "marked rows", "checked rows: wrong marks"]]  # fmt: skip
+    table = [
+        [
+            "GPU",
+            "rows",
+            "near_duplicated, s",
+            "chunks with themselves, s",
+            "chunks with later ones, s",
+            "GPU idle, s",
+            "marked rows",
+            "checked rows: wrong marks",
+        ]
+    ]
     for gpu, found in _each(runs, "near_duplicated"):
         told = found.get("timeline of near_duplicated")
         steps = ["", "", ""]
         if told:
-            tasks = [told["tasks"].get(f"duplicates_{step}", (0, None))[1] for step in ("stay", "near")]
+            tasks = [
+                told["tasks"].get(f"duplicates_{step}", (0, None))[1]
+                for step in ("stay", "near")
+            ]
             steps = [*map(seconds, tasks), seconds(told["at_a_time"]["0"])]
-        wrong = f"{count(found['checked rows'])}: {count(found['wrong marks'])}" if told else "not checked"
+        wrong = (
+            f"{count(found['checked rows'])}: {count(found['wrong marks'])}"
+            if told
+            else "not checked"
+        )
         table.append(
-            [gpu, count(found["rows"]), seconds(found["near_duplicated"]), *steps,
-             count(found["marked rows"]), wrong]
-        )  # fmt: skip
+            [
+                gpu,
+                count(found["rows"]),
+                seconds(found["near_duplicated"]),
+                *steps,
+                count(found["marked rows"]),
+                wrong,
+            ]
+        )
     return table
 
 
@@ -280,8 +464,14 @@ def _each(runs: Iterable[Found], verb: str) -> Iterator[tuple[str, Found]]:
 
 
 TABLES = {
-    "gpu-joins": joins, "gpu-columns": columns, "gpu-hdbscan": hdbscan, "gpu-wide": wide,
+    "gpu-joins": joins,
+    "gpu-columns": columns,
+    "gpu-hdbscan": hdbscan,
+    "gpu-wide": wide,
     "gpu-wide-rows": narrow,
-    "gpu-clusters": clusters, "gpu-nearest": nearest, "gpu-embeddings": embeddings,
-    "gpu-embeddings-marked": marked, "gpu-roofline": roofline,
-}  # fmt: skip
+    "gpu-clusters": clusters,
+    "gpu-nearest": nearest,
+    "gpu-embeddings": embeddings,
+    "gpu-embeddings-marked": marked,
+    "gpu-roofline": roofline,
+}

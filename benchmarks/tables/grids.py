@@ -12,7 +12,9 @@ Found = dict[str, Any]
 Rows = list[list[str]]
 
 REAL = "1.10 to 2.63"
-"""Published in table VI: final configuration against plain, least and most of five real sets."""
+"""Published in table VI: final configuration against plain, least and most of five real
+sets.
+"""
 
 
 def of(run: Found, *figures: str) -> list[Found]:
@@ -42,15 +44,30 @@ def _named(rows: list[Found]) -> Iterator[tuple[str, Found]]:
 def settings(rows: list[Found]) -> Rows:
     """Tabulate settings compared with the first one of each set, on a GPU."""
     table = [
-        ["set, eps", "setting", "active lanes in the candidate loop, %", "nvprof's WEE, published, %",
-         "time, s", "ratio", "ratio, published", "tiles, s"]
-    ]  # fmt: skip
+        [
+            "set, eps",
+            "setting",
+            "active lanes in the candidate loop, %",
+            "nvprof's WEE, published, %",
+            "time, s",
+            "ratio",
+            "ratio, published",
+            "tiles, s",
+        ]
+    ]
     for head, row in _named(rows):
-        table.append([
-            head, row["setting"], share(100 * row["warp_efficiency"]), share(row["published wee"]),
-            seconds(row["total"]), ratio(row["ratio"]), ratio(row["published"]),
-            seconds(row["tiles"]) if head else "",
-        ])  # fmt: skip
+        table.append(
+            [
+                head,
+                row["setting"],
+                share(100 * row["warp_efficiency"]),
+                share(row["published wee"]),
+                seconds(row["total"]),
+                ratio(row["ratio"]),
+                ratio(row["published"]),
+                seconds(row["tiles"]) if head else "",
+            ]
+        )
     return table
 
 
@@ -60,8 +77,8 @@ def patterns(run: Found) -> Rows:
 
 
 def threads(*runs: Found) -> Rows:
-    """Make table IV.  Each set is from the run with most of its settings, as ratios are to that run's first
-    row.
+    """Make table IV.  Each set is from the run with most of its settings, as ratios are
+    to that run's first row.
     """
     found: dict[str, list[Found]] = {}
     for run in runs:
@@ -80,51 +97,95 @@ def orders(run: Found) -> Rows:
 
 def mixtures(run: Found) -> Rows:
     """Make table VI: the final configuration compared with the plain one."""
-    table = [["set, eps", "plain, s", "balanced, s", "ratio", "ratio, published", "tiles, s"]]
+    table = [
+        ["set, eps", "plain, s", "balanced, s", "ratio", "ratio, published", "tiles, s"]
+    ]
     rows = of(run, "tab6")
-    plain = {row["data"]: seconds(row["total"]) for row in rows if row["setting"] == "plain"}
+    plain = {
+        row["data"]: seconds(row["total"]) for row in rows if row["setting"] == "plain"
+    }
     table += [
-        [f"{named(row['data'])}, {row['eps']:g}", plain[row["data"]], seconds(row["total"]),
-         ratio(row["ratio"]), REAL, seconds(row["tiles"])]
+        [
+            f"{named(row['data'])}, {row['eps']:g}",
+            plain[row["data"]],
+            seconds(row["total"]),
+            ratio(row["ratio"]),
+            REAL,
+            seconds(row["tiles"]),
+        ]
         for row in rows
         if row["setting"] == "balanced"
-    ]  # fmt: skip
+    ]
     return table
 
 
 def gds_join(run: Found) -> Rows:
-    """Tabulate our GPU-Join compared with its authors' code: kernels, and the whole join."""
+    """Tabulate our GPU-Join compared with its authors' code: kernels, and the whole
+    join.
+    """
     table = [
-        ["points, eps", "pairs", "ours, kernels, s", "GDS-Join, kernels, s", "GDS-Join, sort, s",
-         "ours / GDS-Join", "ours, whole, s", "GDS-Join, whole, s", "pairs of GDS-Join"]
-    ]  # fmt: skip
+        [
+            "points, eps",
+            "pairs",
+            "ours, kernels, s",
+            "GDS-Join, kernels, s",
+            "GDS-Join, sort, s",
+            "ours / GDS-Join",
+            "ours, whole, s",
+            "GDS-Join, whole, s",
+            "pairs of GDS-Join",
+        ]
+    ]
     for row in run["rows"]:
         ours, theirs = row["ours"], row["theirs"]
         kernels = {name: one["kernels"]["median"] for name, one in theirs.items()}
         table.append(
-            [f"{row['rows']:,} of {row['name']}, {row['eps']}", count(ours["pairs"]),
-             seconds(ours["kernels"]["median"]), seconds(kernels["default"]), seconds(kernels["sort"]),
-             f"{ours['kernels']['median'] / min(kernels.values()):.2f}", seconds(ours["whole"]["median"]),
-             seconds(theirs["default"]["whole"]), count(int(theirs["default"]["pairs"]))]
-        )  # fmt: skip
+            [
+                f"{row['rows']:,} of {row['name']}, {row['eps']}",
+                count(ours["pairs"]),
+                seconds(ours["kernels"]["median"]),
+                seconds(kernels["default"]),
+                seconds(kernels["sort"]),
+                f"{ours['kernels']['median'] / min(kernels.values()):.2f}",
+                seconds(ours["whole"]["median"]),
+                seconds(theirs["default"]["whole"]),
+                count(int(theirs["default"]["pairs"])),
+            ]
+        )
     return table
 
 
 def model(run: Found) -> Rows:
     """Make tables III to V as the model of warps has them."""
     table = [
-        ["set, eps", "setting", "comparisons", "active lanes, %", "nvprof's WEE, published, %",
-         "ratio of steps", "ratio of times, published"]
-    ]  # fmt: skip
+        [
+            "set, eps",
+            "setting",
+            "comparisons",
+            "active lanes, %",
+            "nvprof's WEE, published, %",
+            "ratio of steps",
+            "ratio of times, published",
+        ]
+    ]
     kept = [
-        row for row in of(run, "tab3", "tab4", "tab5")
-        if row["setting"] in ("full", "unicomp", "lid", "8 threads", "workload", "queue")
-    ]  # fmt: skip
+        row
+        for row in of(run, "tab3", "tab4", "tab5")
+        if row["setting"]
+        in ("full", "unicomp", "lid", "8 threads", "workload", "queue")
+    ]
     for head, row in _named(sorted(kept, key=lambda row: row["data"])):
-        table.append([
-            head, row["setting"], f"{row['comparisons']:.3g}", share(100 * row["warp_efficiency_model"]),
-            share(row["published wee"]), ratio(row["ratio"]), ratio(row["published"]),
-        ])  # fmt: skip
+        table.append(
+            [
+                head,
+                row["setting"],
+                f"{row['comparisons']:.3g}",
+                share(100 * row["warp_efficiency_model"]),
+                share(row["published wee"]),
+                ratio(row["ratio"]),
+                ratio(row["published"]),
+            ]
+        )
     return table
 
 
@@ -139,36 +200,72 @@ def counted(run: Found) -> Rows:
     ks = [f"k={k}" for k in (1, 2, 3, 4, 6, 8)]
     table = [["points", "count", *ks]]
     for name, each in found.items():
-        for what, key in (("comparisons", "comparisons"), ("reads to find cells", "search_ops")):
+        for what, key in (
+            ("comparisons", "comparisons"),
+            ("reads to find cells", "search_ops"),
+        ):
             cells = [f"{each[k][key]:.2g}" if k in each else "" for k in ks]
             table.append([name if key == "comparisons" else "", what, *cells])
     return table
 
 
-FIGURES = {"tab3": "GPU-Join, table 3", "fig13": "load imbalance, 13", "3a": "LSS, 3a", "3b": "LSS, 3b"}
-WAYS = ("Super-EGO, 1", "Super-EGO, 2", "Grid.gpu_join(6), 1", "SciPy's cKDTree, 1", '"auto", 1', '"auto", 2')
+FIGURES = {
+    "tab3": "GPU-Join, table 3",
+    "fig13": "load imbalance, 13",
+    "3a": "LSS, 3a",
+    "3b": "LSS, 3b",
+}
+WAYS = (
+    "Super-EGO, 1",
+    "Super-EGO, 2",
+    "Grid.gpu_join(6), 1",
+    "SciPy's cKDTree, 1",
+    '"auto", 1',
+    '"auto", 2',
+)
 
 
 def baseline(run: Found) -> Rows:
     """Tabulate Super-EGO and this package: CPU seconds."""
     table = [
-        ["figure", "points, eps", "pairs", "compared by EGO, %", "Super-EGO", "Super-EGO, two threads",
-         "`Grid.gpu_join(6)`", "SciPy's tree", '"auto"', '"auto", Dask, two threads']
-    ]  # fmt: skip
+        [
+            "figure",
+            "points, eps",
+            "pairs",
+            "compared by EGO, %",
+            "Super-EGO",
+            "Super-EGO, two threads",
+            "`Grid.gpu_join(6)`",
+            "SciPy's tree",
+            '"auto"',
+            '"auto", Dask, two threads',
+        ]
+    ]
     last = None
     for row in run["runs"]:
         figure = FIGURES[row["figure"]]
         head = f"{count(row['rows'])} of {named(row['data'])}, {row['eps']:g}"
         cells = [seconds(row["seconds"].get(way, {}).get("cpu")) for way in WAYS]
-        table.append([
-            "" if figure == last else figure, head, count(row["pairs"]), share(100 * row["compared_ratio"]),
-            *cells,
-        ])  # fmt: skip
+        table.append(
+            [
+                "" if figure == last else figure,
+                head,
+                count(row["pairs"]),
+                share(100 * row["compared_ratio"]),
+                *cells,
+            ]
+        )
         last = figure
     return table
 
 
 TABLES = {
-    "grid-patterns": patterns, "grid-threads": threads, "grid-orders": orders, "grid-mixtures": mixtures,
-    "gds-join": gds_join, "grid-model": model, "grid-counted": counted, "ego": baseline,
-}  # fmt: skip
+    "grid-patterns": patterns,
+    "grid-threads": threads,
+    "grid-orders": orders,
+    "grid-mixtures": mixtures,
+    "gds-join": gds_join,
+    "grid-model": model,
+    "grid-counted": counted,
+    "ego": baseline,
+}

@@ -7,9 +7,10 @@ from typing import Any
 from benchmarks.tables.cells import count, seconds
 
 DATA = {
-    "packages": "descriptions of packages", "topics": "synthetic: topics",
+    "packages": "descriptions of packages",
+    "topics": "synthetic: topics",
     "copies": "synthetic: changed copies",
-}  # fmt: skip
+}
 """Descriptions of the embeddings."""
 
 SHOWN = (0.01, 0.1, 0.2)
@@ -19,9 +20,19 @@ SHOWN = (0.01, 0.1, 0.2)
 def semantic(found: dict[str, Any]) -> list[list[str]]:
     """Tabulate k-means and pairs within clusters, and the exact join."""
     table = [
-        ["embeddings", "eps", "pairs", "exact, s", "clusters", "k-means + products, s", "pairs missed",
-         "duplicates missed", "`approximate=True`, s", "pairs missed, approximate"],
-    ]  # fmt: skip
+        [
+            "embeddings",
+            "eps",
+            "pairs",
+            "exact, s",
+            "clusters",
+            "k-means + products, s",
+            "pairs missed",
+            "duplicates missed",
+            "`approximate=True`, s",
+            "pairs missed, approximate",
+        ],
+    ]
     last = None
     for row in found["rows"]:
         if row["eps"] not in SHOWN:
@@ -34,11 +45,17 @@ def semantic(found: dict[str, Any]) -> list[list[str]]:
             count(row["pairs"]),
             seconds(row["exact"]),
         ]
-        table.append([
-            *(head if head != last else [""] * 4), count(row["clusters"]),
-            f"{seconds(theirs['k-means'])} + {seconds(theirs['products'])}", f"{theirs['lost']:.1%}",
-            f"{left:.1%}", seconds(some["seconds"]), f"{some['lost']:.1%}",
-        ])  # fmt: skip
+        table.append(
+            [
+                *(head if head != last else [""] * 4),
+                count(row["clusters"]),
+                f"{seconds(theirs['k-means'])} + {seconds(theirs['products'])}",
+                f"{theirs['lost']:.1%}",
+                f"{left:.1%}",
+                seconds(some["seconds"]),
+                f"{some['lost']:.1%}",
+            ]
+        )
         last = head
     return table
 

@@ -7,14 +7,15 @@ Marks are HTML comments, which no reader sees, behind the numbers that they stan
     published: 2.9 to 7.4 times<!-- published 2 -->
     workers of 700 MB<!-- fixed -->
 
-``=`` names a file of benchmarks/results and an expression for each number, which must round to what the
-page shows.  An expression is Python: names are keys of the file; ``rows(eps=0.1)`` takes the entries of a
-list with such values; a key of a list gives that of each entry; ``file("...")`` is another result;
-`FUNCTIONS` are known.
+``=`` names a file of benchmarks/results and an expression for each number, which must
+round to what the page shows.  An expression is Python: names are keys of the file;
+``rows(eps=0.1)`` takes the entries of a list with such values; a key of a list gives
+that of each entry; ``file("...")`` is another result; `FUNCTIONS` are known.
 
-``published`` stands for numbers of other people's papers, ``fixed`` for definitions, limits and settings;
-both for one number, or as many as they say, or on a line of their own for the table or paragraph that
-follows.  A number with a unit of measurement and no mark is an error.
+``published`` stands for numbers of other people's papers, ``fixed`` for definitions,
+limits and settings; both for one number, or as many as they say, or on a line of their
+own for the table or paragraph that follows.  A number with a unit of measurement and no
+mark is an error.
 """
 
 from __future__ import annotations
@@ -52,17 +53,26 @@ MARK = re.compile(
 HIDDEN = re.compile(
     r"(?P<mark><!-- (?:= |published|fixed).*?-->)"
     r"|^```.*?^```|`[^`\n]+`"  # code
-    r"|^<!-- (?:table: .*?|versions) -->\n+(?:\|[^\n]*\n)*|<!--.*?-->"  # generated tables, other comments
+    # generated tables, other comments
+    r"|^<!-- (?:table: .*?|versions) -->\n+(?:\|[^\n]*\n)*|<!--.*?-->"
     r"|(?<=\])\([^)\s]+\)|(?<=\])\[[^\]]*\]"  # targets of links
     r"|'\d+ [kMGT]i?B'",  # values of options
     re.DOTALL | re.MULTILINE,
 )
-"""Matches text that is not prose: code, generated tables, targets of links, other comments."""
+"""Matches text that is not prose: code, generated tables, targets of links, other
+comments.
+"""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "min": np.min, "max": np.max, "mean": np.mean, "median": np.median, "sum": np.sum, "round": np.round,
-    "len": len, "array": np.array,
-}  # fmt: skip
+    "min": np.min,
+    "max": np.max,
+    "mean": np.mean,
+    "median": np.median,
+    "sum": np.sum,
+    "round": np.round,
+    "len": len,
+    "array": np.array,
+}
 
 
 class Found:
@@ -88,7 +98,11 @@ class Found:
         return shown(value[key])
 
     def __call__(self, **having: Any) -> Any:
-        found = [one for one in self._value if all(one.get(key) == value for key, value in having.items())]
+        found = [
+            one
+            for one in self._value
+            if all(one.get(key) == value for key, value in having.items())
+        ]
         if not found:
             raise KeyError(f"no entry has {having}")
         return Found(found)
@@ -108,7 +122,11 @@ class Found:
 
 def shown(value: Any) -> Any:
     """Return numbers as they are, lists of numbers as arrays, and all else as `Found`."""
-    if isinstance(value, list) and value and all(isinstance(one, int | float | None) for one in value):
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(one, int | float | None) for one in value)
+    ):
         return np.array([one for one in value if one is not None], float)
     return Found(value) if isinstance(value, dict | list) else value
 
@@ -142,8 +160,12 @@ def agrees(text: str, value: float) -> bool:
 
 
 def problems(text: str) -> Iterator[str]:
-    """Yield errors: numbers of a page that differ from their results, or that have no mark."""
-    text = HIDDEN.sub(lambda match: match["mark"] or re.sub(r"[^\n|]", " ", match[0]), text)
+    """Yield errors: numbers of a page that differ from their results, or that have no
+    mark.
+    """
+    text = HIDDEN.sub(
+        lambda match: match["mark"] or re.sub(r"[^\n|]", " ", match[0]), text
+    )
     for start, part in paragraphs(text):
         line = text.count("\n", 0, start) + 1
         for problem in _of_paragraph(part):
@@ -176,10 +198,14 @@ def _of_paragraph(text: str) -> Iterator[str]:
             for number in (re.finditer(NUMBER, before[1]) if before else ())
             if number[0]
         ]
-        known = sorted({one for one in (*measured, *near) if done <= one[0] < mark.start()})
+        known = sorted(
+            {one for one in (*measured, *near) if done <= one[0] < mark.start()}
+        )
         yield from _checked(mark, [number for _, number in known])
         wanted = _number_of(mark)
-        taken = {place for place, _ in known[len(known) - wanted :]} if wanted else set()
+        taken = (
+            {place for place, _ in known[len(known) - wanted :]} if wanted else set()
+        )
         measured = [one for one in measured if one[0] not in taken]
         for place, number in [one for one in measured if done <= one[0] < mark.start()]:
             yield f"{number} has no mark: {_around(bare, place)}"

@@ -17,19 +17,47 @@ def _cells(result: Found) -> list[str]:
 
 
 def rivals(run: Found) -> Rows:
-    """Return a line for each program and set of rows: seconds, and how its pairs differ from ours."""
-    table = [["rows", "program", "decides by", "kernels, s", "whole, s", "pairs", "false", "missed"]]
+    """Return a line for each program and set of rows: seconds, and how its pairs differ
+    from ours.
+    """
+    table = [
+        [
+            "rows",
+            "program",
+            "decides by",
+            "kernels, s",
+            "whole, s",
+            "pairs",
+            "false",
+            "missed",
+        ]
+    ]
     for found in run["rows"]:
         name = f"{found['name']}, {rows(found['rows'])}, eps {found['eps']:.4g}"
         table.append([name, "ours", *_cells(found["ours"])])
-        ran = {rival: result for rival, result in found["rivals"].items() if "absent" not in result}
+        ran = {
+            rival: result
+            for rival, result in found["rivals"].items()
+            if "absent" not in result
+        }
         table += [["", rival, *_cells(result)] for rival, result in ran.items()]
     return table
 
 
 def libraries(*runs: Found) -> Rows:
-    """Return the same with the distances of pairs that differ, numbers of runs, and what did not run."""
-    head = ["rows", "program", "decides by", "kernels, s", "whole, s", "pairs", "false", "missed"]
+    """Return the same with the distances of pairs that differ, numbers of runs, and
+    what did not run.
+    """
+    head = [
+        "rows",
+        "program",
+        "decides by",
+        "kernels, s",
+        "whole, s",
+        "pairs",
+        "false",
+        "missed",
+    ]
     table = [[*head, "farthest, % of eps", "runs"]]
     for found in (found for run in runs for found in run["rows"]):
         name = f"{found['name']}, {rows(found['rows'])}, eps {found['eps']:.4g}"
@@ -38,7 +66,9 @@ def libraries(*runs: Found) -> Rows:
             if "absent" in result:
                 table.append(["", rival, "not run", *[""] * 7])
             else:
-                table.append(["", rival, *_cells(result), _farthest(result), _runs(result)])
+                table.append(
+                    ["", rival, *_cells(result), _farthest(result), _runs(result)]
+                )
     return table
 
 

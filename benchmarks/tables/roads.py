@@ -12,24 +12,36 @@ Found = dict[str, Any]
 Rows = list[list[str]]
 
 GPU_JOBS = {
-    "count 16-D": "`count_pairs`, exponential 16-D", "count 2-D": "`count_pairs`, uniform 2-D",
-    "dbscan 2-D": "`dbscan`, uniform 2-D", "pairs 16-D": "`self_join`, exponential 16-D",
-}  # fmt: skip
+    "count 16-D": "`count_pairs`, exponential 16-D",
+    "count 2-D": "`count_pairs`, uniform 2-D",
+    "dbscan 2-D": "`dbscan`, uniform 2-D",
+    "pairs 16-D": "`self_join`, exponential 16-D",
+}
 
 
 def road(run: Found) -> Rows:
-    """Tabulate a plain frame on one core, threads and processes: medians, and the spread of runs."""
+    """Tabulate a plain frame on one core, threads and processes: medians, and the
+    spread of runs.
+    """
     measured = [row | {"runs": row["all"]} for row in run["rows"]]
     return _by_way(measured, "relative core time, {way}", lambda row: row["cores"])
 
 
 def files(*runs: Found) -> Rows:
-    """Tabulate joins from files to files: pandas on one core, compared with threads and processes."""
-    return _by_way([row for run in runs for row in run["rows"]], "{way} / {first}", lambda row: 1)
+    """Tabulate joins from files to files: pandas on one core, compared with threads and
+    processes.
+    """
+    return _by_way(
+        [row for run in runs for row in run["rows"]], "{way} / {first}", lambda row: 1
+    )
 
 
-def _by_way(measured: list[Found], heading: str, factor: Callable[[Found], float]) -> Rows:
-    """Tabulate the seconds of each way, and their ratio to the first way, multiplied by a factor."""
+def _by_way(
+    measured: list[Found], heading: str, factor: Callable[[Found], float]
+) -> Rows:
+    """Tabulate the seconds of each way, and their ratio to the first way, multiplied by
+    a factor.
+    """
     first, *others = ways = list(dict.fromkeys(row["on"] for row in measured))
     headings = [heading.format(way=way, first=first) for way in others]
     table = [["rows and columns, job", *(f"{way}, s" for way in ways), *headings]]
@@ -39,7 +51,9 @@ def _by_way(measured: list[Found], heading: str, factor: Callable[[Found], float
     for (data, job), each in found.items():
         middle = {way: statistics.median(each[way]["runs"]) for way in ways}
         cells = [_with_range(middle[way], each[way]["runs"]) for way in ways]
-        ratios = [f"{factor(each[way]) * middle[way] / middle[first]:.2f}" for way in others]
+        ratios = [
+            f"{factor(each[way]) * middle[way] / middle[first]:.2f}" for way in others
+        ]
         table.append([f"{data.replace('x', ' x ')}, `{job}`", *cells, *ratios])
     return table
 
@@ -53,55 +67,88 @@ def _range(runs: list[float]) -> str:
 
 
 def small(run: Found) -> Rows:
-    """Tabulate medians for few rows: a plain frame, and Dask's extra time by number of partitions."""
+    """Tabulate medians for few rows: a plain frame, and Dask's extra time by number of
+    partitions.
+    """
     parts = sorted({row["partitions"] for row in run["results"]})
     names = [f"{number} partition{'s' * (number > 1)}" for number in parts]
     table = [
-        ["rows and columns, job", "plain frame, ms", *(f"lazy, {name}, ms" for name in names),
-         *(f"beyond, {name}, ms" for name in names)]
-    ]  # fmt: skip
+        [
+            "rows and columns, job",
+            "plain frame, ms",
+            *(f"lazy, {name}, ms" for name in names),
+            *(f"beyond, {name}, ms" for name in names),
+        ]
+    ]
     found: dict[tuple[int, int, str], dict[int, Found]] = {}
     for row in run["results"]:
-        found.setdefault((row["rows"], row["dims"], row["job"]), {})[row["partitions"]] = row
+        found.setdefault((row["rows"], row["dims"], row["job"]), {})[
+            row["partitions"]
+        ] = row
     for (number, dims, job), each in found.items():
         is_job = job != "dask"
         some = [each[number] for number in parts]
         plain = statistics.median(took for row in some for took in row["runs"]["plain"])
         text = f"`{job}`" if is_job else "Dask alone"
         table.append(
-            [f"{number:,} x {dims}, {text}", _milliseconds([plain]) if is_job else "",
-             *(_milliseconds(row["runs"]["lazy"]) for row in some),
-             *(f"{row['beyond_ms']:.1f}" if is_job else "" for row in some)]
-        )  # fmt: skip
+            [
+                f"{number:,} x {dims}, {text}",
+                _milliseconds([plain]) if is_job else "",
+                *(_milliseconds(row["runs"]["lazy"]) for row in some),
+                *(f"{row['beyond_ms']:.1f}" if is_job else "" for row in some),
+            ]
+        )
     return table
 
 
 def _milliseconds(runs: list[float]) -> str:
     """Format the median of some runs, with the least and the most of several."""
-    middle, *ends = (f"{1e3 * some:.1f}" for some in (statistics.median(runs), min(runs), max(runs)))
+    middle, *ends = (
+        f"{1e3 * some:.1f}" for some in (statistics.median(runs), min(runs), max(runs))
+    )
     return middle if len(runs) == 1 else f"{middle} ({ends[0]} to {ends[1]})"
 
 
 def gpu_road(run: Found) -> Rows:
     """Tabulate a plain frame on a GPU, compared with a cluster of one and of two GPUs."""
     table = [
-        ["job", "rows", "plain frame, s", "cluster of one GPU, s", "twice the rows, one GPU, s",
-         "two GPUs, s", "ratio, two GPUs", "repeated, s", "ratio, repeated"]
-    ]  # fmt: skip
+        [
+            "job",
+            "rows",
+            "plain frame, s",
+            "cluster of one GPU, s",
+            "twice the rows, one GPU, s",
+            "two GPUs, s",
+            "ratio, two GPUs",
+            "repeated, s",
+            "ratio, repeated",
+        ]
+    ]
     for name, text in GPU_JOBS.items():
         job = run["jobs"][name]
         one = job["twice the rows, one GPU"]["median"]
-        two = [job[f"twice the rows, two GPUs{more}"]["median"] for more in ("", ", once more")]
+        two = [
+            job[f"twice the rows, two GPUs{more}"]["median"]
+            for more in ("", ", once more")
+        ]
         cells = [cell for took in two for cell in (seconds(took), f"{one / took:.2f}x")]
-        table.append([
-            text, rows(job["plain frame"]["rows"]), seconds(job["plain frame"]["median"]),
-            seconds(job["one GPU"]["median"]), seconds(one), *cells,
-        ])  # fmt: skip
+        table.append(
+            [
+                text,
+                rows(job["plain frame"]["rows"]),
+                seconds(job["plain frame"]["median"]),
+                seconds(job["one GPU"]["median"]),
+                seconds(one),
+                *cells,
+            ]
+        )
     return table
 
 
 def hdbscan_workers(*runs: Found) -> Rows:
-    """Tabulate HDBSCAN by threads and processes: medians; of older files ("best") the least of some runs."""
+    """Tabulate HDBSCAN by threads and processes: medians; of older files ("best") the
+    least of some runs.
+    """
     table = [
         [
             "points",
@@ -127,5 +174,9 @@ def hdbscan_workers(*runs: Found) -> Rows:
 
 
 TABLES = {
-    "road": road, "files": files, "small": small, "gpu-road": gpu_road, "hdbscan-workers": hdbscan_workers,
-}  # fmt: skip
+    "road": road,
+    "files": files,
+    "small": small,
+    "gpu-road": gpu_road,
+    "hdbscan-workers": hdbscan_workers,
+}

@@ -19,25 +19,51 @@ FILTERED = ("allpairs", "ppjoin", "groupjoin", "groupjoin, members on the cpu")
 def joins(run: Found) -> Rows:
     """Tabulate methods on a GPU, and one core; a run that only compiled is left out."""
     found, names = run["results"], ("auto", "bitmap", "ppjoin")
-    table = [["sets", "threshold", "pairs", '"auto"', "bitmaps", "lists", "one core", 'one core / "auto"']]
+    table = [
+        [
+            "sets",
+            "threshold",
+            "pairs",
+            '"auto"',
+            "bitmaps",
+            "lists",
+            "one core",
+            'one core / "auto"',
+        ]
+    ]
     for kind, text in KINDS.items():
         for threshold in THRESHOLDS:
             took = {name: found[f"{kind}, {threshold}, {name}"] for name in names}
             core = found[f"{kind}, {threshold}, one core of the cpu"]["median"]
-            compiled = took["auto"].get("seconds", [0])[1:] == [] and took["auto"]["median"] > 1
+            compiled = (
+                took["auto"].get("seconds", [0])[1:] == []
+                and took["auto"]["median"] > 1
+            )
             own = None if compiled else took["auto"]["median"]
-            table.append([
-                text if threshold == THRESHOLDS[0] else "", threshold, count(took["auto"]["found"]),
-                seconds(own) if own else "not measured",
-                *(seconds(took[name]["median"]) for name in names[1:]),
-                seconds(core), f"{core / own:.0f}" if own else "",
-            ])  # fmt: skip
+            table.append(
+                [
+                    text if threshold == THRESHOLDS[0] else "",
+                    threshold,
+                    count(took["auto"]["found"]),
+                    seconds(own) if own else "not measured",
+                    *(seconds(took[name]["median"]) for name in names[1:]),
+                    seconds(core),
+                    f"{core / own:.0f}" if own else "",
+                ]
+            )
     return table
 
 
 def verified(run: Found) -> Rows:
     """Tabulate the same candidates by each way, with its best number of threads."""
-    table = [["sets", "threshold", "candidates", *(way if len(way) == 1 else f'"{way}"' for way in WAYS)]]
+    table = [
+        [
+            "sets",
+            "threshold",
+            "candidates",
+            *(way if len(way) == 1 else f'"{way}"' for way in WAYS),
+        ]
+    ]
     best: dict[tuple[str, str, str], dict[str, tuple[float, str]]] = {}
     for name, one in run["results"].items():
         parts = name.split(", ")
@@ -56,15 +82,27 @@ def verified(run: Found) -> Rows:
 def split(run: Found) -> Rows:
     """Tabulate figures 10 to 13: the CPU filters, and the GPU verifies."""
     table = [
-        ["sets", "threshold", "one core", "the CPU filters: AllPairs", "PPJoin", "GroupJoin",
-         "GroupJoin, members on the CPU", '"auto" on the GPU']
-    ]  # fmt: skip
+        [
+            "sets",
+            "threshold",
+            "one core",
+            "the CPU filters: AllPairs",
+            "PPJoin",
+            "GroupJoin",
+            "GroupJoin, members on the CPU",
+            '"auto" on the GPU',
+        ]
+    ]
     found = run["results"]
     ways = [f"{name} filtered by the cpu, B" for name in FILTERED]
     for threshold in ("0.8", "0.6", "0.5"):
         names = ["one core of the cpu", *ways, "auto, all on the gpu"]
-        cells = [seconds(found[f"queries, {threshold}, {name}"]["median"]) for name in names]
-        table.append([KINDS["queries"] if threshold == "0.8" else "", threshold, *cells])
+        cells = [
+            seconds(found[f"queries, {threshold}, {name}"]["median"]) for name in names
+        ]
+        table.append(
+            [KINDS["queries"] if threshold == "0.8" else "", threshold, *cells]
+        )
     return table
 
 
@@ -72,19 +110,33 @@ def algorithms(run: Found) -> Rows:
     """Make table 5: which algorithm is best, published and here."""
     runs = [row for row in run["runs"] if row["figure"] == "fig10-cpu"]
     data = list(dict.fromkeys(row["data"] for row in runs))
-    table = [["threshold", "best of, published (ALL, PPJ, GRP)", "best of, here", *map(named, data)]]
+    table = [
+        [
+            "threshold",
+            "best of, published (ALL, PPJ, GRP)",
+            "best of, here",
+            *map(named, data),
+        ]
+    ]
     for told in (row for row in run["runs"] if row["figure"] == "tab5"):
         cells = []
         for name in data:
-            row = next(r for r in runs if r["data"] == name and r["threshold"] == told["threshold"])
-            others = ", ".join(f"{k} {v:.1f}" for k, v in row["ratio"].items() if k != row["winner"])
+            row = next(
+                r
+                for r in runs
+                if r["data"] == name and r["threshold"] == told["threshold"]
+            )
+            others = ", ".join(
+                f"{k} {v:.1f}" for k, v in row["ratio"].items() if k != row["winner"]
+            )
             if "bitmaps/winner" in row:
                 others += f", with bitmaps {row['bitmaps/winner']:.2f}"
             if "auto/winner" in row:
                 others += f", auto {row['auto/winner']:.2f}"
             cells.append(f"{row['winner']}; {others}")
         best = [
-            ", ".join(str(told[key][k]) for k in ("ALL", "PPJ", "GRP")) for key in ("published", "best of")
+            ", ".join(str(told[key][k]) for k in ("ALL", "PPJ", "GRP"))
+            for key in ("published", "best of")
         ]
         table.append([told["threshold"], *best, *cells])
     return table
@@ -93,18 +145,33 @@ def algorithms(run: Found) -> Rows:
 def shapes(run: Found) -> Rows:
     """Tabulate figure 10: one core, the CPU and the GPU together, and the GPU alone."""
     table = [
-        ["shape, sets", "threshold", "pairs", "one core", "the CPU filters, the GPU verifies",
-         '"auto" on the GPU', "ahead, published"]
-    ]  # fmt: skip
+        [
+            "shape, sets",
+            "threshold",
+            "pairs",
+            "one core",
+            "the CPU filters, the GPU verifies",
+            '"auto" on the GPU',
+            "ahead, published",
+        ]
+    ]
     last = None
     for row in (row for row in run["runs"] if row["figure"] == "fig10"):
         head = f"{named(row['data'])}, {count(row['rows'])}"
-        core, both, alone = (row["seconds"][name] for name in ("cpu", "gpu", "all on the gpu"))
-        table.append([
-            "" if head == last else head, row["threshold"], count(row["pairs"]),
-            f"{seconds(core)} ({row['best on the cpu']})", f"{seconds(both)} ({row['best on the gpu']})",
-            seconds(alone), row["paper's winner"].upper(),
-        ])  # fmt: skip
+        core, both, alone = (
+            row["seconds"][name] for name in ("cpu", "gpu", "all on the gpu")
+        )
+        table.append(
+            [
+                "" if head == last else head,
+                row["threshold"],
+                count(row["pairs"]),
+                f"{seconds(core)} ({row['best on the cpu']})",
+                f"{seconds(both)} ({row['best on the gpu']})",
+                seconds(alone),
+                row["paper's winner"].upper(),
+            ]
+        )
         last = head
     return table
 
@@ -112,34 +179,65 @@ def shapes(run: Found) -> Rows:
 def peers(run: Found) -> Rows:
     """Tabulate counting and writing compared with libraries of Python."""
     table = [
-        ["sets, threshold", "pairs", "count, from tokens", "from lists", "from texts",
-         "pairs written, from texts", "SetSimilaritySearch", "py_stringsimjoin", "DuckDB", "MinHash LSH",
-         "share of pairs that LSH misses"]
-    ]  # fmt: skip
+        [
+            "sets, threshold",
+            "pairs",
+            "count, from tokens",
+            "from lists",
+            "from texts",
+            "pairs written, from texts",
+            "SetSimilaritySearch",
+            "py_stringsimjoin",
+            "DuckDB",
+            "MinHash LSH",
+            "share of pairs that LSH misses",
+        ]
+    ]
     for name, thresholds in run["sets"].items():
         for threshold, row in thresholds.items():
             tools = row["tools"]
             own = tools["dask_simjoin"]
-            cells = [seconds(own[key]["seconds"]) for key in
-                     ("tokens, count", "lists, count", "texts, count", "texts, pairs")]  # fmt: skip
+            cells = [
+                seconds(own[key]["seconds"])
+                for key in (
+                    "tokens, count",
+                    "lists, count",
+                    "texts, count",
+                    "texts, pairs",
+                )
+            ]
             theirs = [
                 _peer(tools.get(tool, {}).get(given))
-                for tool, given in (("SetSimilaritySearch", "distinct tokens"), ("py_stringsimjoin", "texts"),
-                                    ("duckdb", "tokens"), ("datasketch", "distinct tokens"))
-            ]  # fmt: skip
+                for tool, given in (
+                    ("SetSimilaritySearch", "distinct tokens"),
+                    ("py_stringsimjoin", "texts"),
+                    ("duckdb", "tokens"),
+                    ("datasketch", "distinct tokens"),
+                )
+            ]
             found = tools.get("datasketch", {}).get("distinct tokens", {}).get("pairs")
             lost = "" if found is None else f"{1 - found / row['pairs']:.2g}"
-            table.append([f"{name}, {threshold}", count(row["pairs"]), *cells, *theirs, lost])
+            table.append(
+                [f"{name}, {threshold}", count(row["pairs"]), *cells, *theirs, lost]
+            )
     return table
 
 
 def _peer(found: Found | None) -> str:
     if found is None:
         return ""
-    return f"> {found['more_than']:g}" if "more_than" in found else seconds(found["seconds"])
+    return (
+        f"> {found['more_than']:g}"
+        if "more_than" in found
+        else seconds(found["seconds"])
+    )
 
 
 TABLES = {
-    "gpu-sets": joins, "gpu-set-verification": verified, "gpu-set-split": split,
-    "set-algorithms": algorithms, "set-peers": peers, "gpu-set-shapes": shapes,
-}  # fmt: skip
+    "gpu-sets": joins,
+    "gpu-set-verification": verified,
+    "gpu-set-split": split,
+    "set-algorithms": algorithms,
+    "set-peers": peers,
+    "gpu-set-shapes": shapes,
+}

@@ -1,6 +1,7 @@
 """The accessor `.simjoin`. It has one method for each verb of the table in `verbs.py`.
 
-Type checkers and editors read accessor.pyi instead of this module. It is generated from the same table.
+Type checkers and editors read accessor.pyi instead of this module. It is generated from
+the same table.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ F = TypeVar("F")
 class SimJoinAccessor(Generic[F]):
     """Similarity joins of a DataFrame: ``frame.simjoin``.
 
-    On a Dask DataFrame every verb is lazy: the call computes nothing. Planning is one pass over the needed
-    columns. It runs when Dask first needs the partitions of the result (``compute``, ``npartitions``,
-    ``repr``).
+    On a Dask DataFrame every verb is lazy: the call computes nothing. Planning is one
+    pass over the needed columns. It runs when Dask first needs the partitions of the
+    result (``compute``, ``npartitions``, ``repr``).
 
-    On a pandas DataFrame the verbs compute at the call, most of them on one core. On cuDF frames, plain or
-    Dask, they compute on GPUs, and results stay there.
+    On a pandas DataFrame the verbs compute at the call, most of them on one core. On
+    cuDF frames, plain or Dask, they compute on GPUs, and results stay there.
 
-    All libraries, partitionings and methods find the same pairs; see :doc:`/reference/metrics`.
+    All libraries, partitionings and methods find the same pairs; see
+    :doc:`/reference/metrics`.
 
     Examples
     --------
@@ -58,16 +60,21 @@ class SimJoinAccessor(Generic[F]):
     def __repr__(self) -> str:
         own = type(self._frame)
         return (
-            f"<.simjoin of a {own.__module__.partition('.')[0]} {own.__name__}: {', '.join(sorted(VERBS))}; "
+            f"<.simjoin of a {own.__module__.partition('.')[0]} {own.__name__}: "
+            f"{', '.join(sorted(VERBS))}; "
             "help(frame.simjoin.self_join) explains options>"
         )
 
     def _repr_html_(self) -> str:
         functions = {name: verb.function for name, verb in VERBS.items()}
-        return summaries_html(f"Verbs of {type(self._frame).__name__}.simjoin", functions)
+        return summaries_html(
+            f"Verbs of {type(self._frame).__name__}.simjoin", functions
+        )
 
     def report(self) -> RunReport:
-        """Report the work of the join behind this lazy result; see `dask_simjoin.report`."""
+        """Report the work of the join behind this lazy result; see
+        `dask_simjoin.report`.
+        """
         return report(self._frame)
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -30,17 +30,21 @@ from dask_simjoin.tasks.matches import measured
 from dask_simjoin.tasks.nearest import RowPairs, closest, first_pairs
 
 POSITION = "row_id"
-"""Name of the column of row numbers. If the table has a column with this name, apostrophes are appended."""
+"""Name of the column of row numbers. If the table has a column with this name,
+apostrophes are appended.
+"""
 
 GROUPS = ["left_group", "right_group"]
-"""Names of the columns with the group numbers of the left and the right row of a pair."""
+"""Names of the columns with the group numbers of the left and the right row of a pair.
+"""
 
 
 class Choice(NamedTuple):
     """Limits of the result: the number of pairs, their distance, and their groups."""
 
     n: int  # number of pairs, of all groups together or of each group
-    max_total: float  # largest total of a pair; a total is a distance before its root is taken
+    # largest total of a pair; a total is a distance before its root is taken
+    max_total: float
     per_group: bool  # whether to find n pairs of each group
 
 
@@ -51,20 +55,23 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     Parameters
     ----------
     n : int
-        Number of pairs, at least 1. If there are fewer pairs, the result has all of them.
+        Number of pairs, at least 1. If there are fewer pairs, the result has all of
+        them.
     other : DataFrame, optional
-        The right table: each pair has one row of this frame and one of `other`. Default: pairs of different
-        rows of this frame, each pair once.
+        The right table: each pair has one row of this frame and one of `other`.
+        Default: pairs of different rows of this frame, each pair once.
     max_distance : float or str, optional
-        Largest distance of a pair. It may have a unit, like `eps` of `self_join`. Default: no limit.
+        Largest distance of a pair. It may have a unit, like `eps` of `self_join`.
+        Default: no limit.
     by : column or list of columns, optional
-        Columns whose values must be equal in both rows, as in `self_join`. Without `per_group`, the
-        result has the `n` closest pairs of all groups together.
+        Columns whose values must be equal in both rows, as in `self_join`. Without
+        `per_group`, the result has the `n` closest pairs of all groups together.
     per_group : bool, default False
-        Whether to find the `n` closest pairs of each group of `by`, instead of all groups together.
+        Whether to find the `n` closest pairs of each group of `by`, instead of all
+        groups together.
     distance_unit : str, optional
-        Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, or the unit of
-        the metric.
+        Unit of the column `distance`, as in `self_join`. Default: the unit in
+        `max_distance`, or the unit of the metric.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
     metric, p, dropna, blocksize
@@ -77,11 +84,11 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     Returns
     -------
     DataFrame
-        One row per pair, the closest first. If one of the tables is lazy, the result is lazy, with one
-        partition:
+        One row per pair, the closest first. If one of the tables is lazy, the result is
+        lazy, with one partition:
 
-        - ``left`` and ``right``: the ids of the two rows, with the dtypes of the ids. Without `other`,
-          `left` is the row that comes first in the frame;
+        - ``left`` and ``right``: the ids of the two rows, with the dtypes of the ids.
+          Without `other`, `left` is the row that comes first in the frame;
         - ``distance``: float64, in `distance_unit`;
         - the columns of `keep`.
 
@@ -92,23 +99,27 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     CoordinateError, BudgetError
         During planning; see `join`.
     DuplicateIdError
-        Ids repeat. In a Dask DataFrame only the ids of rows that may be in the result are compared.
+        Ids repeat. In a Dask DataFrame only the ids of rows that may be in the result
+        are compared.
     SourceChangedError
         During the computation: a table changed after planning.
 
     Notes
     -----
-    Pairs at equal distances are in the order of their left rows, and then of their right rows. So
-    results do not depend on partitions or machines. Distances are compared before the root of a metric is
-    taken, as in `self_join`. With `per_group`, this order selects the pairs of each group, and the whole
-    result is sorted in the same order.
+    Pairs at equal distances are in the order of their left rows, and then of their
+    right rows. So results do not depend on partitions or machines. Distances are
+    compared before the root of a metric is taken, as in `self_join`. With `per_group`,
+    this order selects the pairs of each group, and the whole result is sorted in the
+    same order.
 
-    The closest pairs are pairs of nearest neighbors. The search first finds the nearest neighbor of each row.
-    The n-th smallest of these distances bounds the distance of the n-th closest pair, so at most 2 n rows (n
-    of each table) remain. Rows that may be in several of the closest pairs are searched again, with twice the
-    number of neighbors each time. Memory grows with n and with the number of rows, but not with the number of
-    duplicates. With `per_group` it grows with n times the number of groups. For Dask DataFrames, one task
-    receives the remaining rows and makes the result, so both must fit in the memory of a worker.
+    The closest pairs are pairs of nearest neighbors. The search first finds the nearest
+    neighbor of each row. The n-th smallest of these distances bounds the distance of
+    the n-th closest pair, so at most 2 n rows (n of each table) remain. Rows that may
+    be in several of the closest pairs are searched again, with twice the number of
+    neighbors each time. Memory grows with n and with the number of rows, but not with
+    the number of duplicates. With `per_group` it grows with n times the number of
+    groups. For Dask DataFrames, one task receives the remaining rows and makes the
+    result, so both must fit in the memory of a worker.
 
     Examples
     --------
@@ -143,7 +154,9 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     searcher_for(left)
     choice = Choice(n, request.max_total(spec), request.per_group)
     if spec.by and request.max_distance is None:
-        tables, specs = ([frame], [spec]) if other is None else ([frame, other], [spec, spec.right])
+        tables, specs = (
+            ([frame], [spec]) if other is None else ([frame, other], [spec, spec.right])
+        )
         frame, *others = moved_apart(tables, specs)
         other = others[0] if others else None
     example = pairs_example(left, left if right is None else right, spec)
@@ -152,39 +165,70 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     return _pairs_of(frame, other, spec, choice, example)
 
 
-def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame) -> Frame:
+def _lazy_pairs(
+    frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame
+) -> Frame:
     """Find the closest pairs of Dask DataFrames.
 
-    First, each row's nearest neighbor is found. The n closest of these pairs bound the distances in the
-    result, so only few rows can be in the result. One task joins these rows.
+    First, each row's nearest neighbor is found. The n closest of these pairs bound the
+    distances in the result, so only few rows can be in the result. One task joins these
+    rows.
     """
     from dask_simjoin.graph.source import computed_once
 
     given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
     position = free_name(POSITION, [example_of(table) for table, _ in given])
-    numbered = [with_row_id(computed_once(table[own.columns]), position) for table, own in given]
-    searched, what, totals = _by_number(spec, position), f"n={shown(choice.n)}", (0.0, choice.max_total)
+    numbered = [
+        with_row_id(computed_once(table[own.columns]), position) for table, own in given
+    ]
+    searched, what, totals = (
+        _by_number(spec, position),
+        f"n={shown(choice.n)}",
+        (0.0, choice.max_total),
+    )
     left, right = numbered[0], None if other is None else numbered[1]
-    best = [_best_pairs(nearest(left, right, searched, 1, totals, what), choice, other is None)]
-    # with two tables, also search from right to left, because a right row's nearest left row may be in the
-    # result
+    best = [
+        _best_pairs(
+            nearest(left, right, searched, 1, totals, what), choice, other is None
+        )
+    ]
+    # with two tables, also search from right to left, because a right row's nearest
+    # left row may be in the result
     if right is not None:
         swapped = replace(searched.right, other=replace(searched, other=None))
         back = nearest(right, left, swapped, 1, totals, what)
-        best.append(_best_pairs(back.rename(columns={"left": "right", "right": "left"}), choice, False))
+        best.append(
+            _best_pairs(
+                back.rename(columns={"left": "right", "right": "left"}), choice, False
+            )
+        )
     rows = [
         table.map_partitions(
-            _rows_among, position, side, choice, *best, meta=table._meta, clear_divisions=True
+            _rows_among,
+            position,
+            side,
+            choice,
+            *best,
+            meta=table._meta,
+            clear_divisions=True,
         )
         for table, side in zip(numbered, ("left", "right"), strict=False)
     ]
-    second = () if other is None else (rows[1].reduction(_itself, aggregate=_itself, meta=0),)
+    second = (
+        ()
+        if other is None
+        else (rows[1].reduction(_itself, aggregate=_itself, meta=0),)
+    )
     first = rows[0].repartition(npartitions=1)
-    return first.map_partitions(_pairs_of_rows, spec, choice, example, *second, meta=example)
+    return first.map_partitions(
+        _pairs_of_rows, spec, choice, example, *second, meta=example
+    )
 
 
 def _best_pairs(found: Frame, choice: Choice, one_table: bool) -> Any:
-    """Reduce lazy nearest neighbors to the n closest pairs. Return a lazy frame with one partition."""
+    """Reduce lazy nearest neighbors to the n closest pairs. Return a lazy frame with
+    one partition.
+    """
     first = functools.partial(_first_of_frame, choice=choice, one_table=one_table)
     groups = [name for name in GROUPS if name in found.columns]
     return found[["left", "right", "distance", *groups]].reduction(
@@ -195,23 +239,35 @@ def _best_pairs(found: Frame, choice: Choice, one_table: bool) -> Any:
 def _first_of_frame(found: Frame, choice: Choice, one_table: bool) -> pd.DataFrame:
     best = first_pairs([_as_pairs(found, choice)], choice.n, one_table)
     columns = {"left": best.left, "right": best.right, "distance": best.total}
-    return pd.DataFrame(columns if best.group is None else columns | dict.fromkeys(GROUPS, best.group))
+    return pd.DataFrame(
+        columns if best.group is None else columns | dict.fromkeys(GROUPS, best.group)
+    )
 
 
-def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd.DataFrame) -> Frame:
+def _rows_among(
+    rows: Frame, position: str, side: str, choice: Choice, *best: pd.DataFrame
+) -> Frame:
     """Return the rows of a partition that may be in the result.
 
-    `best`: the closest pairs of nearest neighbors, from one search or from a search in each direction.
+    `best`: the closest pairs of nearest neighbors, from one search or from a search in
+    each direction.
     """
     one_table = len(best) == 1
-    first = first_pairs([_as_pairs(found, choice) for found in best], choice.n, one_table)
-    wanted = np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
+    first = first_pairs(
+        [_as_pairs(found, choice) for found in best], choice.n, one_table
+    )
+    wanted = (
+        np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
+    )
     return rows[rows[position].isin(wanted)]
 
 
-def _pairs_of_rows(frame: Frame, spec: JoinSpec, choice: Choice, example: Frame, *other: Frame) -> Frame:
+def _pairs_of_rows(
+    frame: Frame, spec: JoinSpec, choice: Choice, example: Frame, *other: Frame
+) -> Frame:
     """Find the closest pairs among the selected rows."""
-    with warnings.catch_warnings():  # do not warn again, because the first search has already warned
+    # do not warn again, because the first search has already warned
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", SimJoinWarning)
         return _pairs_of(frame, other[0] if other else None, spec, choice, example)
 
@@ -220,7 +276,9 @@ def _itself(rows: Frame) -> Frame:
     return rows
 
 
-def _pairs_of(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame) -> Frame:
+def _pairs_of(
+    frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame
+) -> Frame:
     """Find the closest pairs of plain frames."""
     tables = frame, frame if other is None else other
     _check_ids(frame, spec, None if other is None else TABLES[0])
@@ -235,25 +293,45 @@ def _pairs_of(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice,
 
 
 def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
-    """Raise an error if ids are missing or repeat. `which`: name of the table; None: there is only one."""
+    """Raise an error if ids are missing or repeat. `which`: name of the table; None:
+    there is only one.
+    """
     with in_table(which):
         check_summaries([summarise_ids(row_ids(frame, spec.id), spec.id)], spec.id)
 
 
-def _search(plain: list[Frame], spec: TotalsSpec, choice: Choice, rows: np.ndarray | None,
-            others: np.ndarray | None, k: int, max_total: float) -> RowPairs:  # fmt: skip
+def _search(
+    plain: list[Frame],
+    spec: TotalsSpec,
+    choice: Choice,
+    rows: np.ndarray | None,
+    others: np.ndarray | None,
+    k: int,
+    max_total: float,
+) -> RowPairs:
     """Search the nearest rows of some rows: see `dask_simjoin.tasks.nearest.Search`."""
     what, data, totals = f"n={shown(choice.n)}", plain[-1], (0.0, max_total)
     if rows is None:
-        found = nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, totals, what)
+        found = nearest(
+            plain[0], plain[1] if len(plain) > 1 else None, spec, k, totals, what
+        )
         return _as_pairs(found, choice)
     data = data if others is None else data.iloc[others]
     among_itself = len(plain) == 1
-    if among_itself:  # search k + 1 neighbors, because each row also finds itself, and is removed below
-        spec, k = replace(spec, names=spec.names[:1], other=replace(spec, names=spec.names[1:])), k + 1
-    with warnings.catch_warnings():  # do not warn again, because the first search has already warned
+    # search k + 1 neighbors, because each row also finds itself, and is removed below
+    if among_itself:
+        spec, k = (
+            replace(
+                spec, names=spec.names[:1], other=replace(spec, names=spec.names[1:])
+            ),
+            k + 1,
+        )
+    # do not warn again, because the first search has already warned
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", SimJoinWarning)
-        pairs = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, totals, what), choice)
+        pairs = _as_pairs(
+            nearest(plain[0].iloc[rows], data, spec, k, totals, what), choice
+        )
     return pairs.take(pairs.left != pairs.right) if among_itself else pairs
 
 
@@ -262,12 +340,15 @@ def _as_pairs(found: Frame, choice: Choice) -> RowPairs:
 
     The result has group numbers only with `choice.per_group`.
     """
-    left, right, total = (to_host(values_of(found[name])) for name in ("left", "right", "distance"))
+    left, right, total = (
+        to_host(values_of(found[name])) for name in ("left", "right", "distance")
+    )
     if GROUPS[0] not in found.columns:
         return RowPairs(left, right, total)
     group, other = (to_host(values_of(found[name])) for name in GROUPS)
     pairs = RowPairs(left, right, total, group if choice.per_group else None)
-    same = group == other  # without a largest distance, a neighbor may be in another group
+    # without a largest distance, a neighbor may be in another group
+    same = group == other
     return pairs if same.all() else pairs.take(same)
 
 
@@ -279,13 +360,18 @@ def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
 
 
 def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
-    """Return the options of a search whose result has row numbers, totals and group numbers.
+    """Return the options of a search whose result has row numbers, totals and group
+    numbers.
 
-    A total is a distance before its root is taken. `position`: name of the column of row numbers; None: the
-    index has them.
+    A total is a distance before its root is taken. `position`: name of the column of
+    row numbers; None: the index has them.
     """
     made = _named_by(spec, position, GROUPS[:1] if spec.other is not None else GROUPS)
-    return made if spec.other is None else replace(made, other=_named_by(spec.other, position, GROUPS[1:]))
+    return (
+        made
+        if spec.other is None
+        else replace(made, other=_named_by(spec.other, position, GROUPS[1:]))
+    )
 
 
 def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> TotalsSpec:
@@ -295,10 +381,14 @@ def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> Totals
     """
     keep, names = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
     number = np.dtype(np.int64)
-    return TotalsSpec.of(spec, id=position, id_dtype=number, keep=keep, names=names, other=None)
+    return TotalsSpec.of(
+        spec, id=position, id_dtype=number, keep=keep, names=names, other=None
+    )
 
 
-def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame) -> Frame:
+def _result(
+    tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame
+) -> Frame:
     """Return the pairs as a frame."""
     if not len(best.total):
         return example
@@ -310,6 +400,11 @@ def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example
     ):
         places = frames.xp.asarray(rows)
         columns[name] = frames.ids(row_ids(table, own.id), places)
-        columns |= {called: frames.values(table, column, places) for called, column in kept.items()}
+        columns |= {
+            called: frames.values(table, column, places)
+            for called, column in kept.items()
+        }
     columns["distance"] = measured(spec, frames.xp)(frames.xp.array(best.total))
-    return frames.result({name: columns[name] for name in example.columns}, len(best.total))
+    return frames.result(
+        {name: columns[name] for name in example.columns}, len(best.total)
+    )

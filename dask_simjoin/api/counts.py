@@ -1,4 +1,6 @@
-"""Count neighbors and pairs without building them, and return neighbors as a sparse matrix."""
+"""Count neighbors and pairs without building them, and return neighbors as a sparse
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,18 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.verb import counts_example, pairs_by_eps, verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.data_warnings import count_copies, naming_causes, raise_if_none
+from dask_simjoin.planning.data_warnings import (
+    count_copies,
+    naming_causes,
+    raise_if_none,
+)
 from dask_simjoin.planning.outputs import COUNTS, LISTS, directions
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.requests import CountPairsRequest, NeighborCountsRequest, NeighborGraphRequest
+from dask_simjoin.request.requests import (
+    CountPairsRequest,
+    NeighborCountsRequest,
+    NeighborGraphRequest,
+)
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
@@ -31,29 +41,34 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     Parameters
     ----------
     eps : float, str, column or list
-        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. For a list of
-        distances, the result has one column per distance; all are counted in one pass.
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`.
+        For a list of distances, the result has one column per distance; all are counted
+        in one pass.
     id : column, optional
-        A column to exclude from the default coordinates. Its values are not read, so they may repeat.
+        A column to exclude from the default coordinates. Its values are not read, so
+        they may repeat.
     on, by, metric, p, dropna, method, approximate, partitioning, blocksize
         As in `self_join`.
 
     Returns
     -------
     Series or DataFrame
-        A Series "neighbors" (int64) with the index and partitions of the frame; a row does not count itself.
-        For a list of distances it is a DataFrame with one int64 column per distance, named by that distance.
-        Rows that `dropna` drops have no entry. The result is lazy if the frame is.
+        A Series "neighbors" (int64) with the index and partitions of the frame; a row
+        does not count itself. For a list of distances it is a DataFrame with one int64
+        column per distance, named by that distance. Rows that `dropna` drops have no
+        entry. The result is lazy if the frame is.
 
     Raises
     ------
-    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError, SourceChangedError
+    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError,
+    SourceChangedError
         As in `self_join`.
 
     Notes
     -----
-    Pairs are counted, not built, so memory does not grow with their number. With "spatial" chunks (rows
-    shuffled into regions, see `self_join`) the source is read a third time, to get the index of the result.
+    Pairs are counted, not built, so memory does not grow with their number. With
+    "spatial" chunks (rows shuffled into regions, see `self_join`) the source is read a
+    third time, to get the index of the result.
 
     .. image:: /images/places.png
        :alt: Places of North America, colored by their number of neighbors
@@ -92,7 +107,9 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
         return example
     found, _ = count_block(whole_block_pair(chunk, spec, plan.layout))
     each = 2 * max(1, len(spec.several))
-    raise_if_none(plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec))
+    raise_if_none(
+        plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec)
+    )
     return frames_for(meta).rows(found, chunk["ids"], example)
 
 
@@ -103,23 +120,26 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     Parameters
     ----------
     eps : float, str, column or list
-        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. For a list of
-        distances, the result has one number per distance (a cumulative histogram); all are counted in one
-        pass.
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`.
+        For a list of distances, the result has one number per distance (a cumulative
+        histogram); all are counted in one pass.
     id : column, optional
-        A column to exclude from the default coordinates. Its values are not read, so they may repeat.
-    on, by, metric, p, pairs, include_self, dropna, method, approximate, partitioning, blocksize
+        A column to exclude from the default coordinates. Its values are not read, so
+        they may repeat.
+    on, by, metric, p, pairs, include_self, dropna, method, approximate, partitioning,
+    blocksize
         As in `self_join`.
 
     Returns
     -------
     int, or a lazy Dask Scalar
-        The number of pairs. For a list of distances it is a Series "pairs" (int64), and its index "eps" has
-        the distances. The result is lazy if the frame is.
+        The number of pairs. For a list of distances it is a Series "pairs" (int64), and
+        its index "eps" has the distances. The result is lazy if the frame is.
 
     Raises
     ------
-    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError, SourceChangedError
+    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError,
+    SourceChangedError
         As in `self_join`.
 
     Notes
@@ -155,13 +175,23 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
 
         source = freeze(frame, spec.columns)
         if spec.several:
-            return new_collection(CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta))
+            return new_collection(
+                CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta)
+            )
         return new_collection(CountPairs(source, spec, 0))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
-    found = count_block_pairs(whole_block_pair(chunk, spec, plan.layout)) if plan.meets else 0
+    found = (
+        count_block_pairs(whole_block_pair(chunk, spec, plan.layout))
+        if plan.meets
+        else 0
+    )
     if plan.meets:
         pairs_found = np.max(found) - plan.rows * spec.include_self
-        raise_if_none(plan.data_warnings, pairs_found, lambda: directions(spec) * count_copies([frame], spec))
+        raise_if_none(
+            plan.data_warnings,
+            pairs_found,
+            lambda: directions(spec) * count_copies([frame], spec),
+        )
     return pairs_by_eps(found, spec, meta) if spec.several else found
 
 
@@ -171,7 +201,8 @@ Matrix = Any
 
 @verb(NeighborGraphRequest)
 def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
-    """Return a sparse matrix of the distances between rows that are at most `eps` apart.
+    """Return a sparse matrix of the distances between rows that are at most `eps`
+    apart.
 
     scikit-learn accepts this matrix with ``metric="precomputed"``.
 
@@ -182,26 +213,30 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     mode : {"distance", "connectivity"}, default "distance"
         The entries of the matrix: distances, or 1.
     include_self : bool, default False
-        Whether each row is a neighbor of itself. scikit-learn's NearestNeighbors needs this if the queries
-        are the fitted rows. DBSCAN and OPTICS of scikit-learn do not need it, because they add each row
-        themselves.
+        Whether each row is a neighbor of itself. scikit-learn's NearestNeighbors needs
+        this if the queries are the fitted rows. DBSCAN and OPTICS of scikit-learn do
+        not need it, because they add each row themselves.
     distance_unit : str, optional
-        Unit of the distances, as in `self_join`. Default: the unit in `eps`, or the unit of the metric.
+        Unit of the distances, as in `self_join`. Default: the unit in `eps`, or the
+        unit of the metric.
     id : column, optional
-        A column to exclude from the default coordinates. Its values are not read, so they may repeat.
+        A column to exclude from the default coordinates. Its values are not read, so
+        they may repeat.
     on, by, metric, p, dropna, method, partitioning, blocksize
         As in `self_join`.
 
     Returns
     -------
     scipy.sparse.csr_matrix, or a dask.delayed.Delayed of one
-        A matrix of shape (n, n) for a frame of n rows. Row and column r are the r-th row of the frame,
-        independent of the index. Entries are float64; distances of 0 are stored. Rows that `dropna` drops are
-        empty. With ``mode="distance"`` each row is sorted by distance and then by column, as scikit-learn
-        requires. With ``mode="connectivity"`` it is sorted by column. Columns and offsets are int64.
+        A matrix of shape (n, n) for a frame of n rows. Row and column r are the r-th
+        row of the frame, independent of the index. Entries are float64; distances of 0
+        are stored. Rows that `dropna` drops are empty. With ``mode="distance"`` each
+        row is sorted by distance and then by column, as scikit-learn requires. With
+        ``mode="connectivity"`` it is sorted by column. Columns and offsets are int64.
 
-        For cuDF frames it is a ``cupyx.scipy.sparse.csr_matrix``. Its columns and offsets are int32 for up to
-        2,147,483,647 entries. Beyond that they are int64, which CuPy supports since 14.1.
+        For cuDF frames it is a ``cupyx.scipy.sparse.csr_matrix``. Its columns and
+        offsets are int32 for up to 2,147,483,647 entries. Beyond that they are int64,
+        which CuPy supports since 14.1.
 
     Raises
     ------
@@ -210,16 +245,17 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     ModuleNotFoundError
         At the call: SciPy is not installed.
     BudgetError
-        The matrix does not fit in the memory of this machine, of the smallest worker or of a GPU. Or it
-        exceeds the configuration value ``simjoin.result-limit``. Or CuPy is older than 14.1, and the matrix
-        has more entries than int32 can count. Neighbors are counted before any neighbor is stored.
+        The matrix does not fit in the memory of this machine, of the smallest worker or
+        of a GPU. Or it exceeds the configuration value ``simjoin.result-limit``. Or
+        CuPy is older than 14.1, and the matrix has more entries than int32 can count.
+        Neighbors are counted before any neighbor is stored.
 
     Notes
     -----
-    Neighbors are counted first, and then written to their final positions. So a plain frame needs little more
-    memory than the result: 16 bytes per entry and 8 per row. For a Dask DataFrame one worker builds the
-    matrix, with 28 bytes per entry. Planning runs when the result is computed, or when another delayed call
-    uses it.
+    Neighbors are counted first, and then written to their final positions. So a plain
+    frame needs little more memory than the result: 16 bytes per entry and 8 per row.
+    For a Dask DataFrame one worker builds the matrix, with 28 bytes per entry. Planning
+    runs when the result is computed, or when another delayed call uses it.
 
     Examples
     --------
@@ -246,20 +282,29 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     # number rows before `dropna`, so that dropped rows become empty rows of the matrix
     if is_dask_collection(frame):
         numbered = frame[spec.columns].map_partitions(
-            _numbered, meta=_numbered(meta[spec.columns]), enforce_metadata=False, clear_divisions=True
+            _numbered,
+            meta=_numbered(meta[spec.columns]),
+            enforce_metadata=False,
+            clear_divisions=True,
         )
         from dask_simjoin.graph import pairs as lazy
         from dask_simjoin.graph.source import freeze
 
         source = freeze(numbered, spec.columns)
-        return lazy.LazyGraph(lazy.NeighborGraph(source, spec, request.mode, meta[spec.columns]))
+        return lazy.LazyGraph(
+            lazy.NeighborGraph(source, spec, request.mode, meta[spec.columns])
+        )
     chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, LISTS)
     own = frames.memory()
     resources = Resources(memory=own, gpu=own is not None)
     fitting = csr.fitting_for(spec, len(frame), meta, resources, pieces=False)
     with naming_causes(lambda: plan.data_warnings):
-        fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
-        graph = csr.graph_of_chunk(chunk, spec, plan.layout, request.mode, fitting, plan.estimate.total)
+        fitting.check(
+            2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True
+        )
+        graph = csr.graph_of_chunk(
+            chunk, spec, plan.layout, request.mode, fitting, plan.estimate.total
+        )
     entries = graph.nnz - plan.rows * spec.include_self
     raise_if_none(plan.data_warnings, entries, lambda: 2 * count_copies([frame], spec))
     return graph

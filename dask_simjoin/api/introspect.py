@@ -1,4 +1,6 @@
-"""Plan a join (`plan`), measure a join (`profile`), and report a finished join (`report`)."""
+"""Plan a join (`plan`), measure a join (`profile`), and report a finished join
+(`report`).
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,19 @@ from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.run import NearestProfile, ProfileReport, RunReport
 from dask_simjoin.request.columns import example_of, load
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import KnnJoinRequest, PlanRequest, ProfileRequest, SelfJoinRequest
+from dask_simjoin.request.requests import (
+    KnnJoinRequest,
+    PlanRequest,
+    ProfileRequest,
+    SelfJoinRequest,
+)
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.tasks.chunks import layout_seconds, plan_whole, read_piece, read_points
+from dask_simjoin.tasks.chunks import (
+    layout_seconds,
+    plan_whole,
+    read_piece,
+    read_points,
+)
 from dask_simjoin.tasks.nearest import profile_search
 
 
@@ -42,60 +54,67 @@ from dask_simjoin.tasks.nearest import profile_search
 def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     """Estimate the cost and the result of a join, without running it.
 
-    It plans `knn_join` if you pass `k`, otherwise `join` if you pass `other`, otherwise `self_join`. Unlike
-    most verbs, it runs at the call: one pass over the needed columns, and a join of a sample. Pairs are
-    counted instead of estimated if counting costs no more than the rest of planning.
+    It plans `knn_join` if you pass `k`, otherwise `join` if you pass `other`, otherwise
+    `self_join`. Unlike most verbs, it runs at the call: one pass over the needed
+    columns, and a join of a sample. Pairs are counted instead of estimated if counting
+    costs no more than the rest of planning.
 
     Parameters
     ----------
     eps : float, str or column
-        Largest distance, as in `self_join`; with `k` it is the `max_distance` of `knn_join`.
+        Largest distance, as in `self_join`; with `k` it is the `max_distance` of
+        `knn_join`.
     other : DataFrame, optional
         The right table, as in `join`.
     k : int, optional
         Number of neighbors, as in `knn_join`.
     others
-        All other options of `self_join`, `join` and `knn_join`, except `how`, `mutual` and `min_distance`.
+        All other options of `self_join`, `join` and `knn_join`, except `how`, `mutual`
+        and `min_distance`.
 
     Returns
     -------
     PlanReport
-        It prints as text, and shows a table and a picture in notebooks. For programs it has the attributes
-        ``rows``, ``chunks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
-        ``counted``, ``recall``, ``result_bytes``, ``partition_bytes``, ``task_bytes``, ``chunk_limit``,
-        ``partition_limit``, ``result_limit``, ``partitioning`` and ``method``. Its methods are ``to_dict()``,
-        ``to_frame()``, ``svg()`` and ``plot()``.
+        It prints as text, and shows a table and a picture in notebooks. For programs it
+        has the attributes ``rows``, ``chunks``, ``block_pairs``, ``partitions``,
+        ``pairs``, ``pairs_low``, ``pairs_high``, ``counted``, ``recall``,
+        ``result_bytes``, ``partition_bytes``, ``task_bytes``, ``chunk_limit``,
+        ``partition_limit``, ``result_limit``, ``partitioning`` and ``method``. Its
+        methods are ``to_dict()``, ``to_frame()``, ``svg()`` and ``plot()``.
 
     Raises
     ------
     OptionError, OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
         As in the planned verb.
     BudgetError
-        The result exceeds the configuration value ``simjoin.result-limit``, or a task needs more memory than
-        a worker has. For plain frames: the result exceeds the memory that is free now. The message contains
-        both sizes and a remedy.
+        The result exceeds the configuration value ``simjoin.result-limit``, or a task
+        needs more memory than a worker has. For plain frames: the result exceeds the
+        memory that is free now. The message contains both sizes and a remedy.
 
     Notes
     -----
-    A chunk is a group of rows with one index, and a block pair is two chunks that are compared; see
-    `self_join`. The plan of a pandas DataFrame has one chunk.
+    A chunk is a group of rows with one index, and a block pair is two chunks that are
+    compared; see `self_join`. The plan of a pandas DataFrame has one chunk.
 
-    Pairs are counted if the cost model expects that counting takes no longer than the rest of planning. The
-    rest of planning takes 2 ms (3 ms for a Dask DataFrame), plus the time to read the columns and to join the
-    sample. In 2 dimensions, pairs are counted for up to about 65,000 rows, and in 64 dimensions for up to
-    about 3,000 rows. Pairs of a table of more than 262,144 coordinates (rows times dimensions) are always
-    estimated.
+    Pairs are counted if the cost model expects that counting takes no longer than the
+    rest of planning. The rest of planning takes 2 ms (3 ms for a Dask DataFrame), plus
+    the time to read the columns and to join the sample. In 2 dimensions, pairs are
+    counted for up to about 65,000 rows, and in 64 dimensions for up to about 3,000
+    rows. Pairs of a table of more than 262,144 coordinates (rows times dimensions) are
+    always estimated.
 
-    For an estimate, the interval contains the true number of pairs in about 95 % of all cases. It uses the
-    variance of a U-statistic (Hoeffding 1948, "A class of statistics with asymptotically normal
-    distribution", section 5); see :doc:`/explanation/estimates`. With `k` and `approximate` on a plain frame,
-    the recall is measured: the neighbors of 1,000 rows are searched among all rows. A search among a sample
-    of rows would have another recall.
+    For an estimate, the interval contains the true number of pairs in about 95 % of all
+    cases. It uses the variance of a U-statistic (Hoeffding 1948, "A class of statistics
+    with asymptotically normal distribution", section 5); see
+    :doc:`/explanation/estimates`. With `k` and `approximate` on a plain frame, the
+    recall is measured: the neighbors of 1,000 rows are searched among all rows. A
+    search among a sample of rows would have another recall.
 
     ``plot()`` draws the block pairs:
 
     .. image:: /images/plan.png
-       :alt: Block pairs of one join with two partitionings: only the diagonal, and a full triangle
+       :alt: Block pairs of one join with two partitionings: only the diagonal, and a
+       full triangle
 
     Examples
     --------
@@ -143,10 +162,18 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     if request.other is not None:
         check_other("other=frame", request.other)
     frame, other, left, right = one_or_two(frame, request.other)
-    spec = planned.spec(left) if isinstance(planned, SelfJoinRequest) else planned.spec(left, right)
+    spec = (
+        planned.spec(left)
+        if isinstance(planned, SelfJoinRequest)
+        else planned.spec(left, right)
+    )
     pairs_example(left, left if right is None else right, spec)
-    max_total = planned.max_total(spec) if isinstance(planned, KnnJoinRequest) else math.inf
-    output = PAIRS if k is None else nearest_output(k, with_ids=True, max_total=max_total)
+    max_total = (
+        planned.max_total(spec) if isinstance(planned, KnnJoinRequest) else math.inf
+    )
+    output = (
+        PAIRS if k is None else nearest_output(k, with_ids=True, max_total=max_total)
+    )
     made = _planned(frame, other, spec, output)
     if k is not None and not is_dask_collection(frame):
         device = frames_of_library(spec.library).memory()
@@ -154,48 +181,68 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     if output.k is not None and spec.approximate and not is_dask_collection(frame):
         every = [frame] if other is None else [frame, other]
         made = replace(made, recall=_neighbor_recall(every, made, spec, output))
-    return PlanReport(made, spec) if k is None else NearestPlanReport(made, spec, k, max_total)
+    return (
+        PlanReport(made, spec)
+        if k is None
+        else NearestPlanReport(made, spec, k, max_total)
+    )
 
 
-def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSpec) -> Plan:
+def _planned(
+    frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSpec
+) -> Plan:
     if is_dask_collection(frame):
         from dask_simjoin.graph.planner import plan_for
         from dask_simjoin.graph.source import freeze
 
         data = None if other is None else freeze(other, spec.right.columns)
         return plan_for(freeze(frame, spec.columns), spec, output, data)
-    made = plan_whole([frame] if other is None else [frame, other], spec, output, sampled=True)
+    made = plan_whole(
+        [frame] if other is None else [frame, other], spec, output, sampled=True
+    )
     raise_if_none(made.data_warnings, 0)
     size = round(made.rows * made.row_bytes)
     budget = plain_budget(made.budget, size, frames_of_library(spec.library).memory())
     return replace(made, budget=budget, slices=np.ones_like(made.slices))
 
 
-def _neighbor_recall(frames: list[Frame], plan: Plan, spec: JoinSpec, output: OutputSpec) -> Recall:
+def _neighbor_recall(
+    frames: list[Frame], plan: Plan, spec: JoinSpec, output: OutputSpec
+) -> Recall:
     """Measure the recall of an approximate nearest-neighbor search in plain frames."""
     specs = [spec] if len(frames) == 1 else [spec, spec.right]
     sides = [
-        read_piece(one, replace(own, dims=plan.dims))["x"] for one, own in zip(frames, specs, strict=True)
+        read_piece(one, replace(own, dims=plan.dims))["x"]
+        for one, own in zip(frames, specs, strict=True)
     ]
     assert output.k is not None
     recall = recall_module(spec.method)
     found: Recall = recall.measured_neighbors(
-        sides[0], sides[-1], plan.layout, output.k, spec.library, output.max_total, recall.PLANNED
+        sides[0],
+        sides[-1],
+        plan.layout,
+        output.k,
+        spec.library,
+        output.max_total,
+        recall.PLANNED,
     )
     return found
 
 
 @verb(ProfileRequest)
 def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
-    """Run a join, discard its result, and return counters of its work and the seconds of each step.
+    """Run a join, discard its result, and return counters of its work and the seconds
+    of each step.
 
-    Without `k` it profiles `self_join`, with `k` it profiles `knn_join` of the frame with itself. It runs at
-    the call, on one core or one GPU, with all rows in one chunk.
+    Without `k` it profiles `self_join`, with `k` it profiles `knn_join` of the frame
+    with itself. It runs at the call, on one core or one GPU, with all rows in one
+    chunk.
 
     Parameters
     ----------
     eps : float or str
-        Largest distance, as in `self_join`; with `k` it is the `max_distance` of `knn_join`.
+        Largest distance, as in `self_join`; with `k` it is the `max_distance` of
+        `knn_join`.
     k : int, optional
         Number of neighbors, as in `knn_join`.
     on, id, metric, p, dropna, method, approximate
@@ -204,9 +251,10 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
     Returns
     -------
     ProfileReport
-        It prints as text, and shows a table and a picture in notebooks. For programs it has the attributes
-        ``numbers``, ``seconds``, ``rows``, ``method`` and ``engine``, and the methods ``to_dict()``,
-        ``to_frame()``, ``svg()`` and ``plot()``.
+        It prints as text, and shows a table and a picture in notebooks. For programs it
+        has the attributes ``numbers``, ``seconds``, ``rows``, ``method`` and
+        ``engine``, and the methods ``to_dict()``, ``to_frame()``, ``svg()`` and
+        ``plot()``.
 
     Raises
     ------
@@ -215,15 +263,17 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
 
     Notes
     -----
-    The needed columns of a Dask DataFrame are computed first, and must fit in memory. If they do not fit,
-    pass a sample of the frame. ``seconds`` excludes reading the frame and estimating the result. Its first
-    step is "layout": the method chooses its clusters, lists or indexed columns from a sample of the rows.
-    Counters are from a second run, so counting does not affect the seconds. Compilation is not included,
+    The needed columns of a Dask DataFrame are computed first, and must fit in memory.
+    If they do not fit, pass a sample of the frame. ``seconds`` excludes reading the
+    frame and estimating the result. Its first step is "layout": the method chooses its
+    clusters, lists or indexed columns from a sample of the rows. Counters are from a
+    second run, so counting does not affect the seconds. Compilation is not included,
     either.
 
-    With `approximate`, up to 10,000 random rows are also joined exactly. Then ``numbers`` has the measured
-    ``recall``, the share of true pairs that were found. Its 95 % interval is ``recall_low`` to
-    ``recall_high``. Below 1,000 true pairs there is no interval.
+    With `approximate`, up to 10,000 random rows are also joined exactly. Then
+    ``numbers`` has the measured ``recall``, the share of true pairs that were found.
+    Its 95 % interval is ``recall_low`` to ``recall_high``. Below 1,000 true pairs there
+    is no interval.
 
     Examples
     --------
@@ -249,45 +299,58 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
     plan = plan_whole([frame], spec, output)
-    layout, x = plan.layout, read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"]
+    layout, x = (
+        plan.layout,
+        read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"],
+    )
     seconds, recall = {"layout": layout_seconds(frame, spec, output)}, ALL
     lossy = recall_module(spec.method) if spec.approximate else None
     if search is None:
         counters = profiler_of_library(spec.library).profile(x, layout)
         if lossy is not None:
-            exact = plan_whole([frame], replace(spec, method="auto", approximate=False), COUNTS)
-            recall = lossy.measured_recall(x, layout, exact.layout, joiner_of_library(spec.library))
+            exact = plan_whole(
+                [frame], replace(spec, method="auto", approximate=False), COUNTS
+            )
+            recall = lossy.measured_recall(
+                x, layout, exact.layout, joiner_of_library(spec.library)
+            )
     else:
         max_total = search.max_total(spec)
         counters = profile_search(x, layout, number, max_total, spec.library)
         if lossy is not None:
-            recall = lossy.measured_neighbors(x, x, layout, number, spec.library, max_total)
+            recall = lossy.measured_neighbors(
+                x, x, layout, number, spec.library, max_total
+            )
     counters = Counters(counters.numbers | recall.numbers(), seconds | counters.seconds)
     kind = ProfileReport if search is None else NearestProfile
     return kind(layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
 
 def report(result: Any = None) -> RunReport:
-    """Report the work of the join behind a lazy result: rows, seconds, and tasks of each step.
+    """Report the work of the join behind a lazy result: rows, seconds, and tasks of
+    each step.
 
-    During a computation it reports the progress so far. After several computations it reports the last one.
+    During a computation it reports the progress so far. After several computations it
+    reports the last one.
 
     Parameters
     ----------
     result : Dask DataFrame, Series or Scalar, optional
-        The result of a verb, or a collection made from it. If it contains several joins, the first one is
-        reported. For a frame, ``result.simjoin.report()`` does the same.
+        The result of a verb, or a collection made from it. If it contains several
+        joins, the first one is reported. For a frame, ``result.simjoin.report()`` does
+        the same.
 
-        A persisted result is recognized by the names of its tasks. A computed result, or the path of a
-        Parquet dataset, is recognized by its number of rows, if only one join returned this number. Default:
-        the last join.
+        A persisted result is recognized by the names of its tasks. A computed result,
+        or the path of a Parquet dataset, is recognized by its number of rows, if only
+        one join returned this number. Default: the last join.
 
     Returns
     -------
     RunReport
-        It prints as text, and shows a table in notebooks. For programs it has the attributes ``rows``,
-        ``bytes``, ``seconds``, ``planning``, ``partitions``, ``threads``, ``candidates``, ``done`` and
-        ``plan``, and the methods ``to_dict()`` and ``to_frame()``.
+        It prints as text, and shows a table in notebooks. For programs it has the
+        attributes ``rows``, ``bytes``, ``seconds``, ``planning``, ``partitions``,
+        ``threads``, ``candidates``, ``done`` and ``plan``, and the methods
+        ``to_dict()`` and ``to_frame()``.
 
     Raises
     ------
@@ -320,14 +383,19 @@ def report(result: Any = None) -> RunReport:
     if result is None:
         last = RUNS.last()
         if last is None:
-            raise PlanningError("No lazy join has been planned in this process. Call compute() first.")
+            raise PlanningError(
+                "No lazy join has been planned in this process. Call compute() first."
+            )
         return last
     joins = _lazy_joins(result)
     if joins:
-        found = [run for join in joins if (run := RUNS.find(join.named.name)) is not None]
+        found = [
+            run for join in joins if (run := RUNS.find(join.named.name)) is not None
+        ]
         if not found:
             raise PlanningError(
-                f"{joins[0].named.title} has not been planned in this process. Call compute() first."
+                f"{joins[0].named.title} has not been planned in this process. Call "
+                "compute() first."
             )
         return found[0]
     if is_dask_collection(result):
@@ -336,7 +404,11 @@ def report(result: Any = None) -> RunReport:
         rows = _number_of_rows(result)
         found = [] if rows is None else RUNS.with_rows(rows)
     if len(found) != 1:
-        several = "Several joins of this process may have made this result." if found else NO_JOIN
+        several = (
+            "Several joins of this process may have made this result."
+            if found
+            else NO_JOIN
+        )
         raise UnsupportedFrameError(f"{several} {REPORT_HINT}")
     return found[0]
 
@@ -344,8 +416,10 @@ def report(result: Any = None) -> RunReport:
 NO_JOIN = "The result contains no lazy join, and does not match a join of this process."
 
 REPORT_HINT = (
-    "Call report() on the lazy result of the verb, also after compute(), persist() and to_parquet(). For "
-    "Parquet files, use dask_simjoin.report(path). For the last join, use dask_simjoin.report()."
+    "Call report() on the lazy result of the verb, also after compute(), persist() and "
+    "to_parquet(). For "
+    "Parquet files, use dask_simjoin.report(path). For the last join, use "
+    "dask_simjoin.report()."
 )
 
 
@@ -355,27 +429,38 @@ def _lazy_joins(result: Any) -> list[Any]:
     from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph
 
-    if isinstance(result, LazyGraph):  # return early, because the checks below would already plan the join
+    # return early, because the checks below would already plan the join
+    if isinstance(result, LazyGraph):
         return [result.expression]
     expr = getattr(result, "expr", None) if is_dask_collection(result) else None
     return list(expr.find_operations(LazyJoin)) if isinstance(expr, Expr) else []
 
 
 def _key_name(result: Any) -> str:
-    """Return the name in the task keys of a collection that contains no join, such as a persisted one."""
+    """Return the name in the task keys of a collection that contains no join, such as a
+    persisted one.
+    """
     from dask_simjoin.graph.dask_private import FromGraph
 
     expr = getattr(result, "expr", None)
-    keys = list(expr.operand("keys") if isinstance(expr, FromGraph) else result.__dask_keys__())
+    keys = list(
+        expr.operand("keys") if isinstance(expr, FromGraph) else result.__dask_keys__()
+    )
     first = keys[0] if keys else ""
     return str(first[0] if isinstance(first, tuple) else first)
 
 
 def _number_of_rows(result: Any) -> int | None:
-    """Return the number of rows of a computed or stored result. If the result is an int, return it."""
+    """Return the number of rows of a computed or stored result. If the result is an
+    int, return it.
+    """
     if isinstance(result, str | os.PathLike):
         there = os.path.exists(result)
-        return int(load("pyarrow.dataset").dataset(os.fspath(result)).count_rows()) if there else None
+        return (
+            int(load("pyarrow.dataset").dataset(os.fspath(result)).count_rows())
+            if there
+            else None
+        )
     if isinstance(result, numbers.Integral):
         return int(result)
     return len(result) if hasattr(result, "iloc") else None

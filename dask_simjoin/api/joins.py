@@ -12,7 +12,11 @@ from dask_simjoin.graph.inputs import check_other, same_library
 from dask_simjoin.graph.verb import frame_verb, pairs_example, series_example
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import within_memory
-from dask_simjoin.planning.data_warnings import count_copies, naming_causes, raise_if_none
+from dask_simjoin.planning.data_warnings import (
+    count_copies,
+    naming_causes,
+    raise_if_none,
+)
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, directions
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import WholePlan
@@ -27,38 +31,42 @@ from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
 
 @frame_verb(JoinRequest)
 def join(frame: Frame, request: JoinRequest) -> Frame:
-    """Find all pairs of a row of this frame and a row of `other` that are at most `eps` apart.
+    """Find all pairs of a row of this frame and a row of `other` that are at most `eps`
+    apart.
 
     Parameters
     ----------
     other : DataFrame
-        The right table: a Dask DataFrame, or a plain frame of the same library. If either table is a Dask
-        DataFrame, the result is lazy.
+        The right table: a Dask DataFrame, or a plain frame of the same library. If
+        either table is a Dask DataFrame, the result is lazy.
     eps : float, str or column
-        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. If it is the name of a
-        column, each row of this frame has its own distance.
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`.
+        If it is the name of a column, each row of this frame has its own distance.
     how : {"inner", "left", "leftsemi", "leftanti"}, default "inner"
         The rows of the result.
 
         - "inner": all pairs.
-        - "left": all pairs, and the rows of this frame that have no match. Their `right` and `distance` are
-          missing. Ids and kept columns of the right table get a nullable dtype, such as "Int64" for int64.
+        - "left": all pairs, and the rows of this frame that have no match. Their
+          `right` and `distance` are missing. Ids and kept columns of the right table
+          get a nullable dtype, such as "Int64" for int64.
         - "leftsemi": the rows of this frame that have a match, with all their columns.
         - "leftanti": the rows of this frame that have no match, with all their columns.
     on : column or list of columns, optional
-        The coordinates in both tables: numeric columns, or one column of lists as in `self_join`. Default:
-        the numeric columns that both tables have, except ids.
+        The coordinates in both tables: numeric columns, or one column of lists as in
+        `self_join`. Default: the numeric columns that both tables have, except ids.
     left_on, right_on : column or list of columns, optional
         The coordinates of each table in the same order, if their names differ.
     by : column or list of columns, optional
-        Columns of both tables whose values must be equal, as in `self_join`. Columns whose values are never
-        equal, such as dates and texts, raise `ColumnError`. If a Dask DataFrame stores such a column as text,
-        objects in the column of a plain frame are compared as text, too.
+        Columns of both tables whose values must be equal, as in `self_join`. Columns
+        whose values are never equal, such as dates and texts, raise `ColumnError`. If a
+        Dask DataFrame stores such a column as text, objects in the column of a plain
+        frame are compared as text, too.
     id, left_id, right_id : column, optional
-        The columns that identify rows: one name for both tables, or one for each. Default: the index labels.
+        The columns that identify rows: one name for both tables, or one for each.
+        Default: the index labels.
     keep : column or list of columns, optional
-        Columns of any dtype to copy into the result. Names that both tables have get `suffixes`, as in
-        `pandas.merge`.
+        Columns of any dtype to copy into the result. Names that both tables have get
+        `suffixes`, as in `pandas.merge`.
     suffixes : pair of str, default ("_left", "_right")
         Suffixes for overlapping column names.
     return_distance : bool, default False
@@ -68,8 +76,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     metric, p, dropna, method, approximate, blocksize
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
-        As in `self_join`. "spatial" shuffles both tables into the same regions of space. Each row of `other`
-        is copied to all regions within `eps`.
+        As in `self_join`. "spatial" shuffles both tables into the same regions of
+        space. Each row of `other` is copied to all regions within `eps`.
 
     Returns
     -------
@@ -95,10 +103,10 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
 
     Notes
     -----
-    Each chunk is indexed once. Two chunks are compared only if their bounding boxes are within `eps`. The
-    method follows the R-S join of LSS, but the result is exact. LSS is Lieberman, Sankaranarayanan & Samet
-    2008, "A fast similarity join algorithm using graphics processing units", section 3. "leftsemi" and
-    "leftanti" do not build pairs.
+    Each chunk is indexed once. Two chunks are compared only if their bounding boxes are
+    within `eps`. The method follows the R-S join of LSS, but the result is exact. LSS
+    is Lieberman, Sankaranarayanan & Samet 2008, "A fast similarity join algorithm using
+    graphics processing units", section 3. "leftsemi" and "leftanti" do not build pairs.
 
     Examples
     --------
@@ -135,29 +143,49 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
 
-        source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)
-        return new_collection(pairs.Join(source, right_source, spec, request.how, example))
+        source, right_source = (
+            freeze(frame, spec.columns),
+            freeze(other, spec.right.columns),
+        )
+        return new_collection(
+            pairs.Join(source, right_source, spec, request.how, example)
+        )
     (queries, data), plan = whole_chunks((frame, other), spec, PAIRS)
     if not plan.meets:
         return unmatched(queries, 0, spec, example) if request.how == LEFT else example
     like = alone = None
     if request.how == LEFT:
-        like, alone = example, unmatched_rows(queries, _counts(queries, data, spec, plan), spec, example)
+        like, alone = (
+            example,
+            unmatched_rows(queries, _counts(queries, data, spec, plan), spec, example),
+        )
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
-        found = join_block(block_pair, list(example.columns), like=like, unmatched_left=alone)
+        found = join_block(
+            block_pair, list(example.columns), like=like, unmatched_left=alone
+        )
     pairs_found = len(found) - (0 if alone is None else alone[0])
-    raise_if_none(plan.data_warnings, pairs_found, lambda: count_copies([frame, other], spec))
+    raise_if_none(
+        plan.data_warnings, pairs_found, lambda: count_copies([frame, other], spec)
+    )
     return found
 
 
-def _counts(queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan) -> Array | int:
+def _counts(
+    queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan
+) -> Array | int:
     """Return the number of matches of each left row in the right table, in row order."""
-    return count_block(BlockPair(queries, data, False, spec, plan.layout))[0] if plan.meets else 0
+    return (
+        count_block(BlockPair(queries, data, False, spec, plan.layout))[0]
+        if plan.meets
+        else 0
+    )
 
 
 def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
-    """Return the left rows that have a match; with ``matched=False``, the left rows without a match."""
+    """Return the left rows that have a match; with ``matched=False``, the left rows
+    without a match.
+    """
     if spec.dropna:
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)
@@ -167,24 +195,33 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         else:
-            raise_if_none(plan.data_warnings, counts.sum(), lambda: count_copies([frame, other], spec))
+            raise_if_none(
+                plan.data_warnings,
+                counts.sum(),
+                lambda: count_copies([frame, other], spec),
+            )
         return frame[(counts > 0) if matched else (counts == 0)]
     from dask_simjoin.graph.dask_private import new_collection
     from dask_simjoin.graph.row_values import MatchCounts
     from dask_simjoin.graph.source import freeze
 
-    source, right_source = freeze(frame, spec.columns), freeze(other, spec.right.columns)
+    source, right_source = (
+        freeze(frame, spec.columns),
+        freeze(other, spec.right.columns),
+    )
     meta = frame._meta
     example = series_example(meta, "matches")
-    counted = new_collection(MatchCounts(source.inner, source, right_source, spec, example))
+    counted = new_collection(
+        MatchCounts(source.inner, source, right_source, spec, example)
+    )
     return frame[(counted > 0) if matched else (counted == 0)]
 
 
 def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
     """Return the rows that `dropna` keeps.
 
-    For a Dask DataFrame the result is a filter of the frame, so that Dask still reads only the needed columns
-    from files.
+    For a Dask DataFrame the result is a filter of the frame, so that Dask still reads
+    only the needed columns from files.
     """
     if not is_dask_collection(frame):
         kept = points(frame, spec)[1]
@@ -209,73 +246,85 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     Parameters
     ----------
     eps : float, str or column
-        Largest distance, finite and >= 0, in the units of the metric, which are usually the units of the
-        columns. 0 finds equal rows. Some metrics accept text with a unit: lengths or angles for "haversine",
-        such as "2 km" or "1 arcsec", and angles for "cosine", such as "5 deg". If it is the name of a column,
-        each row has its own distance, and ``pairs="both"`` is required: the distance of the left row decides.
+        Largest distance, finite and >= 0, in the units of the metric, which are usually
+        the units of the columns. 0 finds equal rows. Some metrics accept text with a
+        unit: lengths or angles for "haversine", such as "2 km" or "1 arcsec", and
+        angles for "cosine", such as "5 deg". If it is the name of a column, each row
+        has its own distance, and ``pairs="both"`` is required: the distance of the left
+        row decides.
     on : column or list of columns, optional
-        The coordinates: numeric columns, or one column of number lists of equal length, such as embeddings.
-        Differences of coordinates are summed in the order of the columns. Default: all numeric columns except
-        `id`, booleans and "row_id". The default raises `ColumnError` if an integer column is named like an
-        identifier.
+        The coordinates: numeric columns, or one column of number lists of equal length,
+        such as embeddings. Differences of coordinates are summed in the order of the
+        columns. Default: all numeric columns except `id`, booleans and "row_id". The
+        default raises `ColumnError` if an integer column is named like an identifier.
     by : column or list of columns, optional
-        Columns of any dtype whose values must be equal in both rows, such as a country or a day. Rows of
-        different groups are not compared. Rows with a missing value raise an error, or are dropped by
-        `dropna`. For a Dask DataFrame one more pass over these columns finds the distinct values, which must
-        fit in memory.
+        Columns of any dtype whose values must be equal in both rows, such as a country
+        or a day. Rows of different groups are not compared. Rows with a missing value
+        raise an error, or are dropped by `dropna`. For a Dask DataFrame one more pass
+        over these columns finds the distinct values, which must fit in memory.
     id : column, optional
-        The column that identifies rows in the result; its values must be unique. Default: the index labels.
-    metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"}
-        The distance, "euclidean" by default. "cosine" is 1 minus the cosine of the angle between two rows.
-        "haversine" is the distance on the Earth in meters: `on` names latitude and longitude, in this order
-        and in degrees. Longitudes may be from -180 to 180, or from 0 to 360. :doc:`/reference/metrics` has
-        all formulas.
+        The column that identifies rows in the result; its values must be unique.
+        Default: the index labels.
+    metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski",
+    "cosine", "haversine"}
+        The distance, "euclidean" by default. "cosine" is 1 minus the cosine of the
+        angle between two rows. "haversine" is the distance on the Earth in meters: `on`
+        names latitude and longitude, in this order and in degrees. Longitudes may be
+        from -180 to 180, or from 0 to 360. :doc:`/reference/metrics` has all formulas.
     p : int or float, default 2
         The power for "minkowski": 1, 2, 3, ... or ``float("inf")``.
     pairs : {"unique", "both"}, default "unique"
-        "unique" returns each pair once; `left` is the row that comes first in the frame. "both" returns each
-        pair in both directions.
+        "unique" returns each pair once; `left` is the row that comes first in the
+        frame. "both" returns each pair in both directions.
     include_self : bool, default False
-        Whether each row is also a pair with itself. Different rows with equal coordinates are always pairs.
+        Whether each row is also a pair with itself. Different rows with equal
+        coordinates are always pairs.
     return_distance : bool, default False
         Whether to add the column `distance`.
     distance_unit : str, optional
-        Unit of the column `distance`: a length or an angle for "haversine", such as "km" or "arcsec", and an
-        angle for "cosine". Default: the unit in `eps`, and the unit of the metric if `eps` is a number.
-        Distances are converted after pairs are decided, so pairs do not depend on the unit.
+        Unit of the column `distance`: a length or an angle for "haversine", such as
+        "km" or "arcsec", and an angle for "cosine". Default: the unit in `eps`, and the
+        unit of the metric if `eps` is a number. Distances are converted after pairs are
+        decided, so pairs do not depend on the unit.
     keep : column or list of columns, optional
         Columns of any dtype to copy into the result, for both rows of each pair.
     suffixes : pair of str, default ("_left", "_right")
         Suffixes of the kept columns, for the left row and the right row of a pair.
     dropna : bool, default False
-        Whether to drop rows with a missing, NaN or infinite coordinate. Otherwise they raise
-        `CoordinateError`.
-    method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or object, default "auto"
+        Whether to drop rows with a missing, NaN or infinite coordinate. Otherwise they
+        raise `CoordinateError`.
+    method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or
+    object, default "auto"
         The algorithm within a chunk. All methods return the same pairs.
 
-        - "sweep": sorts rows by one column, and divides them by a grid of the others; for up to 4 columns, on
-          CPUs only.
+        - "sweep": sorts rows by one column, and divides them by a grid of the others;
+          for up to 4 columns, on CPUs only.
         - "tiles": groups of nearby rows with bounding boxes; for any number of columns.
-        - "grid", "nested_loop", "zorder", "kmeans": published methods for comparison. "grid" compares rows of
-          nearby cells, and "nested_loop" compares all rows. "zorder" uses lists in Z-order, and "kmeans" uses
-          clusters with windows at their borders.
+        - "grid", "nested_loop", "zorder", "kmeans": published methods for comparison.
+          "grid" compares rows of nearby cells, and "nested_loop" compares all rows.
+          "zorder" uses lists in Z-order, and "kmeans" uses clusters with windows at
+          their borders.
 
-        An object of `dask_simjoin.methods` sets options of a method, such as ``methods.Grid(indexed=4)``.
+        An object of `dask_simjoin.methods` sets options of a method, such as
+        ``methods.Grid(indexed=4)``.
     approximate : bool, default False
-        With ``method="kmeans"``, whether to skip pairs of rows in different clusters. The result may then
-        miss pairs; `plan` and `profile` estimate the share that is found.
+        With ``method="kmeans"``, whether to skip pairs of rows in different clusters.
+        The result may then miss pairs; `plan` and `profile` estimate the share that is
+        found.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
-        How the rows of a Dask DataFrame are divided into chunks; see Notes. All choices return the same
-        pairs. "auto" chooses the fastest one by a cost estimate; on GPUs it chooses "replicated" if all rows
-        fit in one chunk.
+        How the rows of a Dask DataFrame are divided into chunks; see Notes. All choices
+        return the same pairs. "auto" chooses the fastest one by a cost estimate; on
+        GPUs it chooses "replicated" if all rows fit in one chunk.
     blocksize : int or str, optional
-        Largest size of one chunk's coordinates and ids, and of one partition of the result: a number of
-        bytes, or text such as "64 MiB". The configuration values ``simjoin.blocksize`` and
-        ``simjoin.output-size`` replace the defaults, which are:
+        Largest size of one chunk's coordinates and ids, and of one partition of the
+        result: a number of bytes, or text such as "64 MiB". The configuration values
+        ``simjoin.blocksize`` and ``simjoin.output-size`` replace the defaults, which
+        are:
 
         - on a cluster, 1/12 of a worker's memory per thread, at most 1 GiB;
-        - without a cluster, 1/12 of this machine's memory per thread, from 128 MiB to 1 GiB, for a chunk, and
-          128 MiB for a partition of the result. One chunk of all rows may take a fifth of the memory;
+        - without a cluster, 1/12 of this machine's memory per thread, from 128 MiB to 1
+          GiB, for a chunk, and 128 MiB for a partition of the result. One chunk of all
+          rows may take a fifth of the memory;
         - on GPUs, 1/12 of the GPU's memory, at most 12 GiB for a chunk.
 
     Returns
@@ -292,50 +341,58 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     OptionError, OptionTypeError, ColumnError
         At the call: an option or a column is not allowed.
     CoordinateError, DuplicateIdError
-        During planning: a coordinate is missing, infinite or not exact in float64, or ids repeat.
+        During planning: a coordinate is missing, infinite or not exact in float64, or
+        ids repeat.
     BudgetError
-        During planning, before any pair is computed: a chunk or the result needs more memory than available.
+        During planning, before any pair is computed: a chunk or the result needs more
+        memory than available.
     SourceChangedError
-        During the computation: the rows or coordinates of a partition changed after planning.
+        During the computation: the rows or coordinates of a partition changed after
+        planning.
 
     Warns
     -----
     UnitsWarning, ColumnsWarning
-        During planning: the data suggest that `eps` or the coordinates have other units, such as radians, or
-        that columns chosen by default are not coordinates.
+        During planning: the data suggest that `eps` or the coordinates have other
+        units, such as radians, or that columns chosen by default are not coordinates.
     ApproximateWarning
         During planning: `approximate` is set, so pairs may be missing.
 
     Notes
     -----
-    *Input.* As a function, ``dask_simjoin.self_join(frame, ...)`` also accepts arrays (n, d) of NumPy, CuPy
-    and Dask, and tables of Arrow, polars and DuckDB. A GeoPandas frame needs no `on`: its points are the
-    coordinates. Longitude and latitude are joined by "haversine", in meters, and projected points in the
-    units of their projection. All verbs accept these inputs.
+    *Input.* As a function, ``dask_simjoin.self_join(frame, ...)`` also accepts arrays
+    (n, d) of NumPy, CuPy and Dask, and tables of Arrow, polars and DuckDB. A GeoPandas
+    frame needs no `on`: its points are the coordinates. Longitude and latitude are
+    joined by "haversine", in meters, and projected points in the units of their
+    projection. All verbs accept these inputs.
 
-    *Chunks.* A chunk is a group of rows with one index. `partitioning` decides which rows it has:
+    *Chunks.* A chunk is a group of rows with one index. `partitioning` decides which
+    rows it has:
 
-    - "entity": rows keep their order in the frame. Small partitions are merged, and large ones are split. Two
-      chunks are compared unless their bounding boxes are further apart than `eps`.
-    - "spatial": rows are first shuffled into regions of space with about equally many rows. Each region also
-      gets copies of the rows around it, so it can be joined without other regions. The work grows linearly
-      with the data.
-    - "replicated": all rows are one chunk, which every worker builds. Each task finds the neighbors of its
-      share of the rows.
+    - "entity": rows keep their order in the frame. Small partitions are merged, and
+      large ones are split. Two chunks are compared unless their bounding boxes are
+      further apart than `eps`.
+    - "spatial": rows are first shuffled into regions of space with about equally many
+      rows. Each region also gets copies of the rows around it, so it can be joined
+      without other regions. The work grows linearly with the data.
+    - "replicated": all rows are one chunk, which every worker builds. Each task finds
+      the neighbors of its share of the rows.
 
     :doc:`/explanation/chunks-and-partitionings` compares them.
 
-    *Partitions of the result* have about `blocksize` bytes or less, however many pairs two chunks have. If
-    the plan expects more bytes, the work is split. Pairs per row are counted first, unless rows have similar
-    numbers of neighbors and the whole result takes at most a quarter of a thread's memory. Partitions may
-    then be somewhat larger.
+    *Partitions of the result* have about `blocksize` bytes or less, however many pairs
+    two chunks have. If the plan expects more bytes, the work is split. Pairs per row
+    are counted first, unless rows have similar numbers of neighbors and the whole
+    result takes at most a quarter of a thread's memory. Partitions may then be somewhat
+    larger.
 
-    *Methods.* A tile is a group of up to 64 rows (128 on GPUs) that are neighbors in the order of a k-d tree,
-    with a bounding box. Two tiles are compared only if their boxes are within `eps`. On GPUs, with 9 or more
-    columns, tensor cores compare rows in float16 with a bound on the error. This decides most pairs, and
-    float64 decides the others: see :doc:`/explanation/kernels`. "grid" follows GPU-Join (Gowanlock & Karsin,
-    "GPU-accelerated similarity self-join for multi-dimensional data", section 4). It stores only cells with
-    rows, and visits half of the neighbor cells.
+    *Methods.* A tile is a group of up to 64 rows (128 on GPUs) that are neighbors in
+    the order of a k-d tree, with a bounding box. Two tiles are compared only if their
+    boxes are within `eps`. On GPUs, with 9 or more columns, tensor cores compare rows
+    in float16 with a bound on the error. This decides most pairs, and float64 decides
+    the others: see :doc:`/explanation/kernels`. "grid" follows GPU-Join (Gowanlock &
+    Karsin, "GPU-accelerated similarity self-join for multi-dimensional data", section
+    4). It stores only cells with rows, and visits half of the neighbor cells.
 
     Examples
     --------
@@ -378,12 +435,20 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
 
-        return new_collection(pairs.SelfJoin(freeze(frame, spec.columns), spec, example))
+        return new_collection(
+            pairs.SelfJoin(freeze(frame, spec.columns), spec, example)
+        )
     chunk, plan = whole_chunk(frame, spec, PAIRS)
     if not plan.meets:
         return example
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
-        found = join_block(whole_block_pair(chunk, spec, plan.layout), list(example.columns))
+        found = join_block(
+            whole_block_pair(chunk, spec, plan.layout), list(example.columns)
+        )
     pairs_found = len(found) - plan.rows * spec.include_self
-    raise_if_none(plan.data_warnings, pairs_found, lambda: directions(spec) * count_copies([frame], spec))
+    raise_if_none(
+        plan.data_warnings,
+        pairs_found,
+        lambda: directions(spec) * count_copies([frame], spec),
+    )
     return found

@@ -14,18 +14,34 @@ from dask_simjoin.api.joins import finite_rows
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.errors import UnitsWarning
 from dask_simjoin.graph.inputs import check_other, one_or_two
-from dask_simjoin.graph.verb import frame_verb, nearest_example, series_example, series_verb
+from dask_simjoin.graph.verb import (
+    frame_verb,
+    nearest_example,
+    series_example,
+    series_verb,
+)
 from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
-from dask_simjoin.planning.data_warnings import MIN_ROWS, DataWarning, far_from_max_distance, raise_warnings
+from dask_simjoin.planning.data_warnings import (
+    MIN_ROWS,
+    DataWarning,
+    far_from_max_distance,
+    raise_warnings,
+)
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import Plan, WholePlan
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import ANTI, LEFT, KDistancesRequest, KnnJoinRequest, NearestHow
+from dask_simjoin.request.requests import (
+    ANTI,
+    LEFT,
+    KDistancesRequest,
+    KnnJoinRequest,
+    NearestHow,
+)
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number
@@ -60,15 +76,17 @@ MERGE_COPIES = 3
 def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     """Return the distance from each row to its k-th nearest neighbor.
 
-    A plot of the sorted distances has a knee where clusters end, which helps to choose the `eps` of `dbscan`.
+    A plot of the sorted distances has a knee where clusters end, which helps to choose
+    the `eps` of `dbscan`.
 
     Parameters
     ----------
     k : int
-        Rank of the neighbor, at least 1; a row is not its own neighbor. For `dbscan` use ``min_samples -
-        1``.
+        Rank of the neighbor, at least 1; a row is not its own neighbor. For `dbscan`
+        use ``min_samples - 1``.
     id : column, optional
-        A column to exclude from the default coordinates. Its values are not read, so they may repeat.
+        A column to exclude from the default coordinates. Its values are not read, so
+        they may repeat.
     distance_unit : str, optional
         Unit of the distances, as in `self_join`. Default: the unit of the metric.
     on, metric, p, dropna, partitioning, blocksize
@@ -77,27 +95,30 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     Returns
     -------
     Series
-        A float64 Series "k_distance" in `distance_unit`, with the index and partitions of the frame.
-        The values are inf if the frame has k rows or fewer. Rows that `dropna` drops have no entry. The
-        result is lazy if the frame is.
+        A float64 Series "k_distance" in `distance_unit`, with the index and partitions
+        of the frame. The values are inf if the frame has k rows or fewer. Rows that
+        `dropna` drops have no entry. The result is lazy if the frame is.
 
     Raises
     ------
-    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError, SourceChangedError
+    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError,
+    SourceChangedError
         As in `self_join`.
 
     Notes
     -----
-    With ``k = min_samples - 1``, the value of a row is the smallest `eps` that makes it a core row of
-    `dbscan`, except for rounding. See Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for
-    discovering clusters in large spatial databases with noise", section 4.2.
-    `dask_simjoin.cluster.plots.plot_k_distances` draws the sorted distances:
+    With ``k = min_samples - 1``, the value of a row is the smallest `eps` that makes it
+    a core row of `dbscan`, except for rounding. See Ester, Kriegel, Sander & Xu (1996),
+    "A density-based algorithm for discovering clusters in large spatial databases with
+    noise", section 4.2. `dask_simjoin.cluster.plots.plot_k_distances` draws the sorted
+    distances:
 
     .. image:: /images/k-distances.png
-       :alt: Distances to the seventh other place, sorted: a steep fall, then a gentle slope
+       :alt: Distances to the seventh other place, sorted: a steep fall, then a gentle
+       slope
 
-    Rows are divided into chunks, see `self_join`. A sample gives an upper bound of the distances. So each
-    chunk searches only chunks within that bound, the nearest first.
+    Rows are divided into chunks, see `self_join`. A sample gives an upper bound of the
+    distances. So each chunk searches only chunks within that bound, the nearest first.
 
     Examples
     --------
@@ -124,7 +145,9 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         from dask_simjoin.graph.source import freeze
 
         source = freeze(frame, spec.columns)
-        return new_collection(lazy.KDistances(source.inner, source, spec, number, example))
+        return new_collection(
+            lazy.KDistances(source.inner, source, spec, number, example)
+        )
     chunk, plan = whole_chunk(frame, spec, nearest_output(number))
     if number >= plan.rows:  # no row has k neighbors, so all distances are inf
         distances = frames.xp.full(len(chunk["ids"]), math.inf)
@@ -143,29 +166,35 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     other : DataFrame, optional
         The table to search. Default: this frame, where no row is its own neighbor.
     k : int, default 10
-        Maximum number of neighbors of a row. A row has fewer if there are not enough rows within
-        `max_distance`.
+        Maximum number of neighbors of a row. A row has fewer if there are not enough
+        rows within `max_distance`.
     max_distance : float or str, optional
-        Largest distance of a neighbor. It may have a unit, like `eps` of `self_join`. Default: no limit.
+        Largest distance of a neighbor. It may have a unit, like `eps` of `self_join`.
+        Default: no limit.
     min_distance : float or str, optional
-        Smallest distance of a neighbor. It may have a unit, like `max_distance`. Nearer rows are not
-        neighbors. Rows at exactly `min_distance` or `max_distance` are neighbors. cuDF frames,
-        ``method="zorder"`` and `approximate` do not support it. Default: no limit.
+        Smallest distance of a neighbor. It may have a unit, like `max_distance`. Nearer
+        rows are not neighbors. Rows at exactly `min_distance` or `max_distance` are
+        neighbors. cuDF frames, ``method="zorder"`` and `approximate` do not support it.
+        Default: no limit.
     how : {"inner", "left", "leftanti"}, default "inner"
         The rows of the result.
 
         - "inner": all neighbors.
-        - "left": all neighbors, and the rows of this frame that have no neighbor. Their `right`, `rank` and
-          `distance` are missing. Dtypes of missing values are as in `join`; `rank` becomes "Int64".
-        - "leftanti": the rows of this frame that have no neighbor, with all their columns.
+        - "left": all neighbors, and the rows of this frame that have no neighbor. Their
+          `right`, `rank` and `distance` are missing. Dtypes of missing values are as in
+          `join`; `rank` becomes "Int64".
+        - "leftanti": the rows of this frame that have no neighbor, with all their
+          columns.
     mutual : bool, default False
-        Whether to keep only mutual neighbors: each row is among the `k` nearest neighbors of the other row.
-        With ``k=1`` these are mutual best matches. It requires ``how="inner"``.
+        Whether to keep only mutual neighbors: each row is among the `k` nearest
+        neighbors of the other row. With ``k=1`` these are mutual best matches. It
+        requires ``how="inner"``.
     distance_unit : str, optional
-        Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, else the unit
-        in `min_distance`, else the unit of the metric.
+        Unit of the column `distance`, as in `self_join`. Default: the unit in
+        `max_distance`, else the unit in `min_distance`, else the unit of the metric.
     by : column or list of columns, optional
-        Columns whose values must be equal in both rows, as in `self_join`. It requires `max_distance`.
+        Columns whose values must be equal in both rows, as in `self_join`. It requires
+        `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
     metric, p, dropna, blocksize
@@ -173,25 +202,28 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     partitioning : {"auto", "entity", "spatial"}, default "auto"
         As in `self_join`. With "spatial" each row belongs to one region only.
     method : {"auto", "tiles", "zorder"} or methods.ZOrder, default "auto"
-        "tiles" searches groups of nearby rows with bounding boxes. "zorder" searches lists in Z-order; it is
-        a published method for comparison. Both find the same rows.
+        "tiles" searches groups of nearby rows with bounding boxes. "zorder" searches
+        lists in Z-order; it is a published method for comparison. Both find the same
+        rows.
     approximate : bool, default False
-        With ``method="zorder"``, whether to search only the neighbors of a row in each sorted list. Nearest
-        rows may then be missed, and the result depends on the chunks. ``profile(k=...)`` measures the share
-        of nearest rows that is found.
+        With ``method="zorder"``, whether to search only the neighbors of a row in each
+        sorted list. Nearest rows may then be missed, and the result depends on the
+        chunks. ``profile(k=...)`` measures the share of nearest rows that is found.
 
     Returns
     -------
     DataFrame
         One row per neighbor; lazy if one of the tables is:
 
-        - ``left`` and ``right``: the ids of the row and of its neighbor, with the dtypes of the ids;
+        - ``left`` and ``right``: the ids of the row and of its neighbor, with the
+          dtypes of the ids;
         - ``rank``: int64, 1 for the nearest neighbor;
         - ``distance``: float64, in `distance_unit`;
         - the columns of `keep`.
 
-        Each partition is sorted by the order of the left rows, and then by rank. With `mutual` only plain
-        pandas frames keep this order. With "leftanti" the result has rows and columns of this frame.
+        Each partition is sorted by the order of the left rows, and then by rank. With
+        `mutual` only plain pandas frames keep this order. With "leftanti" the result
+        has rows and columns of this frame.
 
     Raises
     ------
@@ -204,13 +236,14 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
 
     Notes
     -----
-    If two neighbors are at the same distance, the one that comes first in its frame has the lower
-    rank. So results do not depend on partitions or machines. Each chunk searches the chunks that may have
-    neighbors, the nearest first. The search distance of a row shrinks when neighbors are found. A bound from
-    a sample selects the chunks to search, and ``plan(k=..., other=...)`` shows their number. This is a
-    best-first search (Hjaltason & Samet 1999, "Distance browsing in spatial databases", section 4), applied
-    to blocks of rows. `mutual` searches in both directions, and keeps the pairs of ids that both searches
-    find.
+    If two neighbors are at the same distance, the one that comes first in its frame has
+    the lower rank. So results do not depend on partitions or machines. Each chunk
+    searches the chunks that may have neighbors, the nearest first. The search distance
+    of a row shrinks when neighbors are found. A bound from a sample selects the chunks
+    to search, and ``plan(k=..., other=...)`` shows their number. This is a best-first
+    search (Hjaltason & Samet 1999, "Distance browsing in spatial databases", section
+    4), applied to blocks of rows. `mutual` searches in both directions, and keeps the
+    pairs of ids that both searches find.
 
     Examples
     --------
@@ -258,24 +291,44 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     if request.other is None:
         reverse = found
     else:
-        sides = {f"left_{name}": getattr(request, f"right_{name}") for name in ("on", "id")}
-        sides |= {f"right_{name}": getattr(request, f"left_{name}") for name in ("on", "id")}
-        reverse = _nearest(request.other, replace(request, other=frame, keep=None, **sides))
-    swapped = reverse[["right", "left"]].rename(columns={"right": "left", "left": "right"})
+        sides = {
+            f"left_{name}": getattr(request, f"right_{name}") for name in ("on", "id")
+        }
+        sides |= {
+            f"right_{name}": getattr(request, f"left_{name}") for name in ("on", "id")
+        }
+        reverse = _nearest(
+            request.other, replace(request, other=frame, keep=None, **sides)
+        )
+    swapped = reverse[["right", "left"]].rename(
+        columns={"right": "left", "left": "right"}
+    )
     return found.merge(swapped, on=["left", "right"])
 
 
-def check_neighbors(plan: Plan | WholePlan, number: int, totals: Totals, device: int | None, what: str,
-                    mutual: bool = False, with_alone: bool = False) -> None:  # fmt: skip
-    """Raise an error if neighbors of plain frames do not fit into the free memory: see `nearest`.
+def check_neighbors(
+    plan: Plan | WholePlan,
+    number: int,
+    totals: Totals,
+    device: int | None,
+    what: str,
+    mutual: bool = False,
+    with_alone: bool = False,
+) -> None:
+    """Raise an error if neighbors of plain frames do not fit into the free memory: see
+    `nearest`.
 
-    `device`: as in `check_room`. `with_alone`: whether the result has rows without a neighbor.
+    `device`: as in `check_room`. `with_alone`: whether the result has rows without a
+    neighbor.
     """
     rows = plan.rows_found(number)
     row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
-    # usually the arrays of the search become the result, but in these cases they are copied
+    # usually the arrays of the search become the result, but in these cases they are
+    # copied
     if device is not None or with_alone:
-        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
+        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (
+            MERGE_COPIES if mutual or with_alone else 1
+        )
     elif mutual:
         rows = max(rows, rows_found(plan.table_rows[::-1], number))
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
@@ -293,8 +346,8 @@ def _on_host(frame: Frame, other: Frame | None) -> bool:
 def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     """Find the nearest rows of each row.
 
-    With `mutual`, return only mutual neighbors for plain frames in host memory. For other frames, return all
-    neighbors; the caller selects the mutual ones.
+    With `mutual`, return only mutual neighbors for plain frames in host memory. For
+    other frames, return all neighbors; the caller selects the mutual ones.
     """
     number = request.number()
     frame, other, left, right = one_or_two(frame, request.other)
@@ -305,7 +358,9 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
         found = _without_neighbor(frame, other, spec, totals)
     else:
         what = f"k={shown(request.k)}"
-        found = nearest(frame, other, spec, number, totals, what, request.mutual, request.how)
+        found = nearest(
+            frame, other, spec, number, totals, what, request.mutual, request.how
+        )
     plain = [frame] if other is None else [frame, other]
     # NaN if `max_distance` is missing or has a unit; then there is no warning
     far = as_number(request.max_distance)
@@ -314,8 +369,12 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     return found
 
 
-def _warn_if_far(found: Frame, plain: list[Frame], spec: JoinSpec, far: float, how: NearestHow) -> None:
-    """Warn if no row has a neighbor: `max_distance` may be in kilometers or degrees instead of meters."""
+def _warn_if_far(
+    found: Frame, plain: list[Frame], spec: JoinSpec, far: float, how: NearestHow
+) -> None:
+    """Warn if no row has a neighbor: `max_distance` may be in kilometers or degrees
+    instead of meters.
+    """
     if how == ANTI:
         some = len(found) < len(plain[0])
     else:
@@ -330,14 +389,23 @@ def _warn_if_far(found: Frame, plain: list[Frame], spec: JoinSpec, far: float, h
         raise_warnings([DataWarning(UnitsWarning(text))])
 
 
-def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, totals: Totals, what: str,
-            mutual: bool = False, how: NearestHow = "inner") -> Frame:  # fmt: skip
+def nearest(
+    frame: Frame,
+    other: Frame | None,
+    spec: JoinSpec,
+    number: int,
+    totals: Totals,
+    what: str,
+    mutual: bool = False,
+    how: NearestHow = "inner",
+) -> Frame:
     """Find the nearest rows of each row, for checked options.
 
-    `number`: neighbors per row. `totals`: smallest and largest total of a neighbor; a total is a distance
-    before its root is taken. `what`: the option that determines the size of the result, in the words of
-    messages. `mutual`: as in `knn_join`, for plain frames in host memory. `how`: "inner", or "left", which
-    adds rows without a neighbor.
+    `number`: neighbors per row. `totals`: smallest and largest total of a neighbor; a
+    total is a distance before its root is taken. `what`: the option that determines the
+    size of the result, in the words of messages. `mutual`: as in `knn_join`, for plain
+    frames in host memory. `how`: "inner", or "left", which adds rows without a
+    neighbor.
     """
     left = example_of(frame)
     right = None if other is None else example_of(other)
@@ -350,19 +418,30 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
 
         source = freeze(frame, spec.columns)
         right_source = None if other is None else freeze(other, spec.right.columns)
-        return new_collection(NearestJoin(source, right_source, spec, number, totals, how, example))
+        return new_collection(
+            NearestJoin(source, right_source, spec, number, totals, how, example)
+        )
     plain = [frame] if other is None else [frame, other]
     chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
     queries, data = chunks[0], chunks[-1]
     if not (len(queries["ids"]) and len(data["ids"])):
-        return nearest_or_missing(queries, None, spec, example) if with_alone else example
+        return (
+            nearest_or_missing(queries, None, spec, example) if with_alone else example
+        )
     device = frames_for(left).memory()
     check_neighbors(plan, number, totals, device, what, mutual, with_alone)
     search = functools.partial(
-        search_chunk, layout=plan.layout, k=number, numbers=(0, 0), is_self_join=other is None, totals=totals
+        search_chunk,
+        layout=plan.layout,
+        k=number,
+        numbers=(0, 0),
+        is_self_join=other is None,
+        totals=totals,
     )
     if device is None and mutual:
-        return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)
+        return whole_rows(
+            queries, data, mutual_state(queries, data, search), spec, example
+        )
     state = search(queries, data)
     if device is None and not with_alone:
         return whole_rows(queries, data, state, spec, example)
@@ -370,7 +449,9 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
     return made(queries, state, spec, example, find_rows(state, data, 0, spec))
 
 
-def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals) -> Frame:
+def _without_neighbor(
+    frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals
+) -> Frame:
     """Return the rows without a neighbor.
 
     `totals`: smallest and largest total of a neighbor, see `nearest`.
@@ -384,7 +465,9 @@ def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals:
         queries, data = chunks[0], chunks[-1]
         if not (len(queries["ids"]) and len(data["ids"])):
             return frame.copy()
-        state = search_chunk(queries, data, plan.layout, 1, (0, 0), spec.other is None, totals)
+        state = search_chunk(
+            queries, data, plan.layout, 1, (0, 0), spec.other is None, totals
+        )
         return frame[~has_neighbor(state)]
     from dask_simjoin.graph import nearest as lazy
     from dask_simjoin.graph.dask_private import new_collection
@@ -393,5 +476,7 @@ def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals:
     source = freeze(frame, spec.columns)
     right_source = None if spec.other is None else freeze(other, spec.right.columns)
     example = series_example(frame._meta, "found")
-    found = lazy.HasNeighbor(source.inner, source, right_source, spec, 1, totals, example)
+    found = lazy.HasNeighbor(
+        source.inner, source, right_source, spec, 1, totals, example
+    )
     return frame[new_collection(found) == 0]

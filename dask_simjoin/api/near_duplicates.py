@@ -40,51 +40,55 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     Parameters
     ----------
     eps : float or str
-        Largest distance of duplicates, in the units of the metric; see `self_join`. 0 finds equal rows.
+        Largest distance of duplicates, in the units of the metric; see `self_join`. 0
+        finds equal rows.
     keep : {"first", "last", False} or column, default "first"
         The row to keep of several near rows. It is marked False.
 
         - "first", "last": the first or the last row in the frame.
-        - A numeric column: the row with the largest value; among equal values the first row. Rows without a
-          value come last.
+        - A numeric column: the row with the largest value; among equal values the first
+          row. Rows without a value come last.
         - False: no row; every row near another row is marked.
     grouping : {"greedy", "connected"}, default "greedy"
-        The rows that count as duplicates of each other. With ``eps=0`` or ``keep=False`` both give the same
-        result.
+        The rows that count as duplicates of each other. With ``eps=0`` or
+        ``keep=False`` both give the same result.
 
-        - "greedy": rows are visited in the order of `keep`: from the first, from the last, or from the
-          largest value. A row is a duplicate if a row that was kept before is within `eps`. So two kept rows
-          are never near, and each duplicate is near a kept row.
-        - "connected": rows form a group if a chain of near rows connects them, and one row per group is kept.
-          A duplicate may be far from the row that is kept.
+        - "greedy": rows are visited in the order of `keep`: from the first, from the
+          last, or from the largest value. A row is a duplicate if a row that was kept
+          before is within `eps`. So two kept rows are never near, and each duplicate is
+          near a kept row.
+        - "connected": rows form a group if a chain of near rows connects them, and one
+          row per group is kept. A duplicate may be far from the row that is kept.
     id : column, optional
-        A column to exclude from the default coordinates. Its values are not read, so they may repeat. The
-        column of `keep` is also excluded, unless `on` names it.
+        A column to exclude from the default coordinates. Its values are not read, so
+        they may repeat. The column of `keep` is also excluded, unless `on` names it.
     on, by, metric, p, dropna, method, blocksize
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
-        As in `self_join`. For "greedy", "auto" is "entity", which keeps the order of rows.
+        As in `self_join`. For "greedy", "auto" is "entity", which keeps the order of
+        rows.
 
     Returns
     -------
     Series
-        bool, with the index and partitions of the frame; lazy if the frame is. Rows that `dropna` drops have
-        no entry.
+        bool, with the index and partitions of the frame; lazy if the frame is. Rows
+        that `dropna` drops have no entry.
 
     Raises
     ------
     OptionError, OptionTypeError, ColumnError, CoordinateError, SourceChangedError
         As in `self_join`.
     BudgetError
-        As in `self_join`. Also with "greedy", if `keep` names a column or chunks are spatial: a single task
-        then needs all pairs, which may not fit.
+        As in `self_join`. Also with "greedy", if `keep` names a column or chunks are
+        spatial: a single task then needs all pairs, which may not fit.
 
     Notes
     -----
-    The result does not depend on partitions. Pairs are not stored, except in the case that
-    `BudgetError` describes. "greedy" returns the lexicographically first maximal independent set of the graph
-    of near rows. It chooses the kept rows of one chunk after the other. After each chunk, rows near its kept
-    rows are dropped from all later chunks in parallel. Grouping "connected" keeps one row of each cluster of
+    The result does not depend on partitions. Pairs are not stored, except in the case
+    that `BudgetError` describes. "greedy" returns the lexicographically first maximal
+    independent set of the graph of near rows. It chooses the kept rows of one chunk
+    after the other. After each chunk, rows near its kept rows are dropped from all
+    later chunks in parallel. Grouping "connected" keeps one row of each cluster of
     `dbscan` with ``min_samples=1``, and is faster on many cores.
 
     Examples
@@ -109,13 +113,20 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     spec = request.spec(meta)
     example = series_example(meta, None)
     if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.components import NearDuplicated as LazyMarks
+        from dask_simjoin.cluster.expressions.components import (
+            NearDuplicated as LazyMarks,
+        )
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
 
         source = freeze(frame, spec.columns)
         keep = False if request.counted else request.keep
-        return new_collection(LazyMarks(source.inner, source, spec, keep, request.grouping, example)) != 0
+        return (
+            new_collection(
+                LazyMarks(source.inner, source, spec, keep, request.grouping, example)
+            )
+            != 0
+        )
     chunk, plan = whole_chunk(frame, spec, LISTED_CLUSTERS)
     if not plan.meets:
         return example != 0
@@ -140,12 +151,13 @@ def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
     Returns
     -------
     DataFrame
-        The rows that are kept, with all columns, and with the index and partitions of the frame; lazy if the
-        frame is.
+        The rows that are kept, with all columns, and with the index and partitions of
+        the frame; lazy if the frame is.
 
     Raises
     ------
-    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError, SourceChangedError
+    OptionError, OptionTypeError, ColumnError, CoordinateError, BudgetError,
+    SourceChangedError
         As in `near_duplicated`.
 
     Examples
@@ -181,14 +193,22 @@ def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
         return count_block(block_pair, enough=1)[0] > 0
     if request.grouping == CONNECTED:
         within = components_by_place(block_pair, all_cores(chunk))
-        found = best_of_chunk(chunk, 0, request.keep, 0, within, no_edges(block_pair.xp))
+        found = best_of_chunk(
+            chunk, 0, request.keep, 0, within, no_edges(block_pair.xp)
+        )
         return ~stays_in_chunk(chunk, found, found.candidates)
-    order = None if request.keep == FIRST else by_priority(priorities(chunk, request.keep, 0))
+    order = (
+        None
+        if request.keep == FIRST
+        else by_priority(priorities(chunk, request.keep, 0))
+    )
     return ~stays_of_chunk(chunk, layout, order)
 
 
 def _drop_marked(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
-    """Return the kept rows of a partition. `marked` has entries only for the rows that `dropna` keeps."""
+    """Return the kept rows of a partition. `marked` has entries only for the rows that
+    `dropna` keeps.
+    """
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[(~marked).to_numpy()]
 
@@ -197,24 +217,26 @@ def _drop_marked(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
 def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
     """Add a column with the number of each row, from 0.
 
-    Use it as ``id=`` if index labels repeat. They do in a frame from several parquet files, because each file
-    counts its rows from 0.
+    Use it as ``id=`` if index labels repeat. They do in a frame from several parquet
+    files, because each file counts its rows from 0.
 
     Parameters
     ----------
     name : str, default "row_id"
-        Name of the new column. "row_id" is excluded from the default coordinates of all verbs.
+        Name of the new column. "row_id" is excluded from the default coordinates of all
+        verbs.
 
     Returns
     -------
     DataFrame
-        The frame with one more column (int64). It is lazy if the frame is; counting the rows reads one
-        column.
+        The frame with one more column (int64). It is lazy if the frame is; counting the
+        rows reads one column.
 
     Raises
     ------
     OptionTypeError, ColumnError
-        At the call: the name is not a string, the frame has a column with this name, or it has no columns.
+        At the call: the name is not a string, the frame has a column with this name, or
+        it has no columns.
 
     Examples
     --------
@@ -232,17 +254,21 @@ def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
     meta, name = example_of(frame), request.name
     check_columns(meta)
     if not isinstance(name, str):
-        raise OptionTypeError(f"name={shown(name)} is not a string; name the new column, such as {ROW_ID!r}.")
+        raise OptionTypeError(
+            f"name={shown(name)} is not a string; name the new column, such as "
+            f"{ROW_ID!r}."
+        )
     if name in meta.columns:
         raise ColumnError(
-            f"name={name!r} is already a column of the frame; pass id={name!r}, or choose another name."
+            f"name={name!r} is already a column of the frame; pass id={name!r}, or "
+            "choose another name."
         )
     if not is_dask_collection(frame):
         return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
     if not len(meta.columns):
         raise ColumnError("The frame has no column, so its rows cannot be numbered.")
-    # one column is enough to count rows; its name is in a list, because a name that is a tuple would mean
-    # several columns
+    # one column is enough to count rows; its name is in a list, because a name that is
+    # a tuple would mean several columns
     ones = frame[[meta.columns[0]]].map_partitions(_ones, meta=_ones(meta))
     return frame.assign(**{name: ones.cumsum() - 1})
 

@@ -17,7 +17,11 @@ from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
 from dask_simjoin.planning.outputs import LISTS
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import Method, MetricName
-from dask_simjoin.request.requests import GraphMode, KnnJoinRequest, NeighborGraphRequest
+from dask_simjoin.request.requests import (
+    GraphMode,
+    KnnJoinRequest,
+    NeighborGraphRequest,
+)
 from dask_simjoin.request.units import (
     check_choice,
     check_eps,
@@ -34,24 +38,28 @@ Found = np.ndarray | tuple[np.ndarray, np.ndarray]
 
 
 class NearestNeighbors(PointsEstimator):
-    """Finds the fitted rows that are nearest to new rows, like ``sklearn.neighbors.NearestNeighbors``.
+    """Finds the fitted rows that are nearest to new rows, like
+    ``sklearn.neighbors.NearestNeighbors``.
 
-    It accepts arrays, and pandas and cuDF frames in memory, and returns NumPy arrays. For Dask DataFrames use
-    the lazy verbs `knn_join` and `join`.
+    It accepts arrays, and pandas and cuDF frames in memory, and returns NumPy arrays.
+    For Dask DataFrames use the lazy verbs `knn_join` and `join`.
 
     Parameters
     ----------
     n_neighbors : int, default 5
         Number of neighbors that `kneighbors` returns by default.
     radius : float or str, default 1.0
-        Distance that `radius_neighbors` uses by default. It may have a unit, like `eps` of `self_join`.
+        Distance that `radius_neighbors` uses by default. It may have a unit, like `eps`
+        of `self_join`.
     metric, p, on, method
-        As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an array has latitudes
-        and longitudes in degrees. Distances are in meters, unless `distance_unit` is set.
+        As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an
+        array has latitudes and longitudes in degrees. Distances are in meters, unless
+        `distance_unit` is set.
     distance_unit : str, optional
-        Unit of the returned distances, as in `self_join`. Default for `radius_neighbors`: the unit in the
-        radius, such as kilometers for ``radius="2 km"``. Default for `kneighbors`, and for a radius without a
-        unit: the unit of the metric.
+        Unit of the returned distances, as in `self_join`. Default for
+        `radius_neighbors`: the unit in the radius, such as kilometers for ``radius="2
+        km"``. Default for `kneighbors`, and for a radius without a unit: the unit of
+        the metric.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -66,8 +74,9 @@ class NearestNeighbors(PointsEstimator):
 
     Notes
     -----
-    Distances equal the distances that verbs return, in float64. Among rows at equal distances, the first
-    one in the fitted table counts as nearest. Each call indexes the fitted rows and the queries.
+    Distances equal the distances that verbs return, in float64. Among rows at equal
+    distances, the first one in the fitted table counts as nearest. Each call indexes
+    the fitted rows and the queries.
 
     Examples
     --------
@@ -98,7 +107,12 @@ class NearestNeighbors(PointsEstimator):
         leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_neighbors, self.radius, self.metric, self.p = n_neighbors, radius, metric, p
+        self.n_neighbors, self.radius, self.metric, self.p = (
+            n_neighbors,
+            radius,
+            metric,
+            p,
+        )
         self.on, self.method, self.distance_unit = on, method, distance_unit
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
@@ -117,25 +131,32 @@ class NearestNeighbors(PointsEstimator):
         NearestNeighbors
             The estimator itself.
         """
-        request = NeighborGraphRequest(eps=self._distance(self.radius), **self._options(NeighborGraphRequest))
+        request = NeighborGraphRequest(
+            eps=self._distance(self.radius), **self._options(NeighborGraphRequest)
+        )
         frame = _numbered(self._frame(X, request))
         spec = request.spec(example_of(frame))
-        # raise errors for invalid rows now; with another `bound`, warnings about `eps` are left to
-        # `radius_neighbors`
+        # raise errors for invalid rows now; with another `bound`, warnings about `eps`
+        # are left to `radius_neighbors`
         whole_chunk(frame, replace(spec, bound="radius"), LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
         return self
 
-    def kneighbors(self, X: Points = None, n_neighbors: int | None = None,
-                   return_distance: bool = True) -> Found:  # fmt: skip
+    def kneighbors(
+        self,
+        X: Points = None,
+        n_neighbors: int | None = None,
+        return_distance: bool = True,
+    ) -> Found:
         """Return the nearest fitted rows of each row.
 
         Parameters
         ----------
         X : array (m, d), DataFrame or table, optional
-            The queries. Default: the fitted rows; then no row is its own neighbor. A frame needs the fitted
-            columns and may have others. An array has these columns in the same order.
+            The queries. Default: the fitted rows; then no row is its own neighbor. A
+            frame needs the fitted columns and may have others. An array has these
+            columns in the same order.
         n_neighbors : int, optional
             Number of neighbors of a row; default: the value of the estimator.
         return_distance : bool, default True
@@ -149,18 +170,22 @@ class NearestNeighbors(PointsEstimator):
         Raises
         ------
         OptionError
-            There are fewer than `n_neighbors` fitted rows, or `X` does not have as many columns as the fitted
-            rows.
+            There are fewer than `n_neighbors` fitted rows, or `X` does not have as many
+            columns as the fitted rows.
         ColumnError
             `X` lacks a fitted column.
         """
-        k = check_whole("n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors, 1)
+        k = check_whole(
+            "n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors, 1
+        )
         fitted, queries = self._rows(X)
         available = len(fitted) - (queries is None)
         if k > available:
             raise OptionError(
-                f"Expected n_neighbors <= n_samples_fit, but n_neighbors = {k}, n_samples_fit = {len(fitted)}"
-                f"{', and no row is its own neighbor' if queries is None else ''}; use at most {available}."
+                f"Expected n_neighbors <= n_samples_fit, but n_neighbors = {k}, "
+                f"n_samples_fit = {len(fitted)}"
+                f"{', and no row is its own neighbor' if queries is None else ''}; use "
+                f"at most {available}."
             )
         if queries is None:
             found = knn_join(fitted, k=k, **self._search(KnnJoinRequest))
@@ -168,10 +193,17 @@ class NearestNeighbors(PointsEstimator):
             found = knn_join(queries, fitted, k, **self._search(KnnJoinRequest))
         shape = len(fitted if queries is None else queries), k
         rows = _host(found["right"]).reshape(shape)
-        return (_host(found["distance"]).reshape(shape), rows) if return_distance else rows
+        return (
+            (_host(found["distance"]).reshape(shape), rows) if return_distance else rows
+        )
 
-    def radius_neighbors(self, X: Points = None, radius: float | str | None = None,
-                         return_distance: bool = True, sort_results: bool = False) -> Found:  # fmt: skip
+    def radius_neighbors(
+        self,
+        X: Points = None,
+        radius: float | str | None = None,
+        return_distance: bool = True,
+        sort_results: bool = False,
+    ) -> Found:
         """Return all fitted rows within a distance of each row.
 
         Parameters
@@ -183,11 +215,13 @@ class NearestNeighbors(PointsEstimator):
         return_distance : bool, default True
             Whether to return distances too.
         sort_results : bool, default False
-            Whether to sort the neighbors of each row by distance, instead of by row number.
+            Whether to sort the neighbors of each row by distance, instead of by row
+            number.
 
         Returns
         -------
-        array (m,) of float64 arrays, if `return_distance`, and array (m,) of int64 arrays
+        array (m,) of float64 arrays, if `return_distance`, and array (m,) of int64
+        arrays
             Distances, and the numbers of the fitted rows.
 
         Raises
@@ -201,67 +235,103 @@ class NearestNeighbors(PointsEstimator):
         found = _ragged(rows, ends)
         return (_ragged(distances, ends), found) if return_distance else found
 
-    def kneighbors_graph(self, X: Points = None, n_neighbors: int | None = None,
-                         mode: GraphMode = "connectivity") -> SparseMatrix:  # fmt: skip
+    def kneighbors_graph(
+        self,
+        X: Points = None,
+        n_neighbors: int | None = None,
+        mode: GraphMode = "connectivity",
+    ) -> SparseMatrix:
         """Return the result of `kneighbors` as a sparse SciPy matrix (m, n).
 
-        Entries are 1 for ``mode="connectivity"``, and distances for ``mode="distance"``.
+        Entries are 1 for ``mode="connectivity"``, and distances for
+        ``mode="distance"``.
         """
         check_choice("mode", mode, MODES)
         distances, rows = self.kneighbors(X, n_neighbors)
         values = np.ones(rows.size) if mode == CONNECTIVITY else distances.ravel()
         ends = np.arange(0, rows.size + 1, rows.shape[1])
-        return sparse(np).csr_matrix((values, rows.ravel(), ends), shape=(len(rows), self.n_samples_fit_))
+        return sparse(np).csr_matrix(
+            (values, rows.ravel(), ends), shape=(len(rows), self.n_samples_fit_)
+        )
 
-    def radius_neighbors_graph(self, X: Points = None, radius: float | str | None = None,
-                               mode: GraphMode = "connectivity",
-                               sort_results: bool = False) -> SparseMatrix:  # fmt: skip
+    def radius_neighbors_graph(
+        self,
+        X: Points = None,
+        radius: float | str | None = None,
+        mode: GraphMode = "connectivity",
+        sort_results: bool = False,
+    ) -> SparseMatrix:
         """Return the result of `radius_neighbors` as a sparse SciPy matrix (m, n).
 
-        Entries are 1 for ``mode="connectivity"``, and distances for ``mode="distance"``.
+        Entries are 1 for ``mode="connectivity"``, and distances for
+        ``mode="distance"``.
         """
         check_choice("mode", mode, MODES)
         ends, rows, distances = self._within(X, radius, sort_results)
         values = np.ones(len(rows)) if mode == CONNECTIVITY else distances
-        return sparse(np).csr_matrix((values, rows, ends), shape=(len(ends) - 1, self.n_samples_fit_))
+        return sparse(np).csr_matrix(
+            (values, rows, ends), shape=(len(ends) - 1, self.n_samples_fit_)
+        )
 
     def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
         options = self._options(request) | {"on": self._columns}
-        options.pop("mode", None)  # transformers have the parameter `mode`, but requests do not
+        # transformers have the parameter `mode`, but requests do not
+        options.pop("mode", None)
         return options
 
     def _distance(self, radius: float | str) -> float:
-        """Convert a radius to the unit of the metric; raise an error if it is not allowed."""
+        """Convert a radius to the unit of the metric; raise an error if it is not
+        allowed.
+        """
         metric, _ = check_metric(self.metric, self.p)
         return check_eps(without_unit(radius, metric, "radius"), "radius")
 
     def _unit(self, radius: float | str) -> str | None:
-        """Return the unit of returned distances; None stands for the unit of the metric."""
+        """Return the unit of returned distances; None stands for the unit of the
+        metric.
+        """
         text = parsed(radius)
-        return self.distance_unit if text is None or self.distance_unit is not None else text[1]
+        return (
+            self.distance_unit
+            if text is None or self.distance_unit is not None
+            else text[1]
+        )
 
-    def _within(self, X: Points, radius: float | str | None,
-                by_distance: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """Find the fitted rows within a radius of each of m queries; return (bounds, rows, distances).
+    def _within(
+        self, X: Points, radius: float | str | None, by_distance: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Find the fitted rows within a radius of each of m queries; return (bounds,
+        rows, distances).
 
-        The rows of query q are rows[bounds[q] : bounds[q + 1]], and their distances are in the same range of
-        `distances`. `bounds` has the shape (m + 1,).
+        The rows of query q are rows[bounds[q] : bounds[q + 1]], and their distances are
+        in the same range of `distances`. `bounds` has the shape (m + 1,).
         """
         radius = self.radius if radius is None else radius
         eps = self._distance(radius)
         fitted, queries = self._rows(X)
-        how = self._search() | {"return_distance": True, "distance_unit": self._unit(radius)}
+        how = self._search() | {
+            "return_distance": True,
+            "distance_unit": self._unit(radius),
+        }
         if queries is None:
             found = self_join(fitted, eps, pairs="both", **how)
         else:
             found = join(queries, fitted, eps, **how)
-        left, right, distances = (_host(found[name]) for name in ("left", "right", "distance"))
+        left, right, distances = (
+            _host(found[name]) for name in ("left", "right", "distance")
+        )
         order = np.lexsort((right, distances, left) if by_distance else (right, left))
         number = len(fitted if queries is None else queries)
-        return np.searchsorted(left[order], np.arange(number + 1)), right[order], distances[order]
+        return (
+            np.searchsorted(left[order], np.arange(number + 1)),
+            right[order],
+            distances[order],
+        )
 
     def _rows(self, X: Points) -> tuple[Frame, Frame | None]:
-        """Return the fitted rows and the queries. The queries are None if the fitted rows are the queries."""
+        """Return the fitted rows and the queries. The queries are None if the fitted
+        rows are the queries.
+        """
         check_fitted(self, "_fitted")
         if X is None:
             return self._fitted, None
@@ -273,7 +343,8 @@ def _numbered(frame: Frame) -> Frame:
     if is_dask_collection(frame):
         raise UnsupportedFrameError(
             "Estimators of neighbors need rows in memory. For Dask DataFrames use "
-            "frame.simjoin.knn_join(other, k) or frame.simjoin.join(other, eps), which are lazy, or "
+            "frame.simjoin.knn_join(other, k) or frame.simjoin.join(other, eps), which "
+            "are lazy, or "
             "compute() the rows first."
         )
     return frame.reset_index(drop=True)

@@ -1,4 +1,6 @@
-"""Register the accessor with pandas, and with Dask, cuDF and polars as soon as they are imported."""
+"""Register the accessor with pandas, and with Dask, cuDF and polars as soon as they are
+imported.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from dask_simjoin.api.accessor import SimJoinAccessor
 
 
 class _ThenCall(Loader):
-    """Loader that loads a module by the module's own loader, and then runs the action of a `_Finder`."""
+    """Loader that loads a module by the module's own loader, and then runs the action
+    of a `_Finder`.
+    """
 
     def __init__(self, loader: Loader, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder
@@ -42,7 +46,10 @@ class _Finder(MetaPathFinder):
         self._name, self._action, self._searching = name, action, False
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self,
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         if name != self._name or self._searching:
             return None
@@ -63,7 +70,8 @@ class _Finder(MetaPathFinder):
 
 
 def when_imported(name: str, action: Callable[[], None]) -> None:
-    """Call `action` after the first import of a module, or now if it is already imported.
+    """Call `action` after the first import of a module, or now if it is already
+    imported.
 
     Examples
     --------
@@ -77,8 +85,8 @@ def when_imported(name: str, action: Callable[[], None]) -> None:
 
 
 def register() -> None:
-    """Add ``.simjoin`` to pandas DataFrames now, and to frames of Dask, cuDF and polars when these are
-    imported."""
+    """Add ``.simjoin`` to pandas DataFrames now, and to frames of Dask, cuDF and polars
+    when these are imported."""
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
     when_imported("dask.dataframe", _register_with_dask)
     when_imported("cudf", _register_with_cudf)
@@ -92,7 +100,9 @@ def _register_with_dask() -> None:
 
 
 def _register_with_cudf() -> None:
-    sys.modules["cudf"].api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
+    sys.modules["cudf"].api.extensions.register_dataframe_accessor("simjoin")(
+        SimJoinAccessor
+    )
 
 
 def _register_with_polars() -> None:

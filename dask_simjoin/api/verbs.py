@@ -1,7 +1,9 @@
-"""The table of verbs. It defines the accessor, the functions, the program, stubs and documentation.
+"""The table of verbs. It defines the accessor, the functions, the program, stubs and
+documentation.
 
-A verb is a function of a frame and of the options of its request: see `dask_simjoin.graph.verb`. `python -m
-tests.checks.generate` updates the stubs and the tables of the documentation.
+A verb is a function of a frame and of the options of its request: see
+`dask_simjoin.graph.verb`. `python -m tests.checks.generate` updates the stubs and the
+tables of the documentation.
 """
 
 from __future__ import annotations
@@ -10,7 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dask_simjoin.api import closest_pairs, counts, introspect, joins, knn, near_duplicates
+from dask_simjoin.api import (
+    closest_pairs,
+    counts,
+    introspect,
+    joins,
+    knn,
+    near_duplicates,
+)
 from dask_simjoin.cluster import hierarchy
 from dask_simjoin.cluster import verbs as clusters
 from dask_simjoin.disk_index import verbs as disk
@@ -22,24 +31,31 @@ Output = Literal["pairs", "rows", "values", "number", "plan"]
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: a method of the accessor, a function of the package, and usually a command of the program."""
+    """A verb: a method of the accessor, a function of the package, and usually a
+    command of the program.
+    """
 
     # called with a frame and options; has the attributes `__signature__` and `request`
     function: Callable[..., Any]
-    result: str  # Markdown that describes the result, for the table of verbs in the documentation
+    # Markdown that describes the result, for the table of verbs in the documentation
+    result: str
     compiled: Mapping[str, Any] | None = field(kw_only=True)
     """Options of the calls that compile the verb's kernels ahead of time.
 
-    `compile_kernels` replaces a value True by a suitable distance. None: the verb has no kernels.
+    `compile_kernels` replaces a value True by a suitable distance. None: the verb has
+    no kernels.
     """
     shown: tuple[str, ...] = field(default=(), kw_only=True)
     """Keywords that the table of verbs shows, in addition to positional options."""
-    # name of the verb's command in the program, one or more words; None: the verb has no command
+    # name of the verb's command in the program, one or more words; None: the verb has
+    # no command
     command: str | None = field(default=None, kw_only=True)
     # arguments of the example in the help of the verb's command
     example: str = field(default="", kw_only=True)
     output: Output = field(default="pairs", kw_only=True)
-    """Result of the verb's command: pairs, kept rows, the table with more columns, a number or a plan."""
+    """Result of the verb's command: pairs, kept rows, the table with more columns, a
+    number or a plan.
+    """
 
     @property
     def name(self) -> str:
@@ -48,7 +64,9 @@ class Verb:
 
     @property
     def request(self) -> type[Any]:
-        """Class of the verb's options. The metadata of its fields are help, choices and units."""
+        """Class of the verb's options. The metadata of its fields are help, choices and
+        units.
+        """
         return vars(self.function)["request"]
 
 
@@ -58,14 +76,16 @@ GROUPED = ("keep", "grouping")
 TABLE = (
     Verb(
         joins.self_join,
-        "a DataFrame: `left`, `right` and, on request, `distance` and columns of both rows",
+        "a DataFrame: `left`, `right` and, on request, `distance` and columns of both "
+        "rows",
         command="self-join",
         example="places.parquet --eps 0.5 --on x,y --return-distance -o pairs.parquet",
         compiled={"eps": True},
     ),
     Verb(
         joins.join,
-        "the columns of `self_join`; each pair has one row of this frame and one of `other`",
+        "the columns of `self_join`; each pair has one row of this frame and one of "
+        "`other`",
         shown=("how",),
         command="join",
         example="homes.csv --other shops.csv --eps '2 km' --metric haversine --on lat,lon -o pairs.csv",
@@ -81,7 +101,8 @@ TABLE = (
     ),
     Verb(
         closest_pairs.closest_pairs,
-        "the `n` closest pairs (with `per_group`, `n` for each group), closest first: `left`, `right`, "
+        "the `n` closest pairs (with `per_group`, `n` for each group), closest first: "
+        "`left`, `right`, "
         "`distance`",
         shown=("max_distance",),
         command="closest-pairs",
@@ -90,7 +111,8 @@ TABLE = (
     ),
     Verb(
         counts.neighbor_counts,
-        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows within `eps`; for a list of "
+        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows within "
+        "`eps`; for a list of "
         "distances, a column per distance",
         command="counts",
         example="places.parquet --eps 0.5 --on x,y -o counted.parquet",
@@ -99,7 +121,8 @@ TABLE = (
     ),
     Verb(
         counts.count_pairs,
-        "the number of rows that `self_join` returns; for a list of distances, a Series `pairs` with the "
+        "the number of rows that `self_join` returns; for a list of distances, a "
+        "Series `pairs` with the "
         "index `eps`",
         command="count-pairs",
         example="places.parquet --eps 0.1,0.5,1 --on x,y",
@@ -108,7 +131,8 @@ TABLE = (
     ),
     Verb(
         near_duplicates.near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row is near a kept row, like `duplicated` of pandas",
+        f"a Series of bool {INDEXED}: whether each row is near a kept row, like "
+        "`duplicated` of pandas",
         shown=GROUPED,
         compiled={"eps": True},
     ),
@@ -131,7 +155,8 @@ TABLE = (
     ),
     Verb(
         clusters.optics,
-        f"a DataFrame {INDEXED}: `ordering`, `reachability`, `core_distance`, `predecessor`",
+        f"a DataFrame {INDEXED}: `ordering`, `reachability`, `core_distance`, "
+        "`predecessor`",
         shown=("mode",),
         command="optics",
         example="places.parquet --max-eps 2 --on x,y -o ordered.parquet",
@@ -148,13 +173,15 @@ TABLE = (
     ),
     Verb(
         hierarchy.spanning_tree,
-        "the minimum spanning tree of all rows: `left`, `right` (row numbers), `distance`",
+        "the minimum spanning tree of all rows: `left`, `right` (row numbers), "
+        "`distance`",
         shown=("min_samples",),
         compiled={},
     ),
     Verb(
         knn.k_distances,
-        f"a Series `k_distance` (float64) {INDEXED}: the distance to the k-th nearest other row",
+        f"a Series `k_distance` (float64) {INDEXED}: the distance to the k-th nearest "
+        "other row",
         command="k-distances",
         example="places.parquet -k 5 --on x,y -o distances.parquet",
         output="values",
@@ -162,14 +189,16 @@ TABLE = (
     ),
     Verb(
         counts.neighbor_graph,
-        "a SciPy CSR matrix (cupyx for cuDF frames, a Delayed for Dask). Row r has the distances from row r "
+        "a SciPy CSR matrix (cupyx for cuDF frames, a Delayed for Dask). Row r has the "
+        "distances from row r "
         'to its neighbors; pass it to scikit-learn with `metric="precomputed"`',
         shown=("mode",),
         compiled={"eps": True},
     ),
     Verb(
         sets.set_self_join,
-        "pairs of rows with similar sets of tokens: `left`, `right` and, on request, `similarity` and "
+        "pairs of rows with similar sets of tokens: `left`, `right` and, on request, "
+        "`similarity` and "
         "columns of both rows",
         command="sets self-join",
         example="articles.csv --on title --threshold 0.8 -o pairs.csv",
@@ -177,7 +206,8 @@ TABLE = (
     ),
     Verb(
         sets.set_join,
-        "the columns of `set_self_join`; each pair has one row of this frame and one of `other`",
+        "the columns of `set_self_join`; each pair has one row of this frame and one "
+        "of `other`",
         shown=("how",),
         command="sets join",
         example="old.csv --other new.csv --on title --threshold 0.8 -o pairs.csv",
@@ -185,7 +215,8 @@ TABLE = (
     ),
     Verb(
         sets.set_neighbor_counts,
-        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows whose sets match",
+        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows whose sets "
+        "match",
         command="sets counts",
         example="articles.csv --on title --threshold 0.8 -o counted.csv",
         output="values",
@@ -201,7 +232,8 @@ TABLE = (
     ),
     Verb(
         sets.set_near_duplicated,
-        f"a Series of bool {INDEXED}: whether the set of each row matches the set of a kept row",
+        f"a Series of bool {INDEXED}: whether the set of each row matches the set of a "
+        "kept row",
         shown=GROUPED,
         compiled={},
     ),
@@ -216,7 +248,8 @@ TABLE = (
     ),
     Verb(
         sets.set_plan,
-        "the planned work of `set_self_join` or `set_join`, and an estimate of the result",
+        "the planned work of `set_self_join` or `set_join`, and an estimate of the "
+        "result",
         shown=("other",),
         command="sets plan",
         example="articles.csv --on title --threshold 0.8",
@@ -225,13 +258,15 @@ TABLE = (
     ),
     Verb(
         sets.set_profile,
-        "counters of a self-join of sets: entries read, candidates, pairs verified and found, seconds per "
+        "counters of a self-join of sets: entries read, candidates, pairs verified and "
+        "found, seconds per "
         "step",
         compiled=None,
     ),
     Verb(
         strings.edit_self_join,
-        "pairs of rows whose texts differ in at most `k` edits: `left`, `right` and, on request, `distance` "
+        "pairs of rows whose texts differ in at most `k` edits: `left`, `right` and, "
+        "on request, `distance` "
         "and columns of both rows",
         command="strings self-join",
         example="people.csv --on name -k 2 -o pairs.csv",
@@ -239,7 +274,8 @@ TABLE = (
     ),
     Verb(
         strings.edit_join,
-        "the columns of `edit_self_join`; each pair has one row of this frame and one of `other`",
+        "the columns of `edit_self_join`; each pair has one row of this frame and one "
+        "of `other`",
         shown=("how",),
         command="strings join",
         example="old.csv --other new.csv --on name --similarity 0.9 -o pairs.csv",
@@ -247,7 +283,8 @@ TABLE = (
     ),
     Verb(
         strings.edit_neighbor_counts,
-        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows whose texts differ in at most `k` "
+        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows whose texts "
+        "differ in at most `k` "
         "edits",
         command="strings counts",
         example="people.csv --on name -k 1 -o counted.csv",
@@ -264,7 +301,8 @@ TABLE = (
     ),
     Verb(
         strings.edit_near_duplicated,
-        f"a Series of bool {INDEXED}: whether the text of each row is near the text of a kept row",
+        f"a Series of bool {INDEXED}: whether the text of each row is near the text of "
+        "a kept row",
         shown=GROUPED,
         compiled={},
     ),
@@ -279,7 +317,8 @@ TABLE = (
     ),
     Verb(
         strings.edit_plan,
-        "the planned work of `edit_self_join` or `edit_join`, and an estimate of the result",
+        "the planned work of `edit_self_join` or `edit_join`, and an estimate of the "
+        "result",
         shown=("other",),
         command="strings plan",
         example="people.csv --on name -k 2",
@@ -288,19 +327,22 @@ TABLE = (
     ),
     Verb(
         strings.edit_profile,
-        "counters of a self-join by edit distance: entries read, candidates, distances computed, pairs "
+        "counters of a self-join by edit distance: entries read, candidates, distances "
+        "computed, pairs "
         "found, seconds per step",
         compiled=None,
     ),
     Verb(
         disk.index,
-        "an [index on disk that grows](../guide/growing.md): add and delete rows, and get the pairs that "
+        "an [index on disk that grows](../guide/growing.md): add and delete rows, and "
+        "get the pairs that "
         "change",
         compiled=None,
     ),
     Verb(
         introspect.plan,
-        "the planned work of `self_join`, `join` or `knn_join`, and an estimate of the result",
+        "the planned work of `self_join`, `join` or `knn_join`, and an estimate of the "
+        "result",
         shown=("other", "k"),
         command="plan",
         example="places.parquet --eps 0.5 --on x,y",
@@ -309,12 +351,17 @@ TABLE = (
     ),
     Verb(
         introspect.profile,
-        "counters of a self-join (with `k`: of a search for nearest rows), such as tiles visited and pairs "
+        "counters of a self-join (with `k`: of a search for nearest rows), such as "
+        "tiles visited and pairs "
         "compared; and the seconds of each step",
         shown=("k", "method"),
         compiled=None,
     ),
-    Verb(near_duplicates.with_row_id, "the frame with a column of row numbers from 0", compiled=None),
+    Verb(
+        near_duplicates.with_row_id,
+        "the frame with a column of row numbers from 0",
+        compiled=None,
+    ),
 )
 """All verbs, in the order of the documentation."""
 

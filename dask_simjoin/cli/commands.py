@@ -16,7 +16,12 @@ import pandas as pd
 from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
-from dask_simjoin.cli.messages import NamedCommands, columns_of_files, listing_columns, options_of_command
+from dask_simjoin.cli.messages import (
+    NamedCommands,
+    columns_of_files,
+    listing_columns,
+    options_of_command,
+)
 from dask_simjoin.cli.options import (
     NAMES,
     SHARED,
@@ -54,14 +59,20 @@ class OutputAction:
 
     about: str  # a sentence for the help of the command
     table: Callable[[Frame, Any], Frame] | None
-    """Makes the table to write from the frame and the result; None: the result is printed."""
+    """Makes the table to write from the frame and the result; None: the result is
+    printed.
+    """
 
 
 def _with_columns(frame: Frame, values: Any) -> Frame:
     """Add values of the rows to the frame as columns; refuse to replace a column."""
-    columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
-    # with several distances, each column of counts is named by its distance; a table needs names that are
-    # text
+    columns = (
+        {values.name: values}
+        if values.ndim == 1
+        else {name: values[name] for name in values.columns}
+    )
+    # with several distances, each column of counts is named by its distance; a table
+    # needs names that are text
     named = {
         name if isinstance(name, str) else f"{NEIGHBORS}_{_shown(name)}": column
         for name, column in columns.items()
@@ -69,7 +80,8 @@ def _with_columns(frame: Frame, values: Any) -> Frame:
     existing = [name for name in named if name in frame.columns]
     if existing:
         raise click.UsageError(
-            f"The table already has a column {existing[0]!r}, which the command would replace. Rename it."
+            f"The table already has a column {existing[0]!r}, which the command would "
+            "replace. Rename it."
         )
     return frame.assign(**named)
 
@@ -81,7 +93,9 @@ def _shown(distance: float) -> str:
 
 OUTPUT_ACTIONS: dict[Output, OutputAction] = {
     "pairs": OutputAction("Writes the pairs.", lambda _, result: result),
-    "rows": OutputAction("Writes the kept rows of the table.", lambda _, result: result),
+    "rows": OutputAction(
+        "Writes the kept rows of the table.", lambda _, result: result
+    ),
     "values": OutputAction("Writes the table with additional columns.", _with_columns),
     "number": OutputAction("Prints a number, or one per distance.", None),
     "plan": OutputAction("Prints the plan, without computing the result.", None),
@@ -98,27 +112,42 @@ class VerbCommand(click.Command):
         self.verb, self.request = verb, verb.request
         action = OUTPUT_ACTIONS[verb.output]
         text = (inspect.getdoc(verb.function) or "").partition("\n")[0].replace("`", "")
-        text = text.replace("this frame and a row of other", "the table and a row of --other")
+        text = text.replace(
+            "this frame and a row of other", "the table and a row of --other"
+        )
         text = text.replace("this frame", "the table")
         tables = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
         super().__init__(
             name,
-            params=[tables, *options_for(self.request), *(WRITTEN if action.table else []), *SHARED],
+            params=[
+                tables,
+                *options_for(self.request),
+                *(WRITTEN if action.table else []),
+                *SHARED,
+            ],
             callback=self._called,
             help=f"{text}\n\n{action.about}",
             short_help=text,
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; for an option's name in another library, suggest our name."""
+        """Parse the arguments; for an option's name in another library, suggest our
+        name.
+        """
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             other = error.option_name.lstrip("-").replace("-", "_").lower()
-            meant = [name for name in OPTIONS.get(other, ()) if name in options_of_command(self)]
+            meant = [
+                name
+                for name in OPTIONS.get(other, ())
+                if name in options_of_command(self)
+            ]
             if not meant:
                 raise
-            text = f"No such option {error.option_name!r}. Did you mean {flag(meant[0])}?"
+            text = (
+                f"No such option {error.option_name!r}. Did you mean {flag(meant[0])}?"
+            )
             raise click.NoSuchOption(error.option_name, text, ctx=ctx) from None
 
     def _called(self, **params: Any) -> None:
@@ -140,8 +169,12 @@ class Run:
         return bool(self.params["quiet"])
 
     def result(self) -> tuple[Frame, Any]:
-        """Return the frame and the result of the verb. Plans are computed; other results are lazy."""
-        return listing_columns(self._result, self.verb.output in ("rows", "values") or self._selects_rows)
+        """Return the frame and the result of the verb. Plans are computed; other
+        results are lazy.
+        """
+        return listing_columns(
+            self._result, self.verb.output in ("rows", "values") or self._selects_rows
+        )
 
     @property
     def _selects_rows(self) -> bool:
@@ -149,14 +182,21 @@ class Run:
 
     def _result(self, whole: bool) -> tuple[Frame, Any]:
         kind, options = self.params["input_format"], dict(self.options)
-        tables = [read(self.params["tables"], kind, csv_columns(options, whole, "right_"))]
+        tables = [
+            read(self.params["tables"], kind, csv_columns(options, whole, "right_"))
+        ]
         if TABLE in options:
-            tables.append(read(options[TABLE], kind, csv_columns(options, whole, "left_")))
+            tables.append(
+                read(options[TABLE], kind, csv_columns(options, whole, "left_"))
+            )
         ids = {"id", "left_id", "right_id"} & set(options)
         numbered = self.names_rows and not ids and not self._selects_rows
         own = list(tables)
         if numbered:
-            tables = [one if ROW_ID in one.columns else one.simjoin.with_row_id() for one in tables]
+            tables = [
+                one if ROW_ID in one.columns else one.simjoin.with_row_id()
+                for one in tables
+            ]
             options["id"] = ROW_ID
         if TABLE in options:
             options[TABLE] = tables[1]
@@ -167,7 +207,9 @@ class Run:
             return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
-        """Return whether the column of sets holds texts, but the command line names no tokenizer."""
+        """Return whether the column of sets holds texts, but the command line names no
+        tokenizer.
+        """
         if not hasattr(self.verb.request, "tokenizer") or "tokenizer" in options:
             return False
         both = options.get("on")
@@ -180,7 +222,12 @@ class Run:
         return TEXTS in contents
 
     def computing(self) -> contextlib.AbstractContextManager[Client | None]:
-        return computing(*(self.params[name] for name in ("scheduler", "workers", "memory_limit", "backend")))
+        return computing(
+            *(
+                self.params[name]
+                for name in ("scheduler", "workers", "memory_limit", "backend")
+            )
+        )
 
     def say(self, text: object) -> None:
         """Print text to the standard error stream, unless the command is quiet."""
@@ -226,7 +273,9 @@ def _compute(run: Run) -> None:
                     target.write(table(frame, result), begun)
             report = RUNS.find(join.named.name)
         if target is not None:
-            rows = _rows_written(run, target.rows(begun, run.verb.output == "rows"), report)
+            rows = _rows_written(
+                run, target.rows(begun, run.verb.output == "rows"), report
+            )
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
     summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
@@ -240,16 +289,25 @@ def _compute(run: Run) -> None:
 
 
 SELECTING = ("mutual", "n")
-"""Options that drop pairs from the join's result. Then fewer rows are written than the join counts."""
+"""Options that drop pairs from the join's result. Then fewer rows are written than the
+join counts.
+"""
 
 
 def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int | None:
     """Return the number of written rows.
 
-    `rows`: the number of rows in the files; None: use the join's count if it is the same.
+    `rows`: the number of rows in the files; None: use the join's count if it is the
+    same.
     """
-    joined = run.verb.output == "pairs" and not any(run.options.get(name) for name in SELECTING)
-    return report.rows if rows is None and joined and report is not None and report.done else rows
+    joined = run.verb.output == "pairs" and not any(
+        run.options.get(name) for name in SELECTING
+    )
+    return (
+        report.rows
+        if rows is None and joined and report is not None and report.done
+        else rows
+    )
 
 
 def _rows(join: LazyJoin) -> int | None:
@@ -276,16 +334,31 @@ def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
 TABLES = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
 NEW_ROWS = click.Argument(["tables"], nargs=-1, type=click.Path())
 FOLDER = click.Argument(["folder"], type=click.Path())
-UNTIL = click.Option(["--until"], type=int, help="Last version to compare; default: the newest version.")
-SINCE = click.Option(["--since"], type=int, required=True, help="First version to compare.")
+UNTIL = click.Option(
+    ["--until"], type=int, help="Last version to compare; default: the newest version."
+)
+SINCE = click.Option(
+    ["--since"], type=int, required=True, help="First version to compare."
+)
 UPDATE = [
-    click.Option(["--delete"], type=NAMES, default="",
-                 help="Ids of rows to delete, separated by commas; TABLES may then be left out."),
-    click.Option(["--if-exists"], type=OneOf(IF_EXISTS), default=IF_EXISTS[0], show_default=True,
-                 help="Treatment of new rows whose ids are already in the index."),
-    click.Option(["--batch"],
-                 help="Name of this update. If it was committed before, nothing changes."),
-]  # fmt: skip
+    click.Option(
+        ["--delete"],
+        type=NAMES,
+        default="",
+        help="Ids of rows to delete, separated by commas; TABLES may then be left out.",
+    ),
+    click.Option(
+        ["--if-exists"],
+        type=OneOf(IF_EXISTS),
+        default=IF_EXISTS[0],
+        show_default=True,
+        help="Treatment of new rows whose ids are already in the index.",
+    ),
+    click.Option(
+        ["--batch"],
+        help="Name of this update. If it was committed before, nothing changes.",
+    ),
+]
 DAMAGED = 1
 """Exit code of a check that found damage."""
 
@@ -293,34 +366,49 @@ REPORTING = [option for option in SHARED if option.name != "yes"]
 
 
 class MakeCommand(click.Command):
-    """The command that writes tables as an index. Its options are in the request of the verb `index`."""
+    """The command that writes tables as an index. Its options are in the request of the
+    verb `index`.
+    """
 
     def __init__(self) -> None:
         self.verb = VERBS["index"]
         self.request = self.verb.request
         super().__init__(
-            "make", params=[TABLES, *options_for(self.request), *REPORTING], callback=self._called,
+            "make",
+            params=[TABLES, *options_for(self.request), *REPORTING],
+            callback=self._called,
             help="Write tables to disk as an index that can be updated.",
-        )  # fmt: skip
+        )
 
     def _called(self, **params: Any) -> None:
         options = given(click.get_current_context(), self.request)
         if "id" not in options:
-            raise click.UsageError("--id is missing: an index needs a column of permanent row ids.")
+            raise click.UsageError(
+                "--id is missing: an index needs a column of permanent row ids."
+            )
 
         def make(whole: bool) -> Index:
-            table = read(params["tables"], params["input_format"], csv_columns(options, whole))
+            table = read(
+                params["tables"], params["input_format"], csv_columns(options, whole)
+            )
             with columns_of_files([table]):
                 made: Index = self.verb.function(table, **options)
             return made
 
         made = _done(params, "indexing", lambda: listing_columns(make, False))
-        _report(params, {"command": "index make", "path": str(made.path), "rows": len(made)}, made)
+        _report(
+            params,
+            {"command": "index make", "path": str(made.path), "rows": len(made)},
+            made,
+        )
 
 
 def _update(**params: Any) -> None:
     if not params["tables"] and not params["delete"]:
-        raise click.UsageError("There is nothing to update: name TABLES with new rows, or ids with --delete.")
+        raise click.UsageError(
+            "There is nothing to update: name TABLES with new rows, or ids with "
+            "--delete."
+        )
     found = open_index(params["folder"])
     dtypes = found.rows()._meta.dtypes
     ids = dtypes.iloc[0]
@@ -330,13 +418,20 @@ def _update(**params: Any) -> None:
         delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
     except (ValueError, TypeError) as error:
         raise click.UsageError(
-            f"--delete takes ids of the index, which are {ids}, separated by commas: {error}."
+            f"--delete takes ids of the index, which are {ids}, separated by commas: "
+            f"{error}."
         ) from error
     target = sink(params, params["tables"], params["folder"])
 
     def update() -> Any:
-        new = read(params["tables"], params["input_format"], columns) if params["tables"] else None
-        return found.update(new, delete=delete, if_exists=params["if_exists"], batch=params["batch"])
+        new = (
+            read(params["tables"], params["input_format"], columns)
+            if params["tables"]
+            else None
+        )
+        return found.update(
+            new, delete=delete, if_exists=params["if_exists"], batch=params["batch"]
+        )
 
     with target.made() as begun:
         changes = _done(params, "updating", update)
@@ -345,10 +440,15 @@ def _update(**params: Any) -> None:
         signs = target.tally(begun, DIFF)
         target.finish(begun)
     added, removed = signs[1], signs[-1]
-    numbers = {"since": changes.since, "version": changes.version, **changes.report.numbers}
+    numbers = {
+        "since": changes.since,
+        "version": changes.version,
+        **changes.report.numbers,
+    }
     numbers |= {"pairs_added": added, "pairs_removed": removed}
     text = (
-        f"{changes.report}\nWrote {counted(added, 'added pair')} and {counted(removed, 'removed pair')} to "
+        f"{changes.report}\nWrote {counted(added, 'added pair')} and "
+        f"{counted(removed, 'removed pair')} to "
         f"{params['output']}."
     )
     _report(params, {"command": "index update", "output": target.path, **numbers}, text)
@@ -359,7 +459,11 @@ def _pairs(**params: Any) -> None:
 
 
 def _changes(**params: Any) -> None:
-    _write("index changes", params, lambda found: found.changes(params["since"], params["until"]))
+    _write(
+        "index changes",
+        params,
+        lambda found: found.changes(params["since"], params["until"]),
+    )
 
 
 def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -> None:
@@ -383,9 +487,15 @@ def _history(**params: Any) -> None:
 
 
 def _check(**params: Any) -> None:
-    found: CheckReport = _done(params, "checking", lambda: check_index(check_path(params["folder"])))
+    found: CheckReport = _done(
+        params, "checking", lambda: check_index(check_path(params["folder"]))
+    )
     if params["json"]:
-        click.echo(json.dumps(found.numbers | {"damage": [one._asdict() for one in found.damage]}))
+        click.echo(
+            json.dumps(
+                found.numbers | {"damage": [one._asdict() for one in found.damage]}
+            )
+        )
     elif found.damaged or not params["quiet"]:
         click.echo(found)
     if found.damaged:
@@ -394,7 +504,11 @@ def _check(**params: Any) -> None:
 
 def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:
     how = (params[name] for name in ("scheduler", "workers", "memory_limit", "backend"))
-    with log_lines(params["verbose"]), computing(*how) as client, stage(title, client, params["quiet"]):
+    with (
+        log_lines(params["verbose"]),
+        computing(*how) as client,
+        stage(title, client, params["quiet"]),
+    ):
         return work()
 
 
@@ -405,8 +519,12 @@ def _report(params: dict[str, Any], summary: dict[str, Any], text: object) -> No
         click.echo(text, err=True)
 
 
-def _command(name: str, does: Callable[..., None], text: str, params: list[click.Parameter]) -> click.Command:
-    return click.Command(name, params=[FOLDER, *params, *REPORTING], callback=does, help=text)
+def _command(
+    name: str, does: Callable[..., None], text: str, params: list[click.Parameter]
+) -> click.Command:
+    return click.Command(
+        name, params=[FOLDER, *params, *REPORTING], callback=does, help=text
+    )
 
 
 indexes = NamedCommands(
@@ -416,12 +534,25 @@ indexes = NamedCommands(
 )
 for _made in (
     MakeCommand(),
-    _command("update", _update, "Add and delete rows, and write the added and removed pairs.",
-             [NEW_ROWS, *UPDATE, *WRITTEN]),
+    _command(
+        "update",
+        _update,
+        "Add and delete rows, and write the added and removed pairs.",
+        [NEW_ROWS, *UPDATE, *WRITTEN],
+    ),
     _command("pairs", _pairs, "Write all pairs of an index.", [*WRITTEN]),
-    _command("changes", _changes, "Write the pairs that were added or removed between two versions.",
-             [SINCE, UNTIL, *WRITTEN]),
+    _command(
+        "changes",
+        _changes,
+        "Write the pairs that were added or removed between two versions.",
+        [SINCE, UNTIL, *WRITTEN],
+    ),
     _command("history", _history, "Print the versions of an index.", []),
-    _command("check", _check, "Check all files of an index; exit with 1 if one is damaged or missing.", []),
-):  # fmt: skip
+    _command(
+        "check",
+        _check,
+        "Check all files of an index; exit with 1 if one is damaged or missing.",
+        [],
+    ),
+):
     indexes.add_command(_made)

@@ -24,15 +24,34 @@ from dask_simjoin.cli.messages import (
 )
 from dask_simjoin.cli.options import NAMES
 from dask_simjoin.cli.running import SIGNALS, stoppable
-from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
-
-
-@click.command("compile", short_help="Compile kernels ahead of time, for example in an image build.")
-@click.option("--verbs", type=NAMES, help=f"Verbs to compile: {', '.join(OPTIONS)}.  [default: all]")
-@click.option(
-    "--dims", type=NAMES, default=",".join(map(str, DIMS)), show_default=True, help="Numbers of columns."
+from dask_simjoin.errors import (
+    BudgetError,
+    ColumnError,
+    OptionError,
+    OptionTypeError,
+    SimJoinError,
 )
-@click.option("--metric", default="euclidean", show_default=True, help="Metric of the kernels.")
+
+
+@click.command(
+    "compile",
+    short_help="Compile kernels ahead of time, for example in an image build.",
+)
+@click.option(
+    "--verbs",
+    type=NAMES,
+    help=f"Verbs to compile: {', '.join(OPTIONS)}.  [default: all]",
+)
+@click.option(
+    "--dims",
+    type=NAMES,
+    default=",".join(map(str, DIMS)),
+    show_default=True,
+    help="Numbers of columns.",
+)
+@click.option(
+    "--metric", default="euclidean", show_default=True, help="Metric of the kernels."
+)
 @click.option(
     "--backend",
     type=click.Choice(LIBRARIES),
@@ -49,14 +68,27 @@ from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTyp
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the seconds as JSON.")
 def compiled(
-    verbs: list[str] | None, dims: list[str], metric: str, backend: str, processes: int, as_json: bool
+    verbs: list[str] | None,
+    dims: list[str],
+    metric: str,
+    backend: str,
+    processes: int,
+    as_json: bool,
 ) -> None:
     """Compile the kernels of verbs, and print the seconds of each."""
     wrong = [one for one in dims if not one.strip().isdigit()]
     if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is not a whole number.", param_hint="--dims")
-    seconds = compile_kernels(verbs, map(int, dims), metric=metric, backend=backend, processes=processes)
-    click.echo(seconds.to_json(orient="records") if as_json else seconds.round(2).to_string(index=False))
+        raise click.BadParameter(
+            f"{wrong[0]!r} is not a whole number.", param_hint="--dims"
+        )
+    seconds = compile_kernels(
+        verbs, map(int, dims), metric=metric, backend=backend, processes=processes
+    )
+    click.echo(
+        seconds.to_json(orient="records")
+        if as_json
+        else seconds.round(2).to_string(index=False)
+    )
 
 
 LOG = logging.getLogger(__name__)
@@ -77,7 +109,9 @@ CODES = {
 
 
 class Commands(NamedCommands):
-    """The program's commands. An error is printed as one message, and its type decides the exit code."""
+    """The program's commands. An error is printed as one message, and its type decides
+    the exit code.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():
@@ -85,8 +119,17 @@ class Commands(NamedCommands):
             try:
                 return super().invoke(ctx)
             except SimJoinError as error:
-                raise Failed(in_words(str(error), _option_names()), _code(error)) from error
-            except (OSError, ImportError, MemoryError, ValueError, pa.ArrowException, KilledWorker) as error:
+                raise Failed(
+                    in_words(str(error), _option_names()), _code(error)
+                ) from error
+            except (
+                OSError,
+                ImportError,
+                MemoryError,
+                ValueError,
+                pa.ArrowException,
+                KilledWorker,
+            ) as error:
                 LOG.debug("The command failed:", exc_info=True)
                 raise Failed(str(error) or type(error).__name__, FAILED) from error
             except KeyboardInterrupt as error:
@@ -110,7 +153,11 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _option_names() -> set[str]:
-    return {name for command in commands_of(cli).values() for name in options_of_command(command)}
+    return {
+        name
+        for command in commands_of(cli).values()
+        for name in options_of_command(command)
+    }
 
 
 HELP = """Find all pairs of rows within a distance, exactly.
@@ -125,19 +172,25 @@ Exit codes: {codes}.
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    help=HELP.format(codes="; ".join(f"{code}: {text}" for code, text in CODES.items())),
+    help=HELP.format(
+        codes="; ".join(f"{code}: {text}" for code, text in CODES.items())
+    ),
 )
 @click.version_option(package_name="dask-simjoin")
 def cli() -> None:
     """Group the commands."""
 
 
-@cli.group("sets", cls=NamedCommands, short_help="Join sets of tokens: texts, tags, baskets.")
+@cli.group(
+    "sets", cls=NamedCommands, short_help="Join sets of tokens: texts, tags, baskets."
+)
 def sets() -> None:
     """Join rows with similar sets of tokens."""
 
 
-@cli.group("strings", cls=NamedCommands, short_help="Join texts within an edit distance.")
+@cli.group(
+    "strings", cls=NamedCommands, short_help="Join texts within an edit distance."
+)
 def strings() -> None:
     """Join rows whose texts are within an edit distance."""
 
@@ -145,10 +198,15 @@ def strings() -> None:
 for _verb in VERBS.values():
     if _verb.command is not None:
         _group, _, _name = _verb.command.rpartition(" ")
-        {"": cli, "sets": sets, "strings": strings}[_group].add_command(VerbCommand(_name, _verb))
+        {"": cli, "sets": sets, "strings": strings}[_group].add_command(
+            VerbCommand(_name, _verb)
+        )
 cli.add_command(compiled)
 cli.add_command(indexes)
-EXAMPLES = {**OTHER_EXAMPLES, **{verb.command: verb.example for verb in VERBS.values() if verb.command}}
+EXAMPLES = {
+    **OTHER_EXAMPLES,
+    **{verb.command: verb.example for verb in VERBS.values() if verb.command},
+}
 """Command -> its arguments in the example that its help shows."""
 for _words, _command in commands_of(cli).items():
     _command.epilog = f"Example: dask-simjoin {_words} {EXAMPLES[_words]}"

@@ -1,4 +1,6 @@
-"""Texts of the program: messages in the words of the command line, suggested commands, and examples."""
+"""Texts of the program: messages in the words of the command line, suggested commands,
+and examples.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,16 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
 
 TOKENIZERS = (
-    "words, whitespace, delimiter:TEXT (such as 'delimiter:;') or qgrams:N (such as qgrams:3); words:lower "
+    "words, whitespace, delimiter:TEXT (such as 'delimiter:;') or qgrams:N (such as "
+    "qgrams:3); words:lower "
     "and qgrams:N:lower ignore case"
 )
 """Values of --tokenizer."""
 
 
 def _variable(found: re.Match[str]) -> str:
-    """Return the environment variable for a configuration value. If the match has a new value, return an
-    assignment.
+    """Return the environment variable for a configuration value. If the match has a new
+    value, return an assignment.
     """
     name, *value = found.groups()
     text = f"the environment variable DASK_SIMJOIN__{name.replace('-', '_').upper()}"
@@ -46,7 +49,10 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
     (re.compile(r" \(Dask converts lists in a pandas DataFrame.*$", re.S), ""),
     (re.compile(r"use \('(\w+)', (?:'(.*?)'|(\d+))\)"), r"use \1:\2\3"),
-    (re.compile(r"'whitespace', 'words', \('delimiter'.*?one of dask_simjoin\.sets"), TOKENIZERS),
+    (
+        re.compile(r"'whitespace', 'words', \('delimiter'.*?one of dask_simjoin\.sets"),
+        TOKENIZERS,
+    ),
     (re.compile(r"\bQGrams\(q=(.*?)\)"), r"--tokenizer qgrams:\1"),
     (re.compile(r"\bDelimiter\((?:\w+=)?'(.*?)'\)"), r"--tokenizer delimiter:\1"),
     (re.compile(r"\bset_self_join\([^()]*\)"), "dask-simjoin sets self-join"),
@@ -56,12 +62,19 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     ),
     (re.compile(r"\bFraction\((\d+), (\d+)\)"), r"\1/\2"),
     (re.compile(r"\b(?:Decimal|Fraction)\('([^']*)'\)"), r"\1"),
-    (re.compile(r"\(lists in a pandas column, or Arrow's list<int64>\)"), "(in Parquet)"),
+    (
+        re.compile(r"\(lists in a pandas column, or Arrow's list<int64>\)"),
+        "(in Parquet)",
+    ),
 )
 """Phrases about Python in messages, and what to say on the command line instead."""
 
-CODE = re.compile(r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\.")
-"""Matches Python code in advice; clauses with a match are dropped, because they do not help in a shell."""
+CODE = re.compile(
+    r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\."
+)
+"""Matches Python code in advice; clauses with a match are dropped, because they do not
+help in a shell.
+"""
 
 QUOTES = " '"
 
@@ -69,7 +82,8 @@ CLAUSES = re.compile(r"(?<=[.;])\s+")
 
 
 def in_words(text: str, names: Iterable[str]) -> str:
-    """Rewrite a message of the package for the shell: options become flags, and advice in Python is dropped.
+    """Rewrite a message of the package for the shell: options become flags, and advice
+    in Python is dropped.
 
     `names`: the options of the command, by their names in Python.
     """
@@ -83,7 +97,9 @@ def in_words(text: str, names: Iterable[str]) -> str:
     alternatives = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     if not alternatives:
         return text
-    return re.sub(rf"(?<![\w.-])({alternatives})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text)
+    return re.sub(
+        rf"(?<![\w.-])({alternatives})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text
+    )
 
 
 def _flag(found: re.Match[str]) -> str:
@@ -98,7 +114,8 @@ def _flag(found: re.Match[str]) -> str:
 
 
 SEPARATORS = ";|\t"
-"""If the name of a CSV file's only column contains one of these characters, this is probably the separator.
+"""If the name of a CSV file's only column contains one of these characters, this is
+probably the separator.
 """
 
 
@@ -113,8 +130,9 @@ NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
     """Reword errors about columns for tables read from files.
 
-    Added row numbers are not listed as columns, and a likely separator is named if the header was not split.
-    The first value that is not a number is named. `files`: the tables as they were read.
+    Added row numbers are not listed as columns, and a likely separator is named if the
+    header was not split. The first value that is not a number is named. `files`: the
+    tables as they were read.
     """
     try:
         yield
@@ -123,25 +141,38 @@ def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
         if not any(ROW_ID in file.columns for file in files):
             text = text.replace(f", {ROW_ID!r}", "")
         alone = [file.columns[0] for file in files if len(file.columns) == 1]
-        separator = next((one for one in SEPARATORS for name in alone if one in str(name)), None)
+        separator = next(
+            (one for one in SEPARATORS for name in alone if one in str(name)), None
+        )
         if separator is not None:
             text += (
-                f" The separator of the file looks like {separator!r}: write the file with commas, or with "
+                f" The separator of the file looks like {separator!r}: write the file "
+                "with commas, or with "
                 "tabs under a name that ends in .tsv."
             )
-        text = text.replace(" Name numeric columns", f"{_first_text(text, files)} Name numeric columns")
+        text = text.replace(
+            " Name numeric columns", f"{_first_text(text, files)} Name numeric columns"
+        )
         error.args = (text,)
         raise
 
 
 def _first_text(text: str, files: Sequence[Frame]) -> str:
-    """Return a sentence with the first value that is not a number, if an error is about a column of texts."""
+    """Return a sentence with the first value that is not a number, if an error is about
+    a column of texts.
+    """
     found = NO_NUMBERS.match(text)
     for file in files:
         if found and found[1] in file.columns:
             values = file[found[1]].head(HEAD_ROWS)
-            bad = [one for one in values.dropna() if isinstance(one, str) and not NUMBER.fullmatch(one)]
-            return f" Its first value that is not a number is {bad[0]!r}." if bad else ""
+            bad = [
+                one
+                for one in values.dropna()
+                if isinstance(one, str) and not NUMBER.fullmatch(one)
+            ]
+            return (
+                f" Its first value that is not a number is {bad[0]!r}." if bad else ""
+            )
     return ""
 
 
@@ -161,20 +192,41 @@ def options_of_command(command: click.Command | None) -> list[str]:
 
 
 SYNONYMS = {
-    "cluster": "dbscan", "clusters": "dbscan", "knn-join": "knn", "nearest": "knn", "duplicates": "dedup",
-    "deduplicate": "dedup", "drop-near-duplicates": "dedup", "count": "count-pairs", "neighbors": "counts",
-    "neighbor-counts": "counts", "texts": "sets self-join", "text": "sets self-join",
-    "set-self-join": "sets self-join", "set-join": "sets join", "similar": "sets self-join",
-    "edit-self-join": "strings self-join", "edit-join": "strings join", "fuzzy": "strings join",
-    "levenshtein": "strings self-join", "names": "strings self-join",
-    "delete": "update", "remove": "update", "add": "update",
-    "radius": "self-join", "pairs": "self-join", "explain": "plan", "profile": "plan",
-}  # fmt: skip
+    "cluster": "dbscan",
+    "clusters": "dbscan",
+    "knn-join": "knn",
+    "nearest": "knn",
+    "duplicates": "dedup",
+    "deduplicate": "dedup",
+    "drop-near-duplicates": "dedup",
+    "count": "count-pairs",
+    "neighbors": "counts",
+    "neighbor-counts": "counts",
+    "texts": "sets self-join",
+    "text": "sets self-join",
+    "set-self-join": "sets self-join",
+    "set-join": "sets join",
+    "similar": "sets self-join",
+    "edit-self-join": "strings self-join",
+    "edit-join": "strings join",
+    "fuzzy": "strings join",
+    "levenshtein": "strings self-join",
+    "names": "strings self-join",
+    "delete": "update",
+    "remove": "update",
+    "add": "update",
+    "radius": "self-join",
+    "pairs": "self-join",
+    "explain": "plan",
+    "profile": "plan",
+}
 """A word that users may type -> the command that they probably want."""
 
 
 def near_commands(name: str, names: Iterable[str]) -> str:
-    """Return a question that suggests commands with similar names or meanings; "" if there are none."""
+    """Return a question that suggests commands with similar names or meanings; "" if
+    there are none.
+    """
     words = list(names)
     meant = SYNONYMS.get(name.lower().replace("_", "-"))
     found = get_close_matches(name.lower().replace("_", "-"), words, 3, 0.6)
@@ -184,7 +236,9 @@ def near_commands(name: str, names: Iterable[str]) -> str:
 
 
 def commands_of(group: click.Group) -> dict[str, click.Command]:
-    """Return the commands of a group and of its subgroups. A key has the words of a command: "index make"."""
+    """Return the commands of a group and of its subgroups. A key has the words of a
+    command: "index make".
+    """
     found: dict[str, click.Command] = {}
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
@@ -217,4 +271,6 @@ OTHER_EXAMPLES = {
     "index history": "grown",
     "index check": "grown",
 }
-"""Commands that belong to no verb -> the arguments in their example, which the help shows."""
+"""Commands that belong to no verb -> the arguments in their example, which the help
+shows.
+"""

@@ -46,21 +46,27 @@ def log_lines(verbose: bool) -> Iterator[None]:
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]
-    """Choices for help and completion. Other values are not refused here, because the verb's own error
-    explains more.
+    """Choices for help and completion. Other values are not refused here, because the
+    verb's own error explains more.
     """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         return value
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]
-    """Values that a function converts from text. `name`: placeholder of the value in the help."""
+    """Values that a function converts from text. `name`: placeholder of the value in
+    the help.
+    """
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name, self._parse = name, parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         return self._parse(value) if isinstance(value, str) else value
 
 
@@ -80,7 +86,9 @@ def number(text: str, kind: type[int] | type[float]) -> Any:
 def parse_radii(text: str) -> Any:
     """Parse one distance, or several separated by commas, as in ``5 km,10 km``."""
     some = [number(one, float) for one in text.split(",")]
-    several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
+    several = len(some) > 1 and all(
+        isinstance(one, float) or parsed(one) is not None for one in some
+    )
     return some if several else number(text, float)
 
 
@@ -99,13 +107,17 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
 
     name = "bytes"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         try:
             is_size = value == "auto" or parse_bytes(value) > 0
         except ValueError:
             is_size = False
         if not is_size:
-            self.fail(f"{value!r} is not a memory size; use one such as '4 GB'.", param, ctx)
+            self.fail(
+                f"{value!r} is not a memory size; use one such as '4 GB'.", param, ctx
+            )
         return value
 
 
@@ -128,22 +140,30 @@ class Exact(click.ParamType):  # type: ignore[type-arg]
 
     name = "number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         try:
             return _Fraction(value) if "/" in value else _Decimal(value)
         except (InvalidOperation, ValueError, ZeroDivisionError):
-            self.fail(f"{value!r} is not a number; use one such as 0.8 or 4/5.", param, ctx)
+            self.fail(
+                f"{value!r} is not a number; use one such as 0.8 or 4/5.", param, ctx
+            )
 
 
 class Tokens(click.ParamType):  # type: ignore[type-arg]
-    """The name of a tokenizer, followed by its value and by "lower", as in "qgrams:3:lower"."""
+    """The name of a tokenizer, followed by its value and by "lower", as in
+    "qgrams:3:lower".
+    """
 
     name = "tokenizer"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "[words[:lower]|whitespace|delimiter:TEXT|qgrams:N[:lower]]"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         if not isinstance(value, str):
             return value
         name, colon, rest = value.partition(":")
@@ -163,7 +183,9 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
 
 
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
-    """Collect the column names from all uses of a repeatable option. A single name is returned as text."""
+    """Collect the column names from all uses of a repeatable option. A single name is
+    returned as text.
+    """
     names = [name for some in given for name in some]
     return names[0] if len(names) == 1 else names
 
@@ -173,13 +195,18 @@ TABLE = "other"
 
 
 def options_for(request: type) -> list[click.Option]:
-    hints, own = get_type_hints(request), {option.name: option for option in fields(request)}
+    hints, own = (
+        get_type_hints(request),
+        {option.name: option for option in fields(request)},
+    )
     names = (one.name for one in options_of(request) if one.name not in SECRET)
     return [_option(own[name], hints[name]) for name in names]
 
 
 SECRET = ("storage_options",)
-"""Options that may hold secrets. They have no flags, because other users can see command lines."""
+"""Options that may hold secrets. They have no flags, because other users can see
+command lines.
+"""
 
 
 def flag(name: str) -> str:
@@ -187,20 +214,27 @@ def flag(name: str) -> str:
 
 
 def given(ctx: click.Context, request: type) -> dict[str, Any]:
-    """Return the options that the command line sets; the others keep the defaults of the request."""
+    """Return the options that the command line sets; the others keep the defaults of
+    the request.
+    """
     found: dict[str, Any] = {}
     hints = get_type_hints(request)
     for option in fields(request):
         if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
             value = ctx.params[option.name]
-            found[option.name] = one_or_all(value) if hints[option.name] == Columns else value
+            found[option.name] = (
+                one_or_all(value) if hints[option.name] == Columns else value
+            )
     return found
 
 
-def csv_columns(options: Mapping[str, Any], whole: bool, other: str = "none") -> CsvColumns:
+def csv_columns(
+    options: Mapping[str, Any], whole: bool, other: str = "none"
+) -> CsvColumns:
     """Return the columns that a verb with these options uses.
 
-    `whole`: whether the result has all columns. `other`: how the names of options for the other table begin.
+    `whole`: whether the result has all columns. `other`: how the names of options for
+    the other table begin.
     """
     named = {
         option: {value} if isinstance(value, str) else set(value)
@@ -210,18 +244,24 @@ def csv_columns(options: Mapping[str, Any], whole: bool, other: str = "none") ->
     ids = set() if whole else {ROW_ID}
     for option in ("id", "left_id", "right_id"):
         ids |= named.pop(option, set())
-    if not named.keys() & {"on", "left_on", "right_on"}:  # every numeric column is a coordinate
+    # every numeric column is a coordinate
+    if not named.keys() & {"on", "left_on", "right_on"}:
         return CsvColumns(ids=frozenset(ids))
     kept = set() if whole else named.pop("keep", set())
     inferred = frozenset().union(*named.values())
-    return CsvColumns(inferred, frozenset(ids), None if whole else inferred | ids | kept)
+    return CsvColumns(
+        inferred, frozenset(ids), None if whole else inferred | ids | kept
+    )
 
 
-HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a column of texts."}
+HELP = {
+    "tokenizer": "How texts become sets of tokens; default: words, for a column of texts."
+}
 """Option -> its help, if it differs from the help in Python."""
 
 MENTIONED_OPTIONS = ("method", "tokenizer", "pairs", "how", "metric")
-"""Options that the help of other options mentions; the mentions are rewritten as flags."""
+"""Options that the help of other options mentions; the mentions are rewritten as flags.
+"""
 
 
 def _option(field: Field[Any], hint: Any) -> click.Option:
@@ -233,7 +273,10 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
     if field.default is MISSING:
         how["required"] = True
     else:
-        how |= {"default": field.default, "show_default": field.default not in (None, False)}
+        how |= {
+            "default": field.default,
+            "show_default": field.default not in (None, False),
+        }
     if hint is bool:
         how |= {"is_flag": True}
     elif hint == Columns or field.name == TABLE:
@@ -241,7 +284,11 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
     elif hint == tuple[str, str]:
         how |= {"nargs": 2}
     else:
-        how |= {"type": WORD_OR_FALSE if field.name == "keep" else _kind(hint, about["choices"])}
+        how |= {
+            "type": WORD_OR_FALSE
+            if field.name == "keep"
+            else _kind(hint, about["choices"])
+        }
     short = [f"-{field.name}"] if len(field.name) == 1 else []
     return click.Option([flag(field.name), *short, field.name], **how)
 
@@ -265,47 +312,64 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
 
 WRITTEN = [
     click.Option(
-        ["-o", "--output"], required=True,
+        ["-o", "--output"],
+        required=True,
         help="Path of the output: NAME.parquet or NAME.csv for one file, any other name for a folder with "
         "one file per partition.",
     ),
     click.Option(
-        ["--format"], type=click.Choice(FORMATS),
+        ["--format"],
+        type=click.Choice(FORMATS),
         help="Format of the output; default: by the ending of its name.",
     ),
     click.Option(
-        ["--overwrite"], is_flag=True,
+        ["--overwrite"],
+        is_flag=True,
         help="Replace an existing output: a file, or a folder that this program wrote.",
     ),
     click.Option(
-        ["--csv-safe"], is_flag=True,
+        ["--csv-safe"],
+        is_flag=True,
         help="Put ' before CSV texts that a spreadsheet would run as formulas.",
     ),
-]  # fmt: skip
+]
 
 SHARED = [
     click.Option(["-y", "--yes"], is_flag=True, help="Run large joins without asking."),
     click.Option(
-        ["--input-format"], type=click.Choice(FORMATS),
+        ["--input-format"],
+        type=click.Choice(FORMATS),
         help="Format of the input tables; default: by the endings of their names.",
     ),
     click.Option(
-        ["--scheduler"], type=OneOf(SCHEDULERS), default=THREADS, show_default=True,
+        ["--scheduler"],
+        type=OneOf(SCHEDULERS),
+        default=THREADS,
+        show_default=True,
         help="Name of a Dask scheduler, or address of a running scheduler, such as tcp://host:8786.",
     ),
     click.Option(
-        ["--workers"], type=click.IntRange(1),
+        ["--workers"],
+        type=click.IntRange(1),
         help="Number of threads, or of worker processes on a cluster; by default, all cores are used.",
     ),
     click.Option(
-        ["--memory-limit"], type=MemorySize(),
+        ["--memory-limit"],
+        type=MemorySize(),
         help="Memory of each worker process, such as '4 GB'. Starts a cluster on this machine.",
     ),
     click.Option(
-        ["--backend"], type=click.Choice(LIBRARIES), default=HOME, show_default=True,
+        ["--backend"],
+        type=click.Choice(LIBRARIES),
+        default=HOME,
+        show_default=True,
         help="Library that holds the tables: pandas for CPUs, cudf for GPUs.",
     ),
     click.Option(["--json"], is_flag=True, help="Print plan and report as JSON."),
-    click.Option(["-q", "--quiet"], is_flag=True, help="Print only the result and errors."),
-    click.Option(["-v", "--verbose"], is_flag=True, help="Show log lines of this package."),
-]  # fmt: skip
+    click.Option(
+        ["-q", "--quiet"], is_flag=True, help="Print only the result and errors."
+    ),
+    click.Option(
+        ["-v", "--verbose"], is_flag=True, help="Show log lines of this package."
+    ),
+]

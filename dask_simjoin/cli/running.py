@@ -1,4 +1,6 @@
-"""Choose the scheduler of a command, ask before large runs, handle signals and show progress."""
+"""Choose the scheduler of a command, ask before large runs, handle signals and show
+progress.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
-"""Ask for confirmation if the estimated bytes of the result, or seconds of the join, exceed these numbers."""
+"""Ask for confirmation if the estimated bytes of the result, or seconds of the join,
+exceed these numbers.
+"""
 
 
 class Declined(click.ClickException):
@@ -39,7 +43,8 @@ class Declined(click.ClickException):
 def confirm_large(plan: Any, yes: bool, pairs: bool) -> None:
     """Ask the user to confirm a large plan; without a terminal, refuse it.
 
-    `pairs`: whether the result has pairs. Only then its size is checked, because other results are small.
+    `pairs`: whether the result has pairs. Only then its size is checked, because other
+    results are small.
     """
     size, seconds = plan.result_bytes if pairs else 0, getattr(plan, "seconds", 0.0)
     seconds += getattr(plan, "writing_seconds", 0.0)
@@ -59,12 +64,14 @@ THREADS, SYNCHRONOUS, CLUSTER = SCHEDULERS = ("threads", "synchronous", "cluster
 def computing(
     scheduler: str, workers: int | None, memory_limit: str | None, backend: str
 ) -> Iterator[Client | None]:
-    """Set the scheduler within a block; yield the client of a cluster, or None without a cluster.
+    """Set the scheduler within a block; yield the client of a cluster, or None without
+    a cluster.
 
     When the block ends, no task is running any more, even if Ctrl-C ended it.
     """
     if scheduler == THREADS and memory_limit is not None:
-        scheduler = CLUSTER  # only processes can have a memory limit, threads share their memory
+        # only processes can have a memory limit, threads share their memory
+        scheduler = CLUSTER
     if backend != HOME:
         optional("dask_cudf", "'dask-simjoin[cuda13]'", "Frames on GPUs")
     with contextlib.ExitStack() as stack:
@@ -73,20 +80,27 @@ def computing(
             threads = workers or CPU_COUNT
             pool = ThreadPoolExecutor(threads)
             stack.callback(pool.shutdown, wait=True, cancel_futures=True)
-            stack.enter_context(dask.config.set(scheduler=scheduler, pool=pool, num_workers=threads))
+            stack.enter_context(
+                dask.config.set(scheduler=scheduler, pool=pool, num_workers=threads)
+            )
             yield None
             return
         address: Any = scheduler
         if scheduler == CLUSTER:
             # log lines of workers would break the progress bar
-            options: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.ERROR}
+            options: dict[str, Any] = {
+                "dashboard_address": ":0",
+                "silence_logs": logging.ERROR,
+            }
             if workers is not None:
                 options["n_workers"] = workers
             if memory_limit is not None:
                 options["memory_limit"] = memory_limit
-            # by default the cluster gives up a worker after 15 s, but restarting it can take longer on a busy
-            # machine
-            stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"}))
+            # by default the cluster gives up a worker after 15 s, but restarting it can
+            # take longer on a busy machine
+            stack.enter_context(
+                dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"})
+            )
             address = stack.enter_context(_cluster(backend)(**options))
         yield stack.enter_context(Client(address))
 
@@ -98,26 +112,33 @@ def _cluster(backend: str) -> Any:
 
 
 SIGNAL_SECONDS = 5.0
-"""A signal that follows another within this many seconds is ignored: a closing terminal sends several."""
+"""A signal that follows another within this many seconds is ignored: a closing terminal
+sends several.
+"""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Signal handler that stops the program. `number`: number of the first signal; 0 if none has arrived."""
+    """Signal handler that stops the program. `number`: number of the first signal; 0 if
+    none has arrived.
+    """
 
     def __init__(self) -> None:
         self.number, self._finishing, self._since = 0, False, -SIGNAL_SECONDS
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Stop the program, unless it is renaming the output or removing temporary files.
+        """Stop the program, unless it is renaming the output or removing temporary
+        files.
 
-        A closed terminal sends several signals, so signals that soon follow the first one are ignored. Ctrl-C
-        is never ignored: after the first one, the program waits for running tasks, and a second one ends the
-        wait.
+        A closed terminal sends several signals, so signals that soon follow the first
+        one are ignored. Ctrl-C is never ignored: after the first one, the program waits
+        for running tasks, and a second one ends the wait.
         """
         now = time.monotonic()
-        if self._finishing or (now - self._since < SIGNAL_SECONDS and number != signal.SIGINT):
+        if self._finishing or (
+            now - self._since < SIGNAL_SECONDS and number != signal.SIGINT
+        ):
             return
         self.number, self._since = self.number or number, now
         raise KeyboardInterrupt
@@ -130,7 +151,9 @@ _current = Stop()
 
 
 def finish() -> None:
-    """Ignore signals until the program ends, because its last steps are short and must complete."""
+    """Ignore signals until the program ends, because its last steps are short and must
+    complete.
+    """
     _current.finish()
 
 
@@ -162,7 +185,9 @@ Progress = Callable[[int, int], None]
 """A function that takes two numbers: finished tasks, and all tasks."""
 
 EVENT_SECONDS = 0.2
-"""The scheduler of a cluster waits at least this many seconds between two events about progress."""
+"""The scheduler of a cluster waits at least this many seconds between two events about
+progress.
+"""
 
 
 class TaskCounter(Callback):
@@ -182,7 +207,9 @@ class TaskCounter(Callback):
 
 
 class ClusterTaskCounter(SchedulerPlugin):
-    """Plugin for a cluster's scheduler: counts the tasks of one client, and sends it the counts as events."""
+    """Plugin for a cluster's scheduler: counts the tasks of one client, and sends it
+    the counts as events.
+    """
 
     def __init__(self, client: str, topic: str) -> None:
         self.name, self._client, self._topic = topic, client, topic
@@ -192,10 +219,14 @@ class ClusterTaskCounter(SchedulerPlugin):
         self._scheduler: Any = None
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Keep a reference to the scheduler, because `transition` needs it to send events."""
+        """Keep a reference to the scheduler, because `transition` needs it to send
+        events.
+        """
         self._scheduler = scheduler
 
-    def update_graph(self, scheduler: Scheduler, *, client: str, tasks: list[Any], **_: Any) -> None:
+    def update_graph(
+        self, scheduler: Scheduler, *, client: str, tasks: list[Any], **_: Any
+    ) -> None:
         if client == self._client:
             self._requested.update(tasks)
 
@@ -203,14 +234,20 @@ class ClusterTaskCounter(SchedulerPlugin):
         if finish == "memory" and key in self._requested:
             self._done.add(key)
             now = time.monotonic()
-            if now - self._last > EVENT_SECONDS or len(self._done) == len(self._requested):
+            if now - self._last > EVENT_SECONDS or len(self._done) == len(
+                self._requested
+            ):
                 self._last = now
-                self._scheduler.log_event(self._topic, (len(self._done), len(self._requested)))
+                self._scheduler.log_event(
+                    self._topic, (len(self._done), len(self._requested))
+                )
 
 
 @contextlib.contextmanager
 def counting_tasks(client: Client | None, progress: Progress) -> Iterator[None]:
-    """Call `progress` whenever tasks finish within a block. `client`: the client of the cluster, or None."""
+    """Call `progress` whenever tasks finish within a block. `client`: the client of the
+    cluster, or None.
+    """
     if client is None:
         with TaskCounter(progress):
             yield
@@ -256,7 +293,9 @@ class Lines(Display):
             self._last, passed = now, now - self._begin
             left = format_time(passed / done * (total - done)) if done else "unknown"
             line = f"{self._title}: {done:,} of {total:,} tasks{rows_so_far(self._found(), passed)}"
-            click.echo(f"{line}, {format_time(passed)} elapsed, about {left} left", err=True)
+            click.echo(
+                f"{line}, {format_time(passed)} elapsed, about {left} left", err=True
+            )
 
 
 class Bar(Display):
@@ -273,11 +312,18 @@ class Bar(Display):
                 return text(rows_so_far(rows_found(), passed).lstrip(", "))
 
         self._bar = rich.Progress(
-            rich.TextColumn("{task.description:>8}"), rich.BarColumn(bar_width=30), rich.TaskProgressColumn(),
-            rich.TextColumn("{task.completed:,.0f}/{task.total:,.0f} tasks"), Rows(),
-            rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn(),
-            console=optional("rich.console", "rich", "Progress bars").Console(stderr=True),
-        )  # fmt: skip
+            rich.TextColumn("{task.description:>8}"),
+            rich.BarColumn(bar_width=30),
+            rich.TaskProgressColumn(),
+            rich.TextColumn("{task.completed:,.0f}/{task.total:,.0f} tasks"),
+            Rows(),
+            rich.TimeElapsedColumn(),
+            rich.TextColumn("left"),
+            rich.TimeRemainingColumn(),
+            console=optional("rich.console", "rich", "Progress bars").Console(
+                stderr=True
+            ),
+        )
         self._task = self._bar.add_task(title, total=0)
         self._bar.start()
 
@@ -292,7 +338,13 @@ class Bar(Display):
 def stage(
     title: str, client: Client | None, quiet: bool, rows_found: RowsSoFar = lambda: None
 ) -> Iterator[None]:
-    display = Display() if quiet else Bar(title, rows_found) if _live() else Lines(title, rows_found)
+    display = (
+        Display()
+        if quiet
+        else Bar(title, rows_found)
+        if _live()
+        else Lines(title, rows_found)
+    )
     try:
         with counting_tasks(client, display.show):
             yield
@@ -305,4 +357,6 @@ def _live() -> bool:
 
 
 def rows_so_far(rows: int | None, seconds: float) -> str:
-    return "" if rows is None else f", {rows:,} rows, {rows / max(seconds, 1e-9):,.0f}/s"
+    return (
+        "" if rows is None else f", {rows:,} rows, {rows / max(seconds, 1e-9):,.0f}/s"
+    )

@@ -27,14 +27,37 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.cli import running
-from dask_simjoin.cli.sources import COMPRESSED, CSV, SUFFIXES, files_of, format_of, separator_of
+from dask_simjoin.cli.sources import (
+    COMPRESSED,
+    CSV,
+    SUFFIXES,
+    files_of,
+    format_of,
+    separator_of,
+)
 from dask_simjoin.metrics.norms import Frame
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""Characters that begin formulas, by OWASP's list. The last four are full-width forms of the first four."""
+FORMULA_STARTS = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)
+"""Characters that begin formulas, by OWASP's list. The last four are full-width forms
+of the first four.
+"""
 
 NUMBERS = "biufcmM"
-"""Kinds of dtypes (`numpy.dtype.kind`) whose values are never text, so they cannot be formulas."""
+"""Kinds of dtypes (`numpy.dtype.kind`) whose values are never text, so they cannot be
+formulas.
+"""
 
 
 def without_formulas(rows: Frame) -> Frame:
@@ -42,23 +65,33 @@ def without_formulas(rows: Frame) -> Frame:
     if hasattr(rows, "to_pandas"):
         rows = rows.to_pandas()
     texts = [name for name, kind in rows.dtypes.items() if kind.kind not in NUMBERS]
-    safe = rows.assign(**{name: rows[name].astype(object).map(_quoted) for name in texts})
+    safe = rows.assign(
+        **{name: rows[name].astype(object).map(_quoted) for name in texts}
+    )
     return safe.rename(columns=_quoted)
 
 
 NEGATIVE = re.compile(r"-\d+(\.\d*)?([eE][+-]?\d+)?")
-"""Matches texts that are negative numbers, which are harmless: CSV columns without a use are read as text."""
+"""Matches texts that are negative numbers, which are harmless: CSV columns without a
+use are read as text.
+"""
 
 
 def _quoted(cell: Any) -> Any:
-    is_formula = isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NEGATIVE.fullmatch(cell)
+    is_formula = (
+        isinstance(cell, str)
+        and cell.startswith(FORMULA_STARTS)
+        and not NEGATIVE.fullmatch(cell)
+    )
     return f"'{cell}" if is_formula else cell
 
 
 MARKER = "_dask_simjoin"
-"""Name of an empty file that this program writes into each output folder, to recognize the folder later.
+"""Name of an empty file that this program writes into each output folder, to recognize
+the folder later.
 
-Readers of the folder skip the file, because its name begins with an underscore, or because it is empty.
+Readers of the folder skip the file, because its name begins with an underscore, or
+because it is empty.
 """
 
 PART_NAME = re.compile(r"part\.\d+\.(parquet|csv)")
@@ -71,30 +104,41 @@ def locate_output(output: str) -> tuple[Any, str]:
         raise click.UsageError("--output is empty; name a file or a folder.")
     if output == "-":
         raise click.UsageError(
-            "--output - is not allowed: the program does not write to standard output. Name a file, or ./- "
+            "--output - is not allowed: the program does not write to standard output. "
+            "Name a file, or ./- "
             "for a folder with this name."
         )
     if "\0" in output:
-        raise click.UsageError(f"--output {output!r} is not allowed: a path cannot contain a null character.")
+        raise click.UsageError(
+            f"--output {output!r} is not allowed: a path cannot contain a null "
+            "character."
+        )
     if output.startswith("~") and os.path.expanduser(output) == output:
         user = output[1:].partition("/")[0]
         raise click.UsageError(
-            f"--output {output} is not allowed: there is no user {user!r}. Use ./{output} for a folder with "
+            f"--output {output} is not allowed: there is no user {user!r}. Use "
+            f"./{output} for a folder with "
             "this name."
         )
     fs, path = url_to_fs(output)
     return fs, _resolved(fs, path)
 
 
-def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, index: str | None) -> None:
-    """Refuse an output path that would replace an input table, or that is inside the folder of an index.
+def check_apart(
+    path: str, output: str, tables: Sequence[str], exists: bool, index: str | None
+) -> None:
+    """Refuse an output path that would replace an input table, or that is inside the
+    folder of an index.
 
-    `path`: the resolved path of `output`. `exists`: whether a file or folder is at this path.
+    `path`: the resolved path of `output`. `exists`: whether a file or folder is at this
+    path.
     """
     read = [_resolved(*url_to_fs(each)) for given in tables for each in files_of(given)]
     lost = exists and any(_within(name, path) or _within(path, name) for name in read)
     if lost or (index is not None and _in_index(path, index)):
-        raise click.UsageError(f"{output} is an input, or overlaps an input folder; name another output.")
+        raise click.UsageError(
+            f"{output} is an input, or overlaps an input folder; name another output."
+        )
 
 
 def is_on_store(index: str) -> bool:
@@ -119,22 +163,30 @@ def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
     A file may replace a file. A folder may replace a folder that this program wrote.
     """
     local = isinstance(fs, LocalFileSystem)
-    if local and any(_within(os.path.realpath(one), path) for one in (os.getcwd(), os.path.expanduser("~"))):
+    if local and any(
+        _within(os.path.realpath(one), path)
+        for one in (os.getcwd(), os.path.expanduser("~"))
+    ):
         raise click.UsageError(
-            f"{output} contains your home folder or the working folder; name another output."
+            f"{output} contains your home folder or the working folder; name another "
+            "output."
         )
     if fs.isfile(path):
         if not single:
             raise click.UsageError(
-                f"The output is a folder, but {output} already exists as a file. Remove the file, or name "
+                f"The output is a folder, but {output} already exists as a file. "
+                "Remove the file, or name "
                 "another output."
             )
         return
     if not fs.isdir(path):
-        raise click.UsageError(f"{output} is neither a file nor a folder; name another output.")
+        raise click.UsageError(
+            f"{output} is neither a file nor a folder; name another output."
+        )
     if single:
         raise click.UsageError(
-            f"The output is a file, but {output} already exists as a folder. Remove the folder, or name "
+            f"The output is a file, but {output} already exists as a folder. Remove "
+            "the folder, or name "
             "another output."
         )
     _check_ours(fs, path)
@@ -148,18 +200,25 @@ def _check_ours(fs: Any, path: str) -> None:
     mark = found.pop(MARKER, {})
     marked = mark.get("type") == "file" and mark["size"] == 0
     foreign = [
-        name for name, one in sorted(found.items()) if one["type"] != "file" or not PART_NAME.fullmatch(name)
+        name
+        for name, one in sorted(found.items())
+        if one["type"] != "file" or not PART_NAME.fullmatch(name)
     ]
     if foreign or not marked:
         why = f"it contains {foreign[0]!r}" if foreign else f"it has no file {MARKER}"
         raise click.UsageError(
-            f"{path} was not written by dask-simjoin alone: {why}. --overwrite does not replace it. "
+            f"{path} was not written by dask-simjoin alone: {why}. --overwrite does "
+            "not replace it. "
             "Remove it, or name another output."
         )
 
 
 def _resolved(fs: Any, path: str) -> str:
-    return os.path.realpath(path) if isinstance(fs, LocalFileSystem) else posixpath.normpath(path)
+    return (
+        os.path.realpath(path)
+        if isinstance(fs, LocalFileSystem)
+        else posixpath.normpath(path)
+    )
 
 
 def _within(path: str, folder: str) -> bool:
@@ -170,11 +229,29 @@ CHUNK_ROWS = 1 << 18
 """When the rows of an output are counted, this many are loaded at a time."""
 
 NOT_WRITTEN = (
-    *COMPRESSED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc",
-    ".orc", ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
-)  # fmt: skip
-"""Endings of formats that the program cannot write. Without an error, such a name would become a parquet
-folder.
+    *COMPRESSED,
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".geojson",
+    ".xlsx",
+    ".xls",
+    ".feather",
+    ".arrow",
+    ".ipc",
+    ".orc",
+    ".h5",
+    ".hdf5",
+    ".db",
+    ".sqlite",
+    ".pkl",
+    ".pickle",
+    ".npy",
+    ".npz",
+    ".html",
+)
+"""Endings of formats that the program cannot write. Without an error, such a name would
+become a parquet folder.
 """
 
 
@@ -186,13 +263,16 @@ class OutputWriter:
     path: str  # the final path
     output: str  # the path as the user typed it
     kind: str  # "parquet" or "csv"
-    single: bool  # whether to write one file, instead of a folder with a file per partition
+    # whether to write one file, instead of a folder with a file per partition
+    single: bool
     overwrite: bool  # whether to replace an existing output
     csv_safe: bool  # whether to change texts that a spreadsheet would run as formulas
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
-        """Make a temporary folder next to the final path, yield its path, and remove it after the block."""
+        """Make a temporary folder next to the final path, yield its path, and remove it
+        after the block.
+        """
         folder, name = posixpath.split(self.path)
         temporary = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
         try:
@@ -215,11 +295,17 @@ class OutputWriter:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            folders = [dask.config.get("temporary-directory", None) or tempfile.gettempdir()]
+            folders = [
+                dask.config.get("temporary-directory", None) or tempfile.gettempdir()
+            ]
             if isinstance(self.fs, LocalFileSystem):
                 folders.insert(0, posixpath.dirname(self.path) or ".")
-            free = ", ".join(f"{format_bytes(shutil.disk_usage(at).free)} in {at}" for at in folders)
-            text = f"{os.strerror(error.errno)}, while writing {self.path}; free: {free}"
+            free = ", ".join(
+                f"{format_bytes(shutil.disk_usage(at).free)} in {at}" for at in folders
+            )
+            text = (
+                f"{os.strerror(error.errno)}, while writing {self.path}; free: {free}"
+            )
             raise OSError(error.errno, text) from error
 
     def _write(self, frame: Frame, temporary: str) -> None:
@@ -234,25 +320,39 @@ class OutputWriter:
             return f"part.{n:0{width}d}"
 
         if self.kind == CSV:
-            how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
-            # the csv module would not quote a text with a lone carriage return, so quote every text
+            how: dict[str, Any] = {
+                "sep": separator_of(self.output),
+                "name_function": name,
+                "index": False,
+            }
+            # the csv module would not quote a text with a lone carriage return, so
+            # quote every text
             if self.csv_safe:
-                frame, how["quoting"] = frame.map_partitions(without_formulas), csv.QUOTE_NONNUMERIC
+                frame, how["quoting"] = (
+                    frame.map_partitions(without_formulas),
+                    csv.QUOTE_NONNUMERIC,
+                )
             compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
             compute(
                 frame.to_parquet(
-                    url, write_index=False, name_function=lambda n: f"{name(n)}.parquet", compute=False
+                    url,
+                    write_index=False,
+                    name_function=lambda n: f"{name(n)}.parquet",
+                    compute=False,
                 )
             )
 
     def rows(self, temporary: str, count: bool = False) -> int | None:
-        """Return the number of written rows, which Parquet files on local disks store; None if unknown.
+        """Return the number of written rows, which Parquet files on local disks store;
+        None if unknown.
 
         `count`: read other files again to count their rows.
         """
         if self.kind != CSV and isinstance(self.fs, LocalFileSystem):
-            return sum(pq.read_metadata(name).num_rows for name in self._parts(temporary))
+            return sum(
+                pq.read_metadata(name).num_rows for name in self._parts(temporary)
+            )
         return sum(map(len, self._written(temporary))) if count else None
 
     def tally(self, temporary: str, column: str) -> Counter[int]:
@@ -261,32 +361,51 @@ class OutputWriter:
             found.update(table[column].value_counts().to_dict())
         return found
 
-    def _written(self, temporary: str, column: str | None = None) -> Iterator[pd.DataFrame]:
-        """Read the written rows in chunks. `column`: the only column to read; default: the first one."""
+    def _written(
+        self, temporary: str, column: str | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """Read the written rows in chunks. `column`: the only column to read; default:
+        the first one.
+        """
         for name in self._parts(temporary):
             with self.fs.open(name, "rb") as file:
                 if self.kind == CSV:
-                    how: dict[str, Any] = {"sep": separator_of(self.output), "usecols": [column or 0]}
+                    how: dict[str, Any] = {
+                        "sep": separator_of(self.output),
+                        "usecols": [column or 0],
+                    }
                     yield from pd.read_csv(file, chunksize=CHUNK_ROWS, **how)
                 else:
                     parquet = pq.ParquetFile(file)
                     columns = [column or parquet.schema_arrow.names[0]]
-                    yield from (one.to_pandas() for one in parquet.iter_batches(CHUNK_ROWS, columns=columns))
+                    yield from (
+                        one.to_pandas()
+                        for one in parquet.iter_batches(CHUNK_ROWS, columns=columns)
+                    )
 
     def _parts(self, temporary: str) -> list[str]:
-        """List the files that were written, one per partition. `finish` later merges or renames them."""
+        """List the files that were written, one per partition. `finish` later merges or
+        renames them.
+        """
         names = self.fs.find(posixpath.join(temporary, "parts"))
         return [name for name in names if posixpath.basename(name) != MARKER]
 
     def finish(self, temporary: str) -> None:
         target = posixpath.join(temporary, "parts")
         if self.single:
-            files, target = sorted(self.fs.find(target)), posixpath.join(temporary, "whole")
+            files, target = (
+                sorted(self.fs.find(target)),
+                posixpath.join(temporary, "whole"),
+            )
             with self._naming_full_disks():
-                (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, target)
+                (_join_csv if self.kind == CSV else _join_parquet)(
+                    self.fs, files, target
+                )
         if self.fs.exists(self.path):
             if not self.overwrite:
-                raise click.ClickException(f"Another program created {self.path} meanwhile.")
+                raise click.ClickException(
+                    f"Another program created {self.path} meanwhile."
+                )
             check_replaceable(self.fs, self.path, self.output, self.single)
             running.finish()
             _rename(self.fs, self.path, posixpath.join(temporary, "replaced"))
@@ -294,28 +413,36 @@ class OutputWriter:
         _rename(self.fs, target, self.path)
 
 
-def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> OutputWriter:
+def sink(
+    given: Mapping[str, Any], tables: Sequence[str], index: str | None = None
+) -> OutputWriter:
     """Check the options of `WRITTEN`, and return the writer for them.
 
-    `tables`: the inputs. `index`: the folder of an index, which must not contain the output.
+    `tables`: the inputs. `index`: the folder of an index, which must not contain the
+    output.
     """
     output, kind, overwrite = given["output"], given["format"], given["overwrite"]
     if kind is None and output.endswith(NOT_WRITTEN):
         ending = posixpath.splitext(output)[1]
         raise click.UsageError(
-            f"{output} cannot be written: {ending} is not supported. End the name in .parquet or .csv, or "
+            f"{output} cannot be written: {ending} is not supported. End the name in "
+            ".parquet or .csv, or "
             "in / for a parquet folder."
         )
     kind = kind or format_of(output.rstrip("/"))
     if given["csv_safe"] and kind != CSV:
-        raise click.UsageError(f"--csv-safe is for CSV, but {output} is {kind}; omit it.")
+        raise click.UsageError(
+            f"--csv-safe is for CSV, but {output} is {kind}; omit it."
+        )
     single = not output.endswith("/") and posixpath.splitext(output)[1] in SUFFIXES
     try:
         fs, path = locate_output(output)
         exists = fs.exists(path)
         check_apart(path, output, tables, exists, index)
         if exists and not overwrite:
-            raise click.UsageError(f"{output} already exists; add --overwrite to replace it.")
+            raise click.UsageError(
+                f"{output} already exists; add --overwrite to replace it."
+            )
         if exists:
             check_replaceable(fs, path, output, single)
         folder = posixpath.dirname(path)
@@ -327,8 +454,8 @@ def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = No
 
 
 def _rename(fs: Any, old: str, new: str) -> None:
-    """Rename a file or folder. On local disks use `os.rename`, which is atomic; some versions of fsspec would
-    copy.
+    """Rename a file or folder. On local disks use `os.rename`, which is atomic; some
+    versions of fsspec would copy.
     """
     if isinstance(fs, LocalFileSystem):
         os.rename(old, new)
@@ -356,7 +483,9 @@ def _join_parquet(fs: Any, files: list[str], target: str) -> None:
         for name in files:
             with fs.open(name, "rb") as source, pq.ParquetFile(source) as part:
                 if writer is None:
-                    writer = stack.enter_context(pq.ParquetWriter(out, part.schema_arrow))
+                    writer = stack.enter_context(
+                        pq.ParquetWriter(out, part.schema_arrow)
+                    )
                 for n in range(part.num_row_groups):
                     rows: pa.Table = part.read_row_group(n)
                     writer.write_table(rows)

@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dask_simjoin.cluster.algorithms.condensed_tree import choose_clusters, condensed_tree
+from dask_simjoin.cluster.algorithms.condensed_tree import (
+    choose_clusters,
+    condensed_tree,
+)
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.request.columns import load
 
@@ -22,7 +25,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the estimators only when they are first used, because importing scikit-learn takes long."""
+    """Import the estimators only when they are first used, because importing
+    scikit-learn takes long.
+    """
     if name not in ("DBSCAN", "HDBSCAN", "OPTICS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "hdbscan_estimator" if name == "HDBSCAN" else "estimators"

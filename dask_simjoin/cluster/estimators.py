@@ -1,4 +1,6 @@
-"""The estimators `DBSCAN` and `OPTICS`, and their base classes, with the interface of scikit-learn."""
+"""The estimators `DBSCAN` and `OPTICS`, and their base classes, with the interface of
+scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from dask_simjoin.cluster.algorithms.edges import rows_of_places
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.cluster.verbs import checked_weights, kept_points
 from dask_simjoin.engine.compat import to_host, values_of
-from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.errors import (
+    ColumnError,
+    OptionError,
+    OptionTypeError,
+    UnsupportedFrameError,
+)
 from dask_simjoin.graph.inputs import as_frame, is_dask_array
 from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.request import clusters
@@ -31,18 +38,26 @@ if TYPE_CHECKING:
 
 try:
     from sklearn.base import BaseEstimator as BaseEstimator
-    from sklearn.base import ClassNamePrefixFeaturesOutMixin as ClassNamePrefixFeaturesOutMixin
+    from sklearn.base import (
+        ClassNamePrefixFeaturesOutMixin as ClassNamePrefixFeaturesOutMixin,
+    )
     from sklearn.base import ClusterMixin
     from sklearn.base import TransformerMixin as TransformerMixin
     from sklearn.exceptions import NotFittedError as NotFittedError
-except ImportError:  # scikit-learn is optional: without it, use the small substitutes below
+except (
+    ImportError
+):  # scikit-learn is optional: without it, use the small substitutes below
 
     class BaseEstimator:  # type: ignore[no-redef]
         """Substitute for scikit-learn's class: stores parameters by name."""
 
         @classmethod
         def _get_param_names(cls) -> list[str]:
-            return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+            return sorted(
+                name
+                for name in inspect.signature(cls.__init__).parameters
+                if name != "self"
+            )
 
         def get_params(self, deep: bool = True) -> dict[str, Any]:
             """Return the parameters by name; `deep` is ignored."""
@@ -54,7 +69,8 @@ except ImportError:  # scikit-learn is optional: without it, use the small subst
             for name in parameters:
                 if name not in names:
                     raise ValueError(
-                        f"Invalid parameter {name!r} for estimator {self!r}. Valid parameters are: {names!r}."
+                        f"Invalid parameter {name!r} for estimator {self!r}. Valid "
+                        f"parameters are: {names!r}."
                     )
             vars(self).update(parameters)
             return self
@@ -62,11 +78,17 @@ except ImportError:  # scikit-learn is optional: without it, use the small subst
         def __repr__(self) -> str:
             every = inspect.signature(type(self).__init__).parameters
             given = [(name, getattr(self, name)) for name in every if name != "self"]
-            changed = (f"{name}={value!r}" for name, value in given if value != every[name].default)
+            changed = (
+                f"{name}={value!r}"
+                for name, value in given
+                if value != every[name].default
+            )
             return f"{type(self).__name__}({', '.join(changed)})"
 
     class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
-        """Substitute for scikit-learn's class: raised if an estimator is used before `fit`."""
+        """Substitute for scikit-learn's class: raised if an estimator is used before
+        `fit`.
+        """
 
     class ClusterMixin:  # type: ignore[no-redef]
         """Substitute for scikit-learn's class: adds `fit_predict`."""
@@ -86,8 +108,8 @@ except ImportError:  # scikit-learn is optional: without it, use the small subst
         """Substitute for scikit-learn's class: adds the names of output columns."""
 
         def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
-            """Return a name for each output column: the class name in lower case, and a number.
-            `input_features` is ignored."""
+            """Return a name for each output column: the class name in lower case, and a
+            number. `input_features` is ignored."""
             if not hasattr(self, "_n_features_out"):
                 raise NotFittedError(NOT_FITTED.format(type(self).__name__))
             name = type(self).__name__.lower()
@@ -103,19 +125,24 @@ Points = Any
 """Rows to fit: an array (n, d) of NumPy or Dask, or a data frame, which may be lazy."""
 
 Labels = Any
-"""Labels of the rows: an array (n,) if the rows are an array, or a Series if they are a frame."""
+"""Labels of the rows: an array (n,) if the rows are an array, or a Series if they are a
+frame.
+"""
 
 
 class PointsEstimator(BaseEstimator):
     """Base class of estimators whose input is an array or a frame."""
 
     n_features_in_: int  # number of fitted columns
-    feature_names_in_: np.ndarray  # names of the fitted columns; only if all of them are strings
+    # names of the fitted columns; only if all of them are strings
+    feature_names_in_: np.ndarray
 
     def _options(self, request: Any) -> dict[str, Any]:
         """Return the estimator's parameters that are options of a request."""
         accepted = inspect.signature(request).parameters
-        return {name: value for name, value in self.get_params().items() if name in accepted}
+        return {
+            name: value for name, value in self.get_params().items() if name in accepted
+        }
 
     def _frame(self, X: Points, request: Any) -> Frame:
         """Convert the rows to fit to a frame. `request`: the options of this fit."""
@@ -133,14 +160,17 @@ class PointsEstimator(BaseEstimator):
         frame, name = points_frame(X), type(self).__name__
         if is_dask_collection(frame):
             raise UnsupportedFrameError(
-                f"{name} needs new rows in memory; compute() them first, or map_partitions over them."
+                f"{name} needs new rows in memory; compute() them first, or "
+                "map_partitions over them."
             )
         if frame_like(X):
             missing = [one for one in columns if not has_column(frame.columns, one)]
             if missing:
                 raise ColumnError(
-                    f"X has no columns {listed(missing)}, and {name} was fitted to {listed(columns)}. "
-                    "Columns of an array have numbers as names. Use a frame with these columns, or an array: "
+                    f"X has no columns {listed(missing)}, and {name} was fitted to "
+                    f"{listed(columns)}. "
+                    "Columns of an array have numbers as names. Use a frame with these "
+                    "columns, or an array: "
                     "X.to_numpy()."
                 )
         elif frame.shape[1] != self.n_features_in_:
@@ -153,10 +183,14 @@ class PointsEstimator(BaseEstimator):
         return frame
 
     def _as_given(self, column: Series, X: Points) -> Labels:
-        """Return a result column as an array if `X` is an array, and as a Series otherwise."""
+        """Return a result column as an array if `X` is an array, and as a Series
+        otherwise.
+        """
         if is_dask_array(X):
             has_known_lengths = not getattr(self, "dropna", False)
-            return column.to_dask_array(lengths=X.chunks[0] if has_known_lengths else None)
+            return column.to_dask_array(
+                lengths=X.chunks[0] if has_known_lengths else None
+            )
         return column if frame_like(X) else to_host(values_of(column))
 
 
@@ -168,20 +202,32 @@ class ArrowTable(Protocol):
 
 
 class Clustering(ClusterMixin, PointsEstimator):
-    """Base of clustering estimators, which set `labels_` (n,) int64 in the form of their input."""
+    """Base of clustering estimators, which set `labels_` (n,) int64 in the form of
+    their input.
+    """
 
     labels_: Labels
 
     @overload
-    def fit_predict(self, X: np.ndarray, y: object = None, **options: Any) -> np.ndarray: ...
+    def fit_predict(
+        self, X: np.ndarray, y: object = None, **options: Any
+    ) -> np.ndarray: ...
     @overload
-    def fit_predict(self, X: pd.DataFrame, y: object = None, **options: Any) -> pd.Series: ...
+    def fit_predict(
+        self, X: pd.DataFrame, y: object = None, **options: Any
+    ) -> pd.Series: ...
     @overload
-    def fit_predict(self, X: dd.DataFrame, y: object = None, **options: Any) -> dd.Series: ...  # type: ignore[overload-cannot-match]
+    def fit_predict(
+        self, X: dd.DataFrame, y: object = None, **options: Any
+    ) -> dd.Series: ...  # type: ignore[overload-cannot-match]
     @overload
-    def fit_predict(self, X: da.Array, y: object = None, **options: Any) -> da.Array: ...  # type: ignore[overload-cannot-match]
+    def fit_predict(
+        self, X: da.Array, y: object = None, **options: Any
+    ) -> da.Array: ...  # type: ignore[overload-cannot-match]
     @overload
-    def fit_predict(self, X: Sequence[Any], y: object = None, **options: Any) -> np.ndarray: ...  # type: ignore[overload-cannot-match]
+    def fit_predict(
+        self, X: Sequence[Any], y: object = None, **options: Any
+    ) -> np.ndarray: ...  # type: ignore[overload-cannot-match]
     @overload
     def fit_predict(self, X: ArrowTable, y: object = None, **options: Any) -> Any: ...  # type: ignore[overload-cannot-match]
     def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
@@ -200,14 +246,18 @@ def frame_like(X: Points) -> bool:
 
 
 def points_frame(X: Points) -> Frame:
-    """Convert `X` to a frame. Scikit-learn's checks of estimators look for the words of the errors."""
+    """Convert `X` to a frame. Scikit-learn's checks of estimators look for the words of
+    the errors.
+    """
     if frame_like(X):
         frame = as_frame(X, "X")
         if not is_dask_collection(frame) and not len(frame):
             raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
         return frame
     if hasattr(X, "tocsr"):
-        raise OptionTypeError("X is sparse data, and dense data is required; use X.toarray().")
+        raise OptionTypeError(
+            "X is sparse data, and dense data is required; use X.toarray()."
+        )
     if is_dask_array(X):
         import dask.dataframe as dd
 
@@ -218,11 +268,14 @@ def points_frame(X: Points) -> Frame:
 def _checked(x: Any) -> Any:
     if x.ndim != 2:
         raise OptionError(
-            f"X of shape {x.shape} is not allowed; use a dense array (n, d) of NumPy or Dask, or a "
+            f"X of shape {x.shape} is not allowed; use a dense array (n, d) of NumPy "
+            "or Dask, or a "
             "DataFrame. Reshape your data with X.reshape(-1, 1) or X.reshape(1, -1)."
         )
     if x.dtype.kind == "c":
-        raise OptionError("Complex data not supported: X is of dtype complex; use its real numbers.")
+        raise OptionError(
+            "Complex data not supported: X is of dtype complex; use its real numbers."
+        )
     for size, what in ((x.shape[0], "sample(s)"), (x.shape[1], "feature(s)")):
         if size == 0:
             raise OptionError(NOTHING.format(what=what, shape=x.shape))
@@ -230,28 +283,31 @@ def _checked(x: Any) -> Any:
 
 
 class DBSCAN(Clustering):
-    """Clusters rows by density, with the same labels as ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
+    """Clusters rows by density, with the same labels as
+    ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
 
     Parameters
     ----------
     eps : float
         Largest distance of neighbors.
     min_samples : int
-        A row is a core row if at least this many rows are within `eps`, counting the row itself.
+        A row is a core row if at least this many rows are within `eps`, counting the
+        row itself.
     on, metric, p, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.dbscan`. `on` is for frames only. For "haversine", an array has latitudes and
-        longitudes in degrees, and `eps` is in meters.
+        As in `SimJoinAccessor.dbscan`. `on` is for frames only. For "haversine", an
+        array has latitudes and longitudes in degrees, and `eps` is in meters.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
     Attributes
     ----------
     labels_ : array or Series (n,), int64
-        After `fit`: the number of each row's cluster, or -1. It is an array if `X` is an array. For a frame,
-        it is the Series of `SimJoinAccessor.dbscan`. For Dask data it is lazy, and `fit` computes no labels.
+        After `fit`: the number of each row's cluster, or -1. It is an array if `X` is
+        an array. For a frame, it is the Series of `SimJoinAccessor.dbscan`. For Dask
+        data it is lazy, and `fit` computes no labels.
     core_sample_indices_ : array (k,), int64
-        The positions of core rows among the rows that have labels. Not available for Dask data, which stay
-        lazy.
+        The positions of core rows among the rows that have labels. Not available for
+        Dask data, which stay lazy.
     components_ : array (k, d), or DataFrame if `X` is one
         Copies of the core rows. Not available for Dask data.
     n_features_in_ : int
@@ -286,8 +342,19 @@ class DBSCAN(Clustering):
         leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:
-        self.eps, self.min_samples, self.metric, self.p, self.on = eps, min_samples, metric, p, on
-        self.dropna, self.method, self.partitioning, self.blocksize = dropna, method, partitioning, blocksize
+        self.eps, self.min_samples, self.metric, self.p, self.on = (
+            eps,
+            min_samples,
+            metric,
+            p,
+            on,
+        )
+        self.dropna, self.method, self.partitioning, self.blocksize = (
+            dropna,
+            method,
+            partitioning,
+            blocksize,
+        )
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
     def fit(self, X: Points, y: object = None, sample_weight: Any = None) -> Self:
@@ -295,12 +362,12 @@ class DBSCAN(Clustering):
 
         Parameters
         ----------
-        X : array (n, d) of NumPy or Dask, a DataFrame of Dask, pandas or cuDF, or a table of Arrow
-        y : ignored
-        sample_weight : array (n,), optional
-            The weight of each row. A row is a core row if its own weight and the weights of the other rows
-            within `eps` add up to at least `min_samples`. Weights may be negative. `X` must be in memory.
-            Weights are summed as integer multiples of a power of two, so that sums do not depend on the
+        X : array (n, d) of NumPy or Dask, a DataFrame of Dask, pandas or cuDF, or a
+        table of Arrow y : ignored sample_weight : array (n,), optional
+            The weight of each row. A row is a core row if its own weight and the
+            weights of the other rows within `eps` add up to at least `min_samples`.
+            Weights may be negative. `X` must be in memory. Weights are summed as
+            integer multiples of a power of two, so that sums do not depend on the
             order. Sums are exact if weights span up to about 40 bits.
         """
         request = clusters.DbscanRequest(**self._options(clusters.DbscanRequest))
@@ -308,9 +375,12 @@ class DBSCAN(Clustering):
         if is_dask_collection(frame):
             if sample_weight is not None:
                 raise OptionTypeError(
-                    "sample_weight= needs arrays or frames in memory; compute() the rows first."
+                    "sample_weight= needs arrays or frames in memory; compute() the "
+                    "rows first."
                 )
-            self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(clusters.DbscanRequest)), X)
+            self.labels_ = self._as_given(
+                verbs.dbscan(frame, **self._options(clusters.DbscanRequest)), X
+            )
             return self
         weights = checked_weights(sample_weight, len(frame))
         labels, core, order = verbs.labels_and_cores(frame, request, weights)
@@ -323,25 +393,29 @@ class DBSCAN(Clustering):
 
 
 class OPTICS(Clustering):
-    """Orders rows as ``sklearn.cluster.OPTICS(algorithm="kd_tree")``, and extracts clusters from the order.
+    """Orders rows as ``sklearn.cluster.OPTICS(algorithm="kd_tree")``, and extracts
+    clusters from the order.
 
     Parameters
     ----------
     max_eps : float
-        Largest distance of neighbors; it must be finite. Scikit-learn's default, infinity, would keep all
-        pairs.
+        Largest distance of neighbors; it must be finite. Scikit-learn's default,
+        infinity, would keep all pairs.
     min_samples : int
-        A row is a core row if at least this many rows are within `max_eps`, counting the row itself.
+        A row is a core row if at least this many rows are within `max_eps`, counting
+        the row itself.
     cluster_method : {"xi", "dbscan"}
         How labels are extracted: see `cluster_optics_xi`, which needs scikit-learn, and
         `cluster_optics_dbscan`.
     eps : float, optional
-        For "dbscan": the distance at which clusters are extracted, at most `max_eps`. Default: `max_eps`.
+        For "dbscan": the distance at which clusters are extracted, at most `max_eps`.
+        Default: `max_eps`.
     xi, min_cluster_size, predecessor_correction
         For "xi": see `cluster_optics_xi`.
     mode : {"auto", "edges", "forest"}
-        As in `SimJoinAccessor.optics`. "edges" gives exactly the order of scikit-learn, for the Euclidean
-        metric only. "forest" needs less memory, works with any metric, and gives another order.
+        As in `SimJoinAccessor.optics`. "edges" gives exactly the order of scikit-learn,
+        for the Euclidean metric only. "forest" needs less memory, works with any
+        metric, and gives another order.
     on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames only.
     algorithm, leaf_size, n_jobs
@@ -350,12 +424,13 @@ class OPTICS(Clustering):
     Attributes
     ----------
     optics_ : DataFrame
-        After `fit`, the result of `SimJoinAccessor.optics`: lazy for a Dask DataFrame or array.
+        After `fit`, the result of `SimJoinAccessor.optics`: lazy for a Dask DataFrame
+        or array.
     labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
         One value per row, in the order of the rows; lazy if `X` is lazy.
     ordering_ : array (n,), int64
-        The row numbers in the order of OPTICS. Not available for Dask data: use ``optics_["ordering"]``,
-        which has the position of each row in this order.
+        The row numbers in the order of OPTICS. Not available for Dask data: use
+        ``optics_["ordering"]``, which has the position of each row in this order.
     n_features_in_ : int
     feature_names_in_ : array of str
         Names of the columns, for a frame whose column names are all strings.
@@ -402,7 +477,11 @@ class OPTICS(Clustering):
         self.cluster_method = cluster_method
         self.xi, self.min_cluster_size, self.mode = xi, min_cluster_size, mode
         self.metric, self.p = metric, p
-        self.predecessor_correction, self.on, self.dropna = predecessor_correction, on, dropna
+        self.predecessor_correction, self.on, self.dropna = (
+            predecessor_correction,
+            on,
+            dropna,
+        )
         self.method, self.partitioning, self.blocksize = method, partitioning, blocksize
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
@@ -416,19 +495,31 @@ class OPTICS(Clustering):
         """
         check_choice("cluster_method", self.cluster_method, ("xi", "dbscan"))
         max_eps = check_eps(self.max_eps, "max_eps")
-        eps = max_eps if self.eps is None or self.cluster_method != "dbscan" else check_eps(self.eps, "eps")
+        eps = (
+            max_eps
+            if self.eps is None or self.cluster_method != "dbscan"
+            else check_eps(self.eps, "eps")
+        )
         if eps > max_eps:
-            raise OptionError(f"eps={self.eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
+            raise OptionError(
+                f"eps={self.eps!r} is not allowed; use at most "
+                f"max_eps={self.max_eps!r}."
+            )
         options = self._options(clusters.OpticsRequest)
-        found = verbs.optics(self._frame(X, clusters.OpticsRequest(**options)), **options)
+        found = verbs.optics(
+            self._frame(X, clusters.OpticsRequest(**options)), **options
+        )
         self.optics_ = found
         if self.cluster_method == "dbscan":
             labels = cluster_optics_dbscan(found, eps)
         else:
             labels = cluster_optics_xi(
-                found, self.min_samples, xi=self.xi, min_cluster_size=self.min_cluster_size,
+                found,
+                self.min_samples,
+                xi=self.xi,
+                min_cluster_size=self.min_cluster_size,
                 predecessor_correction=self.predecessor_correction,
-            )  # fmt: skip
+            )
         self.labels_ = self._as_given(labels, X)
         self.reachability_ = self._as_given(found["reachability"], X)
         self.core_distances_ = self._as_given(found["core_distance"], X)

@@ -1,4 +1,6 @@
-"""The estimator `HDBSCAN`, with the interfaces of scikit-learn and of the package hdbscan."""
+"""The estimator `HDBSCAN`, with the interfaces of scikit-learn and of the package
+hdbscan.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,18 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     label_tree,
 )
 from dask_simjoin.cluster.algorithms.edges import rows_of_places
-from dask_simjoin.cluster.algorithms.spanning import distances_of, in_order, tree_of_chunk
-from dask_simjoin.cluster.estimators import Clustering, Labels, NotFittedError, Points, check_fitted
+from dask_simjoin.cluster.algorithms.spanning import (
+    distances_of,
+    in_order,
+    tree_of_chunk,
+)
+from dask_simjoin.cluster.estimators import (
+    Clustering,
+    Labels,
+    NotFittedError,
+    Points,
+    check_fitted,
+)
 from dask_simjoin.cluster.hierarchy import core_distances_of_frame, hdbscan
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels
@@ -35,18 +47,19 @@ from dask_simjoin.tasks.nearest import search_chunk
 
 
 class HDBSCAN(Clustering):
-    """Clusters rows by density, without a fixed distance; see `SimJoinAccessor.hdbscan`.
+    """Clusters rows by density, without a fixed distance; see
+    `SimJoinAccessor.hdbscan`.
 
     Parameters
     ----------
     min_cluster_size : int
         Smallest number of rows in a cluster, at least 2.
     min_samples : int, optional
-        The core distance of a row is the distance to its `min_samples`-th nearest row. The row itself counts
-        as the first. Default: `min_cluster_size`.
+        The core distance of a row is the distance to its `min_samples`-th nearest row.
+        The row itself counts as the first. Default: `min_cluster_size`.
     cluster_selection_method : {"eom", "leaf"}
-        "eom" chooses the clusters with the largest total stability, "leaf" the leaves of the tree of
-        clusters.
+        "eom" chooses the clusters with the largest total stability, "leaf" the leaves
+        of the tree of clusters.
     cluster_selection_epsilon : float
         Clusters are not split at distances below this one.
     max_cluster_size : int, optional
@@ -54,31 +67,33 @@ class HDBSCAN(Clustering):
     allow_single_cluster : bool
         Whether all rows may be one cluster.
     on, metric, p, dropna, partitioning, blocksize
-        As in `SimJoinAccessor.hdbscan`; `on` is for frames only. For "haversine" an array has latitudes and
-        longitudes in degrees, and distances are in meters.
+        As in `SimJoinAccessor.hdbscan`; `on` is for frames only. For "haversine" an
+        array has latitudes and longitudes in degrees, and distances are in meters.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
     Attributes
     ----------
     hdbscan_ : DataFrame
-        After `fit`, the result of `SimJoinAccessor.hdbscan`: lazy for a Dask DataFrame or array.
+        After `fit`, the result of `SimJoinAccessor.hdbscan`: lazy for a Dask DataFrame
+        or array.
     labels_, probabilities_, outlier_scores_ : array or Series (n,)
-        Columns of `hdbscan_`: NumPy arrays for a NumPy array, Dask arrays for a Dask array, else Series.
+        Columns of `hdbscan_`: NumPy arrays for a NumPy array, Dask arrays for a Dask
+        array, else Series.
     condensed_tree_ : CondensedTree
-        The tree of clusters, with `to_pandas` and `to_numpy`. Not available for Dask data: use the lazy
-        `spanning_tree` and `dask_simjoin.cluster.condensed_tree`.
+        The tree of clusters, with `to_pandas` and `to_numpy`. Not available for Dask
+        data: use the lazy `spanning_tree` and `dask_simjoin.cluster.condensed_tree`.
     single_linkage_tree_ : SingleLinkageTree
-        The tree of all merges, with `to_pandas` and `to_numpy`, which returns SciPy's linkage matrix. Not
-        available for Dask data.
+        The tree of all merges, with `to_pandas` and `to_numpy`, which returns SciPy's
+        linkage matrix. Not available for Dask data.
     n_features_in_ : int
     feature_names_in_ : array of str
         Names of the columns, for a frame whose column names are all strings.
 
     Notes
     -----
-    For data in memory, the trees take about 40 bytes per row. `predict` needs the trees and the fitted rows,
-    so the estimator keeps both; rows are not copied.
+    For data in memory, the trees take about 40 bytes per row. `predict` needs the trees
+    and the fitted rows, so the estimator keeps both; rows are not copied.
 
     Examples
     --------
@@ -127,7 +142,10 @@ class HDBSCAN(Clustering):
         self.min_cluster_size, self.min_samples = min_cluster_size, min_samples
         self.cluster_selection_method = cluster_selection_method
         self.cluster_selection_epsilon = cluster_selection_epsilon
-        self.max_cluster_size, self.allow_single_cluster = max_cluster_size, allow_single_cluster
+        self.max_cluster_size, self.allow_single_cluster = (
+            max_cluster_size,
+            allow_single_cluster,
+        )
         self.metric, self.p, self.on, self.dropna = metric, p, on, dropna
         self.partitioning, self.blocksize = partitioning, blocksize
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
@@ -142,7 +160,12 @@ class HDBSCAN(Clustering):
         """
         request = HdbscanRequest(**self._options(HdbscanRequest))
         frame = self._frame(X, request)
-        for name in ("condensed_tree_", "single_linkage_tree_", "_hierarchy", "_fitted"):
+        for name in (
+            "condensed_tree_",
+            "single_linkage_tree_",
+            "_hierarchy",
+            "_fitted",
+        ):
             if hasattr(self, name):
                 delattr(self, name)
         if is_dask_collection(frame):
@@ -171,7 +194,8 @@ class HDBSCAN(Clustering):
         return self.approximate_predict(X)[0]
 
     def approximate_predict(self, X: Points) -> tuple[Labels, Labels]:
-        """Return the cluster of each new row and its probability, as ``hdbscan.approximate_predict`` does.
+        """Return the cluster of each new row and its probability, as
+        ``hdbscan.approximate_predict`` does.
 
         Parameters
         ----------
@@ -187,25 +211,33 @@ class HDBSCAN(Clustering):
 
         Notes
         -----
-        A new row joins the cluster of one of its ``2 * (min_samples - 1)`` nearest fitted rows: the nearest
-        one by mutual reachability. New rows do not change the clusters, so a fit that includes them may give
-        other labels. If fitted rows are passed, their labels may differ from `labels_`. Each call builds an
-        index of the fitted rows and the new rows.
+        A new row joins the cluster of one of its ``2 * (min_samples - 1)`` nearest
+        fitted rows: the nearest one by mutual reachability. New rows do not change the
+        clusters, so a fit that includes them may give other labels. If fitted rows are
+        passed, their labels may differ from `labels_`. Each call builds an index of the
+        fitted rows and the new rows.
         """
         hierarchy = getattr(self, "_hierarchy", None)
         if hierarchy is None:
             check_fitted(self, "labels_")
             raise NotFittedError(
-                f"This {type(self).__name__} instance is fitted to Dask data; fit it to data in memory."
+                f"This {type(self).__name__} instance is fitted to Dask data; fit it "
+                "to data in memory."
             )
         frame = self._queries(X, list(self._fitted.columns))
         options = self._options(KnnJoinRequest) | {"on": list(self._fitted.columns)}
         labels, probabilities, rows = predict_rows(
-            frame.reset_index(drop=True), self._fitted, hierarchy, KnnJoinRequest(**options)
+            frame.reset_index(drop=True),
+            self._fitted,
+            hierarchy,
+            KnnJoinRequest(**options),
         )
         index = frame.index[rows]
         frames = frames_for(frame)
-        found = (frames.series(labels, index, LABELS), frames.series(probabilities, index, "probability"))
+        found = (
+            frames.series(labels, index, LABELS),
+            frames.series(probabilities, index, "probability"),
+        )
         return self._as_given(found[0], X), self._as_given(found[1], X)
 
     def _fit_rows(self, frame: Frame, request: HdbscanRequest) -> Frame:
@@ -214,17 +246,23 @@ class HDBSCAN(Clustering):
         if hierarchy is None:
             return hdbscan(frame, **self._options(HdbscanRequest))
         columns = label_tree(hierarchy.condensed, hierarchy.choice)
-        found = frames_for(frame).result(dict(zip(CLUSTERS, columns, strict=True)), len(ids))
+        found = frames_for(frame).result(
+            dict(zip(CLUSTERS, columns, strict=True)), len(ids)
+        )
         found.index = ids
         self._hierarchy = hierarchy
         self._fitted = kept_points(frame, request).reset_index(drop=True)
         self.condensed_tree_ = CondensedTree(hierarchy.condensed)
-        self.single_linkage_tree_ = SingleLinkageTree(hierarchy.start, hierarchy.end, hierarchy.away)
+        self.single_linkage_tree_ = SingleLinkageTree(
+            hierarchy.start, hierarchy.end, hierarchy.away
+        )
         return found
 
 
 class CondensedTree:
-    """The condensed tree of a fitted HDBSCAN, with the interface of the package hdbscan."""
+    """The condensed tree of a fitted HDBSCAN, with the interface of the package
+    hdbscan.
+    """
 
     def __init__(self, tree: Condensed) -> None:
         self._tree = tree
@@ -235,7 +273,8 @@ class CondensedTree:
         Returns
         -------
         DataFrame
-            ``parent``, ``child`` and ``child_size`` (int64), and ``lambda_val`` (float64).
+            ``parent``, ``child`` and ``child_size`` (int64), and ``lambda_val``
+            (float64).
         """
         return pd.DataFrame(condensed_columns(self._tree))
 
@@ -245,7 +284,9 @@ class CondensedTree:
 
 
 class SingleLinkageTree:
-    """The single linkage tree of a fitted HDBSCAN, with the interface of the package hdbscan."""
+    """The single linkage tree of a fitted HDBSCAN, with the interface of the package
+    hdbscan.
+    """
 
     def __init__(self, start: np.ndarray, end: np.ndarray, away: np.ndarray) -> None:
         # start and end row of each edge, and its length: see `FittedHierarchy`
@@ -257,16 +298,21 @@ class SingleLinkageTree:
         Returns
         -------
         array (n - 1, 4), float64
-            The two clusters that merge, the smaller number first; their distance; and the number of rows in
-            both. Numbers below n are rows; n + i is the cluster of row i of the matrix.
+            The two clusters that merge, the smaller number first; their distance; and
+            the number of rows in both. Numbers below n are rows; n + i is the cluster
+            of row i of the matrix.
         """
         start, end, away = self._edges
         n = len(away) + 1
         left, right = np.array(start, np.int32), np.array(end, np.int32)
         scratch, size = np.empty((2, n), np.int32), np.zeros(n - 1, np.int32)
         if n > 1:
-            host_kernels("hierarchy").merge_rows(left, right, scratch[0], scratch[1], size)
-        return np.column_stack([np.minimum(left, right), np.maximum(left, right), away, size])
+            host_kernels("hierarchy").merge_rows(
+                left, right, scratch[0], scratch[1], size
+            )
+        return np.column_stack(
+            [np.minimum(left, right), np.maximum(left, right), away, size]
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the merges as a frame.
@@ -274,19 +320,26 @@ class SingleLinkageTree:
         Returns
         -------
         DataFrame
-            ``parent``, ``left_child``, ``right_child`` and ``size`` (int64), and ``distance`` (float64).
+            ``parent``, ``left_child``, ``right_child`` and ``size`` (int64), and
+            ``distance`` (float64).
         """
         found = self.to_numpy()
         left, right, size = (found[:, column].astype(np.int64) for column in (0, 1, 3))
         parent = np.arange(len(found)) + len(found) + 1
-        columns = {"parent": parent, "left_child": left, "right_child": right, "distance": found[:, 2]}
+        columns = {
+            "parent": parent,
+            "left_child": left,
+            "right_child": right,
+            "distance": found[:, 2],
+        }
         return pd.DataFrame(columns | {"size": size})
 
 
 class FittedHierarchy(NamedTuple):
     """The data that a fitted HDBSCAN keeps for `predict`, in host memory."""
 
-    start: np.ndarray  # start, end and length of the edges in the spanning tree, as in `condense`
+    # start, end and length of the edges in the spanning tree, as in `condense`
+    start: np.ndarray
     end: np.ndarray
     away: np.ndarray
     condensed: Condensed
@@ -295,7 +348,9 @@ class FittedHierarchy(NamedTuple):
     choice: Choice
 
 
-def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarchy | None, Ids]:
+def fit_hierarchy(
+    frame: Frame, request: HdbscanRequest
+) -> tuple[FittedHierarchy | None, Ids]:
     """Return the hierarchy of the rows in a plain frame, and the ids of the rows.
 
     The hierarchy is None if there are no rows.
@@ -303,12 +358,15 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
     meta = example_of(frame)
     samples, spec = request.samples(), request.spec(meta)
     requested_samples = None if request.min_samples is None else samples
-    chunk, layout, distances = core_distances_of_frame(frame, spec, samples, requested_samples)
+    chunk, layout, distances = core_distances_of_frame(
+        frame, spec, samples, requested_samples
+    )
     ids = chunk["ids"]
     n = len(ids)
     if distances is None:
         return None, ids
-    # the conversion to distances works in place, and the tree still needs the totals, so copy them
+    # the conversion to distances works in place, and the tree still needs the totals,
+    # so copy them
     core = spec.measure.distance(np.array(to_host(distances["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
     weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
@@ -320,10 +378,12 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
 def predict_rows(
     queries: Frame, fitted: Frame, hierarchy: FittedHierarchy, request: KnnJoinRequest
 ) -> tuple[np.ndarray, np.ndarray, Ids]:
-    """Assign new rows to clusters: return the clusters, the probabilities, and the ids of the new rows.
+    """Assign new rows to clusters: return the clusters, the probabilities, and the ids
+    of the new rows.
 
-    `request`: the request with the metric and the columns. See McInnes & Healy (2017), "Accelerated
-    hierarchical density based clustering", and ``hdbscan.approximate_predict``.
+    `request`: the request with the metric and the columns. See McInnes & Healy (2017),
+    "Accelerated hierarchical density based clustering", and
+    ``hdbscan.approximate_predict``.
     """
     spec = request.spec(example_of(queries), example_of(fitted))
     others = hierarchy.samples - 1
@@ -340,13 +400,18 @@ def predict_rows(
     nearest = reach.argmin(axis=1)[:, None]
     with np.errstate(divide="ignore"):
         density = 1 / np.take_along_axis(reach, nearest, 1)[:, 0]
-    at = _clusters_at(hierarchy.condensed, np.take_along_axis(near, nearest, 1)[:, 0], density)
-    labels, probabilities, _ = label_rows(at, density, choose(hierarchy.condensed, hierarchy.choice))
+    at = _clusters_at(
+        hierarchy.condensed, np.take_along_axis(near, nearest, 1)[:, 0], density
+    )
+    labels, probabilities, _ = label_rows(
+        at, density, choose(hierarchy.condensed, hierarchy.choice)
+    )
     return labels, probabilities, ids
 
 
 def _clusters_at(tree: Condensed, rows: np.ndarray, density: np.ndarray) -> np.ndarray:
-    """For each of `rows` (m,), return the smallest cluster that contains it at `density` (m,).
+    """For each of `rows` (m,), return the smallest cluster that contains it at
+    `density` (m,).
 
     A density is 1 / distance.
     """

@@ -1,4 +1,6 @@
-"""Cluster by density without a fixed distance: HDBSCAN, spanning trees, and labels from OPTICS."""
+"""Cluster by density without a fixed distance: HDBSCAN, spanning trees, and labels from
+OPTICS.
+"""
 
 from __future__ import annotations
 
@@ -54,26 +56,28 @@ from dask_simjoin.tasks.chunks import Chunk, whole_chunk
 def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """Cluster rows by density, without a fixed distance: HDBSCAN.
 
-    Clusters are the same as by ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``. The minimum
-    spanning tree is exact. Outlier scores are the GLOSH scores of the package hdbscan. The order of rows
-    breaks ties between minimum spanning trees, so results do not depend on partitions.
+    Clusters are the same as by ``sklearn.cluster.HDBSCAN(min_cluster_size,
+    min_samples)``. The minimum spanning tree is exact. Outlier scores are the GLOSH
+    scores of the package hdbscan. The order of rows breaks ties between minimum
+    spanning trees, so results do not depend on partitions.
 
     Parameters
     ----------
     min_cluster_size : int
         Smallest number of rows in a cluster; at least 2.
     min_samples : int, optional
-        The core distance of a row is the distance to its `min_samples`-th nearest row. The row itself counts
-        as the first, as in scikit-learn and `dbscan`. The package hdbscan does not count the row itself, so
-        ``min_samples=4`` there corresponds to 5 in this package. Default: `min_cluster_size`; if the frame
-        has fewer rows than this default, all rows are noise. If you pass a value above the number of rows, an
-        error is raised.
+        The core distance of a row is the distance to its `min_samples`-th nearest row.
+        The row itself counts as the first, as in scikit-learn and `dbscan`. The package
+        hdbscan does not count the row itself, so ``min_samples=4`` there corresponds to
+        5 in this package. Default: `min_cluster_size`; if the frame has fewer rows than
+        this default, all rows are noise. If you pass a value above the number of rows,
+        an error is raised.
     cluster_selection_method : {"eom", "leaf"}
-        "eom" (excess of mass) chooses the clusters with the largest total stability, "leaf" the leaves of the
-        tree of clusters.
+        "eom" (excess of mass) chooses the clusters with the largest total stability,
+        "leaf" the leaves of the tree of clusters.
     cluster_selection_epsilon : float
-        Clusters are not split at distances below this one. It is in the units of the metric, or has a unit:
-        "2 km".
+        Clusters are not split at distances below this one. It is in the units of the
+        metric, or has a unit: "2 km".
     max_cluster_size : int, optional
         With "eom", clusters with more rows are split.
     allow_single_cluster : bool
@@ -84,22 +88,23 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     Returns
     -------
     DataFrame
-        One row per row of the frame, with its index and partitions, except rows that `dropna` leaves out.
-        ``label`` (int64) is the cluster, or -1 for noise; clusters are numbered from 0 by their first rows.
-        ``probability`` (float64) is the strength of membership, from 0 to 1. ``outlier_score`` (float64) is
-        from 0 to 1.
+        One row per row of the frame, with its index and partitions, except rows that
+        `dropna` leaves out. ``label`` (int64) is the cluster, or -1 for noise; clusters
+        are numbered from 0 by their first rows. ``probability`` (float64) is the
+        strength of membership, from 0 to 1. ``outlier_score`` (float64) is from 0 to 1.
 
     Raises
     ------
     OptionError, BudgetError
-        During planning: there are fewer rows than `min_samples`, or the tree does not fit in the memory of
-        one worker.
+        During planning: there are fewer rows than `min_samples`, or the tree does not
+        fit in the memory of one worker.
 
     Notes
     -----
-    Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates";
-    Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
-    visualization, and outlier detection". One worker receives the tree, but not the rows.
+    Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical
+    density estimates"; Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density
+    estimates for data clustering, visualization, and outlier detection". One worker
+    receives the tree, but not the rows.
 
     Examples
     --------
@@ -111,7 +116,10 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """
     meta = example_of(frame)
     min_rows, samples, choice = request.min_rows(), request.samples(), request.choice()
-    spec, requested_samples = request.spec(meta), None if request.min_samples is None else samples
+    spec, requested_samples = (
+        request.spec(meta),
+        None if request.min_samples is None else samples,
+    )
     example = empty_result(meta, CLUSTERS)
     example.index = meta.index[:0]
     if is_dask_collection(frame):
@@ -121,7 +129,16 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 
         source = freeze(frame, spec.columns)
         return new_collection(
-            Hierarchy(source.inner, source, spec, min_rows, samples, choice, example, requested_samples)
+            Hierarchy(
+                source.inner,
+                source,
+                spec,
+                min_rows,
+                samples,
+                choice,
+                example,
+                requested_samples,
+            )
         )
     chunk, layout, distances = core_distances_of_frame(
         frame, spec, samples, requested_samples, compile_labels
@@ -143,7 +160,8 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 
 @frame_verb(SpanningTreeRequest)
 def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
-    """Return the minimum spanning tree of all rows. It gives the single-linkage clusters at every distance.
+    """Return the minimum spanning tree of all rows. It gives the single-linkage
+    clusters at every distance.
 
     With `min_samples`, edges are mutual reachability distances, as in `hdbscan`.
     `dask_simjoin.cluster.condensed_tree` condenses it to clusters.
@@ -151,33 +169,35 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     Parameters
     ----------
     min_samples : int
-        The core distance of a row is the distance to its `min_samples`-th nearest row, counting the row
-        itself. The length of an edge is the largest of the distance of its two rows and their core distances.
-        If `min_samples` is 1, the default, the length is the distance of the rows. A value above the number
-        of rows raises an error.
+        The core distance of a row is the distance to its `min_samples`-th nearest row,
+        counting the row itself. The length of an edge is the largest of the distance of
+        its two rows and their core distances. If `min_samples` is 1, the default, the
+        length is the distance of the rows. A value above the number of rows raises an
+        error.
     on, id, metric, p, dropna, partitioning, blocksize
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
     -------
     DataFrame
-        One row per edge, sorted by (distance, left, right). ``left`` and ``right`` (int64) are row numbers,
-        the smaller first, counted from 0 without rows that `dropna` leaves out. ``distance`` is float64. For
-        a Dask DataFrame the result is lazy and has one partition. If there are several minimum spanning
-        trees, the result is always the same one. Edges are chosen by the compared values, such as squared
-        distances, then by left and right.
+        One row per edge, sorted by (distance, left, right). ``left`` and ``right``
+        (int64) are row numbers, the smaller first, counted from 0 without rows that
+        `dropna` leaves out. ``distance`` is float64. For a Dask DataFrame the result is
+        lazy and has one partition. If there are several minimum spanning trees, the
+        result is always the same one. Edges are chosen by the compared values, such as
+        squared distances, then by left and right.
 
     Raises
     ------
     OptionError, BudgetError
-        During planning: there are fewer rows than `min_samples`, or the tree does not fit in the memory of
-        one worker.
+        During planning: there are fewer rows than `min_samples`, or the tree does not
+        fit in the memory of one worker.
 
     Notes
     -----
-    March, Ram & Gray (2010), "Fast Euclidean minimum spanning tree: algorithm, analysis, and applications".
-    In each round of Boruvka's algorithm, every component finds the nearest row outside it. Trees of boxes
-    speed up this search.
+    March, Ram & Gray (2010), "Fast Euclidean minimum spanning tree: algorithm,
+    analysis, and applications". In each round of Boruvka's algorithm, every component
+    finds the nearest row outside it. Trees of boxes speed up this search.
 
     Examples
     --------
@@ -203,14 +223,20 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     chunk, layout, distances = core_distances_of_frame(frame, spec, samples, samples)
     if distances is None:
         return example
-    return edges_frame(tree_of_chunk(chunk, 0, layout, distances, last=True), spec.measure, example)
+    return edges_frame(
+        tree_of_chunk(chunk, 0, layout, distances, last=True), spec.measure, example
+    )
 
 
 def core_distances_of_frame(
-    frame: Frame, spec: JoinSpec, samples: int, requested_samples: int | None, *prepared: Callable[[], object]
+    frame: Frame,
+    spec: JoinSpec,
+    samples: int,
+    requested_samples: int | None,
+    *prepared: Callable[[], object],
 ) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
-    """Index a plain frame. Return its rows as a chunk, the layout, and the core distances (None without
-    rows).
+    """Index a plain frame. Return its rows as a chunk, the layout, and the core
+    distances (None without rows).
 
     `requested_samples`: see `check_samples`. `prepared`: see `search_core_distances`.
     """
@@ -218,8 +244,13 @@ def core_distances_of_frame(
     check_samples(requested_samples, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return chunk, plan.layout, None
-    chunk["id_keys"] = None  # these keys serve to look up ids, but results are in row order
-    return chunk, plan.layout, search_core_distances(chunk, plan.layout, samples, prepared=prepared)
+    # these keys serve to look up ids, but results are in row order
+    chunk["id_keys"] = None
+    return (
+        chunk,
+        plan.layout,
+        search_core_distances(chunk, plan.layout, samples, prepared=prepared),
+    )
 
 
 def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
@@ -230,20 +261,22 @@ def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
     optics : DataFrame
         A complete result of `SimJoinAccessor.optics`.
     eps : float
-        The distance to extract clusters for, at most the `max_eps` of the call of `optics`.
+        The distance to extract clusters for, at most the `max_eps` of the call of
+        `optics`.
 
     Returns
     -------
     Series
-        int64, named "label", aligned with `optics`; lazy if `optics` is lazy. Labels equal
-        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"``, core rows are in the same clusters
-        as with ``dbscan(eps)``, but clusters have other numbers. With ``mode="edges"``, as in scikit-learn,
-        clusters may differ slightly from ``dbscan(eps)``.
+        int64, named "label", aligned with `optics`; lazy if `optics` is lazy. Labels
+        equal ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"``, core
+        rows are in the same clusters as with ``dbscan(eps)``, but clusters have other
+        numbers. With ``mode="edges"``, as in scikit-learn, clusters may differ slightly
+        from ``dbscan(eps)``.
 
     Notes
     -----
-    Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering structure", section 4.3. One
-    task receives the columns of all rows.
+    Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering
+    structure", section 4.3. One task receives the columns of all rows.
 
     Examples
     --------
@@ -257,21 +290,31 @@ def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
     """
     far = as_number(eps)
     if not 0 <= far < math.inf:
-        raise OptionError(f"eps={shown(eps)} is not allowed; use a finite number >= 0, at most max_eps.")
+        raise OptionError(
+            f"eps={shown(eps)} is not allowed; use a finite number >= 0, at most "
+            "max_eps."
+        )
     return _extracted(optics, far, {})
 
 
-def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
-                      min_cluster_size: float | None = None,
-                      predecessor_correction: bool = True) -> Series:  # fmt: skip
-    """Label clusters between steep parts of the reachability plot, from a result of `optics`.
+def cluster_optics_xi(
+    optics: Frame,
+    min_samples: int,
+    *,
+    xi: float = 0.05,
+    min_cluster_size: float | None = None,
+    predecessor_correction: bool = True,
+) -> Series:
+    """Label clusters between steep parts of the reachability plot, from a result of
+    `optics`.
 
     Parameters
     ----------
     optics : DataFrame
         A complete result of `SimJoinAccessor.optics`.
     min_samples, xi, min_cluster_size, predecessor_correction
-        As in ``sklearn.cluster.cluster_optics_xi``, which this calls: scikit-learn must be installed.
+        As in ``sklearn.cluster.cluster_optics_xi``, which this calls: scikit-learn must
+        be installed.
 
     Returns
     -------
@@ -280,8 +323,8 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
 
     Notes
     -----
-    Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering structure", section 4.3.2. One
-    task receives the columns of all rows.
+    Ankerst et al. (1999), "OPTICS: ordering points to identify the clustering
+    structure", section 4.3.2. One task receives the columns of all rows.
 
     Examples
     --------
@@ -294,14 +337,17 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
     """
     steepness = as_number(xi)
     if not 0 <= steepness < 1:  # scikit-learn divides by 1 - xi, so 1 is not allowed
-        raise OptionError(f"xi={shown(xi)} is not allowed; use a number from 0 to 1, and below 1.")
+        raise OptionError(
+            f"xi={shown(xi)} is not allowed; use a number from 0 to 1, and below 1."
+        )
     samples = check_whole("min_samples", min_samples, 2)
     size = min_cluster_size
     if size is not None:
         share = as_number(size)
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
-    steep_clusters()  # if scikit-learn is missing, raise the error here instead of in a task
+    # if scikit-learn is missing, raise the error here instead of in a task
+    steep_clusters()
     options = {"min_samples": samples, "xi": steepness, "min_cluster_size": size}
     options["predecessor_correction"] = corrected
     return _extracted(optics, None, options)

@@ -1,4 +1,6 @@
-"""Plots of condensed trees, and plots that help to choose a distance; they need matplotlib."""
+"""Plots of condensed trees, and plots that help to choose a distance; they need
+matplotlib.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,21 @@ STEPS = 30
 """Each cluster is drawn as at most this many bars."""
 
 BEYOND = 1.1
-"""If a value of 1 / distance is infinite, it is drawn at this multiple of the largest finite value."""
+"""If a value of 1 / distance is infinite, it is drawn at this multiple of the largest
+finite value.
+"""
 
 
-def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: bool = True,
-                        log_size: bool = False, **choice: Any) -> Axes:  # fmt: skip
-    """Plot the tree of clusters from sparse to dense: splits, sizes, and chosen clusters.
+def plot_condensed_tree(
+    condensed: Frame,
+    ax: Axes = None,
+    *,
+    select_clusters: bool = True,
+    log_size: bool = False,
+    **choice: Any,
+) -> Axes:
+    """Plot the tree of clusters from sparse to dense: splits, sizes, and chosen
+    clusters.
 
     Parameters
     ----------
@@ -47,14 +58,14 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
     Returns
     -------
     matplotlib.axes.Axes
-        Lambda (1 / distance) grows from top to bottom. The width and the brightness of a bar show the number
-        of rows of a cluster.
+        Lambda (1 / distance) grows from top to bottom. The width and the brightness of
+        a bar show the number of rows of a cluster.
 
     Notes
     -----
-    The plot is like ``condensed_tree_.plot()`` of the package hdbscan. For icicle plots see Kruskal &
-    Landwehr (1983), "Icicle plots: better displays for hierarchical clustering", The American Statistician
-    37.
+    The plot is like ``condensed_tree_.plot()`` of the package hdbscan. For icicle plots
+    see Kruskal & Landwehr (1983), "Icicle plots: better displays for hierarchical
+    clustering", The American Statistician 37.
 
     Examples
     --------
@@ -71,17 +82,35 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
         condensed = condensed.compute()
     tree = condensed_of(condensed)
     finite = tree.row_lambda[np.isfinite(tree.row_lambda)]
-    most = BEYOND * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
-    tree = tree._replace(row_lambda=np.minimum(tree.row_lambda, most), birth=np.minimum(tree.birth, most))
+    most = (
+        BEYOND * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
+    )
+    tree = tree._replace(
+        row_lambda=np.minimum(tree.row_lambda, most), birth=np.minimum(tree.birth, most)
+    )
     centre, leaves = _centres(tree)
     ax = new_axes(ax)
     bars = list(_bars(tree))
-    cluster, bottom, top, rows = (np.array(column) for column in zip(*bars, strict=True))
-    width, most_wide = (np.log(1 + some) if log_size else some for some in (rows, tree.rows))
-    colours = optional("matplotlib", "matplotlib", "Plots").colormaps["viridis"](width / most_wide[0])
+    cluster, bottom, top, rows = (
+        np.array(column) for column in zip(*bars, strict=True)
+    )
+    width, most_wide = (
+        np.log(1 + some) if log_size else some for some in (rows, tree.rows)
+    )
+    colours = optional("matplotlib", "matplotlib", "Plots").colormaps["viridis"](
+        width / most_wide[0]
+    )
     # spread the positions, so that not even the widest bars overlap
     at = centre * float((most_wide / leaves).max())
-    ax.bar(at[cluster], top - bottom, width, bottom, color=colours, align="center", linewidth=0)
+    ax.bar(
+        at[cluster],
+        top - bottom,
+        width,
+        bottom,
+        color=colours,
+        align="center",
+        linewidth=0,
+    )
     for c, p in enumerate(tree.parent.tolist()):
         if p >= 0:
             ax.plot([at[p], at[c]], [tree.birth[c]] * 2, color="black", linewidth=1)
@@ -93,17 +122,30 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
             height = death[c] - tree.birth[c]
             centre_of = (at[c], (death[c] + tree.birth[c]) / 2)
             ax.add_patch(
-                ellipse(centre_of, 1.2 * own, 1.2 * height, fill=False, edgecolor="red", linewidth=1.5)
+                ellipse(
+                    centre_of,
+                    1.2 * own,
+                    1.2 * height,
+                    fill=False,
+                    edgecolor="red",
+                    linewidth=1.5,
+                )
             )
-    ax.set(xticks=[], ylabel="lambda (1 / distance)", title="Condensed tree", ylim=(most, 0))
+    ax.set(
+        xticks=[],
+        ylabel="lambda (1 / distance)",
+        title="Condensed tree",
+        ylim=(most, 0),
+    )
     return ax
 
 
 def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
-    """Return the x position of each cluster, and the number of leaves in the tree below it.
+    """Return the x position of each cluster, and the number of leaves in the tree below
+    it.
 
-    Clusters that do not split are placed side by side. A cluster that splits is centered above its children,
-    weighted by their numbers of leaves.
+    Clusters that do not split are placed side by side. A cluster that splits is
+    centered above its children, weighted by their numbers of leaves.
     """
     number = len(tree.parent)
     children: list[list[int]] = [[] for _ in range(number)]
@@ -119,7 +161,9 @@ def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
     for c in range(number - 1, -1, -1):
         if children[c]:
             below[c] = sum(below[child] for child in children[c])
-            centre[c] = sum(below[child] * centre[child] for child in children[c]) / below[c]
+            centre[c] = (
+                sum(below[child] * centre[child] for child in children[c]) / below[c]
+            )
     return centre, below
 
 
@@ -129,28 +173,40 @@ def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
     ends = np.searchsorted(tree.row_parent[order], np.arange(len(tree.parent) + 1))
     splits = np.full(len(tree.parent), np.nan)
     splits[tree.parent[1:]] = tree.birth[1:]
-    for c, (begin, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+    for c, (begin, end) in enumerate(
+        zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    ):
         fallen = tree.row_lambda[order[begin:end]]
         last = fallen[-1] if np.isnan(splits[c]) else splits[c]
         height, rows = float(tree.birth[c]), int(tree.rows[c])
-        cuts = np.unique(np.linspace(0, len(fallen), STEPS + 1).astype(int))[:-1].tolist()
+        cuts = np.unique(np.linspace(0, len(fallen), STEPS + 1).astype(int))[
+            :-1
+        ].tolist()
         for cut in cuts:
             to = float(fallen[cut])
             if to > height:
                 yield c, height, to, rows - cut
                 height = to
         if last > height:
-            yield c, height, float(last), rows - len(fallen) if not np.isnan(splits[c]) else 1
+            yield (
+                c,
+                height,
+                float(last),
+                rows - len(fallen) if not np.isnan(splits[c]) else 1,
+            )
 
 
 __all__ = ["plot_condensed_tree", "plot_k_distances", "plot_reachability"]
 
 MAX_DRAWN = 100_000
-"""A curve has at most this many points, and a plot this many bars, because a picture cannot show more."""
+"""A curve has at most this many points, and a plot this many bars, because a picture
+cannot show more.
+"""
 
 
 def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
-    """Plot the sorted distances of rows to their k-th neighbors. The knee is where clusters end.
+    """Plot the sorted distances of rows to their k-th neighbors. The knee is where
+    clusters end.
 
     Parameters
     ----------
@@ -162,13 +218,14 @@ def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
-        The x axis is the share of rows (%), beginning with the largest distance. The y axis is the distance,
-        in the units of the columns.
+        The x axis is the share of rows (%), beginning with the largest distance. The y
+        axis is the distance, in the units of the columns.
 
     Notes
     -----
-    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
-    databases with noise", section 4.2: the sorted k-dist graph.
+    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering
+    clusters in large spatial databases with noise", section 4.2: the sorted k-dist
+    graph.
 
     Examples
     --------
@@ -181,10 +238,17 @@ def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
     name = str(distances.name or "distance")
     away = np.sort(_values(distances))[::-1]
     away = away[np.isfinite(away)]
-    shown = np.unique(np.linspace(0, len(away) - 1, min(len(away), MAX_DRAWN)).astype(int))
+    shown = np.unique(
+        np.linspace(0, len(away) - 1, min(len(away), MAX_DRAWN)).astype(int)
+    )
     ax = new_axes(ax)
     ax.plot(100 * shown / max(1, len(away) - 1), away[shown])
-    ax.set(xlabel="rows (%)", ylabel=name, title="Sorted distances to the k-th neighbor", ylim=(0, None))
+    ax.set(
+        xlabel="rows (%)",
+        ylabel=name,
+        title="Sorted distances to the k-th neighbor",
+        ylim=(0, None),
+    )
     return ax
 
 
@@ -196,20 +260,22 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     optics : DataFrame
         A complete result of `SimJoinAccessor.optics`; a lazy frame is computed.
     eps : float, optional
-        A distance to draw as a line; rows get the colors of their clusters at that distance.
+        A distance to draw as a line; rows get the colors of their clusters at that
+        distance.
     ax : matplotlib.axes.Axes, optional
         The axes to draw on; default: a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The x axis is the position in the ordering. The y axis is the reachability, in the units of the
-        columns. Rows that were not reached from another row have no bar.
+        The x axis is the position in the ordering. The y axis is the reachability, in
+        the units of the columns. Rows that were not reached from another row have no
+        bar.
 
     Notes
     -----
-    Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the clustering
-    structure", section 4.1: the reachability plot.
+    Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the
+    clustering structure", section 4.1: the reachability plot.
 
     Examples
     --------
@@ -242,11 +308,24 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     ax = new_axes(ax)
     for color in np.unique(colors):
         some = where[colors == color]
-        ax.vlines(some, 0, reach[some], colors="silver" if color < 0 else f"C{color}", linewidth=0.5)
+        ax.vlines(
+            some,
+            0,
+            reach[some],
+            colors="silver" if color < 0 else f"C{color}",
+            linewidth=0.5,
+        )
     if eps is not None:
-        ax.axhline(eps, color="black", linewidth=0.8, linestyle="--", label=f"eps={eps:g}")
+        ax.axhline(
+            eps, color="black", linewidth=0.8, linestyle="--", label=f"eps={eps:g}"
+        )
         ax.legend()
-    ax.set(xlabel="position in the ordering", ylabel="reachability", title="Reachability", ylim=(0, None))
+    ax.set(
+        xlabel="position in the ordering",
+        ylabel="reachability",
+        title="Reachability",
+        ylim=(0, None),
+    )
     return ax
 
 

@@ -1,4 +1,6 @@
-"""Define the verbs that cluster rows: lazy for Dask DataFrames, immediate for plain frames."""
+"""Define the verbs that cluster rows: lazy for Dask DataFrames, immediate for plain
+frames.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,21 @@ from dask_simjoin.cluster.algorithms.optics import (
     forest_of_chunk,
     optics_of_chunk,
 )
-from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, scratch_directory, this_process
+from dask_simjoin.cluster.algorithms.scratch import (
+    free_at,
+    new_folder,
+    scratch_directory,
+    this_process,
+)
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import as_frame
-from dask_simjoin.graph.verb import frame_verb, in_library_of, series_example, series_verb
+from dask_simjoin.graph.verb import (
+    frame_verb,
+    in_library_of,
+    series_example,
+    series_verb,
+)
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.data_warnings import count_copies, raise_if_none
@@ -53,12 +65,15 @@ from dask_simjoin.tasks.counts import (
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 SUM_BITS = 62
-"""Weights are converted to integers whose sums have at most this many bits, so that int64 does not overflow.
+"""Weights are converted to integers whose sums have at most this many bits, so that
+int64 does not overflow.
 """
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Return weights as an array (rows,), float64; raise an error if a value is not allowed."""
+    """Return weights as an array (rows,), float64; raise an error if a value is not
+    allowed.
+    """
     if weights is None:
         return None
     try:
@@ -69,30 +84,38 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
         real = False
     if not real:
         raise OptionTypeError(
-            f"sample_weight={shown(weights)} has values that are not real numbers; use real numbers."
+            f"sample_weight={shown(weights)} has values that are not real numbers; use "
+            "real numbers."
         )
     if found.shape != (rows,):
         raise OptionError(
-            f"sample_weight= has shape {found.shape}, and there are {rows:,} rows; use one number for "
+            f"sample_weight= has shape {found.shape}, and there are {rows:,} rows; use "
+            "one number for "
             "each row."
         )
     if not np.isfinite(found).all():
-        raise OptionError("sample_weight= has NaN or infinite numbers; use finite numbers.")
+        raise OptionError(
+            "sample_weight= has NaN or infinite numbers; use finite numbers."
+        )
     with np.errstate(over="ignore"):
         fits = bool(np.isfinite(np.abs(found).sum()))
     if not fits:
-        raise OptionError("sample_weight= has a sum beyond the largest float64; use smaller numbers.")
+        raise OptionError(
+            "sample_weight= has a sum beyond the largest float64; use smaller numbers."
+        )
     if rows and not found.any():
-        raise OptionError("sample_weight= has only zeros, so no row has a weight; use other numbers.")
+        raise OptionError(
+            "sample_weight= has only zeros, so no row has a weight; use other numbers."
+        )
     return found
 
 
 def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return a mask of the core rows of a chunk (n,), if rows have weights. `weights` (n,): the weight of
-    each row.
+    """Return a mask of the core rows of a chunk (n,), if rows have weights. `weights`
+    (n,): the weight of each row.
 
-    Weights are rounded to multiples of a power of two, so that sums do not depend on the order. The power is
-    the smallest one that keeps all sums from overflowing.
+    Weights are rounded to multiples of a power of two, so that sums do not depend on
+    the order. The power is the smallest one that keeps all sums from overflowing.
     """
     xp = block_pair.xp
     total = float(np.abs(weights).sum()) or 1.0
@@ -127,41 +150,46 @@ SORTED_EDGES = 1 << 22
 def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     """Cluster rows by density: DBSCAN.
 
-    Labels are the same as by ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for any
-    number of partitions. There is one exception: scikit-learn compares whole nodes of its tree with the
-    rounded `eps`. So pairs whose squared distance is between the rounded and the exact ``eps*eps`` may be
-    neighbors in scikit-learn, but not in this package. Lists of neighbors are not stored. A task holds its
-    chunks, a few numbers per row, and the components of the chunks.
+    Labels are the same as by ``sklearn.cluster.DBSCAN(eps, min_samples=...,
+    algorithm="kd_tree")``, for any number of partitions. There is one exception:
+    scikit-learn compares whole nodes of its tree with the rounded `eps`. So pairs whose
+    squared distance is between the rounded and the exact ``eps*eps`` may be neighbors
+    in scikit-learn, but not in this package. Lists of neighbors are not stored. A task
+    holds its chunks, a few numbers per row, and the components of the chunks.
 
     Parameters
     ----------
     eps : float
         Largest distance of neighbors, as in `self_join`.
     min_samples : int
-        A row is a core row if at least this many rows are within `eps`, counting the row itself.
+        A row is a core row if at least this many rows are within `eps`, counting the
+        row itself.
     on, by, id, metric, p, dropna, method, partitioning, blocksize
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
     -------
     Series
-        int64, named "label", with the frame's index and partitions: the number of each row's
-        cluster, or -1 for noise. Clusters are numbered by their first core row, from 0. A border row near
-        several clusters is in the cluster with the lowest number. Rows that `dropna` leaves out have no
-        entry.
+        int64, named "label", with the frame's index and partitions: the number of each
+        row's cluster, or -1 for noise. Clusters are numbered by their first core row,
+        from 0. A border row near several clusters is in the cluster with the lowest
+        number. Rows that `dropna` leaves out have no entry.
 
     Notes
     -----
-    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
-    databases with noise". Core rows are first connected to components within each chunk. Pairs across chunks
-    then connect these components. Spatial chunks are compared with their neighbors, so they need no halos. If
-    the workers of a cluster hold the rows, they instead send these rows to regions with halos of twice `eps`.
-    Each region is clustered separately. One task then joins the clusters that share core rows.
+    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering
+    clusters in large spatial databases with noise". Core rows are first connected to
+    components within each chunk. Pairs across chunks then connect these components.
+    Spatial chunks are compared with their neighbors, so they need no halos. If the
+    workers of a cluster hold the rows, they instead send these rows to regions with
+    halos of twice `eps`. Each region is clustered separately. One task then joins the
+    clusters that share core rows.
 
-    Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang, Gu & Shun (2020),
-    "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's threaded
-    scheduler (``num_workers`` in Dask's configuration, or all cores). A call uses a single thread if the
-    scheduler has only one, or if the call does not come from the main thread.
+    Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang,
+    Gu & Shun (2020), "Theoretically-efficient and practical parallel DBSCAN". A plain
+    frame uses the threads of Dask's threaded scheduler (``num_workers`` in Dask's
+    configuration, or all cores). A call uses a single thread if the scheduler has only
+    one, or if the call does not come from the main thread.
 
     Examples
     --------
@@ -185,11 +213,14 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     return labels_and_cores(frame, request)[0]
 
 
-def labels_and_cores(frame: Frame, request: DbscanRequest,
-                     weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
-    """Label the rows of a plain frame by DBSCAN. `weights`: weight of each row; None: every row has weight 1.
+def labels_and_cores(
+    frame: Frame, request: DbscanRequest, weights: np.ndarray | None = None
+) -> tuple[Series, Array, Array]:
+    """Label the rows of a plain frame by DBSCAN. `weights`: weight of each row; None:
+    every row has weight 1.
 
-    Also return a mask of the places with core rows (n,), and for each place its row (n,), int32.
+    Also return a mask of the places with core rows (n,), and for each place its row
+    (n,), int32.
     """
     meta, samples = example_of(frame), request.samples()
     spec = request.spec(meta)
@@ -221,58 +252,68 @@ def _unequal_pairs(frame: Frame, spec: JoinSpec) -> int:
     """Count the pairs of a plain frame, without pairs of equal rows."""
     with warnings.catch_warnings(action="ignore"):  # they have been issued
         chunk, plan = whole_chunk(frame, spec, COUNTS)
-    return int(count_block_pairs(whole_block_pair(chunk, spec, plan.layout))) - count_copies([frame], spec)
+    return int(
+        count_block_pairs(whole_block_pair(chunk, spec, plan.layout))
+    ) - count_copies([frame], spec)
 
 
 @frame_verb(OpticsRequest)
 def optics(frame: Frame, request: OpticsRequest) -> Frame:
-    """Order rows so that the order shows clusters at all distances up to `max_eps`: OPTICS.
+    """Order rows so that the order shows clusters at all distances up to `max_eps`:
+    OPTICS.
 
-    `cluster_optics_dbscan` and `cluster_optics_xi` in `dask_simjoin.cluster` extract clusters from the order.
+    `cluster_optics_dbscan` and `cluster_optics_xi` in `dask_simjoin.cluster` extract
+    clusters from the order.
 
     Parameters
     ----------
     max_eps : float
         Largest distance of neighbors, as `eps` in `self_join`.
     min_samples : int
-        At least 2. A row is a core row if at least this many rows are within `max_eps`, counting the row
-        itself.
+        At least 2. A row is a core row if at least this many rows are within `max_eps`,
+        counting the row itself.
     mode : {"auto", "edges", "forest"}
-        The default, "auto", is "edges" for the metric "euclidean", and "forest" for others.
-        "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, including ties,
-        with the exception that `dbscan` explains. It stores all edges, which take up to 32 bytes for each
-        pair in each direction, in files if there are many. One task visits all rows. "forest": for larger
-        data. It stores only a minimum spanning forest, so memory grows with the rows, not with the pairs. For
-        every ``eps <= max_eps``, core rows and their clusters equal ``dbscan(eps, min_samples)``.
+        The default, "auto", is "edges" for the metric "euclidean", and "forest" for
+        others. "edges": the result of ``sklearn.cluster.OPTICS(max_eps=...,
+        algorithm="kd_tree")``, including ties, with the exception that `dbscan`
+        explains. It stores all edges, which take up to 32 bytes for each pair in each
+        direction, in files if there are many. One task visits all rows. "forest": for
+        larger data. It stores only a minimum spanning forest, so memory grows with the
+        rows, not with the pairs. For every ``eps <= max_eps``, core rows and their
+        clusters equal ``dbscan(eps, min_samples)``.
     on, by, id, dropna, method, partitioning, blocksize
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
     metric, p
-        As in `self_join`. Mode "edges" takes only "euclidean", or the equivalent "minkowski" with ``p=2``.
+        As in `self_join`. Mode "edges" takes only "euclidean", or the equivalent
+        "minkowski" with ``p=2``.
 
     Returns
     -------
     DataFrame
-        One row per row of the frame, with its index and partitions, except rows that `dropna` leaves out.
-        ``ordering`` (int64) is the row's position in the ordering. ``reachability`` and ``core_distance``
-        (float64) are in the units of the metric. They are inf if they would exceed `max_eps`. ``predecessor``
-        (int64) is the number of the row from which this row was reached, or -1. In mode "forest",
-        the core distance is the smallest `eps` that makes the row a core row, and the reachability is the
-        smallest `eps` that joins it to earlier rows.
+        One row per row of the frame, with its index and partitions, except rows that
+        `dropna` leaves out. ``ordering`` (int64) is the row's position in the ordering.
+        ``reachability`` and ``core_distance`` (float64) are in the units of the metric.
+        They are inf if they would exceed `max_eps`. ``predecessor`` (int64) is the
+        number of the row from which this row was reached, or -1. In mode "forest", the
+        core distance is the smallest `eps` that makes the row a core row, and the
+        reachability is the smallest `eps` that joins it to earlier rows.
 
     Raises
     ------
     BudgetError
-        During planning: the edges do not fit on the disk, or the rows do not fit in the memory of one worker.
+        During planning: the edges do not fit on the disk, or the rows do not fit in the
+        memory of one worker.
     ScratchError
         A file of edges cannot be written. This error is also an OSError.
 
     Notes
     -----
-    Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the clustering
-    structure". Block pairs yield edges, also on GPUs. One task on one core of the host visits all rows. If
-    edges are written to files, workers on several machines need a shared folder: Dask's configuration
-    ``temporary-directory`` of the client. The client removes the files once the run is over, also if it is
-    canceled or a worker is lost.
+    Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the
+    clustering structure". Block pairs yield edges, also on GPUs. One task on one core
+    of the host visits all rows. If edges are written to files, workers on several
+    machines need a shared folder: Dask's configuration ``temporary-directory`` of the
+    client. The client removes the files once the run is over, also if it is canceled or
+    a worker is lost.
 
     Examples
     --------
@@ -291,7 +332,8 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     mode = request.order(spec)
     max_eps = spec.eps
     if mode != FOREST:
-        # a slightly larger eps also finds pairs whose core distances are later rounded down to max_eps
+        # a slightly larger eps also finds pairs whose core distances are later rounded
+        # down to max_eps
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
     example = empty_result(meta, COLUMNS)
     example.index = meta.index[:0]
@@ -301,20 +343,27 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         from dask_simjoin.graph.source import freeze
 
         source = freeze(frame, spec.columns)
-        return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
-    # the option that limits the bytes of a result applies to the ordered rows, not to the pairs
+        return new_collection(
+            Order(source.inner, source, spec, max_eps, samples, mode, example)
+        )
+    # the option that limits the bytes of a result applies to the ordered rows, not to
+    # the pairs
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
     if not plan.meets:
         return example
     if mode == FOREST:
-        found = forest_of_chunk(whole_block_pair(chunk, spec, plan.layout), samples, spec.measure)
+        found = forest_of_chunk(
+            whole_block_pair(chunk, spec, plan.layout), samples, spec.measure
+        )
     else:
         folder = new_folder(scratch_directory(), "whole", this_process())
         check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
         limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED_EDGES)
         try:
-            found = optics_of_chunk(whole_block_pair(chunk, spec, plan.layout), max_eps, samples, limits)
+            found = optics_of_chunk(
+                whole_block_pair(chunk, spec, plan.layout), max_eps, samples, limits
+            )
         finally:
             shutil.rmtree(folder.path, ignore_errors=True)
     return frames_for(meta).rows(found, chunk["ids"], example)
@@ -326,21 +375,23 @@ def connected_components(pairs: Frame) -> Frame:
     Parameters
     ----------
     pairs : DataFrame
-        A pandas, cuDF or Dask frame with columns ``left`` and ``right``, such as a result of `self_join`. A
-        missing value (None, NaN, NaT, NA) is not an id. So a row without a match, as from ``how="left"``, is
-        a group of its own.
+        A pandas, cuDF or Dask frame with columns ``left`` and ``right``, such as a
+        result of `self_join`. A missing value (None, NaN, NaT, NA) is not an id. So a
+        row without a match, as from ``how="left"``, is a group of its own.
 
     Returns
     -------
     DataFrame
-        One row for each id that occurs in either column: ``id``, and ``component`` (int64), the number of its
-        group. Groups are numbered from 0 by their smallest ids. For a Dask DataFrame, the result is lazy and
-        has one partition. The ids must fit in memory, but the pairs need not.
+        One row for each id that occurs in either column: ``id``, and ``component``
+        (int64), the number of its group. Groups are numbered from 0 by their smallest
+        ids. For a Dask DataFrame, the result is lazy and has one partition. The ids
+        must fit in memory, but the pairs need not.
 
     Raises
     ------
     ColumnError, UnsupportedFrameError
-        There is no column ``left`` or ``right``, or the type of the frame is not supported.
+        There is no column ``left`` or ``right``, or the type of the frame is not
+        supported.
 
     Examples
     --------
@@ -360,8 +411,10 @@ def connected_components(pairs: Frame) -> Frame:
     for name in ("left", "right"):
         if name not in meta.columns:
             raise ColumnError(
-                f"The frame has no column {name!r}; pairs need the columns 'left' and 'right', as in the "
-                f"result of self_join(). Rename the columns; the frame has {listed(meta.columns)}."
+                f"The frame has no column {name!r}; pairs need the columns 'left' and "
+                "'right', as in the "
+                "result of self_join(). Rename the columns; the frame has "
+                f"{listed(meta.columns)}."
             )
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):

@@ -1,1 +1,3 @@
-"""Joins that grow: an index on disk takes new rows, and returns only the pairs that they change."""
+"""Joins that grow: an index on disk takes new rows, and returns only the pairs that
+they change.
+"""

@@ -1,9 +1,10 @@
-"""Choose the row groups that tasks compare: added or deleted rows, and old row groups near them.
+"""Choose the row groups that tasks compare: added or deleted rows, and old row groups
+near them.
 
-Added and deleted rows are called changed rows. They are read before any task is made, to find the old row
-groups that may have rows near them. Tasks read old row groups, except for those that `read_gone` has read
-together with their deleted rows. Each task compares one part of the changed rows with one part of the old
-rows.
+Added and deleted rows are called changed rows. They are read before any task is made,
+to find the old row groups that may have rows near them. Tasks read old row groups,
+except for those that `read_gone` has read together with their deleted rows. Each task
+compares one part of the changed rows with one part of the old rows.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
 
 OWN_BYTES, KEPT_BYTES = 40, 16
-"""Bytes of memory per row: for row number, id and index position together; and for each kept column."""
+"""Bytes of memory per row: for row number, id and index position together; and for each
+kept column.
+"""
 
 INDEXING_FACTOR = 3
 """While rows are indexed, they take this many times the memory of their coordinates."""
@@ -51,22 +54,25 @@ MIN_ROWS = 1 << 16
 """A part has at least about this many rows, because fewer are not worth a task."""
 
 MAX_PAIRS = 1 << 24
-"""In a join of all rows, a task should make about this many pairs by estimate; they take half a GB."""
+"""In a join of all rows, a task should make about this many pairs by estimate; they
+take half a GB.
+"""
 
 OUT_OF_CORE = 4
-"""Workers may have to spill rows if there are more rows than this multiple of the rows that all threads hold
-at once.
+"""Workers may have to spill rows if there are more rows than this multiple of the rows
+that all threads hold at once.
 """
 
 MAX_READS = 12
-"""Tasks read rows again, instead of spilling them, if each row is then read at most this often on average.
+"""Tasks read rows again, instead of spilling them, if each row is then read at most
+this often on average.
 
 Spilling a row costs about as much as 20 reads.
 """
 
 MAX_SENT = 1 << 22
-"""A graph for a cluster contains at most this many bytes of changed rows; if there are more, tasks read them
-from files.
+"""A graph for a cluster contains at most this many bytes of changed rows; if there are
+more, tasks read them from files.
 """
 
 
@@ -81,26 +87,39 @@ def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
     resources = resources_for(snapshot.library)
     chunk = make_budget(None, current_settings(on_cluster()), resources).chunk
     each = row_bytes(spec)
-    return Sizes(max(1, int(chunk // each)), resources.threads, MAX_SENT if resources.cluster else chunk)
+    return Sizes(
+        max(1, int(chunk // each)),
+        resources.threads,
+        MAX_SENT if resources.cluster else chunk,
+    )
 
 
 AnyPart = Part | CachedPart | RowBatch
-"""Rows to compare: row groups to read, rows of segments in memory, or rows that have been read."""
+"""Rows to compare: row groups to read, rows of segments in memory, or rows that have
+been read.
+"""
 
 
 def row_bytes(spec: JoinSpec) -> int:
     """Return the bytes of memory that a row takes while rows are compared."""
-    return INDEXING_FACTOR * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
+    return (
+        INDEXING_FACTOR * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
+    )
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
-    """Return the bounding boxes of row groups, with their dimensions in ascending order.
+    """Return the bounding boxes of row groups, with their dimensions in ascending
+    order.
 
-    The distance of a pair is summed over dimensions in the same order, so rounding is the same for boxes.
+    The distance of a pair is summed over dimensions in the same order, so rounding is
+    the same for boxes.
     """
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
-    low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
+    low, high = (
+        np.ascontiguousarray(side[:, order])
+        for side in (rows.groups.low, rows.groups.high)
+    )
     return CellBoxes(cut[order], low, high)
 
 
@@ -111,7 +130,8 @@ class Blocks:
     spec: JoinSpec
     cut: tuple[int, ...]  # the dimensions that boxes cover
     changed: tuple[AnyPart, ...]  # rows that were added or deleted
-    within: tuple[int, ...]  # indexes in `changed`: each of these parts is compared with itself
+    # indexes in `changed`: each of these parts is compared with itself
+    within: tuple[int, ...]
     # pairs of indexes in `changed`: these two parts are compared with each other
     across: tuple[tuple[int, int], ...]
     old: tuple[AnyPart, ...]  # rows that are in both versions
@@ -119,17 +139,24 @@ class Blocks:
         tuple[int, int], ...
     ]  # an index in `changed` and an index in `old`: these two parts are compared with each other
     replaced: ReplacedRows | None
-    touched: np.ndarray  # indexes of the old row groups that may have rows near changed rows
-    read: np.ndarray  # those row groups in `touched` that must be read, because they are not in memory
+    # indexes of the old row groups that may have rows near changed rows
+    touched: np.ndarray
+    # those row groups in `touched` that must be read, because they are not in memory
+    read: np.ndarray
     changed_rows: int  # number of changed rows
     token: str  # a name that is different for other blocks
     read_by_task: tuple[tuple[Part, ...], ...] = ()
-    """If tasks read their rows themselves: for each task, one part to compare with itself, or two parts to
-    compare with each other.
+    """If tasks read their rows themselves: for each task, one part to compare with
+    itself, or two parts to compare with each other.
     """
 
     def __len__(self) -> int:
-        return len(self.read_by_task) + len(self.within) + len(self.across) + len(self.against_old)
+        return (
+            len(self.read_by_task)
+            + len(self.within)
+            + len(self.across)
+            + len(self.against_old)
+        )
 
     def __dask_tokenize__(self) -> str:
         return self.token
@@ -139,17 +166,26 @@ class Blocks:
 
 
 def snapshot_token(rows: Snapshot, *more: object) -> str:
-    """Return a name that identifies the contents of a snapshot. It is made from file names, because files
-    never change.
+    """Return a name that identifies the contents of a snapshot. It is made from file
+    names, because files never change.
     """
     groups = [values.tobytes() for values in vars(rows.groups).values()]
     return tokenize(
-        str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.only_listed, rows.versions, *more
+        str(rows.root),
+        rows.library,
+        rows.files,
+        groups,
+        rows.deleted,
+        rows.only_listed,
+        rows.versions,
+        *more,
     )
 
 
 class BlockSide(NamedTuple):
-    """The added rows, or the deleted rows, after one read. Lists have one item per part."""
+    """The added rows, or the deleted rows, after one read. Lists have one item per
+    part.
+    """
 
     parts: list[AnyPart]
     tiles: list[Tiled]
@@ -157,9 +193,16 @@ class BlockSide(NamedTuple):
     rows: int  # number of rows in all parts
 
 
-def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
-              cached: CachedRows) -> BlockSide:  # fmt: skip
-    """Read added or deleted rows part by part. If they are few enough, keep them in memory.
+def read_side(
+    rows: Snapshot,
+    spec: JoinSpec,
+    size: Sizes,
+    ordered: bool,
+    marked: bool,
+    cached: CachedRows,
+) -> BlockSide:
+    """Read added or deleted rows part by part. If they are few enough, keep them in
+    memory.
 
     `ordered`, `marked`: see the function `changed`.
     """
@@ -167,7 +210,9 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
     cut = boxes_of(rows).dims.tolist()
     parts: list[AnyPart] = []
     tiles, seqs = [], []
-    for chosen in cut_parts(rows.groups.rows if not rows.only_listed else _listed_rows(rows), size.rows):
+    for chosen in cut_parts(
+        rows.groups.rows if not rows.only_listed else _listed_rows(rows), size.rows
+    ):
         part = cached.part(rows, chosen)
         read = changed(loaded(part, spec), cut, spec, ordered and few, marked)
         if len(read["seq"]):
@@ -181,16 +226,27 @@ def _listed_rows(rows: Snapshot) -> np.ndarray:
     """For each row group, return how many of its rows `rows.places` lists (g,)."""
     counts = np.zeros(len(rows.groups), np.int64)
     for n, (file, start, size) in enumerate(
-        zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)
+        zip(
+            rows.groups.file.tolist(),
+            rows.groups.start.tolist(),
+            rows.groups.rows.tolist(),
+            strict=True,
+        )
     ):
         places = rows.places.get(file)
         if places is not None:
-            counts[n] = np.searchsorted(places, start + size) - np.searchsorted(places, start)
+            counts[n] = np.searchsorted(places, start + size) - np.searchsorted(
+                places, start
+            )
     return counts
 
 
-def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
-    """Yield (i, j) for every two parts of changed rows that may form pairs, because their boxes are near."""
+def near_parts(
+    tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec
+) -> Iterator[tuple[int, int]]:
+    """Yield (i, j) for every two parts of changed rows that may form pairs, because
+    their boxes are near.
+    """
     for i, first in enumerate(tiles):
         for j in range(i + 1, len(tiles)):
             boxes = CellBoxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
@@ -198,14 +254,21 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
                 yield i, j
 
 
-def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
-              replaced: ReplacedRows | None, cached: CachedRows,
-              unchanged: Sequence[UnchangedRows] = ()) -> Blocks:  # fmt: skip
-    """Choose the blocks for added or for deleted rows. They are compared with each other, and with rows in
-    both versions.
+def blocks_of(
+    side: BlockSide,
+    own: Snapshot,
+    rest: Snapshot,
+    spec: JoinSpec,
+    size: Sizes,
+    replaced: ReplacedRows | None,
+    cached: CachedRows,
+    unchanged: Sequence[UnchangedRows] = (),
+) -> Blocks:
+    """Choose the blocks for added or for deleted rows. They are compared with each
+    other, and with rows in both versions.
 
-    `side`: the added or deleted rows. `own`: their snapshot. `rest`: the snapshot of the rows in both
-    versions. `unchanged`: rows of `rest` that have been read already.
+    `side`: the added or deleted rows. `own`: their snapshot. `rest`: the snapshot of
+    the rows in both versions. `unchanged`: rows of `rest` that have been read already.
     """
     boxes = boxes_of(rest)
     reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
@@ -215,10 +278,15 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
     chosen = np.flatnonzero(reached.any(axis=0))
     segments, there = cached.among(rest, chosen)
     read = chosen[~there]
-    fresh = np.setdiff1d(read, [group for one in unchanged for group in one.groups.tolist()])
+    fresh = np.setdiff1d(
+        read, [group for one in unchanged for group in one.groups.tolist()]
+    )
     some = [fresh[part] for part in even_parts(rest.groups.rows[fresh], size)]
     old: list[AnyPart] = [rest.part(part) for part in some]
-    there_too: list[tuple[AnyPart, np.ndarray]] = [*_in_memory(segments, rest, chosen), *unchanged]
+    there_too: list[tuple[AnyPart, np.ndarray]] = [
+        *_in_memory(segments, rest, chosen),
+        *unchanged,
+    ]
     old += [part for part, _ in there_too]
     some += [groups for _, groups in there_too]
     against_old = [
@@ -227,11 +295,24 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
         for i in np.flatnonzero(reached[:, groups].any(axis=1)).tolist()
     ]
     return Blocks(
-        spec, tuple(boxes.dims.tolist()), tuple(side.parts),
-        tuple(range(len(side.parts))), tuple(near_parts(side.tiles, boxes.dims, spec)),
-        tuple(old), tuple(against_old), replaced, chosen, read, side.rows,
-        tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [one.key for one in segments]),
-    )  # fmt: skip
+        spec,
+        tuple(boxes.dims.tolist()),
+        tuple(side.parts),
+        tuple(range(len(side.parts))),
+        tuple(near_parts(side.tiles, boxes.dims, spec)),
+        tuple(old),
+        tuple(against_old),
+        replaced,
+        chosen,
+        read,
+        side.rows,
+        tokenize(
+            snapshot_token(own, spec),
+            snapshot_token(rest),
+            size.rows,
+            [one.key for one in segments],
+        ),
+    )
 
 
 def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
@@ -243,48 +324,72 @@ def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
     return cut_parts(rows, min(size.rows, max(even, MIN_ROWS)))
 
 
-def _in_memory(segments: list[SegmentRef], rest: Snapshot,
-               chosen: np.ndarray) -> Iterator[tuple[CachedPart, np.ndarray]]:  # fmt: skip
+def _in_memory(
+    segments: list[SegmentRef], rest: Snapshot, chosen: np.ndarray
+) -> Iterator[tuple[CachedPart, np.ndarray]]:
     """Yield parts of segments in the cache, each with its row groups.
 
     Several small segments form one part.
     """
-    for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), MIN_ROWS):
+    for part in cut_parts(
+        np.array([segment.rows for segment in segments], np.int64), MIN_ROWS
+    ):
         own = [segments[n] for n in part.tolist()]
-        files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
+        files = {
+            segment.file: tuple(one for one in own if one.file == segment.file)
+            for segment in own
+        }
         there = CachedRows(files).among(rest, chosen)[1]
-        yield CachedPart(tuple(own), tuple(whole_segment(rest, segment) for segment in own)), chosen[there]
+        yield (
+            CachedPart(
+                tuple(own), tuple(whole_segment(rest, segment) for segment in own)
+            ),
+            chosen[there],
+        )
 
 
 def _side_by_side(boxes: CellBoxes) -> np.ndarray:
-    """Return the indexes of all row groups, in an order where neighbors in space are close to each other."""
+    """Return the indexes of all row groups, in an order where neighbors in space are
+    close to each other.
+    """
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    # squares of huge numbers overflow; infinity becomes the largest float, so such a dimension is cut first
+    # squares of huge numbers overflow; infinity becomes the largest float, so such a
+    # dimension is cut first
     with np.errstate(over="ignore"):
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
 
-def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
-    """For a join of all rows, return the maximum rows per task. `counts` (groups,): rows in each row group.
+def _rows_of_a_task(
+    boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int
+) -> int:
+    """For a join of all rows, return the maximum rows per task. `counts` (groups,):
+    rows in each row group.
 
-    More parts mean more comparisons, and each comparison indexes its two parts again. So rows are cut into as
-    few parts as threads and pairs allow. The number of pairs is estimated as if rows were uniform in their
-    boxes.
+    More parts mean more comparisons, and each comparison indexes its two parts again.
+    So rows are cut into as few parts as threads and pairs allow. The number of pairs is
+    estimated as if rows were uniform in their boxes.
     """
     whole, max_group = int(counts.sum()), int(counts.max(initial=1))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
+        near = np.fmin(
+            1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)
+        ).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
     tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MAX_PAIRS))
-    # parts have only complete row groups, so the last part needs space for one more row group
-    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, MIN_ROWS)
+    # parts have only complete row groups, so the last part needs space for one more row
+    # group
+    return max(
+        -(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, MIN_ROWS
+    )
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
-    """Choose the blocks of a join of all rows. Only the boxes of row groups are used; no rows are read."""
+    """Choose the blocks of a join of all rows. Only the boxes of row groups are used;
+    no rows are read.
+    """
     boxes = boxes_of(rows)
     counts = _listed_rows(rows) if rows.only_listed else rows.groups.rows
     near = _side_by_side(boxes)
@@ -302,12 +407,36 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
                 across.append((i, j))
                 apart.append((own[reached.any(axis=1)], parts[j][reached.any(axis=0)]))
     found = Blocks(
-        spec, tuple(boxes.dims.tolist()), (), (), (), (), (), None, np.arange(0), np.arange(0),
-        int(counts.sum()), tokenize(snapshot_token(rows, spec), size.rows),
-    )  # fmt: skip
+        spec,
+        tuple(boxes.dims.tolist()),
+        (),
+        (),
+        (),
+        (),
+        (),
+        None,
+        np.arange(0),
+        np.arange(0),
+        int(counts.sum()),
+        tokenize(snapshot_token(rows, spec), size.rows),
+    )
     read = sum(int(counts[part].sum()) for some in apart for part in some)
-    if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= MAX_READS * counts.sum():
-        # if tasks shared rows, workers would have to spill them, so each task reads its rows itself
-        return replace(found, read_by_task=tuple(tuple(rows.part(part) for part in some) for some in apart))
+    if (
+        counts.sum() > OUT_OF_CORE * size.rows * size.threads
+        and read <= MAX_READS * counts.sum()
+    ):
+        # if tasks shared rows, workers would have to spill them, so each task reads its
+        # rows itself
+        return replace(
+            found,
+            read_by_task=tuple(
+                tuple(rows.part(part) for part in some) for some in apart
+            ),
+        )
     changed_parts = tuple(rows.part(some) for some in parts)
-    return replace(found, changed=changed_parts, within=tuple(range(len(parts))), across=tuple(across))
+    return replace(
+        found,
+        changed=changed_parts,
+        within=tuple(range(len(parts))),
+        across=tuple(across),
+    )

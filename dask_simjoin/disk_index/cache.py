@@ -1,8 +1,9 @@
-"""Indexes that are open, and the rows that they cache in memory: on workers, or in this process.
+"""Indexes that are open, and the rows that they cache in memory: on workers, or in this
+process.
 
-A segment is the result of a task that reads row groups and builds a search index for their rows. On a
-cluster, it stays on a worker, which may spill it. If the worker dies, the segment is made again. Without a
-cluster, a segment is a value in this process.
+A segment is the result of a task that reads row groups and builds a search index for
+their rows. On a cluster, it stays on a worker, which may spill it. If the worker dies,
+the segment is made again. Without a cluster, a segment is a value in this process.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ SEGMENT_ROWS = 1 << 19
 """On CPUs, a segment has at most this many rows. For GPUs see `device_rows`."""
 
 DEVICE_SEGMENTS = 4
-"""Number of segments per GPU. There are fewer if segments would otherwise be smaller than `SEGMENT_ROWS`.
+"""Number of segments per GPU. There are fewer if segments would otherwise be smaller
+than `SEGMENT_ROWS`.
 
 Each additional segment makes a comparison about 20 ms longer.
 """
@@ -57,22 +59,32 @@ DEVICE_SHARE = 1 / 32
 """The comparison with one segment may take up to this share of a GPU's memory."""
 
 KEY_BYTES = 28
-"""Bytes of memory per row of a key file: the key, the row number, and where the row is."""
+"""Bytes of memory per row of a key file: the key, the row number, and where the row is.
+"""
 
 SHARE = 0.5
-"""Cached rows may take up to this share of the memory: of all workers, or of this process."""
+"""Cached rows may take up to this share of the memory: of all workers, or of this
+process.
+"""
 
 
 def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedRows:
-    """Cache as many files of a version as fit in memory. Files that are in the cache `before` stay.
+    """Cache as many files of a version as fit in memory. Files that are in the cache
+    `before` stay.
 
-    `times_lost`: how often the cache was lost. The number is part of task names, since a cluster may still
-    release results of the lost cache. With equal names, it would also release the new ones.
+    `times_lost`: how often the cache was lost. The number is part of task names, since
+    a cluster may still release results of the lost cache. With equal names, it would
+    also release the new ones.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
-    max_rows, capacity = _segment_rows(version, spec), _capacity(version.library) // row_bytes(spec)
-    kept = {name: before.segments[name] for name in rows.files if name in before.segments}
+    max_rows, capacity = (
+        _segment_rows(version, spec),
+        _capacity(version.library) // row_bytes(spec),
+    )
+    kept = {
+        name: before.segments[name] for name in rows.files if name in before.segments
+    }
     capacity -= sum(segment.rows for segments in kept.values() for segment in segments)
     wanted: list[SegmentRef] = []
     for name, groups in _files(rows):
@@ -86,10 +98,16 @@ def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedR
 
 
 def _segment_rows(version: Version, spec: JoinSpec) -> int:
-    max_rows, resources = min(SEGMENT_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
+    max_rows, resources = (
+        min(SEGMENT_ROWS, sizes(version.rows, spec).rows),
+        resources_for(version.library),
+    )
     if not resources.gpu or resources.memory is None:
         return max_rows
-    return max(max_rows, device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources))
+    return max(
+        max_rows,
+        device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources),
+    )
 
 
 def device_rows(rows: int, each: float, resources: Resources) -> int:
@@ -99,12 +117,19 @@ def device_rows(rows: int, each: float, resources: Resources) -> int:
     """
     gpus = resources.threads if resources.cluster else 1
     sharing = resources.threads // gpus
-    capacity = (resources.memory or 0) * sharing * DEVICE_SHARE / max(1.0, sharing * 2 * DEVICE_SHARE)
+    capacity = (
+        (resources.memory or 0)
+        * sharing
+        * DEVICE_SHARE
+        / max(1.0, sharing * 2 * DEVICE_SHARE)
+    )
     return min(rows // (DEVICE_SEGMENTS * gpus), int(capacity / each))
 
 
 def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
-    """Return the key files to cache, by name: as many as fit in `capacity` bytes, and none on a cluster."""
+    """Return the key files to cache, by name: as many as fit in `capacity` bytes, and
+    none on a cluster.
+    """
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
         capacity -= KEY_BYTES * one.rows
@@ -128,26 +153,44 @@ def _capacity(library: str) -> float:
 
 
 def _segments(
-    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, times_lost: int
+    rows: Snapshot,
+    name: str,
+    groups: RowGroups,
+    spec: JoinSpec,
+    max_rows: int,
+    times_lost: int,
 ) -> Iterator[SegmentRef]:
-    """Cut the row groups of a file into segments of at most `max_rows` rows, or of one row group."""
+    """Cut the row groups of a file into segments of at most `max_rows` rows, or of one
+    row group.
+    """
     for part in cut_parts(groups.rows, max_rows):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
         key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, times_lost)}"
-        yield SegmentRef(key, name, numbers, int(some.start[0]), int(some.rows.sum()), None)
+        yield SegmentRef(
+            key, name, numbers, int(some.start[0]), int(some.rows.sum()), None
+        )
 
 
-def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterator[SegmentRef]:
-    """Make segments in tasks, and wait for the tasks. Yield references that contain the segments."""
+def _made(
+    rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec
+) -> Iterator[SegmentRef]:
+    """Make segments in tasks, and wait for the tasks. Yield references that contain the
+    segments.
+    """
     tasks = []
     for segment in segments:
         piece = segment.file, tuple(range(*segment.groups))
         part = Part(rows.root, rows.options, rows.library, (piece,), False, None)
         tasks.append(
-            Delayed(segment.key, {segment.key: Task(segment.key, on_worker, make_segment, part, spec)})
+            Delayed(
+                segment.key,
+                {segment.key: Task(segment.key, on_worker, make_segment, part, spec)},
+            )
         )
-    persisted: tuple[Any, ...] = dask.persist(*tasks, optimize_graph=False) if tasks else ()
+    persisted: tuple[Any, ...] = (
+        dask.persist(*tasks, optimize_graph=False) if tasks else ()
+    )
     values = [one.dask[one.key] for one in persisted]
     futures = [value for value in values if isinstance(value, Future)]
     if futures:
@@ -164,36 +207,63 @@ def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
     segments = [segment for name in files for segment in cached.segments.get(name, ())]
     graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in segments}
     keys = [f"simjoin_bytes-{segment.key}" for segment in segments]
-    graph |= {key: Task(key, segment_bytes, segment.ref) for key, segment in zip(keys, segments, strict=True)}
-    rows, there = sum(segment.rows for segment in segments), sum(name in cached.segments for name in files)
+    graph |= {
+        key: Task(key, segment_bytes, segment.ref)
+        for key, segment in zip(keys, segments, strict=True)
+    }
+    rows, there = (
+        sum(segment.rows for segment in segments),
+        sum(name in cached.segments for name in files),
+    )
     return MemoryReport(
-        rows, sum(files.values()) - rows, there, len(files) - there, len(segments),
+        rows,
+        sum(files.values()) - rows,
+        there,
+        len(files) - there,
+        len(segments),
         sum(gather(graph, keys)) + sum(table.nbytes for table in cached.keys.values()),
-    )  # fmt: skip
+    )
 
 
 class RowCache:
     """The cached rows of an index, which follow it from version to version.
 
-    If the cluster that had the rows is gone, they are cached again by the current scheduler.
+    If the cluster that had the rows is gone, they are cached again by the current
+    scheduler.
     """
 
     def __init__(self) -> None:
-        self._cached, self._where, self._number, self._times_lost = CachedRows(), _where(), -1, 0
+        self._cached, self._where, self._number, self._times_lost = (
+            CachedRows(),
+            _where(),
+            -1,
+            0,
+        )
 
     def follow(self, version: Version) -> CachedRows:
-        """Update the cache for a version: keep files that are cached already, and read the others."""
-        lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
+        """Update the cache for a version: keep files that are cached already, and read
+        the others.
+        """
+        lost = any(
+            segment.is_lost
+            for segments in self._cached.segments.values()
+            for segment in segments
+        )
         if lost or self._where != _where():
             self._cached, self._where, self._number = CachedRows(), _where(), -1
             self._times_lost += 1
         if self._number != version.number:
-            self._cached, self._number = cache_rows(version, self._cached, self._times_lost), version.number
+            self._cached, self._number = (
+                cache_rows(version, self._cached, self._times_lost),
+                version.number,
+            )
         return self._cached
 
 
 def _where() -> str:
-    """Identify where tasks run: return the id of the cluster's client, or "" for this process."""
+    """Identify where tasks run: return the id of the cluster's client, or "" for this
+    process.
+    """
     client = current_client()
     return "" if client is None else str(client.id)
 
@@ -203,29 +273,46 @@ class IndexReader:
 
     def __init__(self, root: AnyPath, library: str, version: int | None = None) -> None:
         self._root, self._library, self._pinned = root, library, version
-        self._last = last_version(root, library) if version is None else version_of(root, library, version)
+        self._last = (
+            last_version(root, library)
+            if version is None
+            else version_of(root, library, version)
+        )
         self._cache: RowCache | None = None
 
     def __repr__(self) -> str:
         manifest = self._now().manifest
-        on = ", ".join(map(repr, manifest.options.on[:3])) + ", ..." * (len(manifest.options.on) > 3)
+        on = ", ".join(map(repr, manifest.options.on[:3])) + ", ..." * (
+            len(manifest.options.on) > 3
+        )
         return (
             f"<Index of {manifest.rows:,} rows on {on}, {manifest.options.metric}, "
-            f"eps={manifest.options.eps_in_unit}, version {manifest.version}, at {str(self._root)!r}>"
+            f"eps={manifest.options.eps_in_unit}, version {manifest.version}, at "
+            f"{str(self._root)!r}>"
         )
 
     def _repr_html_(self) -> str:
-        verbs = [name for name in dir(type(self)) if name[0] != "_" and callable(getattr(type(self), name))]
-        return summaries_html(repr(self)[1:-1], {name: getattr(type(self), name) for name in verbs})
+        verbs = [
+            name
+            for name in dir(type(self))
+            if name[0] != "_" and callable(getattr(type(self), name))
+        ]
+        return summaries_html(
+            repr(self)[1:-1], {name: getattr(type(self), name) for name in verbs}
+        )
 
     @property
     def path(self) -> AnyPath:
-        """The folder: a `Path`, or for an object store an object that ``str`` converts to a URL."""
+        """The folder: a `Path`, or for an object store an object that ``str`` converts
+        to a URL.
+        """
         return self._root
 
     @property
     def version(self) -> int:
-        """The number of the last version, or of the version that the index was opened at."""
+        """The number of the last version, or of the version that the index was opened
+        at.
+        """
         return self._now().number
 
     @property
@@ -234,16 +321,17 @@ class IndexReader:
         return self._last.manifest.options
 
     def persist(self) -> Self:
-        """Cache rows in memory, on the workers or in this process, so that updates do not read them.
+        """Cache rows in memory, on the workers or in this process, so that updates do
+        not read them.
 
-        This object keeps the rows until `release`, or as long as it lives. Coordinates, ids and kept columns
-        are read and indexed once. Then updates and `changes` find pairs with the cached rows. They read only
-        new files, including files that other processes wrote. Updates write the same versions as without a
-        cache.
+        This object keeps the rows until `release`, or as long as it lives. Coordinates,
+        ids and kept columns are read and indexed once. Then updates and `changes` find
+        pairs with the cached rows. They read only new files, including files that other
+        processes wrote. Updates write the same versions as without a cache.
 
-        The cache fills up to half of the memory. Files that do not fit are read each time, and `memory`
-        counts them. Workers spill cached rows as Dask is configured. If a worker dies, its rows are read
-        again.
+        The cache fills up to half of the memory. Files that do not fit are read each
+        time, and `memory` counts them. Workers spill cached rows as Dask is configured.
+        If a worker dies, its rows are read again.
 
         Returns
         -------
@@ -260,14 +348,22 @@ class IndexReader:
 
     @property
     def memory(self) -> MemoryReport:
-        """How many rows are cached and how many are not, and the memory that the cache takes."""
+        """How many rows are cached and how many are not, and the memory that the cache
+        takes.
+        """
         now = self._now()
         return memory_of(now, now.cached)
 
     def _now(self) -> Version:
-        """Return the version to read: the last one, or the version that the index was opened at."""
+        """Return the version to read: the last one, or the version that the index was
+        opened at.
+        """
         end_without_workers(current_client())
-        found = self._last if self._pinned is not None else last_version(self._root, self._library)
+        found = (
+            self._last
+            if self._pinned is not None
+            else last_version(self._root, self._library)
+        )
         if found.number != self._last.number:
             self._last = replace(found, cached=self._last.cached)
         if self._cache is not None:
@@ -280,12 +376,15 @@ class IndexReader:
         now = self._now()
         if version == now.number:
             return now
-        return replace(version_of(self._root, self._library, version), cached=now.cached)
+        return replace(
+            version_of(self._root, self._library, version), cached=now.cached
+        )
 
     def _latest(self, what: str) -> Version:
         if self._pinned is not None:
             raise OptionError(
-                f"The index was opened at version {self._pinned}, which never changes; open it without "
+                f"The index was opened at version {self._pinned}, which never changes; "
+                "open it without "
                 f"version= to {what}."
             )
         return self._now()
@@ -295,23 +394,34 @@ class IndexReader:
 
         If all versions after the opened one are damaged, it is the opened one instead.
         """
-        later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
-        return self._now() if later and not intact(self._root, later) else self._latest("restore")
+        later = (
+            []
+            if self._pinned is None
+            else [n for n in versions(self._root) if n > self._pinned]
+        )
+        return (
+            self._now()
+            if later and not intact(self._root, later)
+            else self._latest("restore")
+        )
 
     def _changed(self, since: int, until: int) -> PairChanges:
         return changes_to(self._at(until))(since, until)
 
 
 def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
-    """Return a function that takes two version numbers, `since` and `until`, and finds the changes of pairs
-    between them.
+    """Return a function that takes two version numbers, `since` and `until`, and finds
+    the changes of pairs between them.
 
     `version`: the version with the number `until`.
     """
 
     def found(since: int, until: int) -> PairChanges:
         if until < since:
-            raise VersionGoneError(f"since={since} is after until={until}; pass the older version as since=.")
+            raise VersionGoneError(
+                f"since={since} is after until={until}; pass the older version as "
+                "since=."
+            )
         distance = version.manifest.options.return_distance
         return PairChanges(version.since(since), distance, cached=version.cached)
 

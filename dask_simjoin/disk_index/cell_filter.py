@@ -1,15 +1,18 @@
 """Drop old rows and row groups that are far from all new rows.
 
-The reach is the largest difference that two coordinates of a pair can have. At most three dimensions are cut
-into cells. In these dimensions, the new rows span the largest multiples of the reach. Each new row marks all
-cells within its reach, so an old row in an unmarked cell is in no pair. The cell of a coordinate is computed
-by a subtraction, a multiplication, a clip and a floor. Each of these steps is monotone, even with rounding.
-So the cell of a coordinate within reach of a new row is always marked, and no pair is lost.
+The reach is the largest difference that two coordinates of a pair can have. At most
+three dimensions are cut into cells. In these dimensions, the new rows span the largest
+multiples of the reach. Each new row marks all cells within its reach, so an old row in
+an unmarked cell is in no pair. The cell of a coordinate is computed by a subtraction, a
+multiplication, a clip and a floor. Each of these steps is monotone, even with rounding.
+So the cell of a coordinate within reach of a new row is always marked, and no pair is
+lost.
 
-The distance between a row and a box is summed like the distance of a pair, by the same operations. The
-dimensions have the same order, too. Rounding is monotone, and no term is negative. So the computed distance
-to a box is never larger than the distance to a row in it. This holds even if it is summed over some
-dimensions only. No pair is lost, not even at distance eps.
+The distance between a row and a box is summed like the distance of a pair, by the same
+operations. The dimensions have the same order, too. Rounding is monotone, and no term
+is negative. So the computed distance to a box is never larger than the distance to a
+row in it. This holds even if it is summed over some dimensions only. No pair is lost,
+not even at distance eps.
 """
 
 from __future__ import annotations
@@ -27,13 +30,19 @@ from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
 
 CELLS = 1 << 22
-"""Maximum number of cells. A cell takes one byte, so most lookups are served from a CPU cache."""
+"""Maximum number of cells. A cell takes one byte, so most lookups are served from a CPU
+cache.
+"""
 
 MAX_DIMS = 3
-"""At most this many dimensions are cut into cells. In three dimensions, a row already marks 27 cells."""
+"""At most this many dimensions are cut into cells. In three dimensions, a row already
+marks 27 cells.
+"""
 
 MIN_CELLS = 8
-"""A dimension is cut only into at least this many cells, since otherwise few rows would be dropped."""
+"""A dimension is cut only into at least this many cells, since otherwise few rows would
+be dropped.
+"""
 
 MARGIN = 2
 """Each dimension has this many unmarked cells at both ends.
@@ -49,13 +58,14 @@ class CellFilter(NamedTuple):
     low: tuple[float, ...]  # for each of them, the lower end of the first cell
     scale: tuple[float, ...]  # for each of them, the number of cells per unit of length
     cells: tuple[int, ...]  # for each of them, the number of cells
-    # (cells,), bool: whether each cell is marked; the index of the last dimension varies fastest
+    # (cells,), bool: whether each cell is marked; the index of the last dimension
+    # varies fastest
     table: Array
 
 
 def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
-    """Mark the cells near rows with embedded coordinates `x` (n, d). Return None if this would drop few old
-    rows.
+    """Mark the cells near rows with embedded coordinates `x` (n, d). Return None if
+    this would drop few old rows.
     """
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
@@ -66,14 +76,17 @@ def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | Non
         width = np.asarray((upper - lower).tolist()) + 2 * far
         fit = width / max(far, 2.0**-1000)
     order = [
-        k for k in np.argsort(-fit, kind="stable").tolist() if fit[k] >= MIN_CELLS and width[k] < math.inf
+        k
+        for k in np.argsort(-fit, kind="stable").tolist()
+        if fit[k] >= MIN_CELLS and width[k] < math.inf
     ]
     dims = tuple(order[:MAX_DIMS])
     cells = _cells(fit[list(dims)])
     if not dims or max(cells) < MIN_CELLS:
         return None
     axes = [
-        _axis(float(lower[k]) - far, float(width[k]), number) for k, number in zip(dims, cells, strict=True)
+        _axis(float(lower[k]) - far, float(width[k]), number)
+        for k, number in zip(dims, cells, strict=True)
     ]
     if not all(0 < scale < math.inf and math.isfinite(low) for low, scale in axes):
         return None
@@ -87,7 +100,9 @@ def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | Non
         ends.append((first, last, range(int((last - first).max()) + 1)))
     for steps in itertools.product(*(offsets for *_, offsets in ends)):
         place = 0
-        for (first, last, _), step, number in zip(ends, steps, found.cells, strict=True):
+        for (first, last, _), step, number in zip(
+            ends, steps, found.cells, strict=True
+        ):
             place = place * number + xp.minimum(first + step, last)
         table[place] = True
     return found._replace(table=table)
@@ -96,7 +111,8 @@ def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | Non
 def _cells(fit: np.ndarray) -> list[int]:
     """Return the number of cells in each dimension; the product is at most `CELLS`.
 
-    `fit`: the width of each dimension in multiples of the reach. It is also the maximum number of cells.
+    `fit`: the width of each dimension in multiples of the reach. It is also the maximum
+    number of cells.
     """
     found = np.maximum(fit, 1.0)
     # each pass: if a dimension needs fewer cells than its share, the others get more
@@ -107,7 +123,9 @@ def _cells(fit: np.ndarray) -> list[int]:
 
 
 def _even(fit: np.ndarray) -> float:
-    """Return a limit for the cells of each dimension. It keeps the whole grid within `CELLS` cells."""
+    """Return a limit for the cells of each dimension. It keeps the whole grid within
+    `CELLS` cells.
+    """
     ordered = np.sort(fit)
     capacity = float(CELLS)
     for number, own in enumerate(ordered.tolist()):
@@ -119,7 +137,8 @@ def _even(fit: np.ndarray) -> float:
 
 
 def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
-    """Return the lower end of an axis, including its margin, and the number of cells per unit of length.
+    """Return the lower end of an axis, including its margin, and the number of cells
+    per unit of length.
 
     Without the margin, the axis begins at `low` and has `cells` cells over `width`.
     """
@@ -128,7 +147,9 @@ def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
 
 
 def _cell(cell_filter: CellFilter, number: int, values: Array) -> Array:
-    """Return the index of the cell that each value falls into, in one dimension (n,), int64."""
+    """Return the index of the cell that each value falls into, in one dimension (n,),
+    int64.
+    """
     xp = module_of(values)
     with np.errstate(over="ignore", invalid="ignore"):
         at = (values - cell_filter.low[number]) * cell_filter.scale[number]
@@ -136,9 +157,11 @@ def _cell(cell_filter: CellFilter, number: int, values: Array) -> Array:
 
 
 def rows_in_cells(cell_filter: CellFilter, columns: Sequence[Array]) -> Array:
-    """Return the positions (k,) of the rows in marked cells. All other rows are in no pair with a new row.
+    """Return the positions (k,) of the rows in marked cells. All other rows are in no
+    pair with a new row.
 
-    `columns`: embedded coordinates of the rows, one float64 array for each dimension that is cut.
+    `columns`: embedded coordinates of the rows, one float64 array for each dimension
+    that is cut.
     """
     xp = module_of(columns[0])
     if xp is np:
@@ -151,27 +174,40 @@ def rows_in_cells(cell_filter: CellFilter, columns: Sequence[Array]) -> Array:
 
 def _near_on_host(cell_filter: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
     rest = MAX_DIMS - len(columns)
-    given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
-    # pass read-only arrays, because the kernel would be compiled again for writable ones
+    given = [
+        np.ascontiguousarray(values).view()
+        for values in [*columns, *[columns[0]] * rest]
+    ]
+    # pass read-only arrays, because the kernel would be compiled again for writable
+    # ones
     for values in given:
         values.flags.writeable = False
-    low, scale = (np.array([*values, *[0.0] * rest]) for values in (cell_filter.low, cell_filter.scale))
+    low, scale = (
+        np.array([*values, *[0.0] * rest])
+        for values in (cell_filter.low, cell_filter.scale)
+    )
     cells = np.array([*cell_filter.cells, *[1.0] * rest])
     out = np.empty(len(given[0]) + 1, np.int64)
-    found = host_kernels("pack").find_near(*given, low, scale, cells, cell_filter.table.view(np.uint8), out)
+    found = host_kernels("pack").find_near(
+        *given, low, scale, cells, cell_filter.table.view(np.uint8), out
+    )
     return out[:found]
 
 
 TILE, UNORDERED_TILE = 64, 1 << 10
-"""Rows per tile: for rows that are sorted in space, and for rows in the order of their file."""
+"""Rows per tile: for rows that are sorted in space, and for rows in the order of their
+file.
+"""
 
 MAX_TILES = 1 << 12
-"""There are at most this many tiles, because each is compared with each row group. More rows get larger
-tiles.
+"""There are at most this many tiles, because each is compared with each row group. More
+rows get larger tiles.
 """
 
 AT_ONCE = 1 << 19
-"""Number of comparisons with boxes per call: few enough that temporary arrays stay in a CPU cache."""
+"""Number of comparisons with boxes per call: few enough that temporary arrays stay in a
+CPU cache.
+"""
 
 FAN_OUT = 4
 """Number of parts into which each level of the kd order cuts its rows."""
@@ -181,7 +217,8 @@ class CellBoxes(NamedTuple):
     """Bounding boxes of groups of rows. A group is a row group or a tile."""
 
     dims: np.ndarray  # the k dimensions that the boxes cover, ascending
-    lower: np.ndarray  # (groups, k), float64: lower ends; infinity for a group without rows
+    # (groups, k), float64: lower ends; infinity for a group without rows
+    lower: np.ndarray
     upper: np.ndarray  # (groups, k), float64: upper ends
 
     def some(self, groups: np.ndarray) -> CellBoxes:
@@ -191,7 +228,8 @@ class CellBoxes(NamedTuple):
 class Tiled(NamedTuple):
     """Rows that are cut into tiles of consecutive rows. Each tile has a bounding box."""
 
-    x: np.ndarray  # (n, k), float64: coordinates of the rows, in the dimensions that the boxes cover
+    # (n, k), float64: coordinates of the rows, in the dimensions that the boxes cover
+    x: np.ndarray
     order: np.ndarray  # (n,), int64: position of each row before the rows were sorted
     size: int  # rows per tile; the last tile may have fewer
     lower: np.ndarray  # (tiles, k), float64: lower and upper ends of the tiles' boxes
@@ -199,19 +237,25 @@ class Tiled(NamedTuple):
 
 
 def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Sort rows in space, and cut them into tiles. `x` (n, d): embedded coordinates of the rows."""
+    """Sort rows in space, and cut them into tiles. `x` (n, d): embedded coordinates of
+    the rows.
+    """
     some = np.ascontiguousarray(x[:, dims])
     size = TILE
     while size * MAX_TILES < len(some):
         size *= 2
     with np.errstate(over="ignore", invalid="ignore"):
-        cuts = dims_to_cut(np.nan_to_num(some.var(axis=0)) if len(some) else np.zeros(len(dims)))
+        cuts = dims_to_cut(
+            np.nan_to_num(some.var(axis=0)) if len(some) else np.zeros(len(dims))
+        )
     order = kd_order(some, cuts, size, FAN_OUT)
     return _boxed(some[order], order, size)
 
 
 def tiled_in_file_order(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut rows into tiles without sorting them, because rows in files are nearly sorted. `x`: see `tiled`."""
+    """Cut rows into tiles without sorting them, because rows in files are nearly
+    sorted. `x`: see `tiled`.
+    """
     return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), UNORDERED_TILE)
 
 
@@ -219,27 +263,44 @@ def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
     if not len(some):
         return Tiled(some, order, size, some, some)
     starts = np.arange(0, len(some), size)
-    return Tiled(some, order, size, np.minimum.reduceat(some, starts), np.maximum.reduceat(some, starts))
+    return Tiled(
+        some,
+        order,
+        size,
+        np.minimum.reduceat(some, starts),
+        np.maximum.reduceat(some, starts),
+    )
 
 
-def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Return for each tile and each group whether their boxes are within reach (tiles, groups), bool."""
+def near_tiles(
+    rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float
+) -> np.ndarray:
+    """Return for each tile and each group whether their boxes are within reach (tiles,
+    groups), bool.
+    """
     tiles, groups = len(rows.lower), len(boxes.lower)
     near = np.zeros((tiles, groups), bool)
     step = max(1, AT_ONCE // max(groups, 1))
     for start in range(0, tiles, step):
         some = slice(start, start + step)
-        sides = rows.lower[some, None], rows.upper[some, None], boxes.lower[None], boxes.upper[None]
+        sides = (
+            rows.lower[some, None],
+            rows.upper[some, None],
+            boxes.lower[None],
+            boxes.upper[None],
+        )
         near[some] = box_gap(norm, *sides) <= threshold
     return near
 
 
-def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
+def touched(
+    rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float
+) -> np.ndarray:
     """Return a mask (groups,) of the groups whose boxes are within reach of a row.
 
-    `near`: the result of `near_tiles`. Each box is compared with the rows of one near tile, then of two more,
-    then of four more. This ends when a row within reach is found. For most groups, it is found in the first
-    tile.
+    `near`: the result of `near_tiles`. Each box is compared with the rows of one near
+    tile, then of two more, then of four more. This ends when a row within reach is
+    found. For most groups, it is found in the first tile.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)
@@ -255,15 +316,24 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
     return found
 
 
-def _mark_touched(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm,
-                  threshold: float, found: np.ndarray) -> None:  # fmt: skip
-    """Compare each box `group[i]` with the rows in tile `tile[i]`. Set `found` for groups with a row within
-    reach.
+def _mark_touched(
+    rows: Tiled,
+    tile: np.ndarray,
+    group: np.ndarray,
+    boxes: CellBoxes,
+    norm: Norm,
+    threshold: float,
+    found: np.ndarray,
+) -> None:
+    """Compare each box `group[i]` with the rows in tile `tile[i]`. Set `found` for
+    groups with a row within reach.
     """
     step = max(1, AT_ONCE // rows.size)
     for start in range(0, len(tile), step):
         some, of = tile[start : start + step], group[start : start + step]
-        places = np.minimum(some[:, None] * rows.size + np.arange(rows.size), len(rows.x) - 1)
+        places = np.minimum(
+            some[:, None] * rows.size + np.arange(rows.size), len(rows.x) - 1
+        )
         x = rows.x[places]  # positions past the last row are replaced by it
         gap = box_gap(norm, x, x, boxes.lower[of, None], boxes.upper[of, None])
         found[of[(gap <= threshold).any(axis=1)]] = True

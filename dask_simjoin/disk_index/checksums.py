@@ -1,9 +1,11 @@
-"""Parquet files with checksums for all their bytes. The checksums are verified on every read.
+"""Parquet files with checksums for all their bytes. The checksums are verified on every
+read.
 
-A run of bytes is one write: the header of a page, or its content. A block before the footer lists the length
-and the checksum of each run; Parquet readers skip it. The file's name ends in a checksum of this block and
-the footer. So each read notices damage in the bytes that it reads, or a wrong file name, without reading
-more. Parquet's own checksums do not cover the headers of pages, where a flipped bit can change values.
+A run of bytes is one write: the header of a page, or its content. A block before the
+footer lists the length and the checksum of each run; Parquet readers skip it. The
+file's name ends in a checksum of this block and the footer. So each read notices damage
+in the bytes that it reads, or a wrong file name, without reading more. Parquet's own
+checksums do not cover the headers of pages, where a flipped bit can change values.
 """
 
 from __future__ import annotations
@@ -29,33 +31,46 @@ from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
 
 REMEDY = (
-    "`dask-simjoin index check` lists all damage. Copy the file back from a backup. Or make a new index from "
-    "the rows() of a version that does not need the file: open_index(path, version=...)."
+    "`dask-simjoin index check` lists all damage. Copy the file back from a backup. Or "
+    "make a new index from "
+    "the rows() of a version that does not need the file: open_index(path, "
+    "version=...)."
 )
 
 
 def damaged(path: AnyPath, what: str, remedy: str = REMEDY) -> IndexFormatError:
-    """Return the error for a file whose bytes have changed. `what`: how the change was noticed."""
+    """Return the error for a file whose bytes have changed. `what`: how the change was
+    noticed.
+    """
     return IndexFormatError(f"{str(path)!r} is damaged: {what}. {remedy}")
 
 
 def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
-    """Return the error for a missing file: `IndexFormatError` if a version needs the file, else
-    `VersionGoneError`.
+    """Return the error for a missing file: `IndexFormatError` if a version needs the
+    file, else `VersionGoneError`.
     """
     manifests: list[AnyPath] = []
     with contextlib.suppress(OSError):
         manifests += (path.parent.parent / "_versions").iterdir()
-    for manifest in sorted((one for one in manifests if one.suffix == ".json"), reverse=True):
+    for manifest in sorted(
+        (one for one in manifests if one.suffix == ".json"), reverse=True
+    ):
         with contextlib.suppress(OSError):
             if path.name.encode() in manifest.read_bytes():
-                version = int(manifest.stem) if manifest.stem.isascii() and manifest.stem.isdigit() else "?"
+                version = (
+                    int(manifest.stem)
+                    if manifest.stem.isascii() and manifest.stem.isdigit()
+                    else "?"
+                )
                 return IndexFormatError(
-                    f"{str(path)!r} is missing, and version {version} of the index needs it. {REMEDY}"
+                    f"{str(path)!r} is missing, and version {version} of the index "
+                    f"needs it. {REMEDY}"
                 )
     return VersionGoneError(
-        f"{str(path)!r} does not exist: vacuum(), or components() of newer versions, removed it, or this "
-        "machine does not see the folder. Repeat the call with a version that history() lists; "
+        f"{str(path)!r} does not exist: vacuum(), or components() of newer versions, "
+        "removed it, or this "
+        "machine does not see the folder. Repeat the call with a version that "
+        "history() lists; "
         "vacuum(keep=...) keeps more versions."
     )
 
@@ -64,9 +79,14 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
 def reading(path: AnyPath, checked: bool) -> Iterator[None]:
     """Convert errors while reading a file to errors that name the file.
 
-    `checked`: whether checksums are verified. Otherwise damaged bytes can lead to more types of errors.
+    `checked`: whether checksums are verified. Otherwise damaged bytes can lead to more
+    types of errors.
     """
-    kinds = (OSError, pa.ArrowException) if checked else (OSError, pa.ArrowException, ValueError, LookupError)
+    kinds = (
+        (OSError, pa.ArrowException)
+        if checked
+        else (OSError, pa.ArrowException, ValueError, LookupError)
+    )
     try:
         yield
     except (SimJoinError, MemoryError, pa.ArrowCancelled):
@@ -74,14 +94,20 @@ def reading(path: AnyPath, checked: bool) -> Iterator[None]:
     except (FileNotFoundError, NotADirectoryError):
         raise missing(path) from None
     except kinds as error:
-        raise damaged(path, f"it cannot be read ({' '.join(str(error).split())[:300]})") from error
+        raise damaged(
+            path, f"it cannot be read ({' '.join(str(error).split())[:300]})"
+        ) from error
 
 
 DIGITS = 16
 """Number of hexadecimal digits in a checksum."""
 
-NAME = re.compile(rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}}-[0-9a-f]{{8}})-[0-9a-f]{{{DIGITS}}}")
-"""Names of files with checksums, without the ending. Names of component files begin with a version number."""
+NAME = re.compile(
+    rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}}-[0-9a-f]{{8}})-[0-9a-f]{{{DIGITS}}}"
+)
+"""Names of files with checksums, without the ending. Names of component files begin
+with a version number.
+"""
 
 MARK = b"dask_simjoin.sum"
 """These bytes end the block of checksums."""
@@ -93,11 +119,13 @@ Both consist of a size and a mark: the size of the block, and the size of the fo
 """
 
 TAIL = 1 << 16
-"""The first read of a file fetches this many bytes at its end, which usually include the whole ending."""
+"""The first read of a file fetches this many bytes at its end, which usually include
+the whole ending.
+"""
 
 CACHED_ENDS = 32
-"""The endings of this many files are cached. For a million rows, an ending has 0.3 MB and takes 0.3 ms to
-read.
+"""The endings of this many files are cached. For a million rows, an ending has 0.3 MB
+and takes 0.3 ms to read.
 """
 
 OTHER = "its content changed after it was written"
@@ -106,7 +134,9 @@ AT_ONCE = 1 << 24
 """A file is verified in steps of about this many bytes."""
 
 WORD = 8
-"""A run has at least this many bytes. A shorter write forms a run together with the next one."""
+"""A run has at least this many bytes. A shorter write forms a run together with the
+next one.
+"""
 
 
 def checksum(data: Any) -> int:
@@ -151,7 +181,9 @@ class ChecksumWriter(io.RawIOBase):
         return self._file.write(data)
 
     def end_rows(self) -> None:
-        """Write the block of checksums after the rows. PyArrow writes its footer after this block."""
+        """Write the block of checksums after the rows. PyArrow writes its footer after
+        this block.
+        """
         if self._cached:
             self.write(bytes(WORD))
         self._tail = []
@@ -167,18 +199,22 @@ class ChecksumWriter(io.RawIOBase):
 class Ending(NamedTuple):
     """The verified end of a file."""
 
-    starts: np.ndarray  # (runs + 1,), int64: offset of each run, then the offset where the rows end
+    # (runs + 1,), int64: offset of each run, then the offset where the rows end
+    starts: np.ndarray
     sums: np.ndarray  # (runs,), uint64: checksum of each run
-    found: array.array[int]  # the same as `starts`, as a Python array, where bisection is faster
+    # the same as `starts`, as a Python array, where bisection is faster
+    found: array.array[int]
     metadata: pq.FileMetaData
 
 
 @functools.lru_cache(CACHED_ENDS)
 def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
-    """Read and verify the end of a file. The result is cached, because several tasks read the same file.
+    """Read and verify the end of a file. The result is cached, because several tasks
+    read the same file.
 
-    `size`, `changed`, `number`: the bytes, the modification time and the inode of the file; for objects, a
-    tag replaces the inode. With them, the cache never returns the ending of an older file with the same name.
+    `size`, `changed`, `number`: the bytes, the modification time and the inode of the
+    file; for objects, a tag replaces the inode. With them, the cache never returns the
+    ending of an older file with the same name.
     """
     other = damaged(path, OTHER)
     with contextlib.closing(opened(path)) as file:
@@ -191,7 +227,12 @@ def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Endi
         last = read(first, size - first)
         if size < FOOTER_END.size + BLOCK_END.size:
             raise other
-        at = size - FOOTER_END.size - FOOTER_END.unpack(last[-FOOTER_END.size :])[0] - BLOCK_END.size
+        at = (
+            size
+            - FOOTER_END.size
+            - FOOTER_END.unpack(last[-FOOTER_END.size :])[0]
+            - BLOCK_END.size
+        )
         if at < 0:
             raise other
         length, mark = BLOCK_END.unpack(read(at, BLOCK_END.size))
@@ -208,7 +249,9 @@ def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Endi
     if starts[-1] != start:
         raise other
     found = array.array("q", starts.tobytes())
-    return Ending(starts, block[:, 1].copy(), found, pq.read_metadata(pa.BufferReader(tail)))
+    return Ending(
+        starts, block[:, 1].copy(), found, pq.read_metadata(pa.BufferReader(tail))
+    )
 
 
 class LocalFile:
@@ -220,11 +263,15 @@ class LocalFile:
         self.identity = about.st_size, about.st_mtime_ns, about.st_ino
 
     def read(self, start: int, size: int) -> pa.Buffer:
-        """Read `size` bytes into memory from Arrow's current pool; at the end of the file, read fewer."""
+        """Read `size` bytes into memory from Arrow's current pool; at the end of the
+        file, read fewer.
+        """
         data = pa.allocate_buffer(size)
         done = os.preadv(self._file.fileno(), [data], start)
         while done < size:
-            more = os.preadv(self._file.fileno(), [memoryview(data)[done:]], start + done)
+            more = os.preadv(
+                self._file.fileno(), [memoryview(data)[done:]], start + done
+            )
             if not more:
                 return data.slice(0, done)
             done += more
@@ -238,8 +285,12 @@ def opened(path: AnyPath) -> LocalFile | ObjectFile:
     return LocalFile(path) if isinstance(path, Path) else ObjectFile(path)
 
 
-def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPath) -> pa.Buffer:
-    """Read `size` bytes of a file from offset `start`. Raise an error if the file ends before that."""
+def read_bytes(
+    file: LocalFile | ObjectFile, start: int, size: int, path: AnyPath
+) -> pa.Buffer:
+    """Read `size` bytes of a file from offset `start`. Raise an error if the file ends
+    before that.
+    """
     data = file.read(start, size)
     if data.size < size:
         raise damaged(path, OTHER)
@@ -249,7 +300,8 @@ def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPat
 class VerifiedFile:
     """The bytes of a file up to its `ending`. They are verified as they are read.
 
-    It has the methods that `pyarrow.PythonFile` calls. They are never called concurrently.
+    It has the methods that `pyarrow.PythonFile` calls. They are never called
+    concurrently.
     """
 
     def __init__(self, path: AnyPath) -> None:
@@ -277,11 +329,15 @@ class VerifiedFile:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        data: bytes = self.read_buffer(size if size >= 0 else self._found[-1] - self._at).to_pybytes()
+        data: bytes = self.read_buffer(
+            size if size >= 0 else self._found[-1] - self._at
+        ).to_pybytes()
         return data
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        """Read bytes, and verify all runs that contain some of them. Raise an error if a run is damaged."""
+        """Read bytes, and verify all runs that contain some of them. Raise an error if
+        a run is damaged.
+        """
         start, stop = self._at, min(self._at + size, self._found[-1])
         self._at = max(start, stop)
         first = bisect_right(self._found, start) - 1
@@ -299,5 +355,7 @@ class VerifiedFile:
         at = 0
         while at < self._found[-1]:
             self.seek(at)
-            at = self._found[min(bisect_right(self._found, at + AT_ONCE), len(self._found) - 1)]
+            at = self._found[
+                min(bisect_right(self._found, at + AT_ONCE), len(self._found) - 1)
+            ]
             self.read_buffer(at - self._at)

@@ -45,8 +45,12 @@ class Comparison(NamedTuple):
     like: Frame  # an empty frame with the columns of the pairs
 
 
-def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
-    """Return the pairs among added rows, or among deleted rows. Each pair is returned once."""
+def pairs_within(
+    how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]
+) -> Frame:
+    """Return the pairs among added rows, or among deleted rows. Each pair is returned
+    once.
+    """
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
@@ -58,8 +62,14 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
     return _pairs(block_pair, (rows, rows), (False, False), replaced, columns)
 
 
-def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
-                 columns: list[str]) -> Frame:  # fmt: skip
+def pairs_across(
+    how: Comparison,
+    rows: RowBatch,
+    others: RowBatch,
+    replaced: ReplacedRows | None,
+    stay: bool,
+    columns: list[str],
+) -> Frame:
     """Return the pairs between changed rows and other rows.
 
     `stay`: whether the other rows are in both versions.
@@ -77,10 +87,16 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
     return _pairs(block_pair, (first, second), (stays, stays_too), replaced, columns)
 
 
-def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
-    """From two batches, drop rows that cannot be in a pair: by marked cells, and by the boxes of tiles."""
+def near_each_other(
+    how: Comparison, rows: RowBatch, others: RowBatch
+) -> tuple[RowBatch, RowBatch]:
+    """From two batches, drop rows that cannot be in a pair: by marked cells, and by the
+    boxes of tiles.
+    """
     if "cell_filter" in rows:
-        near = rows_in_cells(rows["cell_filter"], [others["x"][:, k] for k in rows["cell_filter"].dims])
+        near = rows_in_cells(
+            rows["cell_filter"], [others["x"][:, k] for k in rows["cell_filter"].dims]
+        )
         if len(near) < len(others["seq"]):
             others = some(others, near)
     if "tiles" in others and "tiles" in rows:
@@ -92,19 +108,32 @@ def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[
     return rows, others
 
 
-def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: ReplacedRows | None,
-                    columns: list[str]) -> Frame:  # fmt: skip
-    """Read a part of the rows in both versions, and return their pairs with changed rows."""
+def pairs_with_part(
+    how: Comparison,
+    rows: RowBatch,
+    part: Part,
+    replaced: ReplacedRows | None,
+    columns: list[str],
+) -> Frame:
+    """Read a part of the rows in both versions, and return their pairs with changed
+    rows.
+    """
     others = load_near(part, how.spec, rows.get("cell_filter"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
-def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[bool, bool],
-           replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of two chunks, or within one. The left row of a pair has the smaller row number.
+def _pairs(
+    block_pair: BlockPair,
+    sides: tuple[RowBatch, RowBatch],
+    stay: tuple[bool, bool],
+    replaced: ReplacedRows | None,
+    columns: list[str],
+) -> Frame:
+    """Return the pairs of two chunks, or within one. The left row of a pair has the
+    smaller row number.
 
-    `sides`: the rows of each chunk. `stay`: for each chunk, whether its rows are in both versions, or only in
-    one.
+    `sides`: the rows of each chunk. `stay`: for each chunk, whether its rows are in
+    both versions, or only in one.
     """
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
@@ -115,8 +144,11 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
         found = join_block(block_pair, [other_side.get(name, name) for name in columns])
         found.columns = columns
         return found
-    # a pair is also changed if only its distance changed, so distances are needed even if not requested
-    measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
+    # a pair is also changed if only its distance changed, so distances are needed even
+    # if not requested
+    measured = "distance" in columns or (
+        replaced is not None and block_pair.spec.return_distance
+    )
     found = matches(block_pair, measured, None)
     (q, d), xp = (block_pair.query, block_pair.data), block_pair.xp
     for side, order, which in ((sides[0], q["order"], 0), (sides[1], d["order"], 1)):
@@ -124,8 +156,13 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
             found = _only(found, ~side["gone"][order[found[which]]])
     left, right, away = q["order"][found.left], d["order"][found.right], found.distance
     if replaced is not None:
-        both = [(side, rows, stays) for side, rows, stays in zip(sides, (left, right), stay, strict=True)]
-        new = xp.flatnonzero(~in_other_version(replaced, both[0], both[1], away, block_pair.spec))
+        both = [
+            (side, rows, stays)
+            for side, rows, stays in zip(sides, (left, right), stay, strict=True)
+        ]
+        new = xp.flatnonzero(
+            ~in_other_version(replaced, both[0], both[1], away, block_pair.spec)
+        )
         found, left, right = _only(found, new), left[new], right[new]
     places = found.left, found.right
     of: tuple[Chunk, ...] = (q,)
@@ -142,16 +179,22 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
 def _only(found: Matches, which: Array) -> Matches:
     away = found.distance
     distance = None if away is None else away[which]
-    return found._replace(left=found.left[which], right=found.right[which], distance=distance)
+    return found._replace(
+        left=found.left[which], right=found.right[which], distance=distance
+    )
 
 
 def _other_side(spec: JoinSpec) -> dict[str, str]:
-    """Map the name of each column of left rows to its name for right rows, and vice versa."""
+    """Map the name of each column of left rows to its name for right rows, and vice
+    versa.
+    """
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
 
-def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: list[str]) -> Frame:
+def pairs_of_two(
+    how: Comparison, rows: RowBatch, others: RowBatch, columns: list[str]
+) -> Frame:
     """Return the pairs between rows of a frame (left) and rows of an index (right)."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
@@ -170,13 +213,24 @@ class Hits(NamedTuple):
 
     def only(self, which: Array) -> Hits:
         away = self.distance
-        return Hits(self.own[which], self.in_segment[which], None if away is None else away[which])
+        return Hits(
+            self.own[which],
+            self.in_segment[which],
+            None if away is None else away[which],
+        )
 
 
-def pairs_with_segments(how: Comparison, rows: RowBatch, chosen: tuple[SegmentChoice, ...],
-                        replaced: ReplacedRows | None, columns: list[str],
-                        *segments: Segment) -> Frame:  # fmt: skip
-    """Return the pairs between changed rows and those rows of segments that are in both versions."""
+def pairs_with_segments(
+    how: Comparison,
+    rows: RowBatch,
+    chosen: tuple[SegmentChoice, ...],
+    replaced: ReplacedRows | None,
+    columns: list[str],
+    *segments: Segment,
+) -> Frame:
+    """Return the pairs between changed rows and those rows of segments that are in both
+    versions.
+    """
     found = [
         _with_segment(how, rows, segment, one, replaced, columns)
         for segment, one in zip(segments, chosen, strict=True)
@@ -185,15 +239,24 @@ def pairs_with_segments(how: Comparison, rows: RowBatch, chosen: tuple[SegmentCh
     return filled[0] if len(filled) == 1 else frames_for(how.like).stacked(filled)
 
 
-def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: SegmentChoice,
-                  replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
+def _with_segment(
+    how: Comparison,
+    rows: RowBatch,
+    segment: Segment,
+    chosen: SegmentChoice,
+    replaced: ReplacedRows | None,
+    columns: list[str],
+) -> Frame:
     rows = near_box(rows, *segment["box"], how.cut, how.spec)
     near = module_of(rows["x"]).flatnonzero(within(rows["x"], segment["reach"]))
     if not len(near):
         return how.like[columns]
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
-    # a pair is also changed if only its distance changed, so distances are needed even if not requested
-    distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
+    # a pair is also changed if only its distance changed, so distances are needed even
+    # if not requested
+    distance = "distance" in columns or (
+        replaced is not None and how.spec.return_distance
+    )
     found, count = hits(rows, segment, how, distance), included_rows(segment, chosen)
     if count is not None:
         found = found.only(count[found.in_segment])
@@ -201,9 +264,11 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
         xp = module_of(found.own)
         every = xp.arange(len(found.own))
         there = RowBatch(
-            x=points_at(segment, found.in_segment), seq=segment["seq"][found.in_segment],
-            ids=segment["ids"][:0], example=segment["example"],
-        )  # fmt: skip
+            x=points_at(segment, found.in_segment),
+            seq=segment["seq"][found.in_segment],
+            ids=segment["ids"][:0],
+            example=segment["example"],
+        )
         both = (rows, found.own, False), (there, every, True)
         found = found.only(~in_other_version(replaced, *both, found.distance, how.spec))
     if not len(found.own):
@@ -219,7 +284,11 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
     xp, n = module_of(rows["x"]), len(rows["seq"])
     served = within(rows["x"], segment["serves"])
     inside = xp.flatnonzero(served)
-    parts = [_served(rows if len(inside) == n else some(rows, inside), segment, how, distance)]
+    parts = [
+        _served(
+            rows if len(inside) == n else some(rows, inside), segment, how, distance
+        )
+    ]
     if len(inside) == n:
         return parts[0]
     outside = xp.flatnonzero(~served)
@@ -231,22 +300,53 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
 
 
 def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs between a segment and rows in the box of its index. This index is used."""
-    return _joined(rows, segment, how, distance, index_of(segment), segment["layout"], segment["position"])
+    """Return the pairs between a segment and rows in the box of its index. This index
+    is used.
+    """
+    return _joined(
+        rows,
+        segment,
+        how,
+        distance,
+        index_of(segment),
+        segment["layout"],
+        segment["position"],
+    )
 
 
-def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs between a segment and rows outside the box of its index. A new index is built."""
+def _not_served(
+    rows: RowBatch, segment: Segment, how: Comparison, distance: bool
+) -> Hits:
+    """Return the pairs between a segment and rows outside the box of its index. A new
+    index is built.
+    """
     joiner, m = joiner_for(segment["example"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
-    in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
+    in_segment = RowBatch(
+        x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"]
+    )
     layout = layout_for([in_segment, rows], how.spec)
     other = joiner.build(x, layout)
-    return _joined(rows, segment, how, distance, other, layout, segment["position"][other["order"][:m]])
+    return _joined(
+        rows,
+        segment,
+        how,
+        distance,
+        other,
+        layout,
+        segment["position"][other["order"][:m]],
+    )
 
 
-def _joined(rows: RowBatch, segment: Segment, how: Comparison, distance: bool, other: Index, layout: Layout,
-            position: Array) -> Hits:  # fmt: skip
+def _joined(
+    rows: RowBatch,
+    segment: Segment,
+    how: Comparison,
+    distance: bool,
+    other: Index,
+    layout: Layout,
+    position: Array,
+) -> Hits:
     """Return the pairs between rows and a segment. `other`: an index of the segment.
 
     `position`: for each position in the index, the position of the row in the segment.
@@ -254,14 +354,19 @@ def _joined(rows: RowBatch, segment: Segment, how: Comparison, distance: bool, o
     joiner = joiner_for(segment["example"])
     own = joiner.build(rows["x"], layout)
     found = joiner.pairs(
-        own, other, layout, is_self_join=False,
+        own,
+        other,
+        layout,
+        is_self_join=False,
         distance=measured(how.spec, joiner.xp) if distance else None,
         labels=(own["order"][: len(rows["seq"])].astype(np.int64), position),
-    )  # fmt: skip
+    )
     return Hits(found.left, found.right, found.distance)
 
 
-def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, columns: list[str]) -> Frame:
+def _as_frame(
+    how: Comparison, rows: RowBatch, segment: Segment, found: Hits, columns: list[str]
+) -> Frame:
     """Return pairs as a frame. The left row of a pair has the smaller row number."""
     xp, n = module_of(found.own), len(found.own)
     own, in_segment = (
@@ -274,7 +379,10 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
     right: Side = (own,), every
     if not all_of(swap):
         both = (own, in_segment)
-        left, right = (both, xp.where(swap, every + n, every)), (both, xp.where(swap, every, every + n))
+        left, right = (
+            (both, xp.where(swap, every + n, every)),
+            (both, xp.where(swap, every, every + n)),
+        )
     part = pair_columns(left, right, how.spec, columns)
     if "distance" in columns:
         part["distance"] = found.distance
@@ -282,7 +390,9 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
 
 
 def _as_chunk(rows: RowBatch) -> Chunk:
-    """Return rows as a chunk in the same order, because `pair_columns` takes columns from chunks."""
+    """Return rows as a chunk in the same order, because `pair_columns` takes columns
+    from chunks.
+    """
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)
     if "kept" in rows:

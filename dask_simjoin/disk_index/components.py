@@ -1,11 +1,12 @@
 """Connected components of the rows of an index, updated from version to version.
 
-A group is a connected component. The id of its oldest row, which has the smallest row number, is the name of
-the group. When groups merge, the result has the name of the oldest one. When a group is split, the part with
-its oldest row keeps the name, and the other parts get new names.
+A group is a connected component. The id of its oldest row, which has the smallest row
+number, is the name of the group. When groups merge, the result has the name of the
+oldest one. When a group is split, the part with its oldest row keeps the name, and the
+other parts get new names.
 
-Added pairs merge groups. Groups that lost pairs are computed again: their rows are read, and joined with each
-other. Other groups stay as they are.
+Added pairs merge groups. Groups that lost pairs are computed again: their rows are
+read, and joined with each other. Other groups stay as they are.
 """
 
 from __future__ import annotations
@@ -40,7 +41,12 @@ from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import SEQ, Part, Snapshot
-from dask_simjoin.engine.base import frames_for, frames_of_library, host_joiner, joiner_for
+from dask_simjoin.engine.base import (
+    frames_for,
+    frames_of_library,
+    host_joiner,
+    joiner_for,
+)
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
 from dask_simjoin.metrics.norms import Frame
@@ -50,7 +56,9 @@ from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_fores
 FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
 
 NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
-"""Names of files, without the ending: a version, then a checksum, which is missing in older files."""
+"""Names of files, without the ending: a version, then a checksum, which is missing in
+older files.
+"""
 
 KEPT = 2
 """The groups of this many versions stay on disk."""
@@ -69,7 +77,8 @@ class Grouping(NamedTuple):
     again: int  # how many rows are in groups that were computed again
 
     def root_of(self, seq: np.ndarray) -> np.ndarray:
-        """For each row, return the smallest row number in its group. `seq`: row numbers of these rows.
+        """For each row, return the smallest row number in its group. `seq`: row numbers
+        of these rows.
 
         A row that this version does not have counts as a group of its own.
         """
@@ -83,18 +92,24 @@ def grouping_files(root: AnyPath) -> list[tuple[int, AnyPath]]:
     """List the files that store groups, as (version, path), the newest version first."""
     found = (path for path in files_in(root / FOLDER) if path.suffix == ".parquet")
     matches = ((NAME.fullmatch(path.stem), path) for path in found)
-    return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
+    return sorted(
+        ((int(match[1]), path) for match, path in matches if match), reverse=True
+    )
 
 
 def stored_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
-    """Return the newest stored groups that are not newer than this version, with their file; None if there
-    are none.
+    """Return the newest stored groups that are not newer than this version, with their
+    file; None if there are none.
     """
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
         if path.is_dir():  # `write_grouping` could not replace a folder by a file
-            raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
+            raise damaged(
+                path,
+                "it is a folder",
+                "Move it away: components() writes the file anew.",
+            )
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
             seq, root = (table[name].to_numpy() for name in (SEQ, ROOT))
@@ -114,7 +129,9 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
     found = column.combine_chunks()
     if not isinstance(found, pa.ChunkedArray):
         return found
-    return pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
+    return (
+        pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
+    )
 
 
 def write_grouping(version: Version, found: Grouping) -> AnyPath:
@@ -124,7 +141,9 @@ def write_grouping(version: Version, found: Grouping) -> AnyPath:
     """
     folder = version.root / FOLDER
     component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
-    table = pa.table({SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component})
+    table = pa.table(
+        {SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component}
+    )
 
     def write(file: ChecksumWriter) -> None:
         write_tables([table], file, table.schema, table.schema.names, ROWS)
@@ -139,7 +158,9 @@ def write_grouping(version: Version, found: Grouping) -> AnyPath:
 
 
 def grouping_frame(version: Version, path: AnyPath) -> Frame:
-    """Return a lazy frame with the groups of a version, read from their file: columns id and component."""
+    """Return a lazy frame with the groups of a version, read from their file: columns
+    id and component.
+    """
     options = version.manifest.options
     dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
     dtypes = {} if dtype is None else {ID: dtype, COMPONENT: dtype}
@@ -152,13 +173,15 @@ def grouping_frame(version: Version, path: AnyPath) -> Frame:
 
 def _read(group: int, path: AnyPath, dtypes: dict[str, str], library: str) -> Frame:
     with parquet(path) as file:
-        table = read_groups(file, [group] if file.num_row_groups else [], [ID, COMPONENT])
+        table = read_groups(
+            file, [group] if file.num_row_groups else [], [ID, COMPONENT]
+        )
     return frames_of_library(library).from_arrow(table, dtypes)
 
 
 def components(version: Version) -> Frame:
-    """Return the groups of a version's rows as a lazy frame. If no file has them, they are computed now and
-    stored.
+    """Return the groups of a version's rows as a lazy frame. If no file has them, they
+    are computed now and stored.
     """
     return grouping_frame(version, grouping_of(version)[1])
 
@@ -166,7 +189,8 @@ def components(version: Version) -> Frame:
 def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
     """Return the groups of a version and their file.
 
-    Groups that are not stored yet are computed: if possible, from the groups of an older version.
+    Groups that are not stored yet are computed: if possible, from the groups of an
+    older version.
     """
     known = stored_grouping(version)
     if known is not None and known[0].version == version.number:
@@ -179,25 +203,35 @@ def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
 def _computed(version: Version) -> Grouping:
     seq, ids = _numbers(version.rows)
     edges = _forest(all_pairs(version, numbered=True))
-    return Grouping(version.number, seq, ids, _smallest_in_groups(np.arange(len(seq)), seq, edges), len(seq))
+    return Grouping(
+        version.number,
+        seq,
+        ids,
+        _smallest_in_groups(np.arange(len(seq)), seq, edges),
+        len(seq),
+    )
 
 
 def _updated(old: Grouping, version: Version) -> Grouping | None:
     """Compute the groups of a version from the stored groups of an older one.
 
-    Return None if all groups must be computed anew. This is the case if the older version is not an ancestor,
-    or if too many rows are in groups that lost pairs.
+    Return None if all groups must be computed anew. This is the case if the older
+    version is not an ancestor, or if too many rows are in groups that lost pairs.
     """
     try:
         delta = version.since(old.version)
     except VersionGoneError:  # the older version is not an ancestor of this one
         return None
     changes = PairChanges(delta, False, numbered=True)
-    (new, new_ids), (gone, _) = (_numbers(part) for part in (delta.inserted, delta.deleted))
+    (new, new_ids), (gone, _) = (
+        _numbers(part) for part in (delta.inserted, delta.deleted)
+    )
     stays = ~np.isin(old.seq, np.concatenate([gone, new]))
     seq = np.concatenate([old.seq[stays], new])
     order = np.argsort(seq)
-    ids = pa.concat_arrays([old.ids.filter(pa.array(stays)), new_ids.cast(old.ids.type)])
+    ids = pa.concat_arrays(
+        [old.ids.filter(pa.array(stays)), new_ids.cast(old.ids.type)]
+    )
     seq, ids = seq[order], ids.take(pa.array(order))
     before = old.root_of(seq)
     again = np.isin(before, old.root_of(np.concatenate(_forest(changes.removed))))
@@ -205,7 +239,10 @@ def _updated(old: Grouping, version: Version) -> Grouping | None:
     if again.sum() > min(len(seq) // 2, sizes(rows, spec).rows):
         return None
     start = np.where(again, np.arange(len(seq)), np.searchsorted(seq, before))
-    parts = [_forest(changes.added), _edges_among(rows, seq[again], spec) if again.any() else no_edges()]
+    parts = [
+        _forest(changes.added),
+        _edges_among(rows, seq[again], spec) if again.any() else no_edges(),
+    ]
     root = _smallest_in_groups(start, seq, spanning_forest(parts, host_joiner()))
     return Grouping(version.number, seq, ids, root, int(again.sum()))
 
@@ -213,8 +250,9 @@ def _updated(old: Grouping, version: Version) -> Grouping | None:
 def _smallest_in_groups(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
     """For each row, return the smallest row number in its group.
 
-    `start`: for each row, the position of a row that is known to be in its group. `seq`: row numbers,
-    ascending. `edges`: the row numbers of pairs, which connect further rows.
+    `start`: for each row, the position of a row that is known to be in its group.
+    `seq`: row numbers, ascending. `edges`: the row numbers of pairs, which connect
+    further rows.
     """
     parent = start.astype(new_nodes(len(start)).dtype)
     joiner = host_joiner()
@@ -228,13 +266,17 @@ def _forest(pairs: Frame) -> Edges:
 
     Each task first reduces its own pairs to a forest.
     """
-    found = pairs.map_partitions(_connecting, meta=pairs._meta[["left", "right"]]).compute()
+    found = pairs.map_partitions(
+        _connecting, meta=pairs._meta[["left", "right"]]
+    ).compute()
     return spanning_forest([_row_numbers_of(found)], host_joiner())
 
 
 def _row_numbers_of(pairs: Frame) -> Edges:
     """Return the row numbers of left rows and of right rows, on the host."""
-    left, right = (to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right"))
+    left, right = (
+        to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right")
+    )
     return left, right
 
 
@@ -256,27 +298,43 @@ def _numbers(rows: Snapshot) -> tuple[np.ndarray, pa.Array]:
 
 def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
     tables = [table.select(columns) for table, _ in read_tables(part, columns)]
-    return pa.concat_tables([example_table(part.root, part.options).select(columns), *tables])
+    return pa.concat_tables(
+        [example_table(part.root, part.options).select(columns), *tables]
+    )
 
 
 def _edges_among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
-    """Return the edges of a spanning forest of the pairs among some rows. `seq`: row numbers of these rows,
-    ascending.
+    """Return the edges of a spanning forest of the pairs among some rows. `seq`: row
+    numbers of these rows, ascending.
     """
     each = ((part, seq, spec) for part in parts_of(rows, TASK_ROWS))
-    found = [one for one in call_on_workers("simjoin_again", _rows_in, each) if len(one["seq"])]
+    found = [
+        one
+        for one in call_on_workers("simjoin_again", _rows_in, each)
+        if len(one["seq"])
+    ]
     xp = module_of(found[0]["x"])
-    parts = {name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")}
+    parts = {
+        name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")
+    }
     ids = frames_for(found[0]["example"]).index(parts["seq"])
-    whole = RowBatch(x=xp.asfortranarray(parts["x"]), seq=parts["seq"], ids=ids, example=found[0]["example"])
+    whole = RowBatch(
+        x=xp.asfortranarray(parts["x"]),
+        seq=parts["seq"],
+        ids=ids,
+        example=found[0]["example"],
+    )
     how = Comparison(spec, rows.options.cut, example_of_pairs(rows, spec))
     return spanning_forest(
-        [_row_numbers_of(pairs_within(how, whole, None, ["left", "right"]))], host_joiner()
+        [_row_numbers_of(pairs_within(how, whole, None, ["left", "right"]))],
+        host_joiner(),
     )
 
 
 def _rows_in(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
-    """Read the rows of a part whose row numbers are in `seq`. If there are none, no coordinates are read."""
+    """Read the rows of a part whose row numbers are in `seq`. If there are none, no
+    coordinates are read.
+    """
     numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
     wanted = np.flatnonzero(np.isin(numbers, seq))
     rows = load(part if len(wanted) else replace(part, pieces=()), spec)

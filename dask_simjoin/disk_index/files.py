@@ -1,7 +1,7 @@
 """Write and read the files of an index, and call functions on workers.
 
-Each file has a new name, and is synced to disk before a manifest lists it. So readers see only complete
-files.
+Each file has a new name, and is synced to disk before a manifest lists it. So readers
+see only complete files.
 """
 
 from __future__ import annotations
@@ -22,20 +22,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.disk_index.checksums import DIGITS, ChecksumWriter, VerifiedFile, is_checked, reading
+from dask_simjoin.disk_index.checksums import (
+    DIGITS,
+    ChecksumWriter,
+    VerifiedFile,
+    is_checked,
+    reading,
+)
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import VERSION
-from dask_simjoin.errors import IndexFormatError, IndexStoreError, IndexWriteError, OptionError, SimJoinError
+from dask_simjoin.errors import (
+    IndexFormatError,
+    IndexStoreError,
+    IndexWriteError,
+    OptionError,
+    SimJoinError,
+)
 from dask_simjoin.graph.dask_private import Task
 from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import is_worker, on_worker
 
 
 def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
-    """Group consecutive items into parts of at most `max_rows` rows. Return the indexes of the items in each
-    part.
+    """Group consecutive items into parts of at most `max_rows` rows. Return the indexes
+    of the items in each part.
 
-    `rows`: number of rows in each item. An item with more than `max_rows` rows becomes a part of its own.
+    `rows`: number of rows in each item. An item with more than `max_rows` rows becomes
+    a part of its own.
     """
     parts: list[np.ndarray] = []
     start, total = 0, 0
@@ -49,9 +62,14 @@ def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
     return parts
 
 
-def call_on_workers(name: str, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]],
-                    graph: Mapping[Any, Any] = MappingProxyType({})) -> list[Any]:  # fmt: skip
-    """Call a function on workers, in one task per tuple of arguments. Return the results.
+def call_on_workers(
+    name: str,
+    function: Callable[..., Any],
+    arguments: Iterable[tuple[Any, ...]],
+    graph: Mapping[Any, Any] = MappingProxyType({}),
+) -> list[Any]:
+    """Call a function on workers, in one task per tuple of arguments. Return the
+    results.
 
     `graph`: tasks whose results the arguments refer to.
     """
@@ -63,7 +81,9 @@ def call_on_workers(name: str, function: Callable[..., Any], arguments: Iterable
 
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
-"""Folders of an index, for: manifests, rows, boxes of row groups, deletions, and keys of ids."""
+"""Folders of an index, for: manifests, rows, boxes of row groups, deletions, and keys
+of ids.
+"""
 
 PAIRS = "pairs"
 """Folder for stored pairs. It exists only if the index stores pairs."""
@@ -75,34 +95,46 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a full disk and of an exceeded quota."""
 
 CACHED_FILES, SMALL = 1024, 1 << 16
-"""At most this many small files are cached, such as the boxes and deletions of updates. Small means: up to
-this size in bytes.
+"""At most this many small files are cached, such as the boxes and deletions of updates.
+Small means: up to this size in bytes.
 """
 
 SPOOLED = 1 << 26
-"""A file for an object store is collected in memory up to this many bytes. A larger one is collected on a
-local disk.
+"""A file for an object store is collected in memory up to this many bytes. A larger one
+is collected on a local disk.
 """
 
 
 def write_table(table: pa.Table, file: ChecksumWriter, rows: int | None = None) -> None:
     """Write a table as Parquet, in row groups of `rows` rows.
 
-    Numeric columns are stored without Parquet's dictionaries, because few of their values are equal.
+    Numeric columns are stored without Parquet's dictionaries, because few of their
+    values are equal.
     """
     write_tables([table], file, table.schema, encoded(table.schema), rows)
 
 
 def encoded(schema: pa.Schema) -> list[str]:
     """List the columns that Parquet stores by a dictionary."""
-    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
+    plain = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_nested,
+        pa.types.is_temporal,
+    )
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
     return [*texts, *(name for name in REPEATED if name in schema.names)]
 
 
-def write_tables(tables: Iterable[pa.Table], file: ChecksumWriter, schema: pa.Schema, columns: Sequence[str],
-                 rows: int | None = None) -> None:  # fmt: skip
-    """Write tables as one Parquet file. `columns`: the columns to store by a dictionary.
+def write_tables(
+    tables: Iterable[pa.Table],
+    file: ChecksumWriter,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    rows: int | None = None,
+) -> None:
+    """Write tables as one Parquet file. `columns`: the columns to store by a
+    dictionary.
 
     The compression is LZ4, because it is read twice as fast as Snappy.
     """
@@ -113,8 +145,12 @@ def write_tables(tables: Iterable[pa.Table], file: ChecksumWriter, schema: pa.Sc
         file.end_rows()
 
 
-def write_named(folder: AnyPath, write: Callable[[ChecksumWriter], object], first: str) -> tuple[str, int]:
-    """Write and sync a file named ``<first>-<checksum>.parquet``; return its name and its size in bytes."""
+def write_named(
+    folder: AnyPath, write: Callable[[ChecksumWriter], object], first: str
+) -> tuple[str, int]:
+    """Write and sync a file named ``<first>-<checksum>.parquet``; return its name and
+    its size in bytes.
+    """
     checksum = 0
 
     def summed(file: BinaryIO) -> None:
@@ -129,14 +165,18 @@ def write_named(folder: AnyPath, write: Callable[[ChecksumWriter], object], firs
     if isinstance(folder, ObjectPath):
         # None means the system's folder for temporary files
         scratch = dask.config.get("temporary-directory", None)
-        with writing(folder), tempfile.SpooledTemporaryFile(SPOOLED, dir=scratch) as file:
+        with (
+            writing(folder),
+            tempfile.SpooledTemporaryFile(SPOOLED, dir=scratch) as file,
+        ):
             spooled = cast(BinaryIO, file)
             summed(spooled)
             size = spooled.tell()
             spooled.seek(0)
             (folder / named()).put(spooled)
         return named(), size
-    folder.mkdir(exist_ok=True)  # the folder may be missing in a copy of an index, if it was empty
+    # the folder may be missing in a copy of an index, if it was empty
+    folder.mkdir(exist_ok=True)
     temporary = folder / f".{first}-{uuid.uuid4().hex}.tmp"
     size = write_new(temporary, summed)
     temporary.rename(folder / named())
@@ -153,13 +193,17 @@ def writing(path: AnyPath) -> Iterator[None]:
     except OSError as error:
         raise IndexWriteError(
             error.errno or 0,
-            f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk space, or repair the "
-            "disk, and repeat the call. If the update has a batch=, it is not applied twice.",
+            f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk "
+            "space, or repair the "
+            "disk, and repeat the call. If the update has a batch=, it is not applied "
+            "twice.",
         ) from error
 
 
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
-    """Write and sync a new file, and return its size in bytes. If that fails, leave no file."""
+    """Write and sync a new file, and return its size in bytes. If that fails, leave no
+    file.
+    """
     with writing(path), open(path, "xb") as file:
         try:
             write(file)
@@ -173,7 +217,9 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 
 def read_file(path: AnyPath) -> pa.Table:
-    """Read a Parquet file. Files never change, so small ones are cached, except on workers."""
+    """Read a Parquet file. Files never change, so small ones are cached, except on
+    workers.
+    """
     with reading(path, is_checked(path)):
         size = path.stat().st_size if isinstance(path, Path) else _size(path)
         few = size <= SMALL and not is_worker()
@@ -183,31 +229,39 @@ def read_file(path: AnyPath) -> pa.Table:
 
 @functools.lru_cache(CACHED_FILES)
 def _size(path: ObjectPath) -> int:
-    """Return the bytes of an object. They are cached, because objects never change, and requests to a store
-    are slow.
+    """Return the bytes of an object. They are cached, because objects never change, and
+    requests to a store are slow.
     """
     return path.stat().st_size
 
 
 @contextlib.contextmanager
 def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file. Its bytes are read into Arrow's current memory pool; damage raises an error.
+    """Open a Parquet file. Its bytes are read into Arrow's current memory pool; damage
+    raises an error.
 
-    Files that older releases of this package wrote have no checksums, so they are not verified. For an object
-    in a store, reads are combined into few requests.
+    Files that older releases of this package wrote have no checksums, so they are not
+    verified. For an object in a store, reads are combined into few requests.
     """
     checked, remote = is_checked(path), isinstance(path, ObjectPath)
     with reading(path, checked):
         own = VerifiedFile(path) if checked else None
         known = None if own is None else own.ending.metadata
-        with _source(path, own) as source, pq.ParquetFile(source, metadata=known, pre_buffer=remote) as file:
+        with (
+            _source(path, own) as source,
+            pq.ParquetFile(source, metadata=known, pre_buffer=remote) as file,
+        ):
             yield file
 
 
 def _source(path: AnyPath, own: VerifiedFile | None) -> pa.NativeFile:
     if own is not None:
         return pa.PythonFile(own, mode="r")
-    return pa.OSFile(str(path)) if isinstance(path, Path) else pa.BufferReader(path.read_bytes())
+    return (
+        pa.OSFile(str(path))
+        if isinstance(path, Path)
+        else pa.BufferReader(path.read_bytes())
+    )
 
 
 def read_groups(
@@ -215,8 +269,8 @@ def read_groups(
 ) -> pa.Table:
     """Read row groups of a file, without using Arrow's threads.
 
-    Arrow's threads keep freed memory. They would also have to call Python to verify bytes, which takes more
-    time than the threads save.
+    Arrow's threads keep freed memory. They would also have to call Python to verify
+    bytes, which takes more time than the threads save.
     """
     return file.read_row_groups(list(groups), columns=columns, use_threads=False)
 
@@ -231,8 +285,8 @@ _kept = functools.lru_cache(CACHED_FILES)(read_anew)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
-    """List the files of a folder. A missing folder counts as empty, because copies of an index may lack empty
-    folders.
+    """List the files of a folder. A missing folder counts as empty, because copies of
+    an index may lack empty folders.
     """
     try:
         return sorted(folder.iterdir())
@@ -241,7 +295,9 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 
 
 def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
-    """Yield the files in a folder that one attempt to write has left. `token`: the token of the attempt."""
+    """Yield the files in a folder that one attempt to write has left. `token`: the
+    token of the attempt.
+    """
     if isinstance(folder, Path):
         yield from (path for path in folder.iterdir() if token in path.name)
         return
@@ -268,7 +324,8 @@ def sync_folder(path: AnyPath) -> None:
 
 
 def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
-    """Raise an error if the bytes or the rows of a file differ from what its task has reported.
+    """Raise an error if the bytes or the rows of a file differ from what its task has
+    reported.
 
     `name`: what messages call the rows, such as "pairs".
     """
@@ -280,7 +337,8 @@ def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
         found = -1
     if found != rows:
         raise IndexFormatError(
-            f"A worker wrote {rows:,} {name} to {str(path)!r}, but this process does not see that file "
+            f"A worker wrote {rows:,} {name} to {str(path)!r}, but this process does "
+            "not see that file "
             "as it was written. All workers and this process must share the folder."
         )
 
@@ -297,7 +355,9 @@ def _written_rows(path: AnyPath) -> int:
 
 
 def check_creates(folder: AnyPath) -> None:
-    """Raise an error for a file system or a store where two writers could both publish the same version."""
+    """Raise an error for a file system or a store where two writers could both publish
+    the same version.
+    """
     if isinstance(folder, Path):
         _check_links(folder)
         return
@@ -310,8 +370,10 @@ def check_creates(folder: AnyPath) -> None:
     finally:
         path.unlink()
     raise OptionError(
-        f"path={str(folder.parent)!r} is on a store that replaces objects in spite of 'If-None-Match: *'. "
-        "The index needs such conditional puts to order its writers; use another store, or a local disk."
+        f"path={str(folder.parent)!r} is on a store that replaces objects in spite of "
+        "'If-None-Match: *'. "
+        "The index needs such conditional puts to order its writers; use another "
+        "store, or a local disk."
     )
 
 
@@ -325,8 +387,10 @@ def _check_links(folder: Path) -> None:
             with writing(second):
                 raise
         raise OptionError(
-            f"path={str(folder.parent)!r} is on a file system without hard links ({error.strerror}). The "
-            "index needs them to order its writers; use another file system that all workers share."
+            f"path={str(folder.parent)!r} is on a file system without hard links "
+            f"({error.strerror}). The "
+            "index needs them to order its writers; use another file system that all "
+            "workers share."
         ) from None
     finally:
         for path in (first, second):

@@ -44,12 +44,16 @@ def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinS
     called = dict(zip(options.keep, options.names, strict=False))
     other = replace(right, names=options.names[len(options.keep) :])
     names = tuple(called[name] for name in keep)
-    return replace(right, id=options.id, keep=keep, names=names, other=other, dropna=options.dropna)
+    return replace(
+        right, id=options.id, keep=keep, names=names, other=other, dropna=options.dropna
+    )
 
 
-def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame, size: Sizes) -> Frame:
-    """Return the pairs between a partition's rows and rows of an index. The rows of the index are read part
-    by part.
+def pairs_of_partition(
+    frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame, size: Sizes
+) -> Frame:
+    """Return the pairs between a partition's rows and rows of an index. The rows of the
+    index are read part by part.
     """
     columns, boxes = list(like.columns), boxes_of(rows)
     own = rows_of(frame, spec, frames_for(frame).xp.zeros(len(frame), np.int64))
@@ -58,7 +62,9 @@ def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame
     cut = boxes.dims.tolist()
     own = changed(own, cut, spec, ordered=True)
     near = near_tiles(own["tiles"], boxes, spec.norm, spec.threshold)
-    chosen = np.flatnonzero(touched(own["tiles"], near, boxes, spec.norm, spec.threshold))
+    chosen = np.flatnonzero(
+        touched(own["tiles"], near, boxes, spec.norm, spec.threshold)
+    )
     how, max_rows = Comparison(spec, tuple(cut), like), max(1, size.rows // 2)
     parts = (
         pairs_of_two(how, own, load(rows.part(chosen[some]), spec.right), columns)
@@ -68,9 +74,11 @@ def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame
     return found[0] if len(found) == 1 else frames_for(like).stacked(found)
 
 
-def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str]) -> Frame:
-    """Read one part of the rows and compare it with itself, or read two parts and compare them with each
-    other.
+def pairs_of_parts(
+    how: Comparison, parts: tuple[Part, ...], columns: list[str]
+) -> Frame:
+    """Read one part of the rows and compare it with itself, or read two parts and
+    compare them with each other.
     """
     read = [load_changed(how.spec, how.cut, False, part, ()) for part in parts]
     if len(read) == 1:
@@ -79,8 +87,8 @@ def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str])
 
 
 class LazyStoredRows(LabelledExpr):
-    """Rows that several tasks use, one part per partition: changed rows, and old rows near several parts of
-    them.
+    """Rows that several tasks use, one part per partition: changed rows, and old rows
+    near several parts of them.
     """
 
     _label = "simjoin_moved"
@@ -95,9 +103,13 @@ class LazyStoredRows(LabelledExpr):
     def _shared(self) -> dict[int, int]:
         """Index of a part in `Blocks.old` -> number of the partition with its rows.
 
-        A part has a partition only if several tasks use it, or if it has been read already.
+        A part has a partition only if several tasks use it, or if it has been read
+        already.
         """
-        uses, old = collections.Counter(j for _, j in self._blocks.against_old), self._blocks.old
+        uses, old = (
+            collections.Counter(j for _, j in self._blocks.against_old),
+            self._blocks.old,
+        )
         shared = [
             j
             for j, part in enumerate(old)
@@ -112,11 +124,19 @@ class LazyStoredRows(LabelledExpr):
         return TaskRef((self._name, i))
 
     def replaced(self) -> TaskRef | None:
-        """Return a reference for tasks to the replaced rows; None if no row was replaced."""
-        return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.changed)))
+        """Return a reference for tasks to the replaced rows; None if no row was
+        replaced.
+        """
+        return (
+            None
+            if self._blocks.replaced is None
+            else TaskRef((self._name, len(self._blocks.changed)))
+        )
 
     def old(self, j: int) -> TaskRef | None:
-        """Return a reference for tasks to a part of the old rows; None if the part has no partition."""
+        """Return a reference for tasks to a part of the old rows; None if the part has
+        no partition.
+        """
         return TaskRef((self._name, self._shared[j])) if j in self._shared else None
 
     def _layer(self) -> dict[Any, Any]:
@@ -129,7 +149,15 @@ class LazyStoredRows(LabelledExpr):
                 layer[key] = Task(key, on_worker, load_changed, *how, rows, ())
             elif isinstance(rows, CachedPart):
                 segments = (segment.ref for segment in rows.segments)
-                layer[key] = Task(key, on_worker, load_changed, *how, rows.rest, rows.chosen, *segments)
+                layer[key] = Task(
+                    key,
+                    on_worker,
+                    load_changed,
+                    *how,
+                    rows.rest,
+                    rows.chosen,
+                    *segments,
+                )
             else:
                 layer[key] = Task(key, itself, rows)
         key = (name, len(blocks.changed))
@@ -138,7 +166,11 @@ class LazyStoredRows(LabelledExpr):
             key = (name, number)
             old = blocks.old[j]
             read = isinstance(old, dict)
-            layer[key] = Task(key, itself, old) if read else Task(key, on_worker, load_near, old, blocks.spec)
+            layer[key] = (
+                Task(key, itself, old)
+                if read
+                else Task(key, on_worker, load_near, old, blocks.spec)
+            )
         for part in (*blocks.changed, *blocks.old):
             if isinstance(part, CachedPart):
                 layer |= {segment.key: segment.in_graph() for segment in part.segments}
@@ -162,11 +194,20 @@ class IndexPairs(RowsExpr):
             return Task(name, itself, self._meta)
         how = Comparison(blocks.spec, blocks.cut, self.operand("meta"))
         if index < len(blocks.read_by_task):
-            return Task(name, on_worker, pairs_of_parts, how, blocks.read_by_task[index], self.columns)
+            return Task(
+                name,
+                on_worker,
+                pairs_of_parts,
+                how,
+                blocks.read_by_task[index],
+                self.columns,
+            )
         index -= len(blocks.read_by_task)
         rest = rows.replaced(), self.columns
         if index < len(blocks.within):
-            return Task(name, pairs_within, how, rows.changed(blocks.within[index]), *rest)
+            return Task(
+                name, pairs_within, how, rows.changed(blocks.within[index]), *rest
+            )
         index -= len(blocks.within)
         if index < len(blocks.across):
             i, j = blocks.across[index]
@@ -176,19 +217,33 @@ class IndexPairs(RowsExpr):
         old, part = rows.old(j), blocks.old[j]
         if isinstance(part, CachedPart):
             segments = (segment.ref for segment in part.segments)
-            return Task(name, pairs_with_segments, how, rows.changed(i), part.chosen, *rest, *segments)
+            return Task(
+                name,
+                pairs_with_segments,
+                how,
+                rows.changed(i),
+                part.chosen,
+                *rest,
+                *segments,
+            )
         if old is None:
-            return Task(name, on_worker, pairs_with_part, how, rows.changed(i), part, *rest)
-        return Task(name, pairs_across, how, rows.changed(i), old, rest[0], True, self.columns)
+            return Task(
+                name, on_worker, pairs_with_part, how, rows.changed(i), part, *rest
+            )
+        return Task(
+            name, pairs_across, how, rows.changed(i), old, rest[0], True, self.columns
+        )
 
 
 def example_of_rows(rows: Snapshot) -> Frame:
     return read_part(rows.part(np.zeros(0, np.int64)))
 
 
-def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
-    """Return the options for joining the rows of an index. `numbered`: whether row numbers replace ids in the
-    result.
+def spec_of(
+    rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False
+) -> JoinSpec:
+    """Return the options for joining the rows of an index. `numbered`: whether row
+    numbers replace ids in the result.
     """
     spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
@@ -200,8 +255,12 @@ def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
 
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
-    """Return a lazy frame with the pairs that some blocks find. `rows`: any snapshot of the index."""
-    return new_collection(IndexPairs(LazyStoredRows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
+    """Return a lazy frame with the pairs that some blocks find. `rows`: any snapshot of
+    the index.
+    """
+    return new_collection(
+        IndexPairs(LazyStoredRows(blocks), blocks, example_of_pairs(rows, blocks.spec))
+    )
 
 
 ROWS = 1 << 20
@@ -209,22 +268,30 @@ ROWS = 1 << 20
 
 
 def parts_of(rows: Snapshot, max_rows: int = ROWS) -> Iterator[Part]:
-    """Yield parts of consecutive row groups, each with about `max_rows` rows. There is at least one part."""
+    """Yield parts of consecutive row groups, each with about `max_rows` rows. There is
+    at least one part.
+    """
     number = (np.cumsum(rows.groups.rows) - rows.groups.rows) // max_rows
     for n in np.unique(number).tolist() or [0]:
         yield rows.part(np.flatnonzero(number == n))
 
 
 def stored_rows(rows: Snapshot) -> Frame:
-    """Return a lazy frame of all rows of a snapshot, with their ids, coordinates and kept columns."""
+    """Return a lazy frame of all rows of a snapshot, with their ids, coordinates and
+    kept columns.
+    """
     parts = list(parts_of(rows))
     meta = _rows(rows.part(np.zeros(0, np.int64)))
     with texts_as_given():
-        return dd.from_map(_rows, parts, meta=meta, label="simjoin_rows", enforce_metadata=False)
+        return dd.from_map(
+            _rows, parts, meta=meta, label="simjoin_rows", enforce_metadata=False
+        )
 
 
 def _rows(part: Part) -> Frame:
-    """Read the rows of a part. If ids came from the index of a frame, they become the index again."""
+    """Read the rows of a part. If ids came from the index of a frame, they become the
+    index again.
+    """
     found = read_part(part, part.options.columns)
     if part.options.id is not None:
         return found

@@ -1,4 +1,6 @@
-"""Manifests. There is one file per version, which lists the files of the version and never changes."""
+"""Manifests. There is one file per version, which lists the files of the version and
+never changes.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,12 @@ from dask_simjoin.disk_index.types import (
 )
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, VersionGoneError
 
-FILE_NAME = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet")
-"""The allowed names of files in manifests. No such name can lead out of the folders of the index."""
+FILE_NAME = re.compile(
+    r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet"
+)
+"""The allowed names of files in manifests. No such name can lead out of the folders of
+the index.
+"""
 
 TUPLES = ("on", "keep", "names", "cut")
 """Fields of `Options` that are tuples in memory and lists in JSON."""
@@ -43,28 +49,35 @@ Entry = TypeVar("Entry")
 
 def to_json(manifest: Manifest) -> dict[str, Any]:
     body = dataclasses.asdict(manifest)
-    body["options"]["p"] = "inf" if manifest.options.p == math.inf else manifest.options.p
+    body["options"]["p"] = (
+        "inf" if manifest.options.p == math.inf else manifest.options.p
+    )
     return body
 
 
 def from_json(body: Any) -> Manifest:
     """Parse a manifest.
 
-    If it is invalid, raise `ValueError`, `TypeError`, `LookupError` or `AttributeError`.
+    If it is invalid, raise `ValueError`, `TypeError`, `LookupError` or
+    `AttributeError`.
     """
     own, pairs = dict(body["options"]), body.get("pairs", {})
     own |= {name: tuple(own[name]) for name in TUPLES}
     options = Options(**own | {"p": math.inf if own["p"] == "inf" else own["p"]})
-    manifest = Manifest(**body | {
-        "options": options,
-        "files": _entries(RowFile, body["files"]),
-        "deleted": _entries(DeletedFile, body["deleted"]),
-        "keys": _entries(KeyFile, body["keys"]),
-        "pairs": StoredPairs(
-            _entries(PairFile, pairs.get("files", ())), _entries(MarkFile, pairs.get("marks", ()))
-        ),
-        "earlier": tuple(body.get("earlier", ())),
-    })  # fmt: skip
+    manifest = Manifest(
+        **body
+        | {
+            "options": options,
+            "files": _entries(RowFile, body["files"]),
+            "deleted": _entries(DeletedFile, body["deleted"]),
+            "keys": _entries(KeyFile, body["keys"]),
+            "pairs": StoredPairs(
+                _entries(PairFile, pairs.get("files", ())),
+                _entries(MarkFile, pairs.get("marks", ())),
+            ),
+            "earlier": tuple(body.get("earlier", ())),
+        }
+    )
     for one in (options, manifest):
         for name, hint in HINTS[type(one)].items():
             if not _fits(getattr(one, name), hint):
@@ -97,7 +110,9 @@ def _fits(value: object, hint: Any) -> bool:
     if of is tuple:
         return isinstance(value, tuple) and all(_fits(one, parts[0]) for one in value)
     if of is Mapping:
-        return isinstance(value, dict) and all(_fits(one, parts[1]) for one in value.values())
+        return isinstance(value, dict) and all(
+            _fits(one, parts[1]) for one in value.values()
+        )
     if hint is float:
         return type(value) in (int, float)
     return type(value) is hint
@@ -112,7 +127,8 @@ Files of later formats raise an error.
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Format -> function that converts the body of a manifest to the next format.
 
-Indexes in older formats are read by these functions. Their next version is written in `FORMAT`.
+Indexes in older formats are read by these functions. Their next version is written in
+`FORMAT`.
 """
 
 DIGITS = 20
@@ -135,7 +151,9 @@ def manifest_path(root: AnyPath, version: int) -> AnyPath:
 
 
 def versions(root: AnyPath, above: int = 0) -> list[int]:
-    """List the versions above `above` that have a manifest, ascending. The manifests may be damaged."""
+    """List the versions above `above` that have a manifest, ascending. The manifests
+    may be damaged.
+    """
     if isinstance(root, ObjectPath):
         return _on_store(root, above)
     try:
@@ -150,21 +168,23 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 OLDEST = ".oldest"
-"""Name of an object on a store. It contains the last version number that a vacuum has removed.
+"""Name of an object on a store. It contains the last version number that a vacuum has
+removed.
 
 Versions are listed from that number on.
 """
 
 REMOVED = "removed"
-"""The field that marks a tombstone, which replaces a manifest that a vacuum has removed from a store.
+"""The field that marks a tombstone, which replaces a manifest that a vacuum has removed
+from a store.
 
 The tombstone keeps the object's name in use, so that no version number is used twice.
 """
 
 
 def _on_store(root: ObjectPath, above: int) -> list[int]:
-    """List the versions on a store, beginning with the oldest one that is kept. Earlier names are only
-    tombstones.
+    """List the versions on a store, beginning with the oldest one that is kept. Earlier
+    names are only tombstones.
     """
     folder, first = root / "_versions", above
     if not above:
@@ -173,9 +193,14 @@ def _on_store(root: ObjectPath, above: int) -> list[int]:
         except (FileNotFoundError, ValueError):
             first = 0
     try:
-        found = _numbers(one.name for one in folder.after(manifest_path(root, first).name))
-        if not found and not above and first:  # the number in the object is wrong, so list all names
-            found = _numbers(one.name for one in folder.after(manifest_path(root, 0).name))
+        found = _numbers(
+            one.name for one in folder.after(manifest_path(root, first).name)
+        )
+        # the number in the object is wrong, so list all names
+        if not found and not above and first:
+            found = _numbers(
+                one.name for one in folder.after(manifest_path(root, 0).name)
+            )
     except FileNotFoundError:
         return []
     return found
@@ -184,7 +209,8 @@ def _on_store(root: ObjectPath, above: int) -> list[int]:
 def bury(root: ObjectPath, version: int) -> int:
     """Replace a manifest on a store by a tombstone. Return the bytes of the manifest.
 
-    The tombstone keeps the token of the writer, which may still check whether its manifest was published.
+    The tombstone keeps the token of the writer, which may still check whether its
+    manifest was published.
     """
     path = manifest_path(root, version)
     content = path.read_bytes()
@@ -199,7 +225,9 @@ def is_tombstone(content: bytes) -> bool:
 
 
 def written_by(content: bytes) -> str:
-    """Return the token of the attempt that wrote a manifest; "" if the manifest is damaged."""
+    """Return the token of the attempt that wrote a manifest; "" if the manifest is
+    damaged.
+    """
     token = _field(content, "written_by")
     return token if isinstance(token, str) else ""
 
@@ -215,8 +243,9 @@ def _field(content: bytes, name: str) -> Any:
 def latest(root: AnyPath) -> Manifest:
     """Read the manifest of the last version. Raise an error if it is damaged.
 
-    The result is at least as new as the last version at the time of the call. While versions are listed,
-    others may be added or removed. So if the last version in the list is gone, list again.
+    The result is at least as new as the last version at the time of the call. While
+    versions are listed, others may be added or removed. So if the last version in the
+    list is gone, list again.
     """
     for _ in range(LISTINGS):
         known = versions(root)
@@ -246,8 +275,10 @@ def read_manifest(root: AnyPath, version: int) -> Manifest:
         several = f"versions {there[0]} to {there[-1]} remain"
         some = several if len(there) > 1 else f"version {there[0]} remains"
     raise VersionGoneError(
-        f"Version {version} of the index at {str(root)!r} does not exist; {some}. To get all "
-        "current pairs instead, use pairs(). To keep more versions, use vacuum(keep=...)."
+        f"Version {version} of the index at {str(root)!r} does not exist; {some}. To "
+        "get all "
+        "current pairs instead, use pairs(). To keep more versions, use "
+        "vacuum(keep=...)."
     )
 
 
@@ -258,8 +289,8 @@ def intact(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
 
 
 def damage_of(root: AnyPath, version: int) -> str:
-    """Return why the manifest of a version is damaged or cannot be read; "" if it is intact or does not
-    exist.
+    """Return why the manifest of a version is damaged or cannot be read; "" if it is
+    intact or does not exist.
     """
     try:
         found = _read(root, version)
@@ -269,15 +300,23 @@ def damage_of(root: AnyPath, version: int) -> str:
 
 
 def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatError:
-    """Return the error for a damaged manifest of the last version. It says how to continue."""
+    """Return the error for a damaged manifest of the last version. It says how to
+    continue.
+    """
     older = next((one for one in reversed(known[:-1]) if intact(root, [one])), None)
     remedy = (
-        "No older version is intact: copy the file back from a backup, or make a new index."
+        "No older version is intact: copy the file back from a backup, or make a new "
+        "index."
         if older is None
         else f"Copy it back from a backup. Or continue from version {older}, the newest intact one, without "
-        f"later changes: open_index(path, version={older}).restore({older}) makes a new version."
+        f"later changes: open_index(path, version={older}).restore({older}) makes a "
+        "new version."
     )
-    return damaged(manifest_path(root, known[-1]), f"{what}, and it belongs to the last version", remedy)
+    return damaged(
+        manifest_path(root, known[-1]),
+        f"{what}, and it belongs to the last version",
+        remedy,
+    )
 
 
 def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]:
@@ -292,7 +331,8 @@ def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]
         manifest = read_manifest(root, manifest.parent)
     if manifest.version != since:
         raise VersionGoneError(
-            f"Version {since} is not an ancestor of version {manifest.version} of the index at "
+            f"Version {since} is not an ancestor of version {manifest.version} of the "
+            "index at "
             f"{str(root)!r}; use one that history() lists."
         )
 
@@ -300,7 +340,12 @@ def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]
 def encoded(manifest: Manifest, token: str) -> bytes:
     """Return the content of a manifest file. The token of the attempt makes it unique."""
     body = to_json(manifest)
-    content = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
+    content = {
+        "format": FORMAT,
+        "checksum": _checksum(body),
+        "written_by": token,
+        "manifest": body,
+    }
     return json.dumps(content, indent=1).encode()
 
 
@@ -310,13 +355,19 @@ def _checksum(body: Any) -> str:
 
 
 def _read(root: AnyPath, version: int) -> Manifest | str | None:
-    """Read the manifest of a version. Return the reason as text if it is damaged, None if it is missing."""
+    """Read the manifest of a version. Return the reason as text if it is damaged, None
+    if it is missing.
+    """
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())
         if isinstance(content, dict) and content.get(REMOVED) is True:
             return None
-        body, checksum, number = content["manifest"], content["checksum"], content["format"]
+        body, checksum, number = (
+            content["manifest"],
+            content["checksum"],
+            content["format"],
+        )
         is_intact = checksum == _checksum(body)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -330,7 +381,8 @@ def _read(root: AnyPath, version: int) -> Manifest | str | None:
     readable = f"{FORMAT}" if oldest == FORMAT else f"{oldest} to {FORMAT}"
     if type(number) is not int or not oldest <= number <= FORMAT:
         raise IndexFormatError(
-            f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
+            f"{str(path)!r} is of format {repr(number)[:80]}, and this version of "
+            "dask_simjoin reads "
             f"{readable}; install a newer version, or make a new index."
         )
     if not is_intact:
@@ -341,4 +393,8 @@ def _read(root: AnyPath, version: int) -> Manifest | str | None:
         found = from_json(body)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         return f"it is not a manifest ({error})"
-    return found if found.version == version else f"it is the manifest of version {found.version}"
+    return (
+        found
+        if found.version == version
+        else f"it is the manifest of version {found.version}"
+    )

@@ -1,8 +1,9 @@
 """Pairs that an index stores: their files, tables and lazy frames.
 
-For each pair, a file has the ids, the kept values and the row numbers of both rows, and the total of the
-pair. The total is the number that a join compares with its threshold, such as a squared distance. So for a
-smaller distance, the stored totals select exactly the pairs that a join would find.
+For each pair, a file has the ids, the kept values and the row numbers of both rows, and
+the total of the pair. The total is the number that a join compares with its threshold,
+such as a squared distance. So for a smaller distance, the stored totals select exactly
+the pairs that a join would find.
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ from dask_simjoin.disk_index.rows import CACHED_DELETIONS, example_table
 from dask_simjoin.disk_index.schema import arrow_of, as_frame
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
-from dask_simjoin.disk_index.types import SEQ, MarkFile, Options, PairFile, Snapshot, StoredPairs
+from dask_simjoin.disk_index.types import (
+    SEQ,
+    MarkFile,
+    Options,
+    PairFile,
+    Snapshot,
+    StoredPairs,
+)
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.graph.dask_private import TaskRef
 from dask_simjoin.graph.source import optimise_in_place
@@ -51,15 +59,23 @@ STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
 """Columns of pair files that results do not have: the row numbers of both rows."""
 
 TOTAL = "distance"
-"""Name of the column of totals: a join with `TotalsSpec` returns them in place of distances."""
+"""Name of the column of totals: a join with `TotalsSpec` returns them in place of
+distances.
+"""
 
 GROUP = 1 << 18
 """Number of pairs per row group of a pair file."""
 
 
 def stored_spec(rows: Snapshot) -> TotalsSpec:
-    """Return the options for a join that finds the pairs of an index with all columns of pair files."""
-    spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
+    """Return the options for a join that finds the pairs of an index with all columns
+    of pair files.
+    """
+    spec, names, kept = (
+        spec_of(rows, None, True),
+        rows.options.names,
+        len(rows.options.keep),
+    )
     both = (*names[:kept], LEFT, *names[kept:], RIGHT)
     return TotalsSpec.of(spec, keep=(*spec.keep, SEQ), names=both)
 
@@ -67,10 +83,18 @@ def stored_spec(rows: Snapshot) -> TotalsSpec:
 def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
     own = example_table(root, options).schema
     own_dtypes, ids = dtypes_in(own), options.row_id
-    of = {"left": ids, "right": ids} | dict(zip(options.names, options.keep * 2, strict=True))
+    of = {"left": ids, "right": ids} | dict(
+        zip(options.names, options.keep * 2, strict=True)
+    )
     columns = [pa.field(name, own.field(column).type) for name, column in of.items()]
-    numbers = [pa.field(TOTAL, pa.float64()), pa.field(LEFT, pa.int64()), pa.field(RIGHT, pa.int64())]
-    dtypes = {name: own_dtypes[column] for name, column in of.items() if column in own_dtypes}
+    numbers = [
+        pa.field(TOTAL, pa.float64()),
+        pa.field(LEFT, pa.int64()),
+        pa.field(RIGHT, pa.int64()),
+    ]
+    dtypes = {
+        name: own_dtypes[column] for name, column in of.items() if column in own_dtypes
+    }
     return pa.schema([*columns, *numbers], {DTYPES: json.dumps(dtypes).encode()})
 
 
@@ -80,7 +104,9 @@ class WrittenPairs(NamedTuple):
     size: int  # bytes
 
 
-def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> WrittenPairs:
+def write_pairs(
+    own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema
+) -> WrittenPairs:
     rows = 0
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
@@ -91,7 +117,9 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
             rows += len(table)
             yield table
 
-    name, size = own.write(PAIRS, lambda file: write_tables(counted(), file, schema, texts, GROUP))
+    name, size = own.write(
+        PAIRS, lambda file: write_tables(counted(), file, schema, texts, GROUP)
+    )
     return WrittenPairs(name, rows, size)
 
 
@@ -102,20 +130,29 @@ class DeletedRows(NamedTuple):
 
 @functools.lru_cache(CACHED_DELETIONS)
 def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
-    """Read from mark files which rows were deleted. The result is cached, because files never change."""
+    """Read from mark files which rows were deleted. The result is cached, because files
+    never change.
+    """
     seq = [read_file(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
-    version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
+    version = np.repeat(
+        np.array([one.version for one in marks], np.int64), [len(some) for some in seq]
+    )
     order = np.lexsort((version, every))
     every, version = every[order], version[order]
     last = np.append(every[1:] != every[:-1], True)[: len(every)]
     return DeletedRows(every[last], version[last])
 
 
-def read_valid(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
-              groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
-    """Read a pair file, and yield the valid pairs in each row group. `groups`: the row groups to read; None:
-    all.
+def read_valid(
+    root: AnyPath,
+    one: PairFile,
+    marks: tuple[MarkFile, ...],
+    columns: Sequence[str],
+    groups: Sequence[int] | None = None,
+) -> Iterator[pa.Table]:
+    """Read a pair file, and yield the valid pairs in each row group. `groups`: the row
+    groups to read; None: all.
     """
     every = deleted_rows(root, marks)
     gone = every.seq[every.version > one.version]
@@ -130,13 +167,17 @@ def read_valid(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], column
 
 
 def _among(seq: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """Return a mask of the row numbers that occur in `gone`, which is ascending and not empty."""
+    """Return a mask of the row numbers that occur in `gone`, which is ascending and not
+    empty.
+    """
     at = np.minimum(np.searchsorted(gone, seq), len(gone) - 1)
     return gone[at] == seq
 
 
 def needed(pairs: StoredPairs) -> StoredPairs:
-    """Drop mark files that are older than all pair files: no stored pair is invalid because of them."""
+    """Drop mark files that are older than all pair files: no stored pair is invalid
+    because of them.
+    """
     oldest = min((one.version for one in pairs.files), default=0)
     marks = pairs.marks if pairs.files else ()
     return StoredPairs(pairs.files, tuple(one for one in marks if one.version > oldest))
@@ -147,16 +188,21 @@ ROWS = 1 << 20
 
 
 class Pieces(NamedTuple):
-    """The input of one partition: pair files, and for each of them the indexes of row groups."""
+    """The input of one partition: pair files, and for each of them the indexes of row
+    groups.
+    """
 
     files: tuple[tuple[PairFile, tuple[int, ...]], ...]
 
 
-def all_pairs(version: Version, eps: float | None = None, numbered: bool = False) -> Frame:
-    """Return a lazy frame of all pairs of a version. The left row of a pair has the smaller row number.
+def all_pairs(
+    version: Version, eps: float | None = None, numbered: bool = False
+) -> Frame:
+    """Return a lazy frame of all pairs of a version. The left row of a pair has the
+    smaller row number.
 
-    `eps`: a distance to use instead of the `eps` of the index. `numbered`: whether row numbers replace ids in
-    the result.
+    `eps`: a distance to use instead of the `eps` of the index. `numbered`: whether row
+    numbers replace ids in the result.
     """
     options, rows = version.manifest.options, version.rows
     spec = spec_of(rows, eps, options.return_distance and not numbered, numbered)
@@ -177,10 +223,18 @@ def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
     parts = list(_parts(rows.root, pairs.files)) or [Pieces(())]
     with texts_as_given():
         return dd.from_map(
-            _on_worker, parts, root=rows.root, marks=pairs.marks, spec=spec, schema=schema,
-            index_eps=rows.options.eps, meta=meta, label="simjoin_stored", enforce_metadata=False,
+            _on_worker,
+            parts,
+            root=rows.root,
+            marks=pairs.marks,
+            spec=spec,
+            schema=schema,
+            index_eps=rows.options.eps,
+            meta=meta,
+            label="simjoin_stored",
+            enforce_metadata=False,
             columns=list(meta.columns),
-        )  # fmt: skip
+        )
 
 
 def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
@@ -202,18 +256,33 @@ def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
 
 
 def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
-    """Read the pairs of a partition. `columns`: the columns to read; Dask passes an argument of this name."""
+    """Read the pairs of a partition. `columns`: the columns to read; Dask passes an
+    argument of this name.
+    """
     return on_worker(functools.partial(_read, part, columns=columns, **how))
 
 
-def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSpec, schema: pa.Schema,
-          index_eps: float, columns: list[str]) -> Frame:  # fmt: skip
+def _read(
+    part: Pieces,
+    root: AnyPath,
+    marks: tuple[MarkFile, ...],
+    spec: JoinSpec,
+    schema: pa.Schema,
+    index_eps: float,
+    columns: list[str],
+) -> Frame:
     """Read those valid pairs whose distance is at most `spec.eps`."""
-    numbered = {"left": LEFT, "right": RIGHT} if not spec.keep and spec.id == SEQ else {}
+    numbered = (
+        {"left": LEFT, "right": RIGHT} if not spec.keep and spec.id == SEQ else {}
+    )
     names = [numbered.get(name, name) for name in columns]
     nearer = spec.eps < index_eps
     wanted = list(dict.fromkeys([*names, *([TOTAL] if nearer else ())]))
-    tables = [pa.schema([schema.field(name) for name in wanted], schema.metadata).empty_table()]
+    tables = [
+        pa.schema(
+            [schema.field(name) for name in wanted], schema.metadata
+        ).empty_table()
+    ]
     for one, groups in part.files:
         tables += read_valid(root, one, marks, wanted, groups)
     table = pa.concat_tables(tables)
@@ -244,11 +313,11 @@ MAX_SMALL = 8
 def append_pairs(
     own: Transaction, version: Version, gone: np.ndarray, again: bool
 ) -> tuple[StoredPairs, int]:
-    """Store the pairs that a new version adds. Also store the row numbers `gone` of rows that the version
-    deletes.
+    """Store the pairs that a new version adds. Also store the row numbers `gone` of
+    rows that the version deletes.
 
-    `again`: whether the version inserts some of these rows again, with other values. Return all stored pairs,
-    and the number of bytes written.
+    `again`: whether the version inserts some of these rows again, with other values.
+    Return all stored pairs, and the number of bytes written.
     """
     manifest, number = version.manifest, version.number
     made = _written(own, version)
@@ -283,8 +352,12 @@ def _added_pairs(version: Version) -> Frame:
     if parent is None:
         return found_pairs(rows, spec)
     delta, cached, size = version.since(parent), version.cached, sizes(rows, spec)
-    came = read_side(delta.inserted, spec, size, bool(len(delta.unchanged.groups)), True, cached)
-    return lazy_pairs(blocks_of(came, delta.inserted, delta.unchanged, spec, size, None, cached), rows)
+    came = read_side(
+        delta.inserted, spec, size, bool(len(delta.unchanged.groups)), True, cached
+    )
+    return lazy_pairs(
+        blocks_of(came, delta.inserted, delta.unchanged, spec, size, None, cached), rows
+    )
 
 
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
@@ -293,8 +366,11 @@ def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | p
     return table if len(table) < MIN_STORED else write_pairs(own, iter([table]), schema)
 
 
-def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
-    """If there are many small pair files, merge them. If `whole`, rewrite all files without invalid pairs.
+def compact_pairs(
+    own: Transaction, version: Version, whole: bool
+) -> tuple[StoredPairs, int]:
+    """If there are many small pair files, merge them. If `whole`, rewrite all files
+    without invalid pairs.
 
     Return the stored pairs of the new version, and the number of bytes written.
     """
@@ -303,32 +379,49 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
     large = [one for one in pairs.files if one.rows >= SMALL]
     if not whole and len(small) <= MAX_SMALL:
         return needed(pairs), 0
-    bunches = [[small[n] for n in part] for part in cut_parts(np.array([one.rows for one in small]), SMALL)]
+    bunches = [
+        [small[n] for n in part]
+        for part in cut_parts(np.array([one.rows for one in small]), SMALL)
+    ]
     stay = () if whole else tuple(large)
     bunches += [[one] for one in large] if whole else []
     schema = pair_schema(version.root, version.manifest.options)
     found: list[WrittenPairs | None] = call_on_workers(
-        "simjoin_tidy", joined, [(own, tuple(some), pairs.marks, schema) for some in bunches]
+        "simjoin_tidy",
+        joined,
+        [(own, tuple(some), pairs.marks, schema) for some in bunches],
     )
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
-            files.append(replace(some[0], version=number))  # all pairs in the file are valid, so it stays
+            # all pairs in the file are valid, so it stays
+            files.append(replace(some[0], version=number))
         elif made.rows:
             files.append(PairFile(made.name, made.rows, number))
             size += made.size
     return needed(StoredPairs(tuple(files), pairs.marks)), size
 
 
-def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
-           schema: pa.Schema) -> WrittenPairs | None:  # fmt: skip
-    """Merge the valid pairs of some files to one file. Return None for a single file that has only valid
-    pairs.
+def joined(
+    own: Transaction,
+    files: tuple[PairFile, ...],
+    marks: tuple[MarkFile, ...],
+    schema: pa.Schema,
+) -> WrittenPairs | None:
+    """Merge the valid pairs of some files to one file. Return None for a single file
+    that has only valid pairs.
     """
-    live = [sum(len(table) for table in read_valid(own.root, one, marks, [LEFT])) for one in files]
+    live = [
+        sum(len(table) for table in read_valid(own.root, one, marks, [LEFT]))
+        for one in files
+    ]
     if not sum(live):
         return WrittenPairs("", 0, 0)
     if len(files) == 1 and live[0] == files[0].rows:
         return None
-    tables = (table for one in files for table in read_valid(own.root, one, marks, schema.names))
+    tables = (
+        table
+        for one in files
+        for table in read_valid(own.root, one, marks, schema.names)
+    )
     return write_pairs(own, (table.cast(schema) for table in tables), schema)

@@ -1,13 +1,14 @@
 """Publish a manifest under the next version number. No number is used twice.
 
-An attempt is one try to make a version. The names of its files begin with the token of the attempt, so files
-of lost tasks can be found, too. The lease is an empty file that exists as long as the attempt lasts. After
-writing a file, each task checks whether the lease still exists. If not, the attempt is over, and the task
-removes its file again.
+An attempt is one try to make a version. The names of its files begin with the token of
+the attempt, so files of lost tasks can be found, too. The lease is an empty file that
+exists as long as the attempt lasts. After writing a file, each task checks whether the
+lease still exists. If not, the attempt is over, and the task removes its file again.
 
-The rules and a proof are in docs/explanation/versions.md. In short: a writer makes a temporary file, then
-lists the versions, and then links the temporary file to its final name. A vacuum removes all temporary files
-before it removes a manifest. So a writer with an outdated number finds a newer version, or its link fails.
+The rules and a proof are in docs/explanation/versions.md. In short: a writer makes a
+temporary file, then lists the versions, and then links the temporary file to its final
+name. A vacuum removes all temporary files before it removes a manifest. So a writer
+with an outdated number finds a newer version, or its link fails.
 """
 
 from __future__ import annotations
@@ -36,13 +37,21 @@ from dask_simjoin.disk_index.files import (
     write_table,
     writing,
 )
-from dask_simjoin.disk_index.manifests import damage_of, encoded, manifest_path, versions, written_by
+from dask_simjoin.disk_index.manifests import (
+    damage_of,
+    encoded,
+    manifest_path,
+    versions,
+    written_by,
+)
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import BatchContent, Manifest
 from dask_simjoin.errors import IndexConflictError, IndexStoreError
 
 DIGITS, OWN_DIGITS = 16, 8
-"""Numbers of hexadecimal digits: of a token, and of the part that makes a name unique within the attempt."""
+"""Numbers of hexadecimal digits: of a token, and of the part that makes a name unique
+within the attempt.
+"""
 
 
 @dataclass(eq=False)
@@ -52,29 +61,36 @@ class Transaction:
     root: AnyPath  # folder of the index
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:DIGITS])
     """The names of the attempt's files begin with this token."""
-    kept: bool = False  # whether files stay after the attempt, because a version lists them, or may list them
+    # whether files stay after the attempt, because a version lists them, or may list
+    # them
+    kept: bool = False
 
     @property
     def lease(self) -> AnyPath:
         """The file that exists as long as the attempt lasts."""
         return self.root / FOLDERS[0] / f".{self.token}.lease"
 
-    def write(self, folder: str, write: Callable[[ChecksumWriter], object]) -> tuple[str, int]:
+    def write(
+        self, folder: str, write: Callable[[ChecksumWriter], object]
+    ) -> tuple[str, int]:
         """Write and sync a new file; return its name and its size in bytes."""
         first = f"{self.token}-{uuid.uuid4().hex[:OWN_DIGITS]}"
         name, size = write_named(self.root / folder, write, first)
         if not self.lease.exists():
             (self.root / folder / name).unlink(missing_ok=True)
             raise IndexConflictError(
-                f"The update of the index at {str(self.root)!r} ended before this task had written its "
-                "file: it failed, or took longer than a day. Nothing was changed. Repeat the update with "
+                f"The update of the index at {str(self.root)!r} ended before this task "
+                "had written its "
+                "file: it failed, or took longer than a day. Nothing was changed. "
+                "Repeat the update with "
                 "fewer rows at a time."
             )
         return name, size
 
     def end(self) -> None:
         """Remove the lease, and also the files unless a version needs them."""
-        # if the store cannot be reached, give up, because each request may wait for minutes
+        # if the store cannot be reached, give up, because each request may wait for
+        # minutes
         with contextlib.suppress(IndexStoreError):
             self._remove()
 
@@ -91,7 +107,9 @@ class Transaction:
 
 @contextlib.contextmanager
 def _leftovers() -> Iterator[None]:
-    """Ignore errors when files are removed from a disk, because a later vacuum removes these files."""
+    """Ignore errors when files are removed from a disk, because a later vacuum removes
+    these files.
+    """
     try:
         yield
     except IndexStoreError:
@@ -113,8 +131,8 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
 
 
 MAX_BATCHES = 512
-"""A manifest has at most this many batch names. If there are more, they move to a file that later versions
-share.
+"""A manifest has at most this many batch names. If there are more, they move to a file
+that later versions share.
 """
 
 BATCH, MADE, CONTENT = "batch", "version", "content"
@@ -133,11 +151,14 @@ class CommittedBatch(NamedTuple):
     """A batch that was committed."""
 
     version: int  # the version that the batch made
-    # None if the version was made by a release of this package that did not record the content
+    # None if the version was made by a release of this package that did not record the
+    # content
     content: BatchContent | None
 
 
-def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> CommittedBatch | None:
+def made_by(
+    root: AnyPath, manifest: Manifest, batch: str | None
+) -> CommittedBatch | None:
     """Return the committed batch with this name; None if there is none."""
     if batch is None:
         return None
@@ -147,7 +168,9 @@ def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> CommittedBa
         table = read_file(root / FOLDERS[0] / name)
         row = pc.index(table[BATCH], batch).as_py()
         if row >= 0:
-            content = table[CONTENT][row].as_py() if CONTENT in table.column_names else None
+            content = (
+                table[CONTENT][row].as_py() if CONTENT in table.column_names else None
+            )
             return _committed(table[MADE][row].as_py(), content)
     return None
 
@@ -156,14 +179,28 @@ def _committed(version: int, content: str | None) -> CommittedBatch:
     return CommittedBatch(version, BatchContent.parse(content) if content else None)
 
 
-def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int,
-               content: BatchContent | None = None) -> Batches:  # fmt: skip
-    """Add a batch to the batches of a manifest. If there are too many, they move to a file."""
-    last, contents, earlier, size = dict(parent.batches), dict(parent.contents), parent.earlier, 0
+def with_batch(
+    own: Transaction,
+    parent: Manifest,
+    batch: str | None,
+    version: int,
+    content: BatchContent | None = None,
+) -> Batches:
+    """Add a batch to the batches of a manifest. If there are too many, they move to a
+    file.
+    """
+    last, contents, earlier, size = (
+        dict(parent.batches),
+        dict(parent.contents),
+        parent.earlier,
+        0,
+    )
     if batch is not None:
         if len(last) >= MAX_BATCHES:
             texts = pa.array([contents.get(name) for name in last], pa.string())
-            table = pa.table({BATCH: list(last), MADE: list(last.values()), CONTENT: texts})
+            table = pa.table(
+                {BATCH: list(last), MADE: list(last.values()), CONTENT: texts}
+            )
             name, size = own.write(FOLDERS[0], lambda file: write_table(table, file))
             sync_folder(own.root / FOLDERS[0])
             last, contents, earlier = {}, {}, (*earlier, name)
@@ -184,9 +221,11 @@ TEMPORARY = ".manifest"
 
 
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
-    """Return the largest version number in use. Return None if an intact version is newer than `manifest`.
+    """Return the largest version number in use. Return None if an intact version is
+    newer than `manifest`.
 
-    The number is above `manifest.version` if there are newer manifests, but all of them are damaged.
+    The number is above `manifest.version` if there are newer manifests, but all of them
+    are damaged.
     """
     newer = versions(root, manifest.version)
     if not all(damage_of(root, number) for number in newer):
@@ -210,23 +249,28 @@ def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
 
 
 PUTS = 3
-"""If no reply comes, a manifest is put at most this many times. The client also repeats each put by itself.
+"""If no reply comes, a manifest is put at most this many times. The client also repeats
+each put by itself.
 """
 
 
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
-    """Put a manifest on a store if its name is free. Return False if another attempt has taken the name.
+    """Put a manifest on a store if its name is free. Return False if another attempt
+    has taken the name.
 
-    A name stays in use even after its version has been removed. So a put can succeed only for the next
-    version.
+    A name stays in use even after its version has been removed. So a put can succeed
+    only for the next version.
     """
-    own.kept = True  # from now on the files must stay, unless another attempt has certainly taken the number
+    # from now on the files must stay, unless another attempt has certainly taken the
+    # number
+    own.kept = True
     failure: OSError | None = None
     for _ in range(PUTS):
         try:
             path.create(content)
             return True
-        # the name is taken, perhaps by an earlier put of this attempt whose reply was lost
+        # the name is taken, perhaps by an earlier put of this attempt whose reply was
+        # lost
         except FileExistsError as error:
             failure = error
         except IndexStoreError as error:
@@ -237,21 +281,26 @@ def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
             own.kept = written_by(path.read_bytes()) == own.token
             return own.kept
     raise IndexStoreError(
-        f"The store did not confirm {str(path)!r}, so the version may or may not exist: {failure}"
+        f"The store did not confirm {str(path)!r}, so the version may or may not "
+        f"exist: {failure}"
     ) from failure
 
 
 def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | None:
-    """Try to link a manifest. Return whether this worked; None if a vacuum has removed the temporary file."""
+    """Try to link a manifest. Return whether this worked; None if a vacuum has removed
+    the temporary file.
+    """
     temporary = path.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
     write_new(temporary, lambda file: file.write(content))
     try:
-        if base:  # before the first version there is no vacuum, so the age does not matter
+        # before the first version there is no vacuum, so the age does not matter
+        if base:
             _check_age(own, temporary)
         # the proof needs a listing that begins after the temporary file was made
         if _largest(own.root) != base:
             return False
-        own.kept = True  # from now on the files must stay, unless the link was certainly not made
+        # from now on the files must stay, unless the link was certainly not made
+        own.kept = True
         os.link(temporary, path)
         return True
     except OSError as error:
@@ -262,7 +311,8 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
         return True  # the link was made, but a network file system lost the reply
     there = path.exists()  # the proof needs this check before the listing
     overtaken = there or _largest(own.root) != base
-    # a vacuum may already have removed a link that was made; in this case files must stay
+    # a vacuum may already have removed a link that was made; in this case files must
+    # stay
     own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None
@@ -271,14 +321,22 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
 
 
 def sweep(root: Path) -> int:
-    """Remove all temporary manifests, so that their writers fail and try again. Return the bytes freed."""
+    """Remove all temporary manifests, so that their writers fail and try again. Return
+    the bytes freed.
+    """
     folder = root / FOLDERS[0]
-    names = [path for path in folder.iterdir() if path.name.startswith(".") and path.suffix == TEMPORARY]
+    names = [
+        path
+        for path in folder.iterdir()
+        if path.name.startswith(".") and path.suffix == TEMPORARY
+    ]
     return sum(map(removed, names))
 
 
 def removed(path: AnyPath) -> int:
-    """Remove a file, and return its size in bytes. Return 0 if it is gone already, or if it is a folder."""
+    """Remove a file, and return its size in bytes. Return 0 if it is gone already, or
+    if it is a folder.
+    """
     try:
         if path.is_dir():
             return 0
@@ -301,7 +359,9 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def _check_age(own: Transaction, temporary: Path) -> None:
-    """Raise an error if the attempt has taken so long that a vacuum may soon remove its files as unused."""
+    """Raise an error if the attempt has taken so long that a vacuum may soon remove its
+    files as unused.
+    """
     made = temporary.stat().st_mtime
     try:
         begun = own.lease.stat().st_mtime
@@ -309,6 +369,8 @@ def _check_age(own: Transaction, temporary: Path) -> None:
         begun = -math.inf
     if made - begun > HALF_A_DAY:
         raise IndexConflictError(
-            f"This update of the index at {str(own.root)!r} took longer than half a day, so vacuum() may "
-            "remove its files. Nothing was changed. Repeat it with fewer rows at a time."
+            f"This update of the index at {str(own.root)!r} took longer than half a "
+            "day, so vacuum() may "
+            "remove its files. Nothing was changed. Repeat it with fewer rows at a "
+            "time."
         )

@@ -1,4 +1,6 @@
-"""Reports of an index: the work and results of updates, changes, checks and compactions."""
+"""Reports of an index: the work and results of updates, changes, checks and
+compactions.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ class ChangeReport(FieldsReport):
     inserted, deleted : int
         Inserted and deleted rows; a replaced row counts as both.
     row_groups_read, row_groups_held, row_groups : int
-        Row groups that may have pairs with changed rows: the number read from disk, and the number in memory
-        (see `Index.persist`). And the number of all row groups of the index.
+        Row groups that may have pairs with changed rows: the number read from disk, and
+        the number in memory (see `Index.persist`). And the number of all row groups of
+        the index.
     rows_read : int
         Rows of the row groups that are read.
     bytes_read : int
@@ -83,8 +86,8 @@ class UpdateReport(FieldsReport):
     Attributes
     ----------
     inserted, replaced, ignored, deleted : int
-        Added rows with new ids; added rows that replaced old ones; new rows that were ignored; and rows
-        whose ids were in `delete`.
+        Added rows with new ids; added rows that replaced old ones; new rows that were
+        ignored; and rows whose ids were in `delete`.
     files : int
         Row files written.
     bytes_written : int
@@ -111,7 +114,8 @@ class UpkeepReport(FieldsReport):
     Attributes
     ----------
     version : int
-        The version that the compaction made; the current version if nothing was worth rewriting.
+        The version that the compaction made; the current version if nothing was worth
+        rewriting.
     files_dropped, files_written : int
     rows : int
         Rows written.
@@ -146,8 +150,8 @@ class CheckReport(FieldsReport):
     bytes_read : int
         Bytes of these files.
     files_without_checksums : int
-        Files that an older version of this package wrote. Reading cannot prove that they are intact;
-        `optimize("all")` rewrites them.
+        Files that an older version of this package wrote. Reading cannot prove that
+        they are intact; `optimize("all")` rewrites them.
     damaged : int
         Files that are damaged or missing.
     damage : tuple of Damage
@@ -165,16 +169,22 @@ class CheckReport(FieldsReport):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per damaged file: its path in the folder, its damage, and the versions that need it."""
+        """One row per damaged file: its path in the folder, its damage, and the
+        versions that need it.
+        """
         return pd.DataFrame(list(self.damage), columns=list(Damage._fields))
 
     @property
     def numbers(self) -> dict[str, Any]:
         """The numbers of the report, by name."""
-        return {name: value for name, value in super().numbers.items() if name != "damage"}
+        return {
+            name: value for name, value in super().numbers.items() if name != "damage"
+        }
 
     def _further_facts(self) -> list[tuple[str, str]]:
-        named = [(one.file, f"{one.damage} ({_listed(one.versions)})") for one in self.damage]
+        named = [
+            (one.file, f"{one.damage} ({_listed(one.versions)})") for one in self.damage
+        ]
         return [*super()._further_facts(), *named]
 
 
@@ -190,17 +200,20 @@ class QualityReport(FieldsReport):
     small_share, deleted_share : float
         Share of rows in small files, and share of deleted rows.
     scan : float
-        Average number of rows that a search around one row reads: all rows of the row groups within eps.
+        Average number of rows that a search around one row reads: all rows of the row
+        groups within eps.
     scan_ratio : float
         `scan`, divided by its estimated value after a full rewrite: 1 is the best.
     centroid_drift : float
-        Total distance that the centroids of 20 clusters moved since the last full rewrite.  Centroids are
-        computed from the boxes of row groups.  It is the quality metric of RE-JOIN (Korkmaz 2012).
+        Total distance that the centroids of 20 clusters moved since the last full
+        rewrite.  Centroids are computed from the boxes of row groups.  It is the
+        quality metric of RE-JOIN (Korkmaz 2012).
     drift_in_eps : float
         The drift, divided by eps.
     excess : float
-        Rows that updates have read needlessly since files were last reordered, because rows are not in order.
-        ``recluster="auto"`` compares it with the cost of a rewrite.
+        Rows that updates have read needlessly since files were last reordered, because
+        rows are not in order. ``recluster="auto"`` compares it with the cost of a
+        rewrite.
     """
 
     title = "Quality of an index"
@@ -225,8 +238,8 @@ class MemoryReport(FieldsReport):
     Attributes
     ----------
     rows, rows_on_disk : int
-        Rows in memory, including deleted rows; and rows that do not fit in memory, so that each call reads
-        them.
+        Rows in memory, including deleted rows; and rows that do not fit in memory, so
+        that each call reads them.
     files, files_on_disk : int
     slabs : int
         Segments in memory: rows of a file, each with its own search index.
@@ -244,7 +257,9 @@ class MemoryReport(FieldsReport):
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
-    """Format version numbers. For consecutive versions, only the first and the last one are shown."""
+    """Format version numbers. For consecutive versions, only the first and the last one
+    are shown.
+    """
     return f"version{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"
 
 

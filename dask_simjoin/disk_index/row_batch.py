@@ -1,9 +1,10 @@
 """Rows of an index in memory, and pairs of replaced rows.
 
-A replaced row keeps its row number. So its pairs with unchanged rows, or with other replaced rows, may exist
-in both versions. Such pairs are neither added nor removed. Each task finds and drops them: it computes
-whether the two rows are also a pair with their coordinates in the other version. If a kept value or the
-distance of a pair has changed, the pair counts as removed and added.
+A replaced row keeps its row number. So its pairs with unchanged rows, or with other
+replaced rows, may exist in both versions. Such pairs are neither added nor removed.
+Each task finds and drops them: it computes whether the two rows are also a pair with
+their coordinates in the other version. If a kept value or the distance of a pair has
+changed, the pair counts as removed and added.
 """
 
 from __future__ import annotations
@@ -44,24 +45,30 @@ SAMPLED_ROWS = 2048
 """About this many rows of each batch are sampled, to choose a layout for the index."""
 
 MAX_ORDERED = 1 << 18
-"""At most this many changed rows are sorted. With more rows, tiles are compact even in the order of files."""
+"""At most this many changed rows are sorted. With more rows, tiles are compact even in
+the order of files.
+"""
 
 MAX_TILE_PAIRS = 1 << 20
-"""At most this many pairs of tiles of two parts are compared, which takes a few milliseconds."""
+"""At most this many pairs of tiles of two parts are compared, which takes a few
+milliseconds.
+"""
 
 FEW_GONE = 8
-"""If less than one in this many rows is deleted, all rows are compared, and pairs of deleted rows are dropped
-later.
+"""If less than one in this many rows is deleted, all rows are compared, and pairs of
+deleted rows are dropped later.
 """
 
 MAX_MARKED = 0.5
-"""If more than this share of the cells is marked, the cell filter is not used, since it would drop too few
-rows.
+"""If more than this share of the cells is marked, the cell filter is not used, since it
+would drop too few rows.
 """
 
 
 class RowBatch(TypedDict):
-    """A batch of rows. It is a plain dict of arrays and frames, which Dask can spill to disk."""
+    """A batch of rows. It is a plain dict of arrays and frames, which Dask can spill to
+    disk.
+    """
 
     x: Array  # (n, d): embedded coordinates
     seq: Array  # (n,): row numbers
@@ -71,7 +78,8 @@ class RowBatch(TypedDict):
     tiles: NotRequired[Tiled]  # tiles of consecutive rows in this batch
     # marks cells near changed rows; only if this excludes enough other rows
     cell_filter: NotRequired[CellFilter]
-    # (n,): mask of rows that do not count; only if comparing them is cheaper than dropping them first
+    # (n,): mask of rows that do not count; only if comparing them is cheaper than
+    # dropping them first
     gone: NotRequired[Array]
 
 
@@ -80,7 +88,8 @@ def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
-    if spec.lists and not len(x):  # without rows, the frame does not show how long lists are
+    # without rows, the frame does not show how long lists are
+    if spec.lists and not len(x):
         x = module_of(x).zeros((0, spec.dims or 1))
     found = RowBatch(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
     if spec.keep:
@@ -98,15 +107,22 @@ def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
         return parts[0]
     xp, frames = module_of(parts[0]["x"]), frames_for(parts[0]["example"])
     x, seq = (xp.concatenate([part[name] for part in parts]) for name in ("x", "seq"))
-    found = RowBatch(x=x, seq=seq, ids=joined([part["ids"] for part in parts]), example=parts[0]["example"])
+    found = RowBatch(
+        x=x,
+        seq=seq,
+        ids=joined([part["ids"] for part in parts]),
+        example=parts[0]["example"],
+    )
     if "kept" in parts[0]:
         found["kept"] = frames.stacked([part["kept"] for part in parts])
     return found
 
 
-def load_near(part: Part, spec: JoinSpec, cell_filter: CellFilter | None = None) -> RowBatch:
-    """Read the rows of a part. Rows that `cell_filter` excludes are dropped before their coordinates are
-    gathered.
+def load_near(
+    part: Part, spec: JoinSpec, cell_filter: CellFilter | None = None
+) -> RowBatch:
+    """Read the rows of a part. Rows that `cell_filter` excludes are dropped before
+    their coordinates are gathered.
 
     If only few rows are deleted, they are not dropped, but marked in `gone`.
     """
@@ -128,7 +144,9 @@ def load_near(part: Part, spec: JoinSpec, cell_filter: CellFilter | None = None)
 
 
 def load_both(part: Part, listing: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
-    """Read row groups once. Return their unchanged rows, and those deleted rows that `listing` lists."""
+    """Read row groups once. Return their unchanged rows, and those deleted rows that
+    `listing` lists.
+    """
     frame, kept, own = read_both(part, listing, _columns(spec))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     xp = module_of(rows["seq"])
@@ -142,17 +160,23 @@ def load_both(part: Part, listing: Part, spec: JoinSpec) -> tuple[RowBatch, RowB
 
 
 def _few_gone(kept: np.ndarray) -> bool:
-    """Return whether the mask `kept` excludes so few rows that it is cheaper to compare than to drop them."""
+    """Return whether the mask `kept` excludes so few rows that it is cheaper to compare
+    than to drop them.
+    """
     return FEW_GONE * int(np.count_nonzero(~kept)) < len(kept)
 
 
 def _near_of(frame: Frame, spec: JoinSpec, cell_filter: CellFilter) -> Array | None:
-    """Return the positions of the rows in marked cells; None if a column is not plain float64."""
+    """Return the positions of the rows in marked cells; None if a column is not plain
+    float64.
+    """
     frames = frames_for(frame)
     columns = [frames.plain(frame, spec.on[k]) for k in cell_filter.dims]
     if any(values is None or values.dtype != np.float64 for values in columns):
         return None
-    return rows_in_cells(cell_filter, [values for values in columns if values is not None])
+    return rows_in_cells(
+        cell_filter, [values for values in columns if values is not None]
+    )
 
 
 def _columns(spec: JoinSpec) -> list[str]:
@@ -160,12 +184,17 @@ def _columns(spec: JoinSpec) -> list[str]:
 
 
 def changed(
-    rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True
+    rows: RowBatch,
+    cut: Sequence[int],
+    spec: JoinSpec,
+    ordered: bool,
+    marked: bool = True,
 ) -> RowBatch:
     """Cut changed rows into tiles. If `marked`, also mark the cells near them.
 
-    The rows are sorted in space first. But more than `MAX_ORDERED` rows keep their order, and no cells are
-    marked. The same holds if `ordered` is False, because such rows are only compared with each other.
+    The rows are sorted in space first. But more than `MAX_ORDERED` rows keep their
+    order, and no cells are marked. The same holds if `ordered` is False, because such
+    rows are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
     if not ordered or len(x) > MAX_ORDERED:
@@ -173,14 +202,18 @@ def changed(
     tiles = tiled(x, dims)
     found = some(rows, module_of(rows["x"]).asarray(tiles.order))
     found["tiles"] = tiles
-    cell_filter = make_cell_filter(found["x"], spec.norm, spec.threshold) if marked else None
+    cell_filter = (
+        make_cell_filter(found["x"], spec.norm, spec.threshold) if marked else None
+    )
     if cell_filter is not None and float(cell_filter.table.mean()) < MAX_MARKED:
         found["cell_filter"] = cell_filter
     return found
 
 
 def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
-    """Select the rows at positions `places`. `points`: whether to include their coordinates."""
+    """Select the rows at positions `places`. `points`: whether to include their
+    coordinates.
+    """
     x = rows["x"]
     if not points:
         taken = module_of(places).empty((len(places), 0))
@@ -192,7 +225,12 @@ def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
             taken[:, k] = x[:, k][places]
     else:
         taken = x[places]
-    found = RowBatch(x=taken, seq=rows["seq"][places], ids=rows["ids"].take(places), example=rows["example"])
+    found = RowBatch(
+        x=taken,
+        seq=rows["seq"][places],
+        ids=rows["ids"].take(places),
+        example=rows["example"],
+    )
     if "kept" in rows:
         found["kept"] = rows["kept"].take(places)
     if "gone" in rows:
@@ -200,21 +238,32 @@ def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
     return found
 
 
-def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
-             spec: JoinSpec) -> RowBatch:  # fmt: skip
-    """Return the changed rows whose tiles are within reach of a box with the corners `lower` and `upper`."""
+def near_box(
+    rows: RowBatch,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    cut: Sequence[int],
+    spec: JoinSpec,
+) -> RowBatch:
+    """Return the changed rows whose tiles are within reach of a box with the corners
+    `lower` and `upper`.
+    """
     dims = np.asarray(cut, np.int64)
     boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
-    return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
+    return _of_tiles(
+        rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0]
+    )
 
 
 def near_by_tiles(
     rows: RowBatch, others: RowBatch, cut: Sequence[int], spec: JoinSpec
 ) -> tuple[RowBatch, RowBatch]:
-    """From two parts of rows, drop the rows whose tile is not within reach of any tile of the other part.
+    """From two parts of rows, drop the rows whose tile is not within reach of any tile
+    of the other part.
 
-    The changed rows of an update are all over space, so the box of a whole part would exclude no rows. If
-    there are too many pairs of tiles to compare, return both parts unchanged.
+    The changed rows of an update are all over space, so the box of a whole part would
+    exclude no rows. If there are too many pairs of tiles to compare, return both parts
+    unchanged.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
     if len(tiles.lower) * len(theirs.lower) > MAX_TILE_PAIRS:
@@ -230,18 +279,28 @@ def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
     if chosen.all():
         return rows
     tiles = rows["tiles"]
-    places = (np.flatnonzero(chosen)[:, None] * tiles.size + np.arange(tiles.size)).ravel()
+    places = (
+        np.flatnonzero(chosen)[:, None] * tiles.size + np.arange(tiles.size)
+    ).ravel()
     return some(rows, module_of(rows["x"]).asarray(places[places < len(tiles.x)]))
 
 
 def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
     every = merge_moments([moments(side["x"]) for side in sides])
-    sample = [to_host(side["x"][:: max(1, len(side["x"]) // SAMPLED_ROWS)]) for side in sides]
+    sample = [
+        to_host(side["x"][:: max(1, len(side["x"]) // SAMPLED_ROWS)]) for side in sides
+    ]
     joiner = joiner_for(sides[0]["example"])
     return joiner.layout(
-        spec.method, every.lower, every.upper, every.mean, every.variance, spec.threshold, spec.norm,
+        spec.method,
+        every.lower,
+        every.upper,
+        every.mean,
+        every.variance,
+        spec.threshold,
+        spec.norm,
         JoinSample(sample[0], sample[-1], len(sides[-1]["x"])),
-    )  # fmt: skip
+    )
 
 
 def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
@@ -252,7 +311,8 @@ def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
 class ReplacedRows(TypedDict):
     """The values that replaced rows have in the other version.
 
-    For added rows, the other version is the old one. For deleted rows, it is the new one.
+    For added rows, the other version is the old one. For deleted rows, it is the new
+    one.
     """
 
     seq: Array  # (m,): row numbers, ascending
@@ -271,7 +331,9 @@ def replaced_of(own: list[Array], other: RowBatch) -> ReplacedRows:
 
 
 def concat_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
-    """Concatenate the replaced rows of several parts. Return None if no row was replaced."""
+    """Concatenate the replaced rows of several parts. Return None if no row was
+    replaced.
+    """
     xp = module_of(parts[0]["x"])
     seq, x = (xp.concatenate([part[name] for part in parts]) for name in ("seq", "x"))
     if not len(seq):
@@ -287,11 +349,13 @@ def concat_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
 def other_values(
     replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
 ) -> tuple[Array, Array, Array]:
-    """Look up rows in the other version. `places` (m,): positions of the rows in `rows`.
+    """Look up rows in the other version. `places` (m,): positions of the rows in
+    `rows`.
 
-    Return three arrays. The first has the coordinates there (m, d). The others are masks (m,) of the rows
-    that exist there, and of the rows that were replaced. A row whose kept values changed counts as missing
-    there. `stay`: whether rows that were not replaced are in both versions.
+    Return three arrays. The first has the coordinates there (m, d). The others are
+    masks (m,) of the rows that exist there, and of the rows that were replaced. A row
+    whose kept values changed counts as missing there. `stay`: whether rows that were
+    not replaced are in both versions.
     """
     xp = module_of(places)
     at, found = _looked_up(replaced, rows["seq"][places])
@@ -313,7 +377,9 @@ def _looked_up(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
 
 
 def _kept_changed(replaced: ReplacedRows, rows: RowBatch) -> Array:
-    """Return a mask (n,) of the rows whose kept values are different in the two versions."""
+    """Return a mask (n,) of the rows whose kept values are different in the two
+    versions.
+    """
     xp = module_of(rows["seq"])
     at, there = _looked_up(replaced, rows["seq"])
     both, found = xp.flatnonzero(there), xp.zeros(len(there), bool)
@@ -325,24 +391,41 @@ def _kept_changed(replaced: ReplacedRows, rows: RowBatch) -> Array:
 
 
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
-    """Return a mask (n,) of the values that differ. Two missing values count as equal, and so do NaN."""
+    """Return a mask (n,) of the values that differ. Two missing values count as equal,
+    and so do NaN.
+    """
     kinds = own.type, other.type
-    # compare texts instead of values, because the decimal types of the two columns may differ
+    # compare texts instead of values, because the decimal types of the two columns may
+    # differ
     odd = pa.types.is_nested, pa.types.is_decimal
-    if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
-        texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
+    if any(
+        isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd)
+        for kind in kinds
+    ):
+        texts = zip(
+            map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True
+        )
         return np.array([first != second for first, second in texts], bool)
-    if pa.types.is_null(own.type):  # all values are missing, so the column takes the type of the other one
-        own = own.cast(pa.large_string() if pa.types.is_null(other.type) else other.type)
-    none = [np.asarray(pc.is_null(side, nan_is_null=True), bool) for side in (own, other)]
-    values = np.asarray(pc.fill_null(pc.not_equal(own, other.cast(own.type)), False), bool)
+    # all values are missing, so the column takes the type of the other one
+    if pa.types.is_null(own.type):
+        own = own.cast(
+            pa.large_string() if pa.types.is_null(other.type) else other.type
+        )
+    none = [
+        np.asarray(pc.is_null(side, nan_is_null=True), bool) for side in (own, other)
+    ]
+    values = np.asarray(
+        pc.fill_null(pc.not_equal(own, other.cast(own.type)), False), bool
+    )
     return np.where(none[0] | none[1], none[0] != none[1], values)
 
 
 def totals_of(x: Array, y: Array, norm: Norm) -> Array:
-    """Return the total of each pair (m,). It is the number that a join compares with its threshold.
+    """Return the total of each pair (m,). It is the number that a join compares with
+    its threshold.
 
-    `x`, `y` (m, d): coordinates of the two rows of each pair. Terms are added in the same order as in a join.
+    `x`, `y` (m, d): coordinates of the two rows of each pair. Terms are added in the
+    same order as in a join.
     """
     total = module_of(x).zeros(len(x))
     with np.errstate(over="ignore", under="ignore"):
@@ -351,16 +434,24 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
     return total
 
 
-def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
-                     right: tuple[RowBatch, Array, bool], distance: Array | None,
-                     spec: JoinSpec) -> Array:  # fmt: skip
-    """Return a mask (m,) of those pairs of changed rows that also exist in the other version.
+def in_other_version(
+    replaced: ReplacedRows,
+    left: tuple[RowBatch, Array, bool],
+    right: tuple[RowBatch, Array, bool],
+    distance: Array | None,
+    spec: JoinSpec,
+) -> Array:
+    """Return a mask (m,) of those pairs of changed rows that also exist in the other
+    version.
 
-    `left`, `right`: the left and the right row of each pair, given by a batch, positions in it, and `stay`
-    (see `other_values`). `distance`: if given, a pair must also have this distance in the other version.
+    `left`, `right`: the left and the right row of each pair, given by a batch,
+    positions in it, and `stay` (see `other_values`). `distance`: if given, a pair must
+    also have this distance in the other version.
     """
     xp = module_of(left[1])
-    (x, there, changed), (y, also, too) = (other_values(replaced, *side) for side in (left, right))
+    (x, there, changed), (y, also, too) = (
+        other_values(replaced, *side) for side in (left, right)
+    )
     places = xp.flatnonzero(there & also & (changed | too))
     found = xp.zeros(len(there), bool)
     if not len(places):

@@ -1,4 +1,6 @@
-"""Write and read the files of an index that hold rows, sorted in kd order. Write and read deletion files."""
+"""Write and read the files of an index that hold rows, sorted in kd order. Write and
+read deletion files.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.disk_index.files import cut_parts, parquet, read_file, read_groups, write_table
+from dask_simjoin.disk_index.files import (
+    cut_parts,
+    parquet,
+    read_file,
+    read_groups,
+    write_table,
+)
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.schema import as_frame, as_written, write_keys
 from dask_simjoin.disk_index.stores import AnyPath
-from dask_simjoin.disk_index.types import SEQ, VERSION, DeletedFile, KeyFile, Options, Part, RowGroups
+from dask_simjoin.disk_index.types import (
+    SEQ,
+    VERSION,
+    DeletedFile,
+    KeyFile,
+    Options,
+    Part,
+    RowGroups,
+)
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
@@ -25,23 +41,33 @@ from dask_simjoin.planning.sample import moments
 FILE, POSITION = "file", "position"
 
 CACHED_DELETIONS = 2
-"""A process caches this many results of `read_deleted`: one for a version, and one for a change."""
+"""A process caches this many results of `read_deleted`: one for a version, and one for
+a change.
+"""
 
 
-def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
+def write_deleted(
+    own: Transaction, places: dict[str, np.ndarray], version: int
+) -> tuple[DeletedFile, int]:
     """Write a deletion file. Return its entry for the manifest, and its size in bytes.
 
     `places`: name of a row file -> positions of its deleted rows.
     """
-    names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
+    names = np.repeat(
+        np.array(list(places), object), [len(some) for some in places.values()]
+    )
     at = np.concatenate([np.zeros(0, np.int64), *places.values()])
-    table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
+    table = pa.table(
+        {FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at}
+    )
     name, size = own.write("deleted", lambda file: write_table(table, file))
     return DeletedFile(name, len(at), version), size
 
 
 def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
-    """Read a deletion file. Return: name of a row file -> positions of its deleted rows."""
+    """Read a deletion file. Return: name of a row file -> positions of its deleted
+    rows.
+    """
     table = read_file(root / "deleted" / name)
     at, files = table[POSITION].to_numpy(), table[FILE].to_pandas().cat
     codes = files.codes.to_numpy()
@@ -53,7 +79,8 @@ def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
 
 @functools.lru_cache(CACHED_DELETIONS)
 def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
-    """Read deletion files. Return: name of a row file -> positions of its deleted rows, ascending.
+    """Read deletion files. Return: name of a row file -> positions of its deleted rows,
+    ascending.
 
     The result is cached for later tasks, because files never change.
     """
@@ -72,10 +99,14 @@ FAN_OUT = 2
 NONE = np.zeros(0, np.int64)
 
 FEW_NEEDED = 8
-"""If less than one in this many rows is needed, rows are selected by position; else a mask selects them."""
+"""If less than one in this many rows is needed, rows are selected by position; else a
+mask selects them.
+"""
 
 AT_ONCE = 1 << 24
-"""If few rows of a file are needed, about this many bytes are read at a time, so that memory is reused."""
+"""If few rows of a file are needed, about this many bytes are read at a time, so that
+memory is reused.
+"""
 
 
 @dataclass(frozen=True)
@@ -95,10 +126,11 @@ def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
     return to_host(options.spec(library).measure.embed(columns, frames.xp))
 
 
-def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
-               library: str) -> Written | None:  # fmt: skip
-    """Write rows to a new file. They have the columns of the index, `SEQ` and `VERSION`. Return None if there
-    are no rows.
+def write_rows(
+    rows: Frame, options: Options, own: Transaction, schema: pa.Schema, library: str
+) -> Written | None:
+    """Write rows to a new file. They have the columns of the index, `SEQ` and
+    `VERSION`. Return None if there are no rows.
     """
     n, group = len(rows), options.group
     if not n:
@@ -114,20 +146,24 @@ def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schem
 def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
     """Return the row groups of a file. Each has `group` rows, except the last one.
 
-    `x` (n, dims): embedded coordinates in the order of the file. `version` (n,): the version of each row.
+    `x` (n, dims): embedded coordinates in the order of the file. `version` (n,): the
+    version of each row.
     """
     start = np.arange(0, len(x), group)
     rows = np.diff(np.append(start, len(x)))
     lowest, highest = np.minimum.reduceat, np.maximum.reduceat
     boxes = lowest(x, start, axis=0), highest(x, start, axis=0)
     ages = lowest(version, start), highest(version, start)
-    return RowGroups(np.zeros_like(start), np.arange(len(start)), start, rows, *ages, *boxes)
+    return RowGroups(
+        np.zeros_like(start), np.arange(len(start)), start, rows, *ages, *boxes
+    )
 
 
 def read_part(part: Part, columns: list[str] | None = None) -> Frame:
     """Read the rows of a part. Their order is arbitrary.
 
-    `columns`: the columns to return, in this order; None: `SEQ`, `VERSION` and all columns of the index.
+    `columns`: the columns to return, in this order; None: `SEQ`, `VERSION` and all
+    columns of the index.
     """
     wanted = [SEQ, VERSION, *part.options.columns] if columns is None else columns
     tables = [table for table, _ in read_tables(part, wanted)]
@@ -136,8 +172,12 @@ def read_part(part: Part, columns: list[str] | None = None) -> Frame:
     return as_frame(pa.concat_tables(tables).select(wanted), part.library)
 
 
-def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """For each file of a part, yield the rows of the part, and the positions of these rows in the file."""
+def read_tables(
+    part: Part, columns: list[str]
+) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """For each file of a part, yield the rows of the part, and the positions of these
+    rows in the file.
+    """
     for table, places, kept in _read_pieces(part, columns):
         if kept is None or kept.all():
             yield table, places
@@ -148,16 +188,24 @@ def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.n
 
 
 def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None]:
-    """Read all rows of row groups. Also return a mask of the rows that belong to the part; None if all do."""
+    """Read all rows of row groups. Also return a mask of the rows that belong to the
+    part; None if all do.
+    """
     pieces = list(_read_pieces(part, columns))
     if not pieces:
         return read_part(part, columns), None
     return _as_one(pieces, columns, part), _all_masks(pieces)
 
 
-def read_both(part: Part, listing: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
-    """Read row groups as `read_every` does. Also return a mask of the rows that belong to `listing`."""
-    pieces = list(_read_pieces(part, columns if listing.versions is None else [*columns, VERSION]))
+def read_both(
+    part: Part, listing: Part, columns: list[str]
+) -> tuple[Frame, np.ndarray | None, np.ndarray]:
+    """Read row groups as `read_every` does. Also return a mask of the rows that belong
+    to `listing`.
+    """
+    pieces = list(
+        _read_pieces(part, columns if listing.versions is None else [*columns, VERSION])
+    )
     listed, own = read_deleted(listing.root, listing.deleted), []
     for (name, _), (table, places, _) in zip(part.pieces, pieces, strict=True):
         those = np.zeros(len(places), bool)
@@ -169,18 +217,27 @@ def read_both(part: Part, listing: Part, columns: list[str]) -> tuple[Frame, np.
 
 
 Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
-"""Rows of a file, their positions in the file, and a mask of the rows that belong to the part; None: all."""
+"""Rows of a file, their positions in the file, and a mask of the rows that belong to
+the part; None: all.
+"""
 
 
 def _all_masks(pieces: list[Piece]) -> np.ndarray | None:
-    """Concatenate the masks of pieces. Return None if all rows of all pieces belong to the part."""
+    """Concatenate the masks of pieces. Return None if all rows of all pieces belong to
+    the part.
+    """
     if all(kept is None for _, _, kept in pieces):
         return None
-    return np.concatenate([np.ones(len(at), bool) if kept is None else kept for _, at, kept in pieces])
+    return np.concatenate(
+        [np.ones(len(at), bool) if kept is None else kept for _, at, kept in pieces]
+    )
 
 
 def _as_one(pieces: list[Piece], columns: list[str], part: Part) -> Frame:
-    return as_frame(pa.concat_tables([table for table, _, _ in pieces]).select(columns), part.library)
+    return as_frame(
+        pa.concat_tables([table for table, _, _ in pieces]).select(columns),
+        part.library,
+    )
 
 
 def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
@@ -191,13 +248,22 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
         listed = deleted.get(name, NONE)
         with parquet(part.root / "rows" / name) as file:
             about = file.metadata
-            sizes = np.array([about.row_group(g).num_rows for g in range(groups[-1] + 1)])
+            sizes = np.array(
+                [about.row_group(g).num_rows for g in range(groups[-1] + 1)]
+            )
             own, starts = np.asarray(groups), np.cumsum(sizes) - sizes
             if part.only_listed:
                 table, places = _read_named(file, wanted, listed, own, starts, sizes)
             else:
-                table, places = read_groups(file, groups, wanted), _places(starts[own], sizes[own])
-        kept = None if versions is None else _of_versions(table[VERSION].to_numpy(), versions)
+                table, places = (
+                    read_groups(file, groups, wanted),
+                    _places(starts[own], sizes[own]),
+                )
+        kept = (
+            None
+            if versions is None
+            else _of_versions(table[VERSION].to_numpy(), versions)
+        )
         gone = NONE if part.only_listed else _indexes_of(listed, places)
         if len(gone):
             kept = np.ones(len(places), bool) if kept is None else kept
@@ -205,14 +271,22 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
         yield table, places, kept
 
 
-def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, groups: np.ndarray,
-                starts: np.ndarray, sizes: np.ndarray) -> tuple[pa.Table, np.ndarray]:  # fmt: skip
+def _read_named(
+    file: pq.ParquetFile,
+    columns: list[str],
+    listed: np.ndarray,
+    groups: np.ndarray,
+    starts: np.ndarray,
+    sizes: np.ndarray,
+) -> tuple[pa.Table, np.ndarray]:
     """From some row groups, read the rows at listed positions.
 
     Only a few row groups are in memory at a time.
     """
     tables, found = [], []
-    size = np.array([file.metadata.row_group(g).total_byte_size for g in groups.tolist()])
+    size = np.array(
+        [file.metadata.row_group(g).total_byte_size for g in groups.tolist()]
+    )
     for part in cut_parts(size, AT_ONCE):
         some = groups[part]
         places = _places(starts[some], sizes[some])
@@ -223,19 +297,32 @@ def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, gr
 
 
 def _places(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """For the rows of some row groups, return their positions in the file (n,), ascending."""
-    return np.concatenate([np.arange(a, a + n) for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)])
+    """For the rows of some row groups, return their positions in the file (n,),
+    ascending.
+    """
+    return np.concatenate(
+        [
+            np.arange(a, a + n)
+            for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)
+        ]
+    )
 
 
 def _indexes_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return where in `places` the values of `listed` are. Both are ascending."""
-    own = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
+    own = listed[
+        np.searchsorted(listed, places[0]) : np.searchsorted(
+            listed, places[-1], "right"
+        )
+    ]
     at = np.searchsorted(places, own)
     return at[places[at] == own]
 
 
 def _of_versions(version: np.ndarray, versions: tuple[int, int]) -> np.ndarray:
-    """Return a mask of the rows whose version is above `versions[0]`, and at most `versions[1]`."""
+    """Return a mask of the rows whose version is above `versions[0]`, and at most
+    `versions[1]`.
+    """
     return (version > versions[0]) & (version <= versions[1])
 
 

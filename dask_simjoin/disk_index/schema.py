@@ -16,7 +16,13 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.catalog import HOME, library
 from dask_simjoin.disk_index.casts import DTYPES, NO_ROWS, cast, dtypes_in, stored
-from dask_simjoin.disk_index.files import cut_parts, parquet, read_anew, read_groups, write_table
+from dask_simjoin.disk_index.files import (
+    cut_parts,
+    parquet,
+    read_anew,
+    read_groups,
+    write_table,
+)
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import ID, SEQ, VERSION, KeyFile
@@ -34,16 +40,22 @@ def check_names(names: list[Hashable]) -> None:
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise ColumnError(
-            f"An index on disk needs columns whose names are strings, but {listed(odd)} is not. Rename "
+            "An index on disk needs columns whose names are strings, but "
+            f"{listed(odd)} is not. Rename "
             "the columns: df.columns = df.columns.astype(str)."
         )
     taken = [name for name in names if name in (SEQ, VERSION, ID)]
     if taken:
-        raise ColumnError(f"The index on disk reserves the names {listed(taken)}; rename these columns.")
+        raise ColumnError(
+            f"The index on disk reserves the names {listed(taken)}; rename these "
+            "columns."
+        )
 
 
 def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
-    """Return the columns of row files. If `id` is None, the index of the frame becomes the column `ID`."""
+    """Return the columns of row files. If `id` is None, the index of the frame becomes
+    the column `ID`.
+    """
     if id is not None:
         return frame[columns].reset_index(drop=True)
     rows = frame[[name for name in columns if name != ID]].copy()
@@ -57,16 +69,19 @@ def arrow_of(rows: Frame) -> pa.Table:
         table = frames_for(rows).to_arrow(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise ColumnError(
-            f"Columns {listed(rows.columns)} cannot all be written to parquet ({error}). Convert mixed "
+            f"Columns {listed(rows.columns)} cannot all be written to parquet "
+            f"({error}). Convert mixed "
             "values, such as with .astype(str), or leave them out of keep=."
         ) from None
     except UnicodeEncodeError as error:
         raise ColumnError(
-            f"Columns {listed(rows.columns)} cannot all be written to parquet: there is "
+            f"Columns {listed(rows.columns)} cannot all be written to parquet: there "
+            "is "
             f"{shown(error.object)}, {NO_UNICODE}."
         ) from None
     for number, one in enumerate(table.schema):
-        # categories are stored as plain values, because each file would have its own list of categories
+        # categories are stored as plain values, because each file would have its own
+        # list of categories
         if pa.types.is_dictionary(one.type):
             plain = table.column(number).cast(one.type.value_type)
             table = table.set_column(number, one.name, plain)
@@ -74,17 +89,29 @@ def arrow_of(rows: Frame) -> pa.Table:
 
 
 def dtypes_of(frame: Frame) -> dict[str, str]:
-    """Return the pandas dtype of each column, as text. For categories it is the dtype of their values."""
+    """Return the pandas dtype of each column, as text. For categories it is the dtype
+    of their values.
+    """
     if library(frame) != HOME:
         return {}
-    plain = {name: getattr(kind, "categories", kind) for name, kind in frame.dtypes.items()}
+    plain = {
+        name: getattr(kind, "categories", kind) for name, kind in frame.dtypes.items()
+    }
     return {name: str(getattr(kind, "dtype", kind)) for name, kind in plain.items()}
 
 
 def schema_of(rows: Frame) -> pa.Schema:
-    """Return the schema of row files for rows like these. There must be at least one row."""
+    """Return the schema of row files for rows like these. There must be at least one
+    row.
+    """
     schema, dtypes = arrow_of(rows).schema, dtypes_of(rows)
-    fields = [*OWN, *(pa.field(one.name, _roomy(stored(one.type), dtypes.get(one.name))) for one in schema)]
+    fields = [
+        *OWN,
+        *(
+            pa.field(one.name, _roomy(stored(one.type), dtypes.get(one.name)))
+            for one in schema
+        ),
+    ]
     return pa.schema(fields, {DTYPES: json.dumps(dtypes).encode()})
 
 
@@ -95,26 +122,29 @@ def schema_without_rows(example: Frame) -> pa.Schema:
 
 
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
-    """Convert rows, which have `SEQ` and `VERSION`, to the schema of row files. Other column types are an
-    error.
+    """Convert rows, which have `SEQ` and `VERSION`, to the schema of row files. Other
+    column types are an error.
     """
     return cast(arrow_of(rows[schema.names]), schema, where)
 
 
 def ids_in(table: pa.Table, row_id: str) -> pd.Index:
-    """Return the ids in a table of rows as a pandas index, so that keys do not depend on the library."""
+    """Return the ids in a table of rows as a pandas index, so that keys do not depend
+    on the library.
+    """
     return pd.Index(as_frame(table.select([row_id]), "pandas")[row_id])
 
 
 def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
-    """Convert ids (n,) to the dtype that they have in row files, because the key of an id depends on its
-    dtype.
+    """Convert ids (n,) to the dtype that they have in row files, because the key of an
+    id depends on its dtype.
     """
     none = ids_in(schema.empty_table(), row_id)
     read: Any = none.dtype
     if not len(ids):
         return none
-    # two columns of dtype object may hold different types, so equal dtypes are not enough
+    # two columns of dtype object may hold different types, so equal dtypes are not
+    # enough
     if ids.dtype == read and read.kind != "O":
         return ids
     own = pa.schema([schema.field(row_id)], schema.metadata)
@@ -123,7 +153,9 @@ def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
-    """Return a type that later rows will also fit: decimals from object columns get the highest precision."""
+    """Return a type that later rows will also fit: decimals from object columns get the
+    highest precision.
+    """
     if not pa.types.is_decimal(kind) or dtype != "object":
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
@@ -135,23 +167,31 @@ def as_frame(table: pa.Table, library: str) -> Frame:
 
 
 GROUP, AT_ONCE = 1 << 16, 64
-"""Number of keys per row group in a key file, and number of row groups that a lookup reads at once."""
+"""Number of keys per row group in a key file, and number of row groups that a lookup
+reads at once.
+"""
 
 MAX_SMALL, SMALL = 8, 1 << 20
-"""Key files with fewer than `SMALL` keys are merged once there are more than `MAX_SMALL` of them."""
+"""Key files with fewer than `SMALL` keys are merged once there are more than
+`MAX_SMALL` of them.
+"""
 
 MAX_MERGED = 1 << 22
-"""A merged key file has at most this many keys, because a merge holds all its keys in the memory of this
-process.
+"""A merged key file has at most this many keys, because a merge holds all its keys in
+the memory of this process.
 """
 
 MIN_VALID = 0.75
-"""A key file is rewritten if less than this share of its keys belongs to row files that still exist."""
+"""A key file is rewritten if less than this share of its keys belongs to row files that
+still exist.
+"""
 
 KEY, FILE, POSITION = "key", "file", "position"
 
 
-def write_keys(table: pa.Table, row_id: str, name: str, own: Transaction) -> tuple[KeyFile, int]:
+def write_keys(
+    table: pa.Table, row_id: str, name: str, own: Transaction
+) -> tuple[KeyFile, int]:
     """Write a key file for the ids in a row file.
 
     Return its entry for the manifest, and its size in bytes.
@@ -162,15 +202,23 @@ def write_keys(table: pa.Table, row_id: str, name: str, own: Transaction) -> tup
     return _write(own, keys[order], table[SEQ].to_numpy()[order], files, order)
 
 
-def _write(own: Transaction, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
-           positions: np.ndarray) -> tuple[KeyFile, int]:  # fmt: skip
+def _write(
+    own: Transaction,
+    keys: np.ndarray,
+    seq: np.ndarray,
+    files: pa.Array,
+    positions: np.ndarray,
+) -> tuple[KeyFile, int]:
     made = pa.table({KEY: keys, SEQ: seq, FILE: files, POSITION: positions})
     name, size = own.write("keys", lambda file: write_table(made, file, GROUP))
     return KeyFile(name, len(keys), int(keys[0]), int(keys[-1])), size
 
 
-def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """If there are many small key files, merge them. Keys of row files that were removed are left out.
+def merged(
+    keys: tuple[KeyFile, ...], own: Transaction, files: set[str]
+) -> tuple[tuple[KeyFile, ...], int]:
+    """If there are many small key files, merge them. Keys of row files that were
+    removed are left out.
 
     Return the entries of all key files, and the number of bytes written.
     """
@@ -187,8 +235,9 @@ def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tupl
     return tuple(found), total
 
 
-def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
-                  files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
+def without_stale(
+    keys: tuple[KeyFile, ...], own: Transaction, files: set[str]
+) -> tuple[tuple[KeyFile, ...], int]:
     """Rewrite a key file if many of its keys belong to row files that were removed.
 
     Return the entries of all key files, and the number of bytes written.
@@ -196,7 +245,9 @@ def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
     names, found, total = pa.array(sorted(files), pa.string()), [], 0
     for one in keys:
         with parquet(own.root / "keys" / one.name) as file:
-            column = read_groups(file, range(file.num_row_groups), [FILE])[FILE].cast(pa.string())
+            column = read_groups(file, range(file.num_row_groups), [FILE])[FILE].cast(
+                pa.string()
+            )
         live = pc.sum(pc.is_in(column, names)).as_py() or 0
         if live >= MIN_VALID * one.rows:
             found.append(one)
@@ -207,18 +258,30 @@ def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
     return tuple(found), total
 
 
-def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Merge key files without the keys of removed row files. If no key is left, write nothing."""
+def _joined(
+    keys: Sequence[KeyFile], own: Transaction, files: set[str]
+) -> tuple[tuple[KeyFile, ...], int]:
+    """Merge key files without the keys of removed row files. If no key is left, write
+    nothing.
+    """
     every = pa.concat_tables([read_anew(own.root / "keys" / one.name) for one in keys])
     every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
-    names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
+    names = (
+        every[FILE].chunk(0)
+        if len(every)
+        else pa.array([], pa.string()).dictionary_encode()
+    )
     of = names.indices.to_numpy()
-    live = np.asarray(pc.is_in(names.dictionary, pa.array(sorted(files), pa.string())), bool)[of]
+    live = np.asarray(
+        pc.is_in(names.dictionary, pa.array(sorted(files), pa.string())), bool
+    )[of]
     if not live.any():
         return (), 0
     columns = [every[name].to_numpy()[live] for name in (KEY, SEQ, POSITION)]
     used, of = np.unique(of[live], return_inverse=True)
-    places = pa.DictionaryArray.from_arrays(of.astype(np.int32), names.dictionary.take(pa.array(used)))
+    places = pa.DictionaryArray.from_arrays(
+        of.astype(np.int32), names.dictionary.take(pa.array(used))
+    )
     file, size = _write(own, columns[0], columns[1], places, columns[2])
     return (file,), size
 
@@ -241,11 +304,15 @@ class Finder:
     def find(self, ids: pd.Index) -> pd.DataFrame:
         """Return one row for each of the ids that the version has.
 
-        The columns are `row` (the position of the id in `ids`), `file`, `position` and `SEQ`.
+        The columns are `row` (the position of the id in `ids`), `file`, `position` and
+        `SEQ`.
         """
         wanted = id_keys(ids)
         order = np.argsort(wanted, kind="stable")
-        found = pd.concat([EMPTY, *(self._among(one, wanted[order]) for one in self.keys)], ignore_index=True)
+        found = pd.concat(
+            [EMPTY, *(self._among(one, wanted[order]) for one in self.keys)],
+            ignore_index=True,
+        )
         found["row"] = order[found["row"].to_numpy()]
         found = found[self._live(found)]
         if not _is_key(ids):
@@ -253,7 +320,9 @@ class Finder:
         return found.sort_values("row", ignore_index=True)
 
     def _among(self, one: KeyFile, wanted: np.ndarray) -> pd.DataFrame:
-        """From a key file, return the entries whose keys are wanted. `wanted`: keys, ascending."""
+        """From a key file, return the entries whose keys are wanted. `wanted`: keys,
+        ascending.
+        """
         low, high = np.array([one.low, one.high], np.uint64)
         if np.searchsorted(wanted, low) == np.searchsorted(wanted, high, "right"):
             return EMPTY
@@ -270,44 +339,69 @@ class Finder:
         return pd.concat([EMPTY, *parts], ignore_index=True)
 
     def _live(self, found: pd.DataFrame) -> np.ndarray:
-        """Return a mask of those found rows that belong to this version and are not deleted."""
+        """Return a mask of those found rows that belong to this version and are not
+        deleted.
+        """
         live = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             if name in self.places:
-                live[rows] = ~np.isin(found[POSITION].to_numpy()[rows], self.places[name])
+                live[rows] = ~np.isin(
+                    found[POSITION].to_numpy()[rows], self.places[name]
+                )
         return live
 
     def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
-        """Return a mask of the found rows whose ids equal the requested ids. Equal keys are not enough."""
+        """Return a mask of the found rows whose ids equal the requested ids. Equal keys
+        are not enough.
+        """
         are_equal = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]
             with parquet(self.root / "rows" / name) as file:
-                sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+                sizes = [
+                    file.metadata.row_group(g).num_rows
+                    for g in range(file.num_row_groups)
+                ]
                 starts = np.cumsum([0, *sizes])
                 group = np.searchsorted(starts, places, "right") - 1
                 for g in np.unique(group).tolist():
                     own = rows[group == g]
                     table = read_groups(file, [g], [self.row_id])
-                    there = ids_in(table.take(pa.array(places[group == g] - starts[g])), self.row_id)
-                    are_equal[own] = np.asarray(there == ids[found["row"].to_numpy()[own]], bool)
+                    there = ids_in(
+                        table.take(pa.array(places[group == g] - starts[g])),
+                        self.row_id,
+                    )
+                    are_equal[own] = np.asarray(
+                        there == ids[found["row"].to_numpy()[own]], bool
+                    )
         return are_equal
 
 
 NONE = np.zeros(0, np.int64)
-EMPTY = pd.DataFrame({"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SEQ: NONE})
+EMPTY = pd.DataFrame(
+    {"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SEQ: NONE}
+)
 
 
 def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
-    """List the row groups of a key file that may have a wanted key. `wanted`: keys, ascending."""
-    statistics = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
-    low, high = (np.array([getattr(one, end) for one in statistics], np.uint64) for end in ("min", "max"))
+    """List the row groups of a key file that may have a wanted key. `wanted`: keys,
+    ascending.
+    """
+    statistics = [
+        about.row_group(g).column(0).statistics for g in range(about.num_row_groups)
+    ]
+    low, high = (
+        np.array([getattr(one, end) for one in statistics], np.uint64)
+        for end in ("min", "max")
+    )
     first, behind = np.searchsorted(wanted, low), np.searchsorted(wanted, high, "right")
     found: list[int] = np.flatnonzero(first < behind).tolist()
     return found
 
 
-def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd.DataFrame:
+def _matching(
+    file: pq.ParquetFile, groups: list[int], wanted: np.ndarray
+) -> pd.DataFrame:
     """Read the entries with wanted keys from some consecutive row groups of a key file."""
     row, at = _matches(read_groups(file, groups, [KEY])[KEY].to_numpy(), wanted)
     if not len(row):
@@ -318,18 +412,24 @@ def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd
     sizes = np.diff(ends, prepend=0)
     # for each row group, the number of rows before it in groups that are not read again
     skipped = np.zeros(len(groups), np.int64)
-    skipped[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
+    skipped[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[
+        :-1
+    ]
     table = read_groups(file, [groups[n] for n in some.tolist()], [FILE, POSITION, SEQ])
     return _found(row, table.take(pa.array(at - skipped[of])))
 
 
 def _matches(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all pairs of equal keys, as indexes in `wanted` and in `keys`. Both arrays are ascending."""
+    """Return all pairs of equal keys, as indexes in `wanted` and in `keys`. Both arrays
+    are ascending.
+    """
     first = np.searchsorted(keys, wanted)
     times = np.searchsorted(keys, wanted, "right") - first
     # different ids can have the same key, so a key may repeat in both arrays
     row = np.repeat(np.arange(len(wanted)), times)
-    return row, np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+    return row, np.repeat(first, times) + np.arange(len(row)) - np.repeat(
+        np.cumsum(times) - times, times
+    )
 
 
 def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
@@ -343,5 +443,7 @@ def read_keys(root: AnyPath, one: KeyFile) -> pa.Table:
 
 
 def _is_key(ids: pd.Index) -> bool:
-    """Return whether the key of an id is the id itself, so that equal keys mean equal ids."""
+    """Return whether the key of an id is the id itself, so that equal keys mean equal
+    ids.
+    """
     return isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM"

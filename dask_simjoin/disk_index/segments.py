@@ -1,9 +1,11 @@
-"""Segments: rows of an index on disk that are in memory, together with a search index for them.
+"""Segments: rows of an index on disk that are in memory, together with a search index
+for them.
 
-A segment has all rows of some row groups of a file, including deleted rows. Files never change, so segments
-do not change either. Before a task compares a segment, it selects the rows that belong to a snapshot. The
-search index covers points in a box, which is somewhat larger than the box of the segment's rows. If a changed
-row is outside this box, but can still be in a pair, the task builds another search index of the segment.
+A segment has all rows of some row groups of a file, including deleted rows. Files never
+change, so segments do not change either. Before a task compares a segment, it selects
+the rows that belong to a snapshot. The search index covers points in a box, which is
+somewhat larger than the box of the segment's rows. If a changed row is outside this
+box, but can still be in a pair, the task builds another search index of the segment.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ import numpy as np
 import pyarrow as pa
 from distributed import Future
 
-from dask_simjoin.disk_index.row_batch import SAMPLED_ROWS, RowBatch, changed, joined_rows, load, rows_of
+from dask_simjoin.disk_index.row_batch import (
+    SAMPLED_ROWS,
+    RowBatch,
+    changed,
+    joined_rows,
+    load,
+    rows_of,
+)
 from dask_simjoin.disk_index.rows import read_part
 from dask_simjoin.disk_index.types import SEQ, VERSION, Part, Snapshot
 from dask_simjoin.engine.base import frames_for, joiner_for
@@ -32,20 +41,24 @@ from dask_simjoin.planning.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2
-"""The search index covers the box of the segment's rows and a margin. The margin is up to this share of their
-span.
+"""The search index covers the box of the segment's rows and a margin. The margin is up
+to this share of their span.
 
-With the margin, filters of the index are up to twice as coarse. This costs less than building another index.
+With the margin, filters of the index are up to twice as coarse. This costs less than
+building another index.
 """
 
 MAX_FLOAT = float(np.finfo(np.float64).max)
 
 Box = tuple[np.ndarray, np.ndarray]
-"""The smallest and the largest coordinate of some points in each dimension: two arrays (d,)."""
+"""The smallest and the largest coordinate of some points in each dimension: two arrays
+(d,).
+"""
 
 
 class Segment(TypedDict):
-    """Rows in the order of their file, with a search index. It is a plain dict, which Dask can spill to disk.
+    """Rows in the order of their file, with a search index. It is a plain dict, which
+    Dask can spill to disk.
 
     Further keys of the dict are the arrays of the search index: see `Joiner.build`.
     """
@@ -55,12 +68,15 @@ class Segment(TypedDict):
     version: Array  # (n,): for each row, the version that inserted it
     ages: tuple[int, int]  # the smallest and the largest of these versions
     example: Frame  # an empty frame that shows the library and the dtypes
-    # (n,), int64: for each position in the search index, the position of its row in the segment
+    # (n,), int64: for each position in the search index, the position of its row in the
+    # segment
     position: Array
     layout: Layout
     box: Box  # box of the rows, in embedded coordinates
     reach: Box  # box of all points that can form a pair with one of the rows
-    serves: Box  # box of the points that the search index may be used for: all of `reach`, or most of it
+    # box of the points that the search index may be used for: all of `reach`, or most
+    # of it
+    serves: Box
     kept: NotRequired[Frame]
 
 
@@ -68,31 +84,51 @@ class Segment(TypedDict):
 class SegmentChoice:
     """Says which rows of a segment to include."""
 
-    places: (
-        np.ndarray
-    )  # positions, ascending: of the rows to exclude; or, if `only_listed`, of the only rows to include
+    # positions, ascending: of the rows to exclude; or, if `only_listed`, of the only
+    # rows to include
+    places: np.ndarray
     only_listed: bool
     # include only rows whose version is above the first number, and at most the second
     versions: tuple[int, int]
 
 
 def make_segment(part: Part, spec: JoinSpec) -> Segment:
-    """Read all rows of some row groups, which have at least one row, and build a search index for them."""
-    frame = read_part(part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)])))
+    """Read all rows of some row groups, which have at least one row, and build a search
+    index for them.
+    """
+    frame = read_part(
+        part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)]))
+    )
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     version, summary = values_of(frame[VERSION]), moments(rows["x"])
-    (near, serves), n, joiner = _around(summary, spec), len(rows["seq"]), joiner_for(rows["example"])
+    (near, serves), n, joiner = (
+        _around(summary, spec),
+        len(rows["seq"]),
+        joiner_for(rows["example"]),
+    )
     sample = to_host(rows["x"][:: max(1, n // SAMPLED_ROWS)])
     layout = joiner.layout(
-        spec.method, *serves, summary.mean, summary.variance, spec.threshold, spec.norm,
+        spec.method,
+        *serves,
+        summary.mean,
+        summary.variance,
+        spec.threshold,
+        spec.norm,
         JoinSample(sample, sample, n),
-    )  # fmt: skip
+    )
     index = joiner.build(rows["x"], layout)
     own = Segment(
-        ids=rows["ids"], seq=rows["seq"], version=version, ages=(int(version.min()), int(version.max())),
-        example=rows["example"], position=index["order"][:n].astype(np.int64), layout=layout,
-        box=(summary.lower, summary.upper), reach=near, serves=serves,
-    )  # fmt: skip
+        ids=rows["ids"],
+        seq=rows["seq"],
+        version=version,
+        ages=(int(version.min()), int(version.max())),
+        example=rows["example"],
+        position=index["order"][:n].astype(np.int64),
+        layout=layout,
+        box=(summary.lower, summary.upper),
+        reach=near,
+        serves=serves,
+    )
     if "kept" in rows:
         own["kept"] = rows["kept"]
     assert own.keys().isdisjoint(index)
@@ -100,20 +136,27 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
 
 
 def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Return the box of the points that may form pairs with the rows, and the box that the index covers."""
+    """Return the box of the points that may form pairs with the rows, and the box that
+    the index covers.
+    """
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
-        max_margin = span * BEYOND if span > 0 else float(np.abs(summary.upper).max()) or 1.0
+        max_margin = (
+            span * BEYOND if span > 0 else float(np.abs(summary.upper).max()) or 1.0
+        )
         near = _wider(summary, far)
         return near, near if far <= max_margin else _wider(summary, max_margin)
 
 
 def _wider(summary: Moments, more: float) -> Box:
-    """Return the box of the points, extended by `more` on each side, and rounded outwards so that no point is
-    lost.
+    """Return the box of the points, extended by `more` on each side, and rounded
+    outwards so that no point is lost.
     """
-    lower, upper = np.nan_to_num(summary.lower - more), np.nan_to_num(summary.upper + more)
+    lower, upper = (
+        np.nan_to_num(summary.lower - more),
+        np.nan_to_num(summary.upper + more),
+    )
     return np.nextafter(lower, -MAX_FLOAT), np.nextafter(upper, MAX_FLOAT)
 
 
@@ -145,7 +188,9 @@ def segment_bytes(segment: Segment) -> int:
 
 
 def included_rows(segment: Segment, chosen: SegmentChoice) -> Array | None:
-    """Return a mask (n,) of the rows that `chosen` includes; None if it includes all rows."""
+    """Return a mask (n,) of the rows that `chosen` includes; None if it includes all
+    rows.
+    """
     version, n = segment["version"], len(segment["seq"])
     above, to = chosen.versions
     xp = module_of(version)
@@ -166,18 +211,30 @@ def points_at(segment: Segment, rows: Array) -> Array:
     xp = module_of(segment["position"])
     place = xp.empty_like(segment["position"])
     place[segment["position"]] = xp.arange(len(place))
-    return joiner_for(segment["example"]).points(index_of(segment), segment["layout"])[place[rows]]
+    return joiner_for(segment["example"]).points(index_of(segment), segment["layout"])[
+        place[rows]
+    ]
 
 
-def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) -> RowBatch:
+def rows_at(
+    segment: Segment, rows: Array, spec: JoinSpec, points: bool = True
+) -> RowBatch:
     """Select some rows of a segment. `points`: whether to include their coordinates."""
     xp = module_of(segment["seq"])
     seq = segment["seq"][rows]
     x = points_at(segment, rows) if points else xp.empty((len(rows), 0))
-    ids = frames_for(segment["example"]).index(seq) if spec.id == SEQ else segment["ids"].take(rows)
+    ids = (
+        frames_for(segment["example"]).index(seq)
+        if spec.id == SEQ
+        else segment["ids"].take(rows)
+    )
     found = RowBatch(x=x, seq=seq, ids=ids, example=segment["example"])
-    if SEQ in spec.keep:  # in a segment, row numbers are under the key `seq` and not among the kept columns
-        frames, kept = frames_for(segment["example"]), [name for name in spec.keep if name != SEQ]
+    # in a segment, row numbers are under the key `seq` and not among the kept columns
+    if SEQ in spec.keep:
+        frames, kept = (
+            frames_for(segment["example"]),
+            [name for name in spec.keep if name != SEQ],
+        )
         columns = {name: frames.values(segment["kept"], name, rows) for name in kept}
         found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
     elif spec.keep:
@@ -189,7 +246,8 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
 class SegmentRef:
     key: str  # key of the task that makes the segment
     file: str
-    # index of the segment's first row group in the file, and one more than the index of its last
+    # index of the segment's first row group in the file, and one more than the index of
+    # its last
     groups: tuple[int, int]
     start: int  # position of the segment's first row in the file
     rows: int
@@ -197,16 +255,28 @@ class SegmentRef:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the cluster has lost the segment and will not make it again by itself."""
-        return isinstance(self.value, Future) and self.value.status in ("cancelled", "lost", "error")
+        """Whether the cluster has lost the segment and will not make it again by
+        itself.
+        """
+        return isinstance(self.value, Future) and self.value.status in (
+            "cancelled",
+            "lost",
+            "error",
+        )
 
     @property
     def ref(self) -> TaskRef:
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
-        """Return the value for the segment's key in a graph: a future, or a task that returns the segment."""
-        return self.value if isinstance(self.value, Future) else Task(self.key, itself, self.value)
+        """Return the value for the segment's key in a graph: a future, or a task that
+        returns the segment.
+        """
+        return (
+            self.value
+            if isinstance(self.value, Future)
+            else Task(self.key, itself, self.value)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +297,9 @@ class CachedRows:
     keys: Mapping[str, pa.Table] = field(default_factory=dict)
     """Name of a key file -> its table. It is empty on a cluster."""
 
-    def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SegmentRef], np.ndarray]:
+    def among(
+        self, rows: Snapshot, groups: np.ndarray
+    ) -> tuple[list[SegmentRef], np.ndarray]:
         """Return the segments that have some of the row groups `groups` of a snapshot.
 
         Also return a mask (g,) of those row groups that are in a segment.
@@ -237,23 +309,35 @@ class CachedRows:
         there = np.zeros(len(groups), bool)
         for one in np.unique(file).tolist():
             for segment in self.segments.get(rows.files[one], ()):
-                own = (file == one) & (number >= segment.groups[0]) & (number < segment.groups[1])
+                own = (
+                    (file == one)
+                    & (number >= segment.groups[0])
+                    & (number < segment.groups[1])
+                )
                 if own.any():
                     found.append(segment)
                     there |= own
         return found, there
 
     def part(self, rows: Snapshot, groups: np.ndarray) -> Part | CachedPart:
-        """Return a part that has some row groups of a snapshot. Rows come from memory if they are there."""
+        """Return a part that has some row groups of a snapshot. Rows come from memory
+        if they are there.
+        """
         segments, there = self.among(rows, groups)
         if not segments:
             return rows.part(groups)
         rest = rows.part(groups[~there]) if not there.all() else None
-        return CachedPart(tuple(segments), tuple(_only(rows, groups, segment) for segment in segments), rest)
+        return CachedPart(
+            tuple(segments),
+            tuple(_only(rows, groups, segment) for segment in segments),
+            rest,
+        )
 
 
 class UnchangedRows(NamedTuple):
-    """Unchanged rows that were read together with deleted rows, and the row groups that they are in."""
+    """Unchanged rows that were read together with deleted rows, and the row groups that
+    they are in.
+    """
 
     rows: RowBatch
     groups: np.ndarray
@@ -268,12 +352,16 @@ def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
 
 
 def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentChoice:
-    """From a segment, choose the rows that belong to a snapshot and are in some of its row groups."""
+    """From a segment, choose the rows that belong to a snapshot and are in some of its
+    row groups.
+    """
     chosen = rows.groups[groups]
     own = chosen[chosen.file == rows.files.index(segment.file)]
     own = own[(own.group >= segment.groups[0]) & (own.group < segment.groups[1])]
     within = np.zeros(segment.rows, bool)
-    for start, number in zip((own.start - segment.start).tolist(), own.rows.tolist(), strict=True):
+    for start, number in zip(
+        (own.start - segment.start).tolist(), own.rows.tolist(), strict=True
+    ):
         within[start : start + number] = True
     places = _places(rows, segment)
     if rows.only_listed:
@@ -283,27 +371,46 @@ def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentCho
 
 
 def _places(rows: Snapshot, segment: SegmentRef) -> np.ndarray:
-    """Return the part of `Snapshot.places` that is in a segment, counted from the segment's first row."""
+    """Return the part of `Snapshot.places` that is in a segment, counted from the
+    segment's first row.
+    """
     places = rows.places.get(rows.files.index(segment.file), np.zeros(0, np.int64))
-    first, behind = np.searchsorted(places, [segment.start, segment.start + segment.rows])
+    first, behind = np.searchsorted(
+        places, [segment.start, segment.start + segment.rows]
+    )
     return places[first:behind] - segment.start
 
 
 def load_cached(
-    rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment
+    rest: Part | None,
+    chosen: tuple[SegmentChoice, ...],
+    spec: JoinSpec,
+    *segments: Segment,
 ) -> RowBatch:
-    """Take the included rows from segments in memory, and read the other rows from files."""
+    """Take the included rows from segments in memory, and read the other rows from
+    files.
+    """
     found = []
     for segment, one in zip(segments, chosen, strict=True):
         count, xp = included_rows(segment, one), module_of(segment["seq"])
-        rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
+        rows = (
+            xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
+        )
         found.append(rows_at(segment, rows, spec))
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
-def load_changed(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
-               chosen: tuple[SegmentChoice, ...], *segments: Segment) -> RowBatch:  # fmt: skip
-    """Return changed rows that are cut into tiles: see the function `changed`. Some may be in segments."""
+def load_changed(
+    spec: JoinSpec,
+    cut: Sequence[int],
+    marked: bool,
+    rest: Part | None,
+    chosen: tuple[SegmentChoice, ...],
+    *segments: Segment,
+) -> RowBatch:
+    """Return changed rows that are cut into tiles: see the function `changed`. Some may
+    be in segments.
+    """
     return changed(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
 
 
@@ -314,13 +421,20 @@ def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:
     if not isinstance(part, CachedPart):
         return part
     if not any(isinstance(segment.value, Future) for segment in part.segments):
-        return load_cached(part.rest, part.chosen, spec, *(segment.value for segment in part.segments))
-    graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in part.segments}
+        return load_cached(
+            part.rest, part.chosen, spec, *(segment.value for segment in part.segments)
+        )
+    graph: dict[Any, Any] = {
+        segment.key: segment.in_graph() for segment in part.segments
+    }
     keys = []
-    # each task runs on the worker that has the segment, so only the included rows are sent
+    # each task runs on the worker that has the segment, so only the included rows are
+    # sent
     for segment, chosen in zip(part.segments, part.chosen, strict=True):
         key = f"simjoin_taken-{segment.key}"
         graph[key] = Task(key, load_cached, None, (chosen,), spec, segment.ref)
         keys.append(key)
     found: Sequence[RowBatch] = gather(graph, keys)
-    return joined_rows([*found, *([] if part.rest is None else [load(part.rest, spec)])])
+    return joined_rows(
+        [*found, *([] if part.rest is None else [load(part.rest, spec)])]
+    )

@@ -1,8 +1,10 @@
-"""The folder of an index on an object store: S3, Google Cloud Storage or Azure Blob Storage.
+"""The folder of an index on an object store: S3, Google Cloud Storage or Azure Blob
+Storage.
 
-`ObjectPath` has those methods of `pathlib.Path` that an index needs, so most modules work with both classes.
-Writes are atomic. `create` is a put with ``If-None-Match: *``, which fails if the name is in use. An
-`ObjectPath` has no connection, since each process makes its own client. So tasks can carry it to workers.
+`ObjectPath` has those methods of `pathlib.Path` that an index needs, so most modules
+work with both classes. Writes are atomic. `create` is a put with ``If-None-Match: *``,
+which fails if the name is in use. An `ObjectPath` has no connection, since each process
+makes its own client. So tasks can carry it to workers.
 """
 
 from __future__ import annotations
@@ -28,23 +30,32 @@ SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 """The schemes of URLs that name object stores."""
 
 FSSPEC_NAMES = {
-    "key": "access_key_id", "secret": "secret_access_key", "token": "session_token",
-    "endpoint_url": "endpoint", "anon": "skip_signature",
-}  # fmt: skip
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+    "endpoint_url": "endpoint",
+    "anon": "skip_signature",
+}
 """Name of an option in s3fs, which pandas and Dask use -> its name in obstore."""
 
 NESTED = ("client_options", "retry_config")
 """Options whose values are dicts."""
 
 HEAD = 1 << 16
-"""The first request for an object fetches this many bytes; most objects of an index are smaller."""
+"""The first request for an object fetches this many bytes; most objects of an index are
+smaller.
+"""
 
 QUERY = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
-"""Matches the query of a URL in a message. It may contain a signature, which must not be shown."""
+"""Matches the query of a URL in a message. It may contain a signature, which must not
+be shown.
+"""
 
 
 class ObjectStat(NamedTuple):
-    """Size and time of an object, under the same names as in the result of `pathlib.Path.stat`."""
+    """Size and time of an object, under the same names as in the result of
+    `pathlib.Path.stat`.
+    """
 
     st_size: int  # size in bytes
     st_mtime: float  # time when the object was written, in seconds since the epoch
@@ -55,9 +66,12 @@ class ObjectPath:
     """The path of an object or a folder on an object store."""
 
     base: str  # bucket or container, such as "s3://bucket"
-    key: str  # path within the bucket, without a slash at either end; "" is the bucket itself
+    # path within the bucket, without a slash at either end; "" is the bucket itself
+    key: str
     options: str = field(default="{}", repr=False)
-    """Options to reach the store, as JSON. They may contain secrets, so they are never shown."""
+    """Options to reach the store, as JSON. They may contain secrets, so they are never
+    shown.
+    """
     listed_stat: ObjectStat | None = field(default=None, repr=False, compare=False)
     """The size and the time of the object, if a listing has returned them."""
 
@@ -71,7 +85,11 @@ class ObjectPath:
         return self.joinpath(name)
 
     def joinpath(self, *names: str) -> ObjectPath:
-        return replace(self, key="/".join(part for part in (self.key, *names) if part), listed_stat=None)
+        return replace(
+            self,
+            key="/".join(part for part in (self.key, *names) if part),
+            listed_stat=None,
+        )
 
     @property
     def name(self) -> str:
@@ -98,8 +116,10 @@ class ObjectPath:
         found = _client(self.base, self.options)
         if os.getpid() != _users[0]:
             raise IndexStoreError(
-                f"This process was forked from one that had used {self.base!r}, and connections do not work "
-                "after a fork. Start processes with 'spawn' or 'forkserver', as Dask does."
+                f"This process was forked from one that had used {self.base!r}, and "
+                "connections do not work "
+                "after a fork. Start processes with 'spawn' or 'forkserver', as Dask "
+                "does."
             )
         return found
 
@@ -107,7 +127,9 @@ class ObjectPath:
         return False
 
     def stat(self) -> ObjectStat:
-        """Return the size and the time of the object. Raise `FileNotFoundError` if it does not exist."""
+        """Return the size and the time of the object. Raise `FileNotFoundError` if it
+        does not exist.
+        """
         return self.listed_stat or _stat(self._call("head"))
 
     def exists(self) -> bool:
@@ -123,7 +145,9 @@ class ObjectPath:
         return bytes(self._call("get").bytes())
 
     def read_range(self, start: int, stop: int) -> tuple[ObjectStat, str, Any]:
-        """Read some bytes of the object. Return its size and time, its tag, and the bytes."""
+        """Read some bytes of the object. Return its size and time, its tag, and the
+        bytes.
+        """
         found = self._call("get", options={"range": (start, stop)})
         with _reaching(self):
             return _stat(found.meta), str(found.meta["e_tag"]), found.bytes()
@@ -139,7 +163,9 @@ class ObjectPath:
             self.create(b"")
 
     def put(self, content: bytes | BinaryIO) -> None:
-        """Write the object, or replace it. A large file is sent in parts, but appears all at once."""
+        """Write the object, or replace it. A large file is sent in parts, but appears
+        all at once.
+        """
         self._put(content)
 
     def _put(self, content: bytes | BinaryIO, **how: Any) -> None:
@@ -147,7 +173,8 @@ class ObjectPath:
             self._call("put", content, **how)
         except FileNotFoundError:
             raise IndexStoreError(
-                f"{str(self)!r} cannot be written, because {self.base!r} does not exist. Create the "
+                f"{str(self)!r} cannot be written, because {self.base!r} does not "
+                "exist. Create the "
                 "bucket first."
             ) from None
 
@@ -157,7 +184,9 @@ class ObjectPath:
             self._call("delete")
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """Yield the paths directly below this one. If the path is an object, its `listed_stat` is set."""
+        """Yield the paths directly below this one. If the path is an object, its
+        `listed_stat` is set.
+        """
         with _reaching(self):
             found = _obstore().list_with_delimiter(self.client, self.key or None)
         for name in found["common_prefixes"]:
@@ -170,7 +199,9 @@ class ObjectPath:
         """Yield the objects below this path, sorted by name, beginning after `name`."""
         below = f"{self.key}/" if self.key else ""
         with _reaching(self):
-            for some in _obstore().list(self.client, self.key or None, offset=f"{below}{name}"):
+            for some in _obstore().list(
+                self.client, self.key or None, offset=f"{below}{name}"
+            ):
                 for one in sorted(some, key=lambda one: str(one["path"])):
                     yield replace(self, key=one["path"], listed_stat=_stat(one))
 
@@ -210,43 +241,55 @@ class ObjectFile:
 
 
 def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
-    """Return the path for the URL of an object store. `options`: how to reach the store."""
+    """Return the path for the URL of an object store. `options`: how to reach the
+    store.
+    """
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         allowed = ", ".join(f"{one}://" for one in SCHEMES)
         raise OptionError(
-            f"path={url!r} is not allowed: an index is in a folder, or on an object store ({allowed})."
+            f"path={url!r} is not allowed: an index is in a folder, or on an object "
+            f"store ({allowed})."
         )
     bucket, _, key = rest.partition("/")
     key = key.rstrip("/")
     if not bucket or any(part in ("", ".", "..") for part in key.split("/") if key):
         raise OptionError(
-            f"path={url!r} is not a name on an object store; use {scheme}://BUCKET/NAME, without empty parts."
+            f"path={url!r} is not a name on an object store; use "
+            f"{scheme}://BUCKET/NAME, without empty parts."
         )
-    how = json.dumps(_options({} if options is None else options, scheme), sort_keys=True)
+    how = json.dumps(
+        _options({} if options is None else options, scheme), sort_keys=True
+    )
     found = ObjectPath(f"{scheme}://{bucket}", key, how)
     try:
         found.client  # noqa: B018
     except (_obstore("obstore.exceptions").BaseError, ValueError, TypeError) as error:
         raise OptionError(
-            f"path={url!r} cannot be used with these storage_options: {_reason(error)}. Use the names of "
+            f"path={url!r} cannot be used with these storage_options: "
+            f"{_reason(error)}. Use the names of "
             "obstore: https://developmentseed.org/obstore"
         ) from None
     return found
 
 
 def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
-    """Return the options under the names of obstore. Raise an error for values that cannot be sent to
-    workers.
+    """Return the options under the names of obstore. Raise an error for values that
+    cannot be sent to workers.
     """
     if not isinstance(options, Mapping):
-        raise OptionTypeError(f"storage_options={shown(options)} is not a dict of names and values.")
+        raise OptionTypeError(
+            f"storage_options={shown(options)} is not a dict of names and values."
+        )
     aliases = FSSPEC_NAMES if scheme == "s3" else {}
     found: dict[str, Any] = {}
     for name, value in options.items():
-        if not isinstance(name, str) or not isinstance(value, dict if name in NESTED else (str, bool, int)):
+        if not isinstance(name, str) or not isinstance(
+            value, dict if name in NESTED else (str, bool, int)
+        ):
             raise OptionTypeError(
-                f"storage_options has {shown(name)} of type {type(value).__name__}; use strings, numbers and "
+                f"storage_options has {shown(name)} of type {type(value).__name__}; "
+                "use strings, numbers and "
                 f"bools, and dicts for {' and '.join(NESTED)}."
             )
         found[aliases.get(name, name)] = value
@@ -256,7 +299,9 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
 
 
 _users: list[int] = []
-"""Ids of the processes that have made clients. In a forked process, the first id is of another process."""
+"""Ids of the processes that have made clients. In a forked process, the first id is of
+another process.
+"""
 
 
 @functools.lru_cache
@@ -266,7 +311,9 @@ def _client(base: str, options: str) -> Any:
 
 
 def _obstore(name: str = "obstore") -> Any:
-    """Import obstore, or a module of it. If it is missing, the error says how to install it."""
+    """Import obstore, or a module of it. If it is missing, the error says how to
+    install it.
+    """
     return optional(name, "obstore", "Indexes on object stores")
 
 
@@ -275,8 +322,8 @@ def _stat(meta: Mapping[str, Any]) -> ObjectStat:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error. The queries of URLs are left out, because they may contain
-    signatures.
+    """Return the first line of an error. The queries of URLs are left out, because they
+    may contain signatures.
     """
     text = (str(error).splitlines() or [""])[0].partition(": <")[0]
     return QUERY.sub("", text)[:400].rstrip(". ")
@@ -284,17 +331,25 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _reaching(path: ObjectPath) -> Iterator[None]:
-    """Convert an error of a store to the error that a file would raise, or else to `IndexStoreError`."""
+    """Convert an error of a store to the error that a file would raise, or else to
+    `IndexStoreError`.
+    """
     errors = _obstore("obstore.exceptions")
     try:
         yield
     except errors.AlreadyExistsError:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        raise FileExistsError(
+            errno.EEXIST, os.strerror(errno.EEXIST), str(path)
+        ) from None
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+        raise FileNotFoundError(
+            errno.ENOENT, os.strerror(errno.ENOENT), str(path)
+        ) from None
     except (errors.BaseError, OSError) as error:
         raise IndexStoreError(
-            f"The store did not answer for {str(path)!r} as expected: {_reason(error)}. Check the network, "
-            "the bucket and the credentials in storage_options, and repeat the call. If the update has a "
+            f"The store did not answer for {str(path)!r} as expected: "
+            f"{_reason(error)}. Check the network, "
+            "the bucket and the credentials in storage_options, and repeat the call. "
+            "If the update has a "
             "batch=, it is not applied twice."
         ) from error

@@ -1,4 +1,6 @@
-"""Make an index from a frame, and find and write the rows that an update or a restore changes."""
+"""Make an index from a frame, and find and write the rows that an update or a restore
+changes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ import pyarrow as pa
 from dask.base import is_dask_collection
 
 from dask_simjoin.catalog import library
-from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_creates, sync_folder, writing
+from dask_simjoin.disk_index.files import (
+    FOLDERS,
+    PAIRS,
+    check_creates,
+    sync_folder,
+    writing,
+)
 from dask_simjoin.disk_index.files import listed as files_in
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.manifests import versions
@@ -31,7 +39,16 @@ from dask_simjoin.disk_index.rows import (
 from dask_simjoin.disk_index.schema import FILE, POSITION, Finder, as_frame, ids_as_read
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
-from dask_simjoin.disk_index.types import ID, SEQ, VERSION, BatchContent, Content, Manifest, Options, Part
+from dask_simjoin.disk_index.types import (
+    ID,
+    SEQ,
+    VERSION,
+    BatchContent,
+    Content,
+    Manifest,
+    Options,
+    Part,
+)
 from dask_simjoin.disk_index.versions import Change, commit, now
 from dask_simjoin.disk_index.writing import (
     Incoming,
@@ -62,7 +79,9 @@ from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_whole
 
-NO_ROWS = pd.DataFrame({FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []})
+NO_ROWS = pd.DataFrame(
+    {FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []}
+)
 
 NO_SEQ, NO_IDS = pd.Series([], dtype=np.int64), pd.Index([])
 
@@ -77,7 +96,8 @@ class Update:
 
     new: Frame | None  # rows to add; None: no rows
     delete: Any  # ids of rows to delete; None: no rows
-    if_exists: str  # what happens to new rows whose ids are in the index: "fail", "replace" or "ignore"
+    # what happens to new rows whose ids are in the index: "fail", "replace" or "ignore"
+    if_exists: str
     batch: str | None  # name of the update, if it has one
 
 
@@ -87,7 +107,9 @@ def check_version(version: Any, name: str) -> int:
 
 def check_batch(batch: object) -> str | None:
     if batch is not None and not isinstance(batch, str):
-        raise OptionTypeError(f"batch={shown(batch)} is not a string; use one, such as '2026-01-31'.")
+        raise OptionTypeError(
+            f"batch={shown(batch)} is not a string; use one, such as '2026-01-31'."
+        )
     if batch is not None and not is_unicode(batch):
         raise OptionError(f"batch={shown(batch)} is a string, {NO_UNICODE}.")
     return batch
@@ -97,15 +119,22 @@ def lazy_frame(frame: Frame) -> Frame:
     return frame if is_dask_collection(frame) else lazy(frame, library(frame))
 
 
-def changed_by(own: Transaction, request: Update, now: Version, version: int) -> tuple[Change, UpdateReport]:
+def changed_by(
+    own: Transaction, request: Update, now: Version, version: int
+) -> tuple[Change, UpdateReport]:
     """Find the rows that an update changes. Write the new rows for the next version."""
-    options, schema = now.manifest.options, example_table(now.root, now.manifest.options).schema
+    options, schema = (
+        now.manifest.options,
+        example_table(now.root, now.manifest.options).schema,
+    )
     wanted = _to_delete(request.delete, schema, options)
     gone = NO_ROWS if wanted is None else _found(*wanted, now.finder)
     incoming = None if request.new is None else incoming_rows(request.new, options)
     existing, content = NO_ROWS, Content()
     if incoming is not None:
-        existing, content = existing_rows(incoming, now.finder, schema, request.batch is not None)
+        existing, content = existing_rows(
+            incoming, now.finder, schema, request.batch is not None
+        )
     again = existing[~_among(existing, gone)]
     if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
@@ -114,32 +143,55 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
             "or if_exists='ignore' to keep the old rows."
         )
     taking = existing.iloc[:0] if request.if_exists == "ignore" else again
-    replaced, leaving = _both(existing[_among(existing, gone)], taking), _both(gone, taking)
+    replaced, leaving = (
+        _both(existing[_among(existing, gone)], taking),
+        _both(gone, taking),
+    )
     left_out = again["id"] if request.if_exists == "ignore" else again["id"].iloc[:0]
     written, taken = [], 0
     if incoming is not None:
         rows = incoming.table.offsets
         seq = pd.Series(replaced[SEQ].to_numpy(), pd.Index(replaced["id"]))
-        numbering = Numbering(version, now.manifest.next_seq + rows[:-1], seq, pd.Index(left_out))
+        numbering = Numbering(
+            version, now.manifest.next_seq + rows[:-1], seq, pd.Index(left_out)
+        )
         written = write_frame(incoming, options, own, schema, numbering)
         taken = int(rows[-1])
-    places = {name: np.sort(some[POSITION].to_numpy()) for name, some in leaving.groupby(FILE, sort=False)}
+    places = {
+        name: np.sort(some[POSITION].to_numpy())
+        for name, some in leaving.groupby(FILE, sort=False)
+    }
     change = Change(
-        "update", written, places, batch=request.batch,
-        content=BatchContent(content, _content_of(wanted)), taken=taken,
-        gone=leaving[SEQ].to_numpy(np.int64), again=len(replaced) > 0,
-    )  # fmt: skip
+        "update",
+        written,
+        places,
+        batch=request.batch,
+        content=BatchContent(content, _content_of(wanted)),
+        taken=taken,
+        gone=leaving[SEQ].to_numpy(np.int64),
+        again=len(replaced) > 0,
+    )
     came = sum(one.rows for one in written)
     size = sum(one.size + one.keys_size for one in written)
-    report = UpdateReport(came - len(replaced), len(replaced), len(left_out), len(gone), len(written), size)
+    report = UpdateReport(
+        came - len(replaced),
+        len(replaced),
+        len(left_out),
+        len(gone),
+        len(written),
+        size,
+    )
     return change, report
 
 
-def check_content(request: Update, root: AnyPath, options: Options, committed: CommittedBatch) -> None:
-    """Raise an error if a batch with this name was committed with other rows, because this update would then
-    be lost.
+def check_content(
+    request: Update, root: AnyPath, options: Options, committed: CommittedBatch
+) -> None:
+    """Raise an error if a batch with this name was committed with other rows, because
+    this update would then be lost.
 
-    There is no error if the content of that batch is unknown, or if the request has no rows.
+    There is no error if the content of that batch is unknown, or if the request has no
+    rows.
     """
     if committed.content is None:
         return
@@ -152,38 +204,61 @@ def check_content(request: Update, root: AnyPath, options: Options, committed: C
 
 
 def _check_same(
-    request: Update, committed: CommittedBatch, kind: str, found: Content, before: Content
+    request: Update,
+    committed: CommittedBatch,
+    kind: str,
+    found: Content,
+    before: Content,
 ) -> None:
     if not found.rows or found == before:
         return
-    difference = "as many, but other ids or coordinates" if found.rows == before.rows else f"{found.rows:,}"
+    difference = (
+        "as many, but other ids or coordinates"
+        if found.rows == before.rows
+        else f"{found.rows:,}"
+    )
     raise OptionError(
-        f"batch={shown(request.batch)} was committed as version {committed.version} with other rows: it "
-        f"had {counted(before.rows, f'{kind} row')}, and this call has {difference}. Nothing was changed. "
+        f"batch={shown(request.batch)} was committed as version {committed.version} "
+        "with other rows: it "
+        f"had {counted(before.rows, f'{kind} row')}, and this call has {difference}. "
+        "Nothing was changed. "
         "Use another batch name for these rows, or leave out batch=.",
         remedies=[Remedy({"batch": None})],
     )
 
 
 def incoming_rows(new: Frame, options: Options) -> Incoming:
-    """Check rows before they are added to an index. Raise an error if columns or dimensions differ."""
+    """Check rows before they are added to an index. Raise an error if columns or
+    dimensions differ.
+    """
     meta = example_of(new)
-    missing = [name for name in options.columns if name not in meta.columns and name != options.row_id]
+    missing = [
+        name
+        for name in options.columns
+        if name not in meta.columns and name != options.row_id
+    ]
     if missing:
         raise ColumnError(
-            f"The new rows lack columns {listed(missing)} of the index; they have {listed(meta.columns)}. "
+            f"The new rows lack columns {listed(missing)} of the index; they have "
+            f"{listed(meta.columns)}. "
             "All rows need the columns of on=, id= and keep= of the index."
         )
     return _collected(new, meta, options, options.keep)
 
 
 def foreign_rows(frame: Frame, options: Options) -> Incoming:
-    """Check rows before they are joined with an index. Raise an error for invalid coordinates or ids."""
+    """Check rows before they are joined with an index. Raise an error for invalid
+    coordinates or ids.
+    """
     return _collected(frame, example_of(frame), options, ())
 
 
-def _collected(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]) -> Incoming:
-    own: dict[str, Any] = {name: getattr(options, name) for name in ("eps", "id", "metric", "p", "dropna")}
+def _collected(
+    frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...]
+) -> Incoming:
+    own: dict[str, Any] = {
+        name: getattr(options, name) for name in ("eps", "id", "metric", "p", "dropna")
+    }
     request = SelfJoinRequest(**own, on=list(options.on), keep=list(keep) or None)
     spec = request.spec(meta)
     try:
@@ -191,13 +266,18 @@ def _collected(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...
     except CoordinateError as error:
         problem, dropna, _ = str(error).partition("Use dropna=True")
         if dropna:  # it is an option of the index, not of its methods
-            error.args = (f"{problem}Fill or drop those rows first, or make the index with dropna=True.",)
+            error.args = (
+                f"{problem}Fill or drop those rows first, or make the index with "
+                "dropna=True.",
+            )
         raise
     dims = incoming.table.spec.dims
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(
-            f"The index has points of {options.dims} dimensions, {_storage_of(options.lists)}, but the new "
-            f"rows have {dims} dimensions, {_storage_of(spec.lists)}. Both must be the same."
+            f"The index has points of {options.dims} dimensions, "
+            f"{_storage_of(options.lists)}, but the new "
+            f"rows have {dims} dimensions, {_storage_of(spec.lists)}. Both must be the "
+            "same."
         )
     return incoming
 
@@ -207,8 +287,8 @@ def _storage_of(lists: bool) -> str:
 
 
 def _among(existing: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
-    """Return a mask of those rows of `existing` that are also in `gone`. Rows are compared by file and
-    position.
+    """Return a mask of those rows of `existing` that are also in `gone`. Rows are
+    compared by file and position.
     """
     if not len(gone) or not len(existing):
         return np.zeros(len(existing), bool)
@@ -217,15 +297,20 @@ def _among(existing: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate two frames. A frame without rows is left out, because its ids may have another dtype."""
+    """Concatenate two frames. A frame without rows is left out, because its ids may
+    have another dtype.
+    """
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
 
-def _to_delete(ids: Any, schema: pa.Schema, options: Options) -> tuple[pd.Index, pd.Index] | None:
+def _to_delete(
+    ids: Any, schema: pa.Schema, options: Options
+) -> tuple[pd.Index, pd.Index] | None:
     """Return the ids to delete, without repetitions, in two arrays.
 
-    The ids have the dtype of the index in the first, and the dtype of row files in the second.
+    The ids have the dtype of the index in the first, and the dtype of row files in the
+    second.
     """
     if ids is None:
         return None
@@ -234,7 +319,11 @@ def _to_delete(ids: Any, schema: pa.Schema, options: Options) -> tuple[pd.Index,
 
 
 def _content_of(wanted: tuple[pd.Index, pd.Index] | None) -> Content:
-    return Content() if wanted is None else digested(wanted[1], np.zeros((len(wanted[1]), 0)))
+    return (
+        Content()
+        if wanted is None
+        else digested(wanted[1], np.zeros((len(wanted[1]), 0)))
+    )
 
 
 def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
@@ -247,7 +336,8 @@ def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
     if len(rows) < len(wanted):
         unknown = wanted.delete(rows)
         raise OptionError(
-            f"delete= names {counted(len(unknown), 'id')} that no row of the index has: {listed(unknown, 5)}."
+            f"delete= names {counted(len(unknown), 'id')} that no row of the index "
+            f"has: {listed(unknown, 5)}."
             " Leave them out: rows() has all ids of the index."
         )
     found["id"] = wanted.take(rows).to_numpy()
@@ -255,14 +345,23 @@ def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
 
 
 def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
-    """Convert ids to a pandas index with the dtype of the ids in the index on disk, without repetitions."""
+    """Convert ids to a pandas index with the dtype of the ids in the index on disk,
+    without repetitions.
+    """
     plain = ids.compute() if is_dask_collection(ids) else ids
     plain = plain.to_pandas() if hasattr(plain, "to_pandas") else plain
-    if isinstance(plain, (str, bytes)) or getattr(plain, "ndim", 1) != 1 or not hasattr(plain, "__iter__"):
+    if (
+        isinstance(plain, (str, bytes))
+        or getattr(plain, "ndim", 1) != 1
+        or not hasattr(plain, "__iter__")
+    ):
         raise OptionTypeError(
-            f"delete={shown(ids)} is not a list of ids; use a list, an array, an Index or a Series of them."
+            f"delete={shown(ids)} is not a list of ids; use a list, an array, an Index "
+            "or a Series of them."
         )
-    own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[options.row_id].dtype
+    own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[
+        options.row_id
+    ].dtype
     # before pandas 3, `pd.Index` may choose another dtype unless it is given
     dtype = plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
     given = pd.Index(plain if hasattr(plain, "dtype") else list(plain), dtype=dtype)
@@ -270,25 +369,37 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
         return pd.Index([], dtype=own)
     try:
         cast = given.astype(own)
-        # before pandas 3, Arrow timestamps never equal NumPy timestamps, so compare them as the given dtype
+        # before pandas 3, Arrow timestamps never equal NumPy timestamps, so compare
+        # them as the given dtype
         comparable = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
-        # booleans are a mask rather than ids, so do not let True and False stand for ids 1 and 0
-        is_exact = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
+        # booleans are a mask rather than ids, so do not let True and False stand for
+        # ids 1 and 0
+        is_exact = bool((comparable == given).all()) and (given.dtype.kind == "b") == (
+            cast.dtype.kind == "b"
+        )
     except (TypeError, ValueError, OverflowError):
         is_exact = False
     if not is_exact:
         raise OptionTypeError(
-            f"delete= has ids of dtype {given.dtype}, such as {shown(given[0])}, but ids of the index are "
+            f"delete= has ids of dtype {given.dtype}, such as {shown(given[0])}, but "
+            "ids of the index are "
             f"of dtype {own}; convert the ids of delete=."
         )
     return cast.unique()
 
 
-def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple[Change, UpdateReport]:
-    """Find the changes that restore version `wanted`. Write again the rows that were deleted after it."""
+def restored(
+    own: Transaction, now: Version, wanted: int, version: int
+) -> tuple[Change, UpdateReport]:
+    """Find the changes that restore version `wanted`. Write again the rows that were
+    deleted after it.
+    """
     delta = now.since(wanted)
     schema = example_table(now.root, now.manifest.options).schema
-    back = [dask.delayed(_again)(part, own, version, schema) for part in parts_of(delta.deleted)]
+    back = [
+        dask.delayed(_again)(part, own, version, schema)
+        for part in parts_of(delta.deleted)
+    ]
     away = [dask.delayed(_places)(part) for part in parts_of(delta.inserted)]
     done, found = dask.compute(back, away)
     written: list[Written] = [one for one in done if one is not None]
@@ -305,7 +416,9 @@ def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple
     return change, UpdateReport(came, 0, 0, went, len(written), size)
 
 
-def _again(part: Part, own: Transaction, version: int, schema: object) -> Written | None:
+def _again(
+    part: Part, own: Transaction, version: int, schema: object
+) -> Written | None:
     """Write rows again in a new version. They keep their row numbers."""
     rows = read_part(part)
     rows[VERSION] = frames_for(rows).xp.full(len(rows), version, np.int64)
@@ -313,13 +426,22 @@ def _again(part: Part, own: Transaction, version: int, schema: object) -> Writte
 
 
 def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """For each file of a part, return its name, and the positions and row numbers of its rows."""
+    """For each file of a part, return its name, and the positions and row numbers of
+    its rows.
+    """
     found = zip(part.pieces, read_tables(part, [SEQ]), strict=True)
-    return [(name, places, table[SEQ].to_numpy()) for (name, _), (table, places) in found]
+    return [
+        (name, places, table[SEQ].to_numpy()) for (name, _), (table, places) in found
+    ]
 
 
 def make_index(
-    frame: Frame, spec: JoinSpec, root: AnyPath, policy: str | float, group: int, stored: bool
+    frame: Frame,
+    spec: JoinSpec,
+    root: AnyPath,
+    policy: str | float,
+    group: int,
+    stored: bool,
 ) -> None:
     """Write an index to a folder.
 
@@ -332,47 +454,76 @@ def make_index(
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
     incoming = collect_rows(lazy_frame(frame), spec, id, columns)
     schema = schema_for(incoming)
-    with _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))), transaction(root) as own:
+    with (
+        _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))),
+        transaction(root) as own,
+    ):
         check_creates(root / FOLDERS[0])
-        cut = tuple(map(int, dims_to_cut(incoming.table.every.variance, incoming.table.points.x).dims))
+        cut = tuple(
+            map(
+                int,
+                dims_to_cut(
+                    incoming.table.every.variance, incoming.table.points.x
+                ).dims,
+            )
+        )
         options = Options(
-            spec.eps, on, id, spec.metric, spec.p, _dims(incoming), spec.lists, keep, spec.names, spec.dropna,
-            spec.return_distance, cut, group, policy, write_example(own, schema), stored,
+            spec.eps,
+            on,
+            id,
+            spec.metric,
+            spec.p,
+            _dims(incoming),
+            spec.lists,
+            keep,
+            spec.names,
+            spec.dropna,
+            spec.return_distance,
+            cut,
+            group,
+            policy,
+            write_example(own, schema),
+            stored,
             *(spec.unit or ()),
-        )  # fmt: skip
+        )
         first = Numbering(1, incoming.table.offsets[:-1], NO_SEQ, NO_IDS)
         written = write_frame(incoming, options, own, schema, first)
         nothing = Manifest(0, None, "index", None, now(), options, (), (), (), 0, 0)
         change = Change("index", written, taken=int(incoming.table.offsets[-1]))
         if commit(own, nothing, 0, change, spec.library) is None:
             raise IndexConflictError(
-                f"Another process made an index at {str(root)!r} meanwhile; open it, or use another folder."
+                f"Another process made an index at {str(root)!r} meanwhile; open it, "
+                "or use another folder."
             )
     for folder in (root, root.parent):
         sync_folder(folder)
 
 
 def _check_free(root: AnyPath) -> None:
-    """Raise an error for a folder with other content. Leftovers of a failed attempt to make an index may
-    stay.
+    """Raise an error for a folder with other content. Leftovers of a failed attempt to
+    make an index may stay.
     """
     if root.exists() and not root.is_dir():
         raise OptionError(f"path={str(root)!r} is a file; use a new or empty folder.")
     if versions(root):
         raise OptionError(
-            f"path={str(root)!r} holds an index already; open it with dask_simjoin.open_index(path), or use "
+            f"path={str(root)!r} holds an index already; open it with "
+            "dask_simjoin.open_index(path), or use "
             "another path."
         )
     others = [one.name for one in files_in(root) if one.name not in (*FOLDERS, PAIRS)]
     if others:
         raise OptionError(
-            f"path={str(root)!r} has other files in it ({listed(others, 3)}); use a new or empty folder."
+            f"path={str(root)!r} has other files in it ({listed(others, 3)}); use a "
+            "new or empty folder."
         )
 
 
 @contextlib.contextmanager
 def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
-    """On a disk, make the folders of an index. If the block fails, remove the folders that stay empty."""
+    """On a disk, make the folders of an index. If the block fails, remove the folders
+    that stay empty.
+    """
     if isinstance(root, ObjectPath):
         yield
         return
@@ -384,7 +535,8 @@ def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
                 path.mkdir(exist_ok=True)
         yield
     except BaseException:
-        # if the first folder existed before, it may have manifests of an index, so remove nothing
+        # if the first folder existed before, it may have manifests of an index, so
+        # remove nothing
         if root / names[0] in own:
             with contextlib.suppress(OSError):
                 for path in (*own, *above):
@@ -393,11 +545,14 @@ def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
 
 
 def _dims(incoming: Incoming) -> int:
-    """Return the number of dimensions. Raise an error if it is unknown, because lists have no rows."""
+    """Return the number of dimensions. Raise an error if it is unknown, because lists
+    have no rows.
+    """
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(
-            f"Column {spec.on[0]!r} holds lists. Their length is unknown, because the frame has no rows. "
+            f"Column {spec.on[0]!r} holds lists. Their length is unknown, because the "
+            "frame has no rows. "
             "Make the index from at least one row, which can be deleted later."
         )
     return len(incoming.table.every.lower)

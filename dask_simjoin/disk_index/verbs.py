@@ -1,6 +1,8 @@
-"""The verb that makes an index on disk, its request, and the function that opens an index.
+"""The verb that makes an index on disk, its request, and the function that opens an
+index.
 
-The other modules of the index are imported at the first call, because joins in memory do not need them.
+The other modules of the index are imported at the first call, because joins in memory
+do not need them.
 """
 
 from __future__ import annotations
@@ -22,11 +24,25 @@ from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import listed, shown
-from dask_simjoin.request.options import Coordinates, Distance, Kept, Size, WithUnit, about
+from dask_simjoin.request.options import (
+    Coordinates,
+    Distance,
+    Kept,
+    Size,
+    WithUnit,
+    about,
+)
 from dask_simjoin.request.requests import DISTANCE, SelfJoinRequest
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.units import as_number, check_choice, check_eps, check_whole, is_number, parsed
+from dask_simjoin.request.units import (
+    as_number,
+    check_choice,
+    check_eps,
+    check_whole,
+    is_number,
+    parsed,
+)
 
 if TYPE_CHECKING:
     from dask_simjoin.disk_index.index import Index
@@ -47,25 +63,41 @@ class MakeIndex(Coordinates, Kept, WithUnit):
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
     path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
-    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
-    store_pairs: bool = field(default=False, metadata=about("store the pairs on disk as well"))
+    return_distance: bool = field(
+        default=False, metadata=about("add the distance of each pair")
+    )
+    store_pairs: bool = field(
+        default=False, metadata=about("store the pairs on disk as well")
+    )
     recluster: Policy | float = field(
         default="auto",
-        metadata=about("when to compact: auto, always, never, or a scan ratio that must be exceeded"),
+        metadata=about(
+            "when to compact: auto, always, never, or a scan ratio that must be "
+            "exceeded"
+        ),
     )
-    row_group: int = field(default=ROW_GROUP, metadata=about("number of rows per row group"))
-    blocksize: Size = field(default=None, metadata=about("largest size of a chunk", unit="bytes"))
+    row_group: int = field(
+        default=ROW_GROUP, metadata=about("number of rows per row group")
+    )
+    blocksize: Size = field(
+        default=None, metadata=about("largest size of a chunk", unit="bytes")
+    )
     storage_options: StorageOptions = field(
-        default=None, repr=False, metadata=about("how to reach an object store, as for read_parquet")
+        default=None,
+        repr=False,
+        metadata=about("how to reach an object store, as for read_parquet"),
     )
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the options, and return them as a `JoinSpec` for frames like `meta`."""
         if parsed(self.eps) is None:
-            # this raises an error for a column of radii, because an index has a single distance
+            # this raises an error for a column of radii, because an index has a single
+            # distance
             check_eps(self.eps, "eps")
         own = {option.name: getattr(self, option.name) for option in fields(self)}
-        spec = SelfJoinRequest(**{name: own[name] for name in own if name in SHARED}).spec(meta)
+        spec = SelfJoinRequest(
+            **{name: own[name] for name in own if name in SHARED}
+        ).spec(meta)
         from dask_simjoin.disk_index.schema import check_names
 
         check_names([*spec.on, *([] if spec.id is None else [spec.id]), *spec.keep])
@@ -76,32 +108,41 @@ class MakeIndex(Coordinates, Kept, WithUnit):
         return check_path(self.path, self.storage_options)
 
     def stored(self, names: tuple[str, ...]) -> bool:
-        """Return whether pairs are stored. Raise an error if kept columns have names that results reserve."""
+        """Return whether pairs are stored. Raise an error if kept columns have names
+        that results reserve.
+        """
         from dask_simjoin.disk_index.index import DIFF
         from dask_simjoin.disk_index.pair_files import STORED
 
         stored = check_flag("store_pairs", self.store_pairs)
         if DIFF in names:
             raise OptionError(
-                f"changes() marks added and removed pairs in a column {DIFF!r}, but keep= adds a column with "
-                "this name, too. Use other suffixes=, such as ('_left', '_right'), or rename the column."
+                f"changes() marks added and removed pairs in a column {DIFF!r}, but "
+                "keep= adds a column with "
+                "this name, too. Use other suffixes=, such as ('_left', '_right'), or "
+                "rename the column."
             )
         taken = [name for name in names if name in STORED]
         if stored and taken:
             raise OptionError(
-                f"store_pairs=True writes columns {listed(STORED)}, and keep= adds columns with the names "
-                f"{listed(taken)}; use other suffixes=, such as ('_left', '_right'), or rename the column."
+                f"store_pairs=True writes columns {listed(STORED)}, and keep= adds "
+                "columns with the names "
+                f"{listed(taken)}; use other suffixes=, such as ('_left', '_right'), "
+                "or rename the column."
             )
         return stored
 
     @property
     def policy(self) -> str | float:
-        """When to compact: the name of a policy, or a number that the scan ratio must exceed."""
+        """When to compact: the name of a policy, or a number that the scan ratio must
+        exceed.
+        """
         if is_number(self.recluster):
             if not as_number(self.recluster) >= 1:
                 raise OptionError(
                     f"recluster={shown(self.recluster)} is not allowed; use "
-                    f"{', '.join(map(repr, POLICIES))}, or a number >= 1: rows are put in order "
+                    f"{', '.join(map(repr, POLICIES))}, or a number >= 1: rows are put "
+                    "in order "
                     "once the scan ratio exceeds it."
                 )
             return as_number(self.recluster)
@@ -114,53 +155,62 @@ class MakeIndex(Coordinates, Kept, WithUnit):
         rows = check_whole("row_group", self.row_group, 1)
         if rows > LARGEST_GROUP or rows & (rows - 1):
             raise OptionError(
-                f"row_group={shown(self.row_group)} is not allowed; use a power of two up to "
+                f"row_group={shown(self.row_group)} is not allowed; use a power of two "
+                "up to "
                 f"{LARGEST_GROUP:,}, such as {ROW_GROUP:,}: the rows of a row group."
             )
         return rows
 
 
-SHARED = {option.name for option in fields(SelfJoinRequest)} & {option.name for option in fields(MakeIndex)}
+SHARED = {option.name for option in fields(SelfJoinRequest)} & {
+    option.name for option in fields(MakeIndex)
+}
 
 
 @verb(MakeIndex)
 def index(frame: Frame, request: MakeIndex) -> Index:
-    """Write the rows to disk as an index that can be updated: each update returns only changed pairs.
+    """Write the rows to disk as an index that can be updated: each update returns only
+    changed pairs.
 
     The index is written at once, as `to_parquet` does.
 
     Parameters
     ----------
     eps : float or str
-        Largest distance of the maintained pairs, finite and >= 0, or a text with a unit; see `self_join`.
+        Largest distance of the maintained pairs, finite and >= 0, or a text with a
+        unit; see `self_join`.
     path : str or path
-        A new or empty folder that all workers share, on a file system with hard links.  Or a URL of an
-        object store: ``s3://``, ``gs://``, ``az://`` or ``abfs://``.
+        A new or empty folder that all workers share, on a file system with hard links.
+        Or a URL of an object store: ``s3://``, ``gs://``, ``az://`` or ``abfs://``.
     on, id, metric, p, keep, suffixes, return_distance, distance_unit, dropna
-        As for `self_join`. All distances of the index have the unit in `eps`, or `distance_unit`. Column
-        names must be strings. Ids must stay unique as the index grows.
+        As for `self_join`. All distances of the index have the unit in `eps`, or
+        `distance_unit`. Column names must be strings. Ids must stay unique as the index
+        grows.
     store_pairs : bool
-        Also write pairs to the folder.  Then `pairs` and `changes` read pairs instead of computing them.
-        Each update computes the pairs that it adds before it commits.
+        Also write pairs to the folder.  Then `pairs` and `changes` read pairs instead
+        of computing them. Each update computes the pairs that it adds before it
+        commits.
     recluster : {"auto", "always", "never"} or float
-        When to compact the index: "auto" compacts once needless reads have cost as much as a compaction,
-        "always" after each update, "never" not at all. A number compacts once the scan ratio exceeds it: see
-        `quality`.
+        When to compact the index: "auto" compacts once needless reads have cost as much
+        as a compaction, "always" after each update, "never" not at all. A number
+        compacts once the scan ratio exceeds it: see `quality`.
     row_group : int
-        Rows per row group: a power of two.  A row group is always read as a whole.  Smaller row groups speed
-        up updates of few scattered rows, and slow down other work.
+        Rows per row group: a power of two.  A row group is always read as a whole.
+        Smaller row groups speed up updates of few scattered rows, and slow down other
+        work.
     blocksize : int or str, optional
-        Memory of a chunk. It limits how many ids the check for duplicate ids compares at once, and how many
-        rows a file has.
+        Memory of a chunk. It limits how many ids the check for duplicate ids compares
+        at once, and how many rows a file has.
     storage_options : dict, optional
-        How to reach an object store: options of obstore, or key, secret, token, endpoint_url and anon of
-        s3fs.  By default each process reads its environment variables.
+        How to reach an object store: options of obstore, or key, secret, token,
+        endpoint_url and anon of s3fs.  By default each process reads its environment
+        variables.
 
     Returns
     -------
     Index
-        See its methods: `update`, `delete`, `pairs`, `changes`, `join`, `rows`, `persist`, `history`,
-        `restore`, `vacuum`, `check`.
+        See its methods: `update`, `delete`, `pairs`, `changes`, `join`, `rows`,
+        `persist`, `history`, `restore`, `vacuum`, `check`.
 
     Raises
     ------
@@ -169,14 +219,16 @@ def index(frame: Frame, request: MakeIndex) -> Index:
     OptionTypeError, ColumnError, CoordinateError, DuplicateIdError
         As for `self_join`.
     IndexWriteError
-        The disk is full, or writing fails for another reason.  No file is left: try again.
+        The disk is full, or writing fails for another reason.  No file is left: try
+        again.
     IndexStoreError
         An object store cannot be reached, or refuses a request.
 
     Notes
     -----
-    RE-JOIN (Korkmaz 2012, MSc thesis, Bilkent University, section 4.4) keeps old pairs and finds only pairs
-    of new rows.  The index extends it to deletions and to rows on disk.
+    RE-JOIN (Korkmaz 2012, MSc thesis, Bilkent University, section 4.4) keeps old pairs
+    and finds only pairs of new rows.  The index extends it to deletions and to rows on
+    disk.
 
     Examples
     --------
@@ -223,9 +275,11 @@ def open_index(
     path : str or path
         A folder, or a URL of an object store.
     version : int, optional
-        The version to open.  Default: always the last version, also while other processes update the index.
+        The version to open.  Default: always the last version, also while other
+        processes update the index.
     backend : {"pandas", "cudf"}, optional
-        Library of the frames that methods return.  Default: Dask's configuration ``dataframe.backend``.
+        Library of the frames that methods return.  Default: Dask's configuration
+        ``dataframe.backend``.
     storage_options : dict, optional
         How to reach an object store, as for `index`.
 
@@ -236,8 +290,9 @@ def open_index(
     Raises
     ------
     IndexFormatError
-        There is no index in the folder, its format is unknown, or its last version is damaged.  In the last
-        case, the message says how to continue from an older version.
+        There is no index in the folder, its format is unknown, or its last version is
+        damaged.  In the last case, the message says how to continue from an older
+        version.
     VersionGoneError
         The version does not exist.
 
@@ -254,12 +309,16 @@ def open_index(
     library = backend or dask.config.get("dataframe.backend", "pandas")
     if library not in LIBRARIES:
         allowed = ", ".join(map(repr, LIBRARIES))
-        raise OptionError(f"backend={shown(backend)} is not allowed; use one of {allowed}.")
+        raise OptionError(
+            f"backend={shown(backend)} is not allowed; use one of {allowed}."
+        )
     from dask_simjoin.disk_index.index import Index
     from dask_simjoin.disk_index.updates import check_version
 
     root = check_path(path, storage_options)
-    return Index(root, library, None if version is None else check_version(version, "version"))
+    return Index(
+        root, library, None if version is None else check_version(version, "version")
+    )
 
 
 def check_path(path: Any, storage_options: StorageOptions = None) -> AnyPath:
@@ -268,13 +327,18 @@ def check_path(path: Any, storage_options: StorageOptions = None) -> AnyPath:
     Raise an error if the value names no folder.
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise OptionTypeError(f"path={shown(path)} is not a path; name a folder, as a string.")
+        raise OptionTypeError(
+            f"path={shown(path)} is not a path; name a folder, as a string."
+        )
     text = os.fspath(path)
     if not isinstance(text, str):
-        raise OptionTypeError(f"path={shown(path)} is a path of bytes; use os.fsdecode(path).")
+        raise OptionTypeError(
+            f"path={shown(path)} is a path of bytes; use os.fsdecode(path)."
+        )
     if not text or "\0" in text:
         raise OptionError(
-            f"path={text!r} names no folder; use a path that is not empty and has no null character."
+            f"path={text!r} names no folder; use a path that is not empty and has no "
+            "null character."
         )
     if text.startswith("file://"):
         text = str(url_to_fs(text)[1])
@@ -282,12 +346,14 @@ def check_path(path: Any, storage_options: StorageOptions = None) -> AnyPath:
         return object_path(text, storage_options)
     if storage_options:
         raise OptionError(
-            f"storage_options are for object stores, and path={text!r} is a local folder; omit them, or use "
+            f"storage_options are for object stores, and path={text!r} is a local "
+            "folder; omit them, or use "
             "a URL such as s3://BUCKET/NAME."
         )
     try:
         return Path(text).expanduser().absolute()
     except RuntimeError:
         raise OptionError(
-            f"path={text!r} is in the home of an unknown user; use a path from '/' on, or './~name'."
+            f"path={text!r} is in the home of an unknown user; use a path from '/' on, "
+            "or './~name'."
         ) from None

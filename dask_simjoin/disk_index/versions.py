@@ -1,4 +1,6 @@
-"""Make new versions of an index from changes of its rows, check all versions, and remove old ones."""
+"""Make new versions of an index from changes of its rows, check all versions, and
+remove old ones.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.disk_index.checksums import REMEDY, ChecksumWriter, VerifiedFile, is_checked, reading
+from dask_simjoin.disk_index.checksums import (
+    REMEDY,
+    ChecksumWriter,
+    VerifiedFile,
+    is_checked,
+    reading,
+)
 from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
 from dask_simjoin.disk_index.components import grouping_files
 from dask_simjoin.disk_index.files import (
@@ -68,15 +76,20 @@ from dask_simjoin.errors import (
 T = TypeVar("T")
 
 TRIES = 3
-"""A call tries at most this many times to make a version, while other writers publish versions."""
+"""A call tries at most this many times to make a version, while other writers publish
+versions.
+"""
 
 
-def attempted(root: AnyPath, last: Callable[[], Version],
-              work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
+def attempted(
+    root: AnyPath,
+    last: Callable[[], Version],
+    work: Callable[[Version, int, Transaction], T | None],
+) -> T:
     """Call `work`, which makes a version with the next free number. Return its result.
 
-    `work` returns None if another writer has made that version first. Then `work` is called again. It is also
-    called again if a vacuum has removed a file that it needs.
+    `work` returns None if another writer has made that version first. Then `work` is
+    called again. It is also called again if a vacuum has removed a file that it needs.
     """
     gone = None
     for _ in range(TRIES):
@@ -89,20 +102,22 @@ def attempted(root: AnyPath, last: Callable[[], Version],
                 done = work(now, base, own)
         except VersionGoneError as error:
             if base_of(root, now.manifest) is not None:
-                raise  # no newer version exists, so no vacuum has removed the file: it is lost
+                # no newer version exists, so no vacuum has removed the file: it is lost
+                raise
             gone = error
             continue
         if done is not None:
             return done
     raise IndexConflictError(
-        f"Other writers made versions of the index at {str(root)!r} {TRIES} times during this call, so "
+        f"Other writers made versions of the index at {str(root)!r} {TRIES} times "
+        "during this call, so "
         "nothing was changed. Let one process update it, or try again."
     ) from gone
 
 
 def with_checksums(own: Transaction, manifest: Manifest) -> tuple[Manifest, int]:
-    """Copy files without checksums, except row files, to new files with checksums. Return the manifest and
-    the bytes written.
+    """Copy files without checksums, except row files, to new files with checksums.
+    Return the manifest and the bytes written.
     """
     total = 0
 
@@ -114,13 +129,21 @@ def with_checksums(own: Transaction, manifest: Manifest) -> tuple[Manifest, int]
         total += size
         return made
 
-    files = tuple(replace(one, name=renewed(PAIRS, one.name)) for one in manifest.pairs.files)
-    marks = tuple(replace(one, name=renewed(PAIRS, one.name)) for one in manifest.pairs.marks)
+    files = tuple(
+        replace(one, name=renewed(PAIRS, one.name)) for one in manifest.pairs.files
+    )
+    marks = tuple(
+        replace(one, name=renewed(PAIRS, one.name)) for one in manifest.pairs.marks
+    )
     earlier = tuple(renewed(FOLDERS[0], name) for name in manifest.earlier)
-    options = replace(manifest.options, example=renewed("rows", manifest.options.example))
+    options = replace(
+        manifest.options, example=renewed("rows", manifest.options.example)
+    )
     if earlier != manifest.earlier:
         sync_folder(own.root / FOLDERS[0])
-    return replace(manifest, pairs=StoredPairs(files, marks), earlier=earlier, options=options), total
+    return replace(
+        manifest, pairs=StoredPairs(files, marks), earlier=earlier, options=options
+    ), total
 
 
 def _copied(own: Transaction, folder: str, name: str) -> tuple[str, int]:
@@ -142,7 +165,8 @@ class Change:
     written: Sequence[Written] = ()  # the new row files
     # name of a row file -> positions of the rows to delete in it
     deleted: dict[str, np.ndarray] = field(default_factory=dict)
-    # names of row files that are left out, because their rows were rewritten to other files
+    # names of row files that are left out, because their rows were rewritten to other
+    # files
     dropped: frozenset[str] = frozenset()
     batch: str | None = None
     # identifies the rows of the batch, so that a repeated batch can be compared
@@ -152,16 +176,25 @@ class Change:
     """Counters with new values. The other counters of the parent stay."""
     gone: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     """(n,), int64: row numbers of the deleted rows."""
-    again: bool = False  # whether some of the deleted rows are added again, with other values
+    # whether some of the deleted rows are added again, with other values
+    again: bool = False
 
 
-def commit(own: Transaction, parent: Manifest, base: int, change: Change, library: str,
-           cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
-    """Publish a version after `base`. Return its manifest, and the bytes written in addition to row files.
+def commit(
+    own: Transaction,
+    parent: Manifest,
+    base: int,
+    change: Change,
+    library: str,
+    cached: CachedRows = NO_CACHED_ROWS,
+) -> tuple[Manifest, int] | None:
+    """Publish a version after `base`. Return its manifest, and the bytes written in
+    addition to row files.
 
-    Return None if another writer has made that version first. `base`: the largest version number in the
-    folder. It is above the parent's number if later versions are damaged. `library`: the data frame library
-    that finds the pairs to store. `cached`: those rows of the parent that are in memory.
+    Return None if another writer has made that version first. `base`: the largest
+    version number in the folder. It is above the parent's number if later versions are
+    damaged. `library`: the data frame library that finds the pairs to store. `cached`:
+    those rows of the parent that are in memory.
     """
     root, version = own.root, base + 1
     for one in change.written:
@@ -169,7 +202,9 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
     files = [one for one in parent.files if one.name not in change.dropped]
     keys, bytes_written = parent.keys, 0
     if change.written:
-        boxes, bytes_written = write_boxes(own, [(one.name, one.groups) for one in change.written])
+        boxes, bytes_written = write_boxes(
+            own, [(one.name, one.groups) for one in change.written]
+        )
         files += [RowFile(one.name, one.rows, boxes) for one in change.written]
         keys += tuple(one.keys for one in change.written)
     names = {one.name for one in files}
@@ -178,7 +213,9 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
         bytes_written += size
     deleted = parent.deleted
     if change.dropped:
-        deleted = tuple(one for one in deleted if not names.isdisjoint(places_in(root, one.name)))
+        deleted = tuple(
+            one for one in deleted if not names.isdisjoint(places_in(root, one.name))
+        )
     gone = sum(map(len, change.deleted.values()))
     if gone:
         listed, size = write_deleted(own, change.deleted, version)
@@ -187,16 +224,27 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
     came = sum(one.rows for one in change.written)
     batches = with_batch(own, parent, change.batch, version, change.content)
     manifest = replace(
-        parent, version=version, parent=parent.version or None, kind=change.kind, batch=change.batch,
-        time=now(), files=tuple(files), deleted=deleted, keys=keys,
+        parent,
+        version=version,
+        parent=parent.version or None,
+        kind=change.kind,
+        batch=change.batch,
+        time=now(),
+        files=tuple(files),
+        deleted=deleted,
+        keys=keys,
         rows=parent.rows + (0 if change.kind == "rewrite" else came - gone),
         next_seq=parent.next_seq + change.taken,
-        batches=batches.last, earlier=batches.earlier, contents=batches.contents,
+        batches=batches.last,
+        earlier=batches.earlier,
+        contents=batches.contents,
         counters=dict(parent.counters) | change.counters,
-    )  # fmt: skip
+    )
     if parent.options.store_pairs:
         made = Version(root, library, manifest, cached)
-        keeps_files = not {one.name for one in files} & {one.name for one in parent.files}
+        keeps_files = not {one.name for one in files} & {
+            one.name for one in parent.files
+        }
         rewrite = change.kind == "rewrite"
         pairs, size = (
             compact_pairs(own, made, keeps_files)
@@ -204,14 +252,20 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
             else append_pairs(own, made, change.gone, change.again)
         )
         manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
-    if change.kind == "rewrite" and change.dropped.issuperset(one.name for one in parent.files):
+    if change.kind == "rewrite" and change.dropped.issuperset(
+        one.name for one in parent.files
+    ):
         manifest, size = with_checksums(own, manifest)
         bytes_written += size
     if parent.options.store_pairs:
         sync_folder(root / PAIRS)
     for name in FOLDERS[1:]:
         sync_folder(root / name)
-    return (manifest, bytes_written + batches.size) if publish(own, base, manifest) else None
+    return (
+        (manifest, bytes_written + batches.size)
+        if publish(own, base, manifest)
+        else None
+    )
 
 
 def now() -> str:
@@ -225,9 +279,11 @@ No update takes that long.
 """
 
 
-def chain(root: AnyPath, manifest: Manifest, max_versions: float = math.inf) -> list[Manifest]:
-    """List a version and its ancestors, as far as they exist, the newest first. There are at most
-    `max_versions`.
+def chain(
+    root: AnyPath, manifest: Manifest, max_versions: float = math.inf
+) -> list[Manifest]:
+    """List a version and its ancestors, as far as they exist, the newest first. There
+    are at most `max_versions`.
     """
     found = [manifest]
     while found[-1].parent is not None and len(found) < max_versions:
@@ -239,8 +295,8 @@ def chain(root: AnyPath, manifest: Manifest, max_versions: float = math.inf) -> 
 
 
 def history_of(root: AnyPath, manifest: Manifest) -> pd.DataFrame:
-    """Return one row per version, the oldest first: its kind, batch and time, and its numbers of rows and
-    files.
+    """Return one row per version, the oldest first: its kind, batch and time, and its
+    numbers of rows and files.
     """
     records = [
         (one.version, one.kind, one.batch, one.time, one.rows, len(one.files))
@@ -251,24 +307,32 @@ def history_of(root: AnyPath, manifest: Manifest) -> pd.DataFrame:
 
 
 def vacuumed(root: AnyPath, keep: int) -> int:
-    """Remove all but the last `keep` versions, and the files that only they use. Return the bytes freed."""
-    return _on_store(root, keep) if isinstance(root, ObjectPath) else _on_disk(root, keep)
+    """Remove all but the last `keep` versions, and the files that only they use. Return
+    the bytes freed.
+    """
+    return (
+        _on_store(root, keep) if isinstance(root, ObjectPath) else _on_disk(root, keep)
+    )
 
 
 def _on_disk(root: Path, keep: int) -> int:
     """Vacuum the folder of an index on a disk.
 
-    Temporary manifests are removed twice. After the first time, only updates that have begun recently can be
-    published. The files of such updates are young, so the vacuum does not remove them. After the second time,
-    the number of a removed version cannot be published again.
+    Temporary manifests are removed twice. After the first time, only updates that have
+    begun recently can be published. The files of such updates are young, so the vacuum
+    does not remove them. After the second time, the number of a removed version cannot
+    be published again.
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
     kept = chain(root, manifest, keep)
-    old = intact(root, (version for version in versions(root) if version < kept[-1].version))
+    old = intact(
+        root, (version for version in versions(root) if version < kept[-1].version)
+    )
     needed, dropped = files_of(kept), files_of(old)
     freed += sweep(root)
-    # in ascending order, so that a listing that runs meanwhile never ends with an old version
+    # in ascending order, so that a listing that runs meanwhile never ends with an old
+    # version
     for version in versions(root):
         if version < kept[-1].version:
             freed += removed(manifest_path(root, version))
@@ -279,10 +343,14 @@ def _on_disk(root: Path, keep: int) -> int:
 
 
 def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
-    """Yield each file that a vacuum removes if no version uses it, as ((folder, name), path)."""
+    """Yield each file that a vacuum removes if no version uses it, as ((folder, name),
+    path).
+    """
     for folder in (*FOLDERS, PAIRS, COMPONENTS):
         for path in listed(root / folder):
-            ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")
+            ours = folder != COMPONENTS and (
+                folder != FOLDERS[0] or path.suffix == ".parquet"
+            )
             if ours or (path.name.startswith(".") and path.name != OLDEST):
                 yield (folder, path.name), path
 
@@ -303,36 +371,50 @@ def _on_store(root: ObjectPath, keep: int) -> int:
 
 
 FENCES = 3
-"""A vacuum tries at most this many times to publish a fence. If that fails, unused files stay until the next
-vacuum.
+"""A vacuum tries at most this many times to publish a fence. If that fails, unused
+files stay until the next vacuum.
 """
 
 
 def _fenced_off(root: ObjectPath) -> set[AnyPath]:
     """Return old files that no version lists now, and that no version can list later.
 
-    Such a file may belong to a writer that is still running. So this function publishes a fence: a version
-    without changes, which takes the number that the writer needs. The writer must then begin again, with new
-    files.
+    Such a file may belong to a writer that is still running. So this function publishes
+    a fence: a version without changes, which takes the number that the writer needs.
+    The writer must then begin again, with new files.
     """
     before = time.time() - A_DAY
     for _ in range(FENCES):
         manifest = latest(root)
         named = files_of([manifest, *intact(root, versions(root))])
-        unknown = {path for name, path in _data_files(root) if name not in named and _is_older(path, before)}
+        unknown = {
+            path
+            for name, path in _data_files(root)
+            if name not in named and _is_older(path, before)
+        }
         if not unknown:
             return unknown
         number = manifest.version
-        fence = replace(manifest, version=number + 1, parent=number, kind="rewrite", batch=None, time=now())
+        fence = replace(
+            manifest,
+            version=number + 1,
+            parent=number,
+            kind="rewrite",
+            batch=None,
+            time=now(),
+        )
         if publish(Transaction(root), number, fence):
             return unknown
     return set()
 
 
 def _clock(root: Path) -> float:
-    """Return the time by the clock of the file system, which may differ from the clock of this machine."""
+    """Return the time by the clock of the file system, which may differ from the clock
+    of this machine.
+    """
     folder = root / FOLDERS[0]
-    with contextlib.suppress(OSError):  # if this fails, the time is an older one, so fewer files count as old
+    # if this fails, the time is an older one, so fewer files count as old
+    with contextlib.suppress(OSError):
         os.utime(folder)
     return folder.stat().st_mtime
 
@@ -348,7 +430,9 @@ def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
     """Return each file that at least one of the versions uses, as (folder, name)."""
     found = set()
     for one in manifests:
-        found |= {("rows", file.name) for file in one.files} | {("rows", one.options.example)}
+        found |= {("rows", file.name) for file in one.files} | {
+            ("rows", one.options.example)
+        }
         found |= {("boxes", file.boxes) for file in one.files}
         found |= {("deleted", file.name) for file in one.deleted}
         found |= {("keys", file.name) for file in one.keys}
@@ -365,24 +449,39 @@ def check_index(root: AnyPath) -> CheckReport:
     """
     known = versions(root)
     if not known:
-        raise IndexFormatError(f"{str(root)!r} holds no index; name the folder of an index.")
+        raise IndexFormatError(
+            f"{str(root)!r} holds no index; name the folder of an index."
+        )
     needed: dict[tuple[str, str], list[int]] = {}
-    broken = [(version, what) for version in known if (what := damage_of(root, version))]
+    broken = [
+        (version, what) for version in known if (what := damage_of(root, version))
+    ]
     for one in intact(root, set(known) - {version for version, _ in broken}):
         for name in files_of([one]):
             needed.setdefault(name, []).append(one.version)
     for number, path in grouping_files(root):
         needed[path.parent.name, path.name] = [number]
-    found = [Damage(f"{FOLDERS[0]}/{manifest_path(root, one).name}", what, (one,)) for one, what in broken]
+    found = [
+        Damage(f"{FOLDERS[0]}/{manifest_path(root, one).name}", what, (one,))
+        for one, what in broken
+    ]
     paths = [root.joinpath(*name) for name in needed]
-    some = ((paths[start : start + AT_ONCE],) for start in range(0, len(paths), AT_ONCE))
-    wrong = [what for found in call_on_workers("simjoin_check", _damages, some) for what in found]
+    some = (
+        (paths[start : start + AT_ONCE],) for start in range(0, len(paths), AT_ONCE)
+    )
+    wrong = [
+        what
+        for found in call_on_workers("simjoin_check", _damages, some)
+        for what in found
+    ]
     for (name, numbers), what in zip(needed.items(), wrong, strict=True):
         if what:
             found.append(Damage("/".join(name), what, tuple(sorted(numbers))))
     every = [*paths, *(manifest_path(root, version) for version in known)]
     plain = sum(not is_checked(path) for path in paths)
-    return CheckReport(len(known), len(every), sum(map(_size, every)), plain, len(found), tuple(found))
+    return CheckReport(
+        len(known), len(every), sum(map(_size, every)), plain, len(found), tuple(found)
+    )
 
 
 AT_ONCE = 64
@@ -394,8 +493,8 @@ def _damages(paths: Sequence[AnyPath]) -> list[str]:
 
 
 def _damage(path: AnyPath) -> str:
-    """Describe the damage of a file. Return "" if the file is intact, or if it was removed meanwhile,
-    together with its versions.
+    """Describe the damage of a file. Return "" if the file is intact, or if it was
+    removed meanwhile, together with its versions.
     """
     try:
         if is_checked(path):

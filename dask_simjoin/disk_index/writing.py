@@ -34,14 +34,25 @@ from dask_simjoin.graph.base import Shared
 from dask_simjoin.graph.dask_private import Expr, Shuffle, TaskRef
 from dask_simjoin.graph.planner import check_ids, collect
 from dask_simjoin.graph.shuffle import SentPieces, cut_rows
-from dask_simjoin.graph.source import FrozenSource, MapPartition, freeze, gather, map_frozen
+from dask_simjoin.graph.source import (
+    FrozenSource,
+    MapPartition,
+    freeze,
+    gather,
+    map_frozen,
+)
 from dask_simjoin.graph.source import optimise_in_place as optimised
 from dask_simjoin.graph.workers import check_sending
 from dask_simjoin.metrics.norms import Frame, reach
 from dask_simjoin.planning.budget import make_budget
 from dask_simjoin.planning.entity_chunks import Piece
 from dask_simjoin.planning.partition import id_keys, points
-from dask_simjoin.planning.resources import can_move, resources_for, sent_rows, shuffle_method
+from dask_simjoin.planning.resources import (
+    can_move,
+    resources_for,
+    sent_rows,
+    shuffle_method,
+)
 from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.table import TableSummary, summarise_table
 from dask_simjoin.planning.tables import MAX_REGIONS
@@ -50,12 +61,16 @@ from dask_simjoin.tasks.chunks import Fingerprint, check_source
 from dask_simjoin.tasks.shuffle import CELL
 
 FILE_ROWS = 1 << 20
-"""A file has about this many rows at most. Frames with more rows are cut into regions of space first."""
+"""A file has about this many rows at most. Frames with more rows are cut into regions
+of space first.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Rows that are added to an index: a lazy frame that has been read once and checked."""
+    """Rows that are added to an index: a lazy frame that has been read once and
+    checked.
+    """
 
     source: FrozenSource
     table: TableSummary
@@ -65,8 +80,8 @@ class Incoming:
 
     @property
     def each(self) -> list[Fingerprint]:
-        """Fingerprints of the partitions. They show whether a partition has changed when a task reads it
-        again.
+        """Fingerprints of the partitions. They show whether a partition has changed
+        when a task reads it again.
         """
         return list(enumerate(self.table.sources))
 
@@ -80,26 +95,38 @@ class RowRequest:
     columns: list[str]
 
 
-def collect_rows(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
+def collect_rows(
+    frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]
+) -> Incoming:
     """Read a lazy frame once. Raise an error for invalid coordinates or duplicate ids."""
     source = freeze(frame, spec.columns)
     statistics = collect(source, spec, True)
     table = summarise_table(statistics.summaries, spec)
-    chunk = make_budget(spec.blocksize, spec.settings, resources_for(spec.library)).chunk
+    chunk = make_budget(
+        spec.blocksize, spec.settings, resources_for(spec.library)
+    ).chunk
     check_ids(source, spec, statistics, chunk)
-    return Incoming(source, table, id, columns, max(1, min(FILE_ROWS, int(chunk // table.row_bytes))))
+    return Incoming(
+        source,
+        table,
+        id,
+        columns,
+        max(1, min(FILE_ROWS, int(chunk // table.row_bytes))),
+    )
 
 
 def schema_for(incoming: Incoming) -> pa.Schema:
-    """Return the schema of row files. It is made from the first partition that has rows, or else from the
-    dtypes.
+    """Return the schema of row files. It is made from the first partition that has
+    rows, or else from the dtypes.
     """
     rows = source_rows(incoming)
     filled = [n for n, some in enumerate(rows) if some]
     if not filled:
         example = incoming.source.inner._meta.iloc[:0]
         return schema_without_rows(with_ids(example, incoming.id, incoming.columns))
-    expr = map_frozen("simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns)
+    expr = map_frozen(
+        "simjoin_schema", _schema, incoming.source, incoming.id, incoming.columns
+    )
     return _gathered(expr, filled[:1])[0]
 
 
@@ -114,18 +141,22 @@ def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
     return schema_of(with_ids(frame, id, columns))
 
 
-def existing_rows(incoming: Incoming, finder: Finder, schema: pa.Schema,
-               with_content: bool = False) -> tuple[pd.DataFrame, Content]:  # fmt: skip
-    """Find the new rows whose ids the index has already. Return `id` and the columns of `Finder.find`.
+def existing_rows(
+    incoming: Incoming, finder: Finder, schema: pa.Schema, with_content: bool = False
+) -> tuple[pd.DataFrame, Content]:
+    """Find the new rows whose ids the index has already. Return `id` and the columns of
+    `Finder.find`.
 
-    If `with_content`, also return the content of the new rows. Raise an error if types of columns differ from
-    the index.
+    If `with_content`, also return the content of the new rows. Raise an error if types
+    of columns differ from the index.
     """
     request = RowRequest(incoming.table.spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_finder", finder)
     each, source = incoming.each, incoming.source.inner
     how = (request, schema, with_content)
-    expr = MapPartition(source, "simjoin_known", _existing_rows, how, each, None, shared)
+    expr = MapPartition(
+        source, "simjoin_known", _existing_rows, how, each, None, shared
+    )
     results = _gathered(optimised(expr))
     found = [one for one, _ in results]
     # leave out frames without rows, because their ids may have another dtype
@@ -133,15 +164,26 @@ def existing_rows(incoming: Incoming, finder: Finder, schema: pa.Schema,
     return pd.concat(some, ignore_index=True), _sum(content for _, content in results)
 
 
-def _existing_rows(frame: Frame, fingerprint: Fingerprint, finder: Finder, request: RowRequest,
-                schema: pa.Schema, with_content: bool) -> tuple[pd.DataFrame, Content]:  # fmt: skip
+def _existing_rows(
+    frame: Frame,
+    fingerprint: Fingerprint,
+    finder: Finder,
+    request: RowRequest,
+    schema: pa.Schema,
+    with_content: bool,
+) -> tuple[pd.DataFrame, Content]:
     spec = request.spec
     where = f"of partition {fingerprint[0]}"
-    if len(frame):  # without rows, the dtypes can be arbitrary, such as int64 instead of int32
+    # without rows, the dtypes can be arbitrary, such as int64 instead of int32
+    if len(frame):
         first = arrow_of(with_ids(frame.iloc[:1], request.id, request.columns)).schema
         if odd := unlike(first, schema):
             values = arrow_of(with_ids(frame, request.id, request.columns)[odd])
-            cast(values, pa.schema([schema.field(name) for name in odd], schema.metadata), where)
+            cast(
+                values,
+                pa.schema([schema.field(name) for name in odd], schema.metadata),
+                where,
+            )
     rows = _taking_part(frame, fingerprint, spec)
     ids = host_ids(rows, spec)
     read = ids_as_read(ids, schema, finder.row_id, where)
@@ -151,33 +193,55 @@ def _existing_rows(frame: Frame, fingerprint: Fingerprint, finder: Finder, reque
 
 
 def content_of(incoming: Incoming, schema: pa.Schema, row_id: str) -> Content:
-    """Return the content of new rows, as `existing_rows` does. `row_id`: the column with ids in `schema`."""
+    """Return the content of new rows, as `existing_rows` does. `row_id`: the column
+    with ids in `schema`.
+    """
     spec, each = incoming.table.spec, incoming.each
     return _sum(
         _gathered(
-            map_frozen("simjoin_content", _content_of, incoming.source, spec, schema, row_id, each=each)
+            map_frozen(
+                "simjoin_content",
+                _content_of,
+                incoming.source,
+                spec,
+                schema,
+                row_id,
+                each=each,
+            )
         )
     )
 
 
 def _content_of(
-    frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, schema: pa.Schema, row_id: str
+    frame: Frame,
+    fingerprint: Fingerprint,
+    spec: JoinSpec,
+    schema: pa.Schema,
+    row_id: str,
 ) -> Content:
     rows = _taking_part(frame, fingerprint, spec)
     return _content(
-        rows, ids_as_read(host_ids(rows, spec), schema, row_id, f"of partition {fingerprint[0]}"), spec
+        rows,
+        ids_as_read(
+            host_ids(rows, spec), schema, row_id, f"of partition {fingerprint[0]}"
+        ),
+        spec,
     )
 
 
 def _content(rows: Frame, ids: pd.Index, spec: JoinSpec) -> Content:
-    """Return the content of rows. `ids`: the ids of the rows, with the dtype that they have in row files."""
+    """Return the content of rows. `ids`: the ids of the rows, with the dtype that they
+    have in row files.
+    """
     if not len(rows):
         return Content()
     return digested(ids, to_host(frames_for(rows).coordinates(rows, spec.on)))
 
 
 def _sum(contents: Iterable[Content]) -> Content:
-    """Combine the contents of partitions. The order of rows and partitions does not matter."""
+    """Combine the contents of partitions. The order of rows and partitions does not
+    matter.
+    """
     rows, digests = zip(*contents, strict=True)
     return Content(sum(rows), sum(digests) % 2**64)
 
@@ -207,10 +271,16 @@ def _mix(total: np.ndarray, values: np.ndarray | np.uint64) -> None:
 
 
 def coordinates_of(incoming: Incoming) -> np.ndarray:
-    """Return the coordinates (n, columns) of all rows as the user gave them, on the host."""
+    """Return the coordinates (n, columns) of all rows as the user gave them, on the
+    host.
+    """
     spec, each = incoming.table.spec, incoming.each
     return np.concatenate(
-        _gathered(map_frozen("simjoin_coordinates", _coordinates, incoming.source, spec, each=each))
+        _gathered(
+            map_frozen(
+                "simjoin_coordinates", _coordinates, incoming.source, spec, each=each
+            )
+        )
     )
 
 
@@ -225,8 +295,8 @@ def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
 
 
 def _taking_part(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
-    """Return the rows that `dropna` keeps. Raise an error if the partition has changed since it was first
-    read.
+    """Return the rows that `dropna` keeps. Raise an error if the partition has changed
+    since it was first read.
     """
     check_source(fingerprint[0], len(frame), fingerprint[1][0])
     if not spec.dropna:
@@ -236,7 +306,9 @@ def _taking_part(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Fram
 
 
 def source_rows(incoming: Incoming) -> list[int]:
-    """Return the number of rows in each partition, including the rows that `dropna` removes."""
+    """Return the number of rows in each partition, including the rows that `dropna`
+    removes.
+    """
     return [summary.source_rows for summary in incoming.table.summaries]
 
 
@@ -245,13 +317,18 @@ class Numbering:
     """Says which row number each new row gets."""
 
     version: int  # the version that inserts the rows
-    first: np.ndarray  # (partitions,), int64: row number of the first row of each partition
+    # (partitions,), int64: row number of the first row of each partition
+    first: np.ndarray
     seq: pd.Series  # id -> row number, for rows that replace others
     left_out: pd.Index  # ids of the rows that are ignored
 
 
-def _prepared(frame: Frame, fingerprint: Fingerprint, numbering: Numbering, incoming: RowRequest) -> Frame:
-    """Return the rows of a partition with row numbers and the version. Rows to ignore are left out."""
+def _prepared(
+    frame: Frame, fingerprint: Fingerprint, numbering: Numbering, incoming: RowRequest
+) -> Frame:
+    """Return the rows of a partition with row numbers and the version. Rows to ignore
+    are left out.
+    """
     spec, number = incoming.spec, fingerprint[0]
     check_source(number, len(frame), fingerprint[1][0])
     xp = frames_for(frame).xp
@@ -271,17 +348,26 @@ def _prepared(frame: Frame, fingerprint: Fingerprint, numbering: Numbering, inco
     return rows if kept.all() else rows[xp.asarray(kept)].reset_index(drop=True)
 
 
-def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: pa.Schema,
-                numbering: Numbering) -> list[Written]:  # fmt: skip
-    """Write the rows of a frame to files. If rows are shuffled, each file has the rows in one region of
-    space.
+def write_frame(
+    incoming: Incoming,
+    options: Options,
+    own: Transaction,
+    schema: pa.Schema,
+    numbering: Numbering,
+) -> list[Written]:
+    """Write the rows of a frame to files. If rows are shuffled, each file has the rows
+    in one region of space.
     """
     spec = incoming.table.spec
     request = RowRequest(spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_numbering", numbering)
     source, each = incoming.source.inner, incoming.each
-    rows = MapPartition(source, "simjoin_rows", _prepared, (request,), each, None, shared)
-    write = functools.partial(write_some, options=options, own=own, schema=schema, library=spec.library)
+    rows = MapPartition(
+        source, "simjoin_rows", _prepared, (request,), each, None, shared
+    )
+    write = functools.partial(
+        write_some, options=options, own=own, schema=schema, library=spec.library
+    )
     method = _shuffle_method(incoming)
     if method is not None:
         expr = _by_region(incoming, rows, options, method)
@@ -291,20 +377,26 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
         groups = _file_groups(source_rows(incoming), incoming.file_rows)
     keys = expr.__dask_keys__()
     parts = (tuple(TaskRef(keys[part]) for part in group) for group in groups)
-    found: list[Written | None] = call_on_workers("simjoin_write", write, parts, expr.__dask_graph__())
+    found: list[Written | None] = call_on_workers(
+        "simjoin_write", write, parts, expr.__dask_graph__()
+    )
     return [one for one in found if one is not None]
 
 
 def _file_groups(rows: list[int], max_rows: int) -> list[list[int]]:
-    """Group consecutive partitions into files of about `max_rows` rows. `rows`: number of rows in each
-    partition.
+    """Group consecutive partitions into files of about `max_rows` rows. `rows`: number
+    of rows in each partition.
     """
     number = ((np.cumsum(rows) - rows) // max_rows).tolist()
-    return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
+    return [
+        [part for part, _ in some]
+        for _, some in itertools.groupby(enumerate(number), itemgetter(1))
+    ]
 
 
-def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
-               library: str) -> Written | None:  # fmt: skip
+def write_some(
+    *rows: Frame, options: Options, own: Transaction, schema: pa.Schema, library: str
+) -> Written | None:
     """Write the rows of some frames to one file."""
     filled = [some for some in rows if len(some)]
     if not filled:
@@ -314,42 +406,65 @@ def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Sche
 
 
 def _shuffle_method(incoming: Incoming) -> str | None:
-    """Return the shuffle method to sort rows into regions, with one file each. Return None to leave them in
-    partitions.
+    """Return the shuffle method to sort rows into regions, with one file each. Return
+    None to leave them in partitions.
 
-    Rows are not shuffled if they are few, or if they do not fit in the memory of the workers. Then the boxes
-    of different files overlap.
+    Rows are not shuffled if they are few, or if they do not fit in the memory of the
+    workers. Then the boxes of different files overlap.
     """
     spec, table = incoming.table.spec, incoming.table
     if len(table.summaries) == 1 or table.rows <= incoming.file_rows:
         return None
     resources, size = resources_for(spec.library), table.rows * table.row_bytes
-    dtypes = [incoming.source.inner._meta[name].dtype for name in incoming.columns if name in spec.columns]
-    method = shuffle_method(spec.settings.shuffle, resources, size, len(table.summaries), dtypes)
+    dtypes = [
+        incoming.source.inner._meta[name].dtype
+        for name in incoming.columns
+        if name in spec.columns
+    ]
+    method = shuffle_method(
+        spec.settings.shuffle, resources, size, len(table.summaries), dtypes
+    )
     return method if can_move(method, resources, [table]) else None
 
 
-def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method: str) -> Expr:
-    """Return the rows, shuffled so that each partition has the rows in one region of space."""
+def _by_region(
+    incoming: Incoming, rows: MapPartition, options: Options, method: str
+) -> Expr:
+    """Return the rows, shuffled so that each partition has the rows in one region of
+    space.
+    """
     spec, table = incoming.table.spec, incoming.table
     away, every = reach(spec.norm, spec.threshold), table.every
     regions = make_regions(
-        table.points.x, table.points.weight, every.lower, every.upper, away, incoming.file_rows, MAX_REGIONS
+        table.points.x,
+        table.points.weight,
+        every.lower,
+        every.upper,
+        away,
+        incoming.file_rows,
+        MAX_REGIONS,
     )
     meta = with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns)
     for name in (SEQ, VERSION, CELL):
         meta[name] = np.zeros(0, np.int64)
     max_rows = sent_rows(method, resources_for(spec.library), table.row_bytes)
-    pieces, shared = cut_rows(source_rows(incoming), max_rows), Shared("simjoin_regions", regions)
+    pieces, shared = (
+        cut_rows(source_rows(incoming), max_rows),
+        Shared("simjoin_regions", regions),
+    )
     how = (spec, method), meta, shared
     if len(pieces) > len(table.summaries):
-        sent: Expr = SentPieces(FrozenSource(optimised(rows)), pieces, _piece_with_regions, *how)
+        sent: Expr = SentPieces(
+            FrozenSource(optimised(rows)), pieces, _piece_with_regions, *how
+        )
     else:
         sent = MapPartition(rows, "simjoin_send", _with_regions, how[0], None, *how[1:])
     return optimised(Shuffle(sent, CELL, len(regions), True, method))
 
 
-def _piece_with_regions(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str) -> Frame:
+def _piece_with_regions(
+    rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str
+) -> Frame:
     return _with_regions(rows.iloc[piece[1] : piece[2]], regions, spec, method)
 
 
@@ -358,4 +473,6 @@ def _with_regions(rows: Frame, regions: Regions, spec: JoinSpec, method: str) ->
     x = points(rows, replace(spec, dropna=False))[0]
     if not len(x):
         return rows.assign(**{CELL: module_of(x).zeros(0, np.int64)})
-    return rows.assign(**{CELL: joiner_for(rows).regions(x, regions, **NO_HALO)[0].astype(np.int64)})
+    return rows.assign(
+        **{CELL: joiner_for(rows).regions(x, regions, **NO_HALO)[0].astype(np.int64)}
+    )

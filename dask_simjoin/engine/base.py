@@ -1,4 +1,6 @@
-"""Load the modules that serve a data frame library; counters and timings of a profiled run."""
+"""Load the modules that serve a data frame library; counters and timings of a profiled
+run.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,36 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dask_simjoin.catalog import HOME, METHODS, Method, as_method, check_library, library, name_of
+from dask_simjoin.catalog import (
+    HOME,
+    METHODS,
+    Method,
+    as_method,
+    check_library,
+    library,
+    name_of,
+)
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.process import not_collecting
-from dask_simjoin.engine.protocols import Joiner, Layout, MethodSearch, Searcher, SearchMethod, Spanner
-from dask_simjoin.metrics.norms import Array, ArrayModule, ArrowTable, DType, Frame, Ids, Norm, Series, Values
+from dask_simjoin.engine.protocols import (
+    Joiner,
+    Layout,
+    MethodSearch,
+    Searcher,
+    SearchMethod,
+    Spanner,
+)
+from dask_simjoin.metrics.norms import (
+    Array,
+    ArrayModule,
+    ArrowTable,
+    DType,
+    Frame,
+    Ids,
+    Norm,
+    Series,
+    Values,
+)
 
 ABOUT = {
     "cells": "cells that are not empty",
@@ -58,18 +85,24 @@ ABOUT = {
     "warp_efficiency": "share of a warp's lanes that are busy while candidates are compared",
     "warp_efficiency_model": "warp efficiency, estimated as if each warp waits for its slowest query",
 }
-"""Counter name -> meaning, as shown in reports. Reports list the counters in this order."""
+"""Counter name -> meaning, as shown in reports. Reports list the counters in this
+order.
+"""
 
 Numbers = dict[str, float]
 """Counter name -> value: see `ABOUT`."""
 
 
 def compared_ratio(numbers: Numbers, rows: int) -> Numbers:
-    """Return a dict with the counter `compared_ratio`; empty if the method counts no comparisons or
-    candidates.
+    """Return a dict with the counter `compared_ratio`; empty if the method counts no
+    comparisons or candidates.
     """
     compared = numbers.get("comparisons", numbers.get("candidates"))
-    return {} if compared is None or rows < 2 else {"compared_ratio": compared / (rows * (rows - 1) / 2)}
+    return (
+        {}
+        if compared is None or rows < 2
+        else {"compared_ratio": compared / (rows * (rows - 1) / 2)}
+    )
 
 
 @dataclass(frozen=True)
@@ -85,25 +118,32 @@ class Frames(Protocol):
 
     xp: ArrayModule  # module of the arrays in the frames' columns: NumPy or CuPy
 
-    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None) -> Array:
+    def coordinates(
+        self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None
+    ) -> Array:
         """Return columns as an array of float64 (n, d); missing values become NaN.
 
-        `columns`: d columns of numbers, or one column of lists of d numbers. Lists of different lengths raise
-        `ListError`. `buffer`: array of at least n * d float64 numbers; if possible, the result is a view of
-        it.
+        `columns`: d columns of numbers, or one column of lists of d numbers. Lists of
+        different lengths raise `ListError`. `buffer`: array of at least n * d float64
+        numbers; if possible, the result is a view of it.
         """
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
-        """Return a data frame with these columns. It has `rows` rows, even without columns."""
+        """Return a data frame with these columns. It has `rows` rows, even without
+        columns.
+        """
 
     def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
-        """Return the values of a column at the positions `places`, in a form that `result` accepts."""
+        """Return the values of a column at the positions `places`, in a form that
+        `result` accepts.
+        """
 
     def ids(self, ids: Ids, positions: Array) -> Values:
         """Return the ids at these positions, in a form that `result` accepts."""
 
     def plain(self, frame: Frame, name: Hashable) -> Array | None:
-        """Return a column as an array (n,), so that `Joiner.pairs` can gather its values.
+        """Return a column as an array (n,), so that `Joiner.pairs` can gather its
+        values.
 
         Return None if columns of this dtype have no such array.
         """
@@ -112,10 +152,14 @@ class Frames(Protocol):
         """Concatenate frames with the same columns; the result has a new index from 0."""
 
     def optional(self, dtype: DType) -> DType:
-        """Return the nullable dtype for values of `dtype`, so that a column can have missing values."""
+        """Return the nullable dtype for values of `dtype`, so that a column can have
+        missing values.
+        """
 
     def missing(self, dtype: DType, rows: int) -> Values:
-        """Return `rows` missing values of a nullable dtype, in a form that `result` accepts."""
+        """Return `rows` missing values of a nullable dtype, in a form that `result`
+        accepts.
+        """
 
     def series(self, values: Array, index: Ids, name: Hashable) -> Series:
         """Return a Series of the library with these values (n,), index and name."""
@@ -123,20 +167,23 @@ class Frames(Protocol):
     def rows(self, values: Array, index: Ids, example: Frame) -> Frame:
         """Return values (n,) as a Series, or values (n, k) as a data frame.
 
-        `values` has dtype int64. Its numbers are reinterpreted as the 8-byte dtypes of `example`. The result
-        has the names and dtypes of `example`.
+        `values` has dtype int64. Its numbers are reinterpreted as the 8-byte dtypes of
+        `example`. The result has the names and dtypes of `example`.
         """
 
     def index(self, values: Values) -> Ids:
         """Return an index of the library with these labels."""
 
     def to_arrow(self, frame: Frame) -> ArrowTable:
-        """Return a frame, without its index, as an Arrow table on the host. Column names become strings."""
+        """Return a frame, without its index, as an Arrow table on the host. Column
+        names become strings.
+        """
 
     def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
         """Convert an Arrow table to a frame.
 
-        `dtypes`: column -> dtype name, because several dtypes of pandas have the same Arrow type.
+        `dtypes`: column -> dtype name, because several dtypes of pandas have the same
+        Arrow type.
         """
 
     def memory(self) -> int | None:
@@ -150,7 +197,9 @@ class Profiler(Protocol):
     """Runs self-joins on arrays of one library, and measures them."""
 
     def profile(self, x: Array, layout: Layout) -> Counters:
-        """Join points (n, d) with themselves, discard the pairs, and return counters and timings."""
+        """Join points (n, d) with themselves, discard the pairs, and return counters
+        and timings.
+        """
 
 
 MODULES = {
@@ -216,7 +265,9 @@ def spanner_for(frame: Frame) -> Spanner:
 
 
 def cell_clusters() -> Any:
-    """Return the module that finds density clusters by grid cells. The module runs on the host only."""
+    """Return the module that finds density clusters by grid cells. The module runs on
+    the host only.
+    """
     return _load("dask_simjoin.engine.cpu.cells")
 
 
@@ -227,12 +278,21 @@ def profiler_of_library(name: str) -> Profiler:
 
 @functools.cache
 def method_module(name: str, library: str) -> Any:
-    """Load the module, a `CpuMethod` or `GpuMethod`, that implements a method for a library."""
+    """Load the module, a `CpuMethod` or `GpuMethod`, that implements a method for a
+    library.
+    """
     return _load(METHODS[name].modules[library])
 
 
-def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
-                     variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
+def search_layout_of(
+    method: str | Method,
+    library: str,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    variance: np.ndarray,
+    norm: Norm,
+    approximate: bool,
+) -> MethodSearch | None:
     """Return the layout for a neighbor search by this method.
 
     None: the method has no search of its own, so the caller uses tiles.
@@ -245,7 +305,9 @@ def search_layout_of(method: str | Method, library: str, lower: np.ndarray, uppe
 
 
 def recall_module(method: str | Method) -> Any:
-    """Load the module that estimates the recall of a method that may miss pairs or neighbors."""
+    """Load the module that estimates the recall of a method that may miss pairs or
+    neighbors.
+    """
     options = as_method(method)
     assert options is not None and options.recall_module is not None
     return _load(options.recall_module)
@@ -263,12 +325,16 @@ def host_kernels(name: str) -> ModuleType:
 
 def spreader_of(x: Array) -> ModuleType:
     """Return the module whose functions `bounds` and `spread` support this array."""
-    return _load(f"dask_simjoin.engine.{'cpu.frames' if module_of(x) is np else 'gpu.arrays'}")
+    return _load(
+        f"dask_simjoin.engine.{'cpu.frames' if module_of(x) is np else 'gpu.arrays'}"
+    )
 
 
 def narrowing_of(x: Array) -> ModuleType:
     """Return the module whose functions `narrowed` and `widened` support this array."""
-    return _load(f"dask_simjoin.engine.{'compat' if module_of(x) is np else 'gpu.build'}")
+    return _load(
+        f"dask_simjoin.engine.{'compat' if module_of(x) is np else 'gpu.build'}"
+    )
 
 
 def set_joiner_of_library(name: str) -> Any:

@@ -1,4 +1,6 @@
-"""Columns that grow while pairs are written, and columns whose values are lists of numbers."""
+"""Columns that grow while pairs are written, and columns whose values are lists of
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,12 @@ AT_ONCE = 1 << 20
 class GrowingColumns:
     """Columns of equal length that grow while they are written.
 
-    The initial capacity can be large, because pages take no physical memory until they are written. The
-    operating system remaps pages when columns grow or shrink, so no values are copied.
+    The initial capacity can be large, because pages take no physical memory until they
+    are written. The operating system remaps pages when columns grow or shrink, so no
+    values are copied.
 
-    `capacity`: initial capacity, in values. `spare`: number of extra values after the capacity; kernels may
-    overwrite them, but they are not part of the result.
+    `capacity`: initial capacity, in values. `spare`: number of extra values after the
+    capacity; kernels may overwrite them, but they are not part of the result.
     """
 
     def __init__(self, dtypes: Sequence[DType], capacity: int, spare: int = 0) -> None:
@@ -48,7 +51,9 @@ class GrowingColumns:
         return self._capacity - self._used
 
     def free(self) -> list[np.ndarray]:
-        """Return views of the unused memory. They become invalid with `advance` and `end`."""
+        """Return views of the unused memory. They become invalid with `advance` and
+        `end`.
+        """
         return [column[self._used :] for column in self._columns]
 
     def advance(self, used: int, min_free: int = 0) -> None:
@@ -73,19 +78,27 @@ class GrowingColumns:
 
 
 def blocks(length: int, parts: int = 1) -> Iterator[slice]:
-    """Yield slices that cover `length` values. Each slice except the last has `AT_ONCE // parts` values."""
+    """Yield slices that cover `length` values. Each slice except the last has `AT_ONCE
+    // parts` values.
+    """
     size = AT_ONCE // parts
     for start in range(0, length, size):
         yield slice(start, min(start + size, length))
 
 
 def longer(values: np.ndarray, length: int) -> np.ndarray:
-    """Return an array of `length` values that begins with `values`; the rest is undefined.
+    """Return an array of `length` values that begins with `values`; the rest is
+    undefined.
 
-    If possible, the memory of `values` grows in place, so do not use `values` or its views afterwards.
+    If possible, the memory of `values` grows in place, so do not use `values` or its
+    views afterwards.
     """
     owner = values if values.base is None else values.base
-    own = isinstance(owner, np.ndarray) and owner.flags.owndata and owner.nbytes == values.nbytes
+    own = (
+        isinstance(owner, np.ndarray)
+        and owner.flags.owndata
+        and owner.nbytes == values.nbytes
+    )
     if not own or owner.ndim != 1 or owner.dtype.itemsize != values.dtype.itemsize:
         grown = np.empty(length, values.dtype)
         grown[: len(values)] = values
@@ -95,7 +108,9 @@ def longer(values: np.ndarray, length: int) -> np.ndarray:
 
 
 def appended(parts: Sequence[Array]) -> np.ndarray:
-    """Concatenate arrays. Do not use the first one afterwards, because its memory is reused: see `longer`."""
+    """Concatenate arrays. Do not use the first one afterwards, because its memory is
+    reused: see `longer`.
+    """
     if len(parts) == 1:
         return parts[0]
     ends = np.cumsum([len(part) for part in parts]).tolist()
@@ -106,7 +121,9 @@ def appended(parts: Sequence[Array]) -> np.ndarray:
 
 
 def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return `table[places]`. Work in batches, because NumPy copies `places` as 8-byte integers."""
+    """Return `table[places]`. Work in batches, because NumPy copies `places` as 8-byte
+    integers.
+    """
     found = np.empty(len(places), table.dtype)
     for some in blocks(len(places)):
         found[some] = table[places[some]]
@@ -114,17 +131,20 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 A_NUMBER = "but a number"
-"""End of the error message if a column of lists has a number, such as a Decimal, instead of a list."""
+"""End of the error message if a column of lists has a number, such as a Decimal,
+instead of a list.
+"""
 
 BLOCK = 1 << 18
 """Number of values that are converted at a time, so that they stay in a CPU cache."""
 
 
 def vectors(column: Series) -> Array:
-    """Return the lists of a column as an array of float64 (n, length), on the column's device.
+    """Return the lists of a column as an array of float64 (n, length), on the column's
+    device.
 
-    Missing numbers become NaN. A missing list becomes a row of NaN. If all lists are missing, the length
-    comes from the dtype; if the dtype has none, it is 1.
+    Missing numbers become NaN. A missing list becomes a row of NaN. If all lists are
+    missing, the length comes from the dtype; if the dtype has none, it is 1.
     """
     if on_gpu(column):
         return _on_gpu(column)
@@ -136,7 +156,11 @@ def vectors(column: Series) -> Array:
     for part in parts:
         rows = out[start : start + len(part.present)]
         start += len(part.present)
-        numbers = part.numbers.reshape(-1, length) if length else np.empty((int(part.present.sum()), 0))
+        numbers = (
+            part.numbers.reshape(-1, length)
+            if length
+            else np.empty((int(part.present.sum()), 0))
+        )
         step = max(1, BLOCK // max(length, 1))
         if part.present.all():
             for at in range(0, len(rows), step):
@@ -148,20 +172,35 @@ def vectors(column: Series) -> Array:
 
 
 def extremes(column: Series) -> list[int]:
-    """Return the largest and smallest number in the lists of a column; [] if they are not integers."""
+    """Return the largest and smallest number in the lists of a column; [] if they are
+    not integers.
+    """
     if on_gpu(column):
         if type(column.dtype).__name__ != "ListDtype":
             return []
         leaves = column.list.leaves
-        found = [leaves.max(), leaves.min()] if leaves.dtype.kind in "iu" and len(leaves) else []
+        found = (
+            [leaves.max(), leaves.min()]
+            if leaves.dtype.kind in "iu" and len(leaves)
+            else []
+        )
         return [int(some) for some in found if not pd.isna(some)]
     if isinstance(column.dtype, pd.ArrowDtype):
         flat = [chunk.flatten() for chunk in _chunks(column)]
-        some = [pc.min_max(part) for part in flat if pa.types.is_integer(part.type) and len(part)]
+        some = [
+            pc.min_max(part)
+            for part in flat
+            if pa.types.is_integer(part.type) and len(part)
+        ]
         found = [end.as_py() for ends in some for end in (ends["max"], ends["min"])]
     else:
         arrays = [part.numbers for part in _parts(column)]
-        found = [int(end) for x in arrays if x.dtype.kind in "iu" and x.size for end in (x.max(), x.min())]
+        found = [
+            int(end)
+            for x in arrays
+            if x.dtype.kind in "iu" and x.size
+            for end in (x.max(), x.min())
+        ]
     there = [end for end in found if end is not None]
     return [max(there), min(there)] if there else []
 
@@ -175,8 +214,8 @@ def a_value(value: Any) -> str:
 class _Part(NamedTuple):
     """Lists in consecutive rows of a column.
 
-    `present`: mask of the rows that have a list; `numbers`: the numbers of all these lists, concatenated;
-    `length`: number of numbers in each list.
+    `present`: mask of the rows that have a list; `numbers`: the numbers of all these
+    lists, concatenated; `length`: number of numbers in each list.
     """
 
     present: np.ndarray
@@ -185,7 +224,9 @@ class _Part(NamedTuple):
 
 
 def _parts(column: Series) -> Iterator[_Part]:
-    """Yield the lists of a pandas column in parts; raise `ListError` if two lists differ in length."""
+    """Yield the lists of a pandas column in parts; raise `ListError` if two lists
+    differ in length.
+    """
     if isinstance(column.dtype, pd.ArrowDtype):
         yield from _arrow_parts(_chunks(column))
     elif len(column):
@@ -203,13 +244,15 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         if pa.types.is_fixed_size_list(chunk.type):
             length = chunk.type.list_size
             break
-        own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)  # NaN for missing lists
+        # NaN for missing lists
+        own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)
         lengths.append(own)
         length = _checked(own, length, start)
         start += len(chunk)
     for chunk in chunks:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
-        # `flatten` skips missing lists, so `numbers` has values only for the rows in `present`
+        # `flatten` skips missing lists, so `numbers` has values only for the rows in
+        # `present`
         numbers = chunk.flatten().to_numpy(zero_copy_only=False)
         if numbers.dtype == object:  # booleans with missing values have become objects
             numbers = numbers.astype(np.float64)
@@ -219,8 +262,8 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
 def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
     """Return the common length of lists; raise `ListError` if a length differs.
 
-    `lengths`: NaN for missing lists; `length`: length of earlier lists, None if there are none; `start`: row
-    of the first list.
+    `lengths`: NaN for missing lists; `length`: length of earlier lists, None if there
+    are none; `start`: row of the first list.
     """
     there = np.flatnonzero(~np.isnan(lengths))
     if not len(there):
@@ -229,16 +272,25 @@ def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
     other = there[lengths[there] != length]
     if len(other):
         odd = int(lengths[other[0]])
-        raise ListError(start + int(other[0]), f"a list of length {odd}, after lists of length {length}")
+        raise ListError(
+            start + int(other[0]),
+            f"a list of length {odd}, after lists of length {length}",
+        )
     return length
 
 
 def _object_part(values: np.ndarray) -> _Part:
     lengths = np.full(len(values), np.nan)
     for row, value in enumerate(values):
-        if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
+        if isinstance(value, (list, tuple)) or (
+            isinstance(value, np.ndarray) and value.ndim == 1
+        ):
             lengths[row] = len(value)
-        elif not (value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))):
+        elif not (
+            value is None
+            or value is pd.NA
+            or (isinstance(value, float) and math.isnan(value))
+        ):
             what = f"{a_value(value)}, which is not a list, tuple or array (n,)"
             if _is_number(value):
                 what += f" {A_NUMBER}"
@@ -276,7 +328,9 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
             missing = value is None or value is pd.NA
             if not missing and not isinstance(value, (numbers.Real, np.bool_)):
                 raise ListError(
-                    row, f"a list with a {type(value).__name__} in it, which is not a real number"
+                    row,
+                    f"a list with a {type(value).__name__} in it, which is not a real "
+                    "number",
                 )
             found.append(math.nan if missing else float(value))
     return np.array(found)
@@ -290,7 +344,8 @@ def _on_gpu(column: Series) -> Array:
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":
         raise ListError(
-            int(xp.flatnonzero(present)[0]), f"a value of dtype {column.dtype}, which is not a list"
+            int(xp.flatnonzero(present)[0]),
+            f"a value of dtype {column.dtype}, which is not a list",
         )
     lengths = some.list.len().values
     length = int(lengths[0])
@@ -299,7 +354,9 @@ def _on_gpu(column: Series) -> Array:
         row, odd = int(xp.flatnonzero(present)[other[0]]), int(lengths[other[0]])
         raise ListError(row, f"a list of length {odd}, after lists of length {length}")
     flat = some.list.leaves.astype("float64")
-    numbers = (flat.to_cupy(na_value=np.nan) if flat.has_nulls else flat.to_cupy()).reshape(-1, length)
+    numbers = (
+        flat.to_cupy(na_value=np.nan) if flat.has_nulls else flat.to_cupy()
+    ).reshape(-1, length)
     if len(some) == len(column):
         return xp.asfortranarray(numbers)
     out = xp.full((len(column), length), np.nan, order="F")

@@ -1,21 +1,23 @@
 """Helpers that work on NumPy and CuPy arrays without importing CuPy; and narrow points.
 
-Narrow points are float32 numbers that give the float64 coordinates of points exactly. Joins on GPUs decide
-pairs by float64 coordinates, but most tables store embeddings as float32. So an index keeps the float32
-numbers, in half of the memory. Kernels compute the float64 coordinates when they decide a pair, so the
-results are the same to the bit.
+Narrow points are float32 numbers that give the float64 coordinates of points exactly.
+Joins on GPUs decide pairs by float64 coordinates, but most tables store embeddings as
+float32. So an index keeps the float32 numbers, in half of the memory. Kernels compute
+the float64 coordinates when they decide a pair, so the results are the same to the bit.
 
-The metric computes the coordinates of a row from its numbers x: they are x itself, or for cosine ``x /
-length``, rounded to float64. See `dask_simjoin.metrics.distances.Metric.divided`. Narrow points are an array
-of one of two kinds:
+The metric computes the coordinates of a row from its numbers x: they are x itself, or
+for cosine ``x / length``, rounded to float64. See
+`dask_simjoin.metrics.distances.Metric.divided`. Narrow points are an array of one of
+two kinds:
 
 - float32 (n, d): the coordinates.
-- uint32 (n, d + 2): the bits of d float32 numbers, then the lower and the upper half of the row's length.
-  The row is divided by its length, a float64 number. The dtype is an integer type because the array holds
-  bits, which must not be used as coordinates.
+- uint32 (n, d + 2): the bits of d float32 numbers, then the lower and the upper half of
+  the row's length. The row is divided by its length, a float64 number. The dtype is an
+  integer type because the array holds bits, which must not be used as coordinates.
 
-Points are stored like this only if all their coordinates can be recomputed without any difference. The values
-are checked, not the dtypes. So integers, float64 columns and lists can become narrow points, too.
+Points are stored like this only if all their coordinates can be recomputed without any
+difference. The values are checked, not the dtypes. So integers, float64 columns and
+lists can become narrow points, too.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-"""Item size in bytes -> unsigned dtype of that size. Values of any dtype are copied as these integers."""
+"""Item size in bytes -> unsigned dtype of that size. Values of any dtype are copied as
+these integers.
+"""
 
 
 def _library(value: Any) -> str:
@@ -49,9 +53,9 @@ def to_host(array: Array) -> np.ndarray:
 def all_of(flags: Array) -> bool:
     """Return whether all flags (n,) are set.
 
-    CuPy compiles `any`, `all` and sums of booleans on first use, which takes seconds for each size class. We
-    use the minimum and maximum of bytes instead, because these are compiled already. `any_of` and
-    `all_of_rows` use them, too.
+    CuPy compiles `any`, `all` and sums of booleans on first use, which takes seconds
+    for each size class. We use the minimum and maximum of bytes instead, because these
+    are compiled already. `any_of` and `all_of_rows` use them, too.
     """
     if module_of(flags) is np:
         return bool(flags.all())
@@ -79,7 +83,8 @@ def count_of(flags: Array) -> int:
 
 
 def tally(places: Array, number: int, weights: Array | None = None) -> Array:
-    """Return how often each index from 0 to `number` - 1 occurs in `places` (number,), int64.
+    """Return how often each index from 0 to `number` - 1 occurs in `places` (number,),
+    int64.
 
     With `weights`, return the sum of the weights of each index instead (float64).
     """
@@ -95,8 +100,8 @@ def tally(places: Array, number: int, weights: Array | None = None) -> Array:
 
 
 def count_up(counts: Array, *places: Array) -> None:
-    """Count how often each index from 0 to n - 1 occurs in the arrays `places`. Add this to `counts` (n,),
-    int64.
+    """Count how often each index from 0 to n - 1 occurs in the arrays `places`. Add
+    this to `counts` (n,), int64.
     """
     for some in places:
         if module_of(counts) is np:
@@ -112,7 +117,9 @@ def _adder(weighted: bool) -> Any:
     """
     body = f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))"
     name = "simjoin_tally" if weighted else "simjoin_count"
-    return _elementwise("S place, T weight" if weighted else "S place", "raw U sum", body, name)
+    return _elementwise(
+        "S place, T weight" if weighted else "S place", "raw U sum", body, name
+    )
 
 
 def float32_below(values: Array) -> Array:
@@ -121,9 +128,12 @@ def float32_below(values: Array) -> Array:
     Each value must be -1 or at least 0. On a GPU, a subnormal result may become 0.
     """
     if module_of(values) is not np:
-        return _elementwise("float64 x", "float32 y", "y = __double2float_rd(x)", "simjoin_float32_below")(
-            values
-        )
+        return _elementwise(
+            "float64 x",
+            "float32 y",
+            "y = __double2float_rd(x)",
+            "simjoin_float32_below",
+        )(values)
     with np.errstate(over="ignore", under="ignore"):
         found = values.astype(np.float32)
         return np.where(found > values, np.nextafter(found, np.float32(-np.inf)), found)
@@ -133,9 +143,9 @@ def looked_up(table: Array, places: Array) -> Array:
     """Return `table[places]`, with -1 for negative places; `table` is int32."""
     if module_of(places) is not np:
         body = "found = place < 0 ? -1 : table[place]"
-        return _elementwise("S place, raw int32 table", "int32 found", body, "simjoin_looked_up")(
-            places, table
-        )
+        return _elementwise(
+            "S place, raw int32 table", "int32 found", body, "simjoin_looked_up"
+        )(places, table)
     if not len(table):
         return np.full(places.shape, -1, np.int32)
     return np.where(places < 0, np.int32(-1), table[places])
@@ -147,14 +157,19 @@ def inverse_of(order: Array) -> Array:
     if module_of(order) is np:
         place[order] = np.arange(len(order), dtype=np.int32)
     else:
-        _elementwise("S row", "raw int32 place", "place[row] = i", "simjoin_inverse_of")(order, place)
+        _elementwise(
+            "S row", "raw int32 place", "place[row] = i", "simjoin_inverse_of"
+        )(order, place)
     return place
 
 
-def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
+def put_entries(
+    rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
+) -> None:
     """Write entries of a CSR matrix on a GPU.
 
-    `at` (n,): for each row, the index of its next entry in `out` and `out_values`; updated.
+    `at` (n,): for each row, the index of its next entry in `out` and `out_values`;
+    updated.
     """
     body = """
         const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
@@ -163,7 +178,9 @@ def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Arra
     """
     given = "S row, C column, float64 value"
     found = "raw int64 at, raw D columns, raw float64 values"
-    _elementwise(given, found, body, "simjoin_put")(rows, columns, values, at, out, out_values)
+    _elementwise(given, found, body, "simjoin_put")(
+        rows, columns, values, at, out, out_values
+    )
 
 
 @cache
@@ -177,7 +194,9 @@ def on_gpu(values: Ids | Series) -> bool:
 
 
 def values_of(column: Ids | Series) -> Array:
-    """Return a column or an index as an array on the same device. It must not have missing values."""
+    """Return a column or an index as an array on the same device. It must not have
+    missing values.
+    """
     return column.values if on_gpu(column) else column.to_numpy()
 
 
@@ -187,17 +206,26 @@ def columns_like(values: Array, example: Frame, xp: ArrayModule) -> dict[Any, Ar
     `values` has dtype int64 and holds the bits of the columns.
     """
     kinds = zip(example.columns, example.dtypes, strict=True)
-    return {name: xp.ascontiguousarray(values[:, k]).view(kind) for k, (name, kind) in enumerate(kinds)}
+    return {
+        name: xp.ascontiguousarray(values[:, k]).view(kind)
+        for k, (name, kind) in enumerate(kinds)
+    }
 
 
 FLOAT64, FLOAT32, DIVIDED = range(3)
 """How points are stored: as float64 coordinates, or as narrow points of either kind."""
 
-STORAGE = {np.dtype(np.float64): FLOAT64, np.dtype(np.float32): FLOAT32, np.dtype(np.uint32): DIVIDED}
+STORAGE = {
+    np.dtype(np.float64): FLOAT64,
+    np.dtype(np.float32): FLOAT32,
+    np.dtype(np.uint32): DIVIDED,
+}
 """dtype of points -> how they are stored."""
 
 MIN_DIMS = 32
-"""Minimum number of dimensions for narrow points: in fewer, other arrays take most of the memory."""
+"""Minimum number of dimensions for narrow points: in fewer, other arrays take most of
+the memory.
+"""
 
 LENGTH_BYTES = 8
 
@@ -213,7 +241,8 @@ def dims_of(x: Array) -> int:
 
 
 def constants_of(x: Array) -> dict[str, int]:
-    """Return a dict with the constant `STORED`, which makes kernels read points that are stored like `x`.
+    """Return a dict with the constant `STORED`, which makes kernels read points that
+    are stored like `x`.
 
     The dict is empty for float64 points, because these are the kernels' default.
     """
@@ -226,12 +255,15 @@ def row_bytes(dims: int, is_divided: bool) -> int:
     return 4 * dims + LENGTH_BYTES * is_divided
 
 
-def narrowed(columns: np.ndarray, points: np.ndarray, lengths: np.ndarray | None) -> np.ndarray | None:
-    """Return narrow points in host memory; None if they would not give the same coordinates to the bit.
+def narrowed(
+    columns: np.ndarray, points: np.ndarray, lengths: np.ndarray | None
+) -> np.ndarray | None:
+    """Return narrow points in host memory; None if they would not give the same
+    coordinates to the bit.
 
-    Points with NaN may differ, because they are not joined. `columns`, `points` (n, d), float64: the columns,
-    and the coordinates that the metric makes of them. `lengths` (n,): the lengths that the columns are
-    divided by, if any.
+    Points with NaN may differ, because they are not joined. `columns`, `points` (n, d),
+    float64: the columns, and the coordinates that the metric makes of them. `lengths`
+    (n,): the lengths that the columns are divided by, if any.
     """
     if columns.shape != points.shape:
         return None
@@ -247,11 +279,15 @@ def narrowed(columns: np.ndarray, points: np.ndarray, lengths: np.ndarray | None
 
 
 def widened(rows: np.ndarray) -> np.ndarray:
-    """Return the float64 coordinates (n, d) of points in host memory, however they are stored."""
+    """Return the float64 coordinates (n, d) of points in host memory, however they are
+    stored.
+    """
     if storage_of(rows) != DIVIDED:
         return rows.astype(np.float64, order="C", copy=False)
     numbers, halves = rows[:, :-2], np.ascontiguousarray(rows[:, -2:])
     with np.errstate(invalid="ignore", divide="ignore"):
-        coordinates: np.ndarray = np.ascontiguousarray(numbers).view(np.float32).astype(np.float64)
+        coordinates: np.ndarray = (
+            np.ascontiguousarray(numbers).view(np.float32).astype(np.float64)
+        )
         coordinates /= halves.view(np.float64)
     return coordinates

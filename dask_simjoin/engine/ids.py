@@ -22,7 +22,8 @@ from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
     """Return the row ids of a partition as an index of its library.
 
-    `id`: the id column; None: the index of the frame. `dtype`: convert to this dtype; None: do not convert.
+    `id`: the id column; None: the index of the frame. `dtype`: convert to this dtype;
+    None: do not convert.
     """
     ids = frame.index if id is None else frames_for(frame).index(frame[id])
     if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
@@ -34,14 +35,18 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
         kept = False
     if not kept:
         raise DuplicateIdError(
-            f"{describe_ids(id)} are of dtype {ids.dtype} in a partition, and some are not values of "
-            f"the frame's dtype {dtype}, so one id can differ between partitions. {_remedy(id)}"
+            f"{describe_ids(id)} are of dtype {ids.dtype} in a partition, and some are "
+            "not values of "
+            f"the frame's dtype {dtype}, so one id can differ between partitions. "
+            f"{_remedy(id)}"
         )
     return cast
 
 
 def decoded(values: Any) -> Any:
-    """Convert categories and Arrow dictionaries to plain values, because their codes and order vary."""
+    """Convert categories and Arrow dictionaries to plain values, because their codes
+    and order vary.
+    """
     kind = getattr(values.dtype, "pyarrow_dtype", None)
     if kind is not None and pa.types.is_dictionary(kind):
         return values.astype(pd.ArrowDtype(kind.value_type))
@@ -50,25 +55,32 @@ def decoded(values: Any) -> Any:
 
 
 def rounded_together(*parts: Ids) -> bool:
-    """Return whether concatenating these parts could round ids: no dtype represents all of them exactly."""
+    """Return whether concatenating these parts could round ids: no dtype represents all
+    of them exactly.
+    """
     kinds = {str(getattr(part.dtype, "kind", "")): part.dtype for part in parts}
     if len(kinds) < 2 or not kinds.keys() <= set("iufb"):
         return False
-    return "b" in kinds or any(kinds[kind].itemsize == 8 for kind in kinds.keys() & {"i", "u"})
+    return "b" in kinds or any(
+        kinds[kind].itemsize == 8 for kind in kinds.keys() & {"i", "u"}
+    )
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Concatenate ids without converting Python objects: pandas' `append` could convert numbers to floats.
+    """Concatenate ids without converting Python objects: pandas' `append` could convert
+    numbers to floats.
 
-    Empty parts are left out, because their dtype would change the dtype of the result. pandas 2 also warns
-    about them.
+    Empty parts are left out, because their dtype would change the dtype of the result.
+    pandas 2 also warns about them.
     """
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     if any(type(part) is pd.Index and part.dtype == object for part in parts):
         return pd.Index(
-            np.concatenate([part.to_numpy(object) for part in parts]), object, tupleize_cols=False
+            np.concatenate([part.to_numpy(object) for part in parts]),
+            object,
+            tupleize_cols=False,
         )
     return parts[0].append(list(parts[1:]))
 
@@ -81,11 +93,17 @@ def listed_values(values: Ids) -> list[Any]:
 def id_bytes(ids: Ids) -> float:
     """Return the estimated number of bytes per id."""
     size = value_bytes(ids)
-    return size if isinstance(ids.dtype, np.dtype) and ids.dtype != object else max(8.0, size)
+    return (
+        size
+        if isinstance(ids.dtype, np.dtype) and ids.dtype != object
+        else max(8.0, size)
+    )
 
 
 def value_bytes(values: Values, looked_at: int = 1000) -> float:
-    """Return the number of bytes per value of an index or a column, estimated from `looked_at` values."""
+    """Return the number of bytes per value of an index or a column, estimated from
+    `looked_at` values.
+    """
     if isinstance(values.dtype, np.dtype) and values.dtype != object:
         return float(values.dtype.itemsize)
     series = hasattr(values, "iloc")
@@ -95,7 +113,9 @@ def value_bytes(values: Values, looked_at: int = 1000) -> float:
 
 
 def as_id_keys(ids: Ids, places: Array) -> Array:
-    """Return the ids at these positions as int64 keys; None if ids of this dtype have no int64 form."""
+    """Return the ids at these positions as int64 keys; None if ids of this dtype have
+    no int64 form.
+    """
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
     if _is_range(ids):
@@ -108,21 +128,31 @@ def as_id_keys(ids: Ids, places: Array) -> Array:
     if on_gpu(ids):
         if ids.hasnans:
             return None
-        return values_of(ids.astype("int64") if ids.dtype != "uint64" else ids).view("int64")[places]
+        return values_of(ids.astype("int64") if ids.dtype != "uint64" else ids).view(
+            "int64"
+        )[places]
     values = ids.to_numpy()
-    return (values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64))[places]
+    return (
+        values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
+    )[places]
 
 
 def from_id_keys(labels: Array, ids: Ids) -> Values:
-    """Convert keys back to ids with the dtype of `ids`. Return an array, or for dates on a GPU an index.
+    """Convert keys back to ids with the dtype of `ids`. Return an array, or for dates
+    on a GPU an index.
 
     `labels`: the keys, as int64 or as integers of the ids' item size.
     """
     dtype = ids.dtype
     if dtype.kind in "mM" and on_gpu(ids):
-        # by cuDF, because CuPy has no dates; cuDF takes the integers as multiples of the unit of `dtype`
+        # by cuDF, because CuPy has no dates; cuDF takes the integers as multiples of
+        # the unit of `dtype`
         return frames_for(ids).index(labels).astype(dtype)
-    return labels.view(dtype) if dtype.itemsize == labels.dtype.itemsize else labels.astype(dtype)
+    return (
+        labels.view(dtype)
+        if dtype.itemsize == labels.dtype.itemsize
+        else labels.astype(dtype)
+    )
 
 
 def _is_range(ids: Ids) -> bool:
@@ -131,5 +161,9 @@ def _is_range(ids: Ids) -> bool:
 
 
 def _remedy(id: Hashable | None) -> str:
-    other = "id= with a column of unique values" if id is None else "id= with another column"
+    other = (
+        "id= with a column of unique values"
+        if id is None
+        else "id= with another column"
+    )
     return f"Use {other}, or add one: frame = frame.simjoin.with_row_id(), then id='row_id'."

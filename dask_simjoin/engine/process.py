@@ -1,9 +1,11 @@
-"""Resources of this process: threads, the garbage collector, and files that no other user can write.
+"""Resources of this process: threads, the garbage collector, and files that no other
+user can write.
 
-Files with compiled code are loaded only if no other user could have written them. So we check the open file,
-its folder and the folder above. This package makes both folders. Folders further up are not checked, because
-everybody may write to some of them, such as /tmp. If another user makes our folder there first, it belongs to
-that user, so the check refuses it. ``__pycache__`` is not checked: whoever can write there can change the
+Files with compiled code are loaded only if no other user could have written them. So we
+check the open file, its folder and the folder above. This package makes both folders.
+Folders further up are not checked, because everybody may write to some of them, such as
+/tmp. If another user makes our folder there first, it belongs to that user, so the
+check refuses it. ``__pycache__`` is not checked: whoever can write there can change the
 package itself.
 """
 
@@ -23,7 +25,9 @@ from typing import TypeVar
 Made = TypeVar("Made")
 
 LEAST_NUMBERS = 1 << 18
-"""Minimum number of coordinates per thread. For fewer, starting a thread takes more time than it saves."""
+"""Minimum number of coordinates per thread. For fewer, starting a thread takes more
+time than it saves.
+"""
 
 LEAST = 1 << 16
 """Default minimum number of items per thread."""
@@ -49,11 +53,18 @@ def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
         return [calls[0](), *(other.result() for other in others)]
 
 
-def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: int = 1,
-               min_items: int | None = None) -> list[Made]:  # fmt: skip
-    """Split n items between threads, run `work(start, stop)` for each part, and return the results.
+def shared_out(
+    work: Callable[[int, int], Made],
+    n: int,
+    threads: int,
+    grain: int = 1,
+    min_items: int | None = None,
+) -> list[Made]:
+    """Split n items between threads, run `work(start, stop)` for each part, and return
+    the results.
 
-    Parts begin at multiples of `grain`. `min_items`: minimum number of items per thread; None: `LEAST`.
+    Parts begin at multiples of `grain`. `min_items`: minimum number of items per
+    thread; None: `LEAST`.
     """
     number = max(1, min(threads, n // (LEAST if min_items is None else min_items)))
     cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]
@@ -65,8 +76,9 @@ def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: in
 def not_collecting() -> Iterator[None]:
     """Disable Python's garbage collector inside the `with` block.
 
-    While Numba is imported and compiles, the collector scans all objects again and again, and frees little.
-    Its scans take half of the time of the import, and a seventh of the time to compile.
+    While Numba is imported and compiles, the collector scans all objects again and
+    again, and frees little. Its scans take half of the time of the import, and a
+    seventh of the time to compile.
     """
     if not gc.isenabled():
         yield
@@ -81,7 +93,8 @@ def not_collecting() -> Iterator[None]:
 FOLDER, FILE = 0o755, 0o644
 """Modes of new folders and files, before the umask.
 
-All users can read them: files in a container image may belong to root, but are read by another user.
+All users can read them: files in a container image may belong to root, but are read by
+another user.
 """
 
 
@@ -94,20 +107,22 @@ def check_private(found: os.stat_result, path: Path) -> None:
     """
     if found.st_uid not in (0, os.geteuid()):
         raise PermissionError(
-            f"{path} belongs to another user (uid {found.st_uid}), so nothing is loaded from it"
+            f"{path} belongs to another user (uid {found.st_uid}), so nothing is "
+            "loaded from it"
         )
     if found.st_mode & 0o022:
         raise PermissionError(f"other users can write to {path}; run chmod go-w on it")
 
 
 def read_private(path: Path) -> bytes:
-    """Return the content of a file, after checking that only this user or root can have written it.
+    """Return the content of a file, after checking that only this user or root can have
+    written it.
 
     Raises
     ------
     OSError
-        PermissionError if another user can write to the file, its folder or the folder above; other errors
-        if the file cannot be read.
+        PermissionError if another user can write to the file, its folder or the folder
+        above; other errors if the file cannot be read.
     """
     _check_folders(path.parent)
     with open(path, "rb") as file:
@@ -128,7 +143,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
-    """Make a folder and all missing parents, each with this mode: only this user may write.
+    """Make a folder and all missing parents, each with this mode: only this user may
+    write.
 
     `os.makedirs` would apply the mode to the last folder only.
     """

@@ -1,12 +1,13 @@
 """Keep lazy values aligned with the rows that they belong to.
 
-Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`. It may then
-merge other partitions of a reader than before. So values are computed together with their frame, and take
-over its partitions and labels.
+Dask may optimize parts of a graph again, for example to find the quantiles of a
+`set_index`. It may then merge other partitions of a reader than before. So values are
+computed together with their frame, and take over its partitions and labels.
 
-After a shuffle, the order of a partition's rows may differ between runs. Dask may combine the values from one
-run with the rows from another run. So values come with fingerprints of their rows. These fingerprints are
-used to put the values in the order of the rows.
+After a shuffle, the order of a partition's rows may differ between runs. Dask may
+combine the values from one run with the rows from another run. So values come with
+fingerprints of their rows. These fingerprints are used to put the values in the order
+of the rows.
 """
 
 from __future__ import annotations
@@ -44,26 +45,42 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
 )
 from dask_simjoin.graph.lazy_join import DISTANCES, JoinTasks, chunk_ref
-from dask_simjoin.graph.source import FrozenSource, MapPartition, may_move, optimise_in_place
+from dask_simjoin.graph.source import (
+    FrozenSource,
+    MapPartition,
+    may_move,
+    optimise_in_place,
+)
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.counts import PREDECESSOR, Groups, fingerprints, relabelled, values_beside
+from dask_simjoin.tasks.counts import (
+    PREDECESSOR,
+    Groups,
+    fingerprints,
+    relabelled,
+    values_beside,
+)
 
 
 def may_merge(frame: Expr) -> bool:
-    """Return whether Dask may merge partitions of a frame if it reads only some of the columns."""
+    """Return whether Dask may merge partitions of a frame if it reads only some of the
+    columns.
+    """
     return any(
         isinstance(node, BlockwiseIO)
         and not isinstance(node, FusedIO)
-        and type(node)._fusion_compression_factor is not BlockwiseIO._fusion_compression_factor
+        and type(node)._fusion_compression_factor
+        is not BlockwiseIO._fusion_compression_factor
         for node in frame.walk()
     )
 
 
 class Fingerprints(PartitionsFiltered, LabelledExpr):
-    """The fingerprints of the rows that the values were computed for, in the order of the values."""
+    """The fingerprints of the rows that the values were computed for, in the order of
+    the values.
+    """
 
     _label = "simjoin_fingerprints"
     _parameters = ["frozen", "_partitions"]
@@ -75,12 +92,14 @@ class Fingerprints(PartitionsFiltered, LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         prints = self.operand("frozen").inner
         keys = prints.__dask_keys__()
-        return dict(prints.__dask_graph__()) | aliases(self._name, [keys[n] for n in self._partitions])
+        return dict(prints.__dask_graph__()) | aliases(
+            self._name, [keys[n] for n in self._partitions]
+        )
 
 
 class NextToFrame(RowValues, Blockwise):
-    """Base class of values that take the partitions and the labels of their frame. Operands: `frame`,
-    `values`.
+    """Base class of values that take the partitions and the labels of their frame.
+    Operands: `frame`, `values`.
     """
 
     @functools.cached_property
@@ -108,7 +127,11 @@ class Beside(NextToFrame):
         values, partitions = self.operand("values"), self.frame.npartitions
         if values.npartitions == partitions:
             return None
-        return Beside(self.frame, Repartition(values, new_partitions=partitions), self.operand("spec"))
+        return Beside(
+            self.frame,
+            Repartition(values, new_partitions=partitions),
+            self.operand("spec"),
+        )
 
     @property
     def of_filtered(self) -> bool:
@@ -116,12 +139,15 @@ class Beside(NextToFrame):
         return any(isinstance(node, RowValues) and node.of_filtered for node in found)
 
     def simplify_once(self, dependents: Any, simplified: Any) -> Expr:
-        """If nothing else reads the frame, simplify to the values alone, so that the frame is not read for
-        its labels.
+        """If nothing else reads the frame, simplify to the values alone, so that the
+        frame is not read for its labels.
         """
         below = {node._name for node in self.frame.walk()}
         readers = (reader() for name in below for reader in dependents[name])
-        if all(reader is None or reader._name in below or isinstance(reader, Beside) for reader in readers):
+        if all(
+            reader is None or reader._name in below or isinstance(reader, Beside)
+            for reader in readers
+        ):
             values: Expr = self.operand("values").simplify_once(dependents, simplified)
             return values
         simple: Expr = super().simplify_once(dependents, simplified)
@@ -131,7 +157,8 @@ class Beside(NextToFrame):
 class Reconciled(NextToFrame):
     """Put values in the order of their frame's rows, which may differ in each run.
 
-    `then`: fingerprints of the rows that the values were computed for, in the order of the values.
+    `then`: fingerprints of the rows that the values were computed for, in the order of
+    the values.
     """
 
     _parameters = ["frame", "values", "then", "groups", "spec"]
@@ -139,10 +166,14 @@ class Reconciled(NextToFrame):
 
     def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
-        if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
+        if (
+            not numbered
+            or not isinstance(parent, Projection)
+            or PREDECESSOR in parent.columns
+        ):
             return None
-        # the dropped column has row numbers, which would be wrong in another order; the other values may be
-        # reordered
+        # the dropped column has row numbers, which would be wrong in another order; the
+        # other values may be reordered
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 
@@ -151,16 +182,19 @@ Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
-    """Lazy values, one for each row of `frame`, in the partitions of `frame`. The join is not planned yet.
+    """Lazy values, one for each row of `frame`, in the partitions of `frame`. The join
+    is not planned yet.
 
-    Like a cumulative sum, each value depends on all rows. So this class derives from Dask's class for
-    cumulative sums: then Dask knows that frame and values are aligned, and does not shuffle.
+    Like a cumulative sum, each value depends on all rows. So this class derives from
+    Dask's class for cumulative sums: then Dask knows that frame and values are aligned,
+    and does not shuffle.
 
-    Planning uses the frame as Dask has optimized it. Dask leaves out files that a filter excludes, and it
-    merges partitions if few columns are read. So the values read all columns of `frame`: then both have the
-    same partitions.
+    Planning uses the frame as Dask has optimized it. Dask leaves out files that a
+    filter excludes, and it merges partitions if few columns are read. So the values
+    read all columns of `frame`: then both have the same partitions.
 
-    `source`: the frame before Dask optimized it. `chosen`: numbers of the partitions to compute; None: all.
+    `source`: the frame before Dask optimized it. `chosen`: numbers of the partitions to
+    compute; None: all.
     """
 
     _defaults = {"chosen": None}
@@ -175,7 +209,9 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
     def _source(self) -> FrozenSource:
         """The source that the join is planned for: the frame as Dask has optimized it."""
         source: FrozenSource = self.operand("source")
-        return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
+        return source.in_step(
+            self.frame if self.operand("chosen") is None else source.inner
+        )
 
     @property
     def _spec(self) -> RowSpec | None:
@@ -183,7 +219,9 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _groups(self) -> Groups:
-        """The columns that the values depend on, in tuples of columns that are read together."""
+        """The columns that the values depend on, in tuples of columns that are read
+        together.
+        """
         spec = self._spec
         if spec is None:
             return (tuple(self.frame.columns),)
@@ -201,10 +239,15 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         if chosen is not None:
             chosen = [chosen[n] for n in numbers]
         others = self.operands[1:-1]
-        return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
+        return type(self)(
+            Partitions(self.frame, numbers),
+            *others,
+            numbers if chosen is None else chosen,
+        )
 
     def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
-        # Dask calls this to move a filter below the frame; refuse, because the rows there have no values
+        # Dask calls this to move a filter below the frame; refuse, because the rows
+        # there have no values
         if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
             return self
         made: Expr = super()._substitute(old, new, _seen)
@@ -212,7 +255,8 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _projection_columns(self) -> list[Any]:
-        # read all columns, because with fewer columns Dask would merge other partitions than in `frame`
+        # read all columns, because with fewer columns Dask would merge other partitions
+        # than in `frame`
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:
@@ -222,7 +266,9 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         same = self.frame.npartitions == values.npartitions
         if same and may_move(self.frame):
             source, groups, spec = self._source, self._groups, self._spec
-            prints = MapPartition(source.inner, "simjoin_fingerprint", fingerprints, (groups, spec))
+            prints = MapPartition(
+                source.inner, "simjoin_fingerprint", fingerprints, (groups, spec)
+            )
             then = Fingerprints(FrozenSource(optimise_in_place(prints)), chosen)
             return Reconciled(self.frame, values, then, groups, spec)
         if self.of_filtered:
@@ -233,11 +279,14 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
 
 Held = Sequence[tuple[int, int, int]]
-"""For one partition: where its rows are in chunks, as spans of pieces (chunk, first piece, last piece + 1).
+"""For one partition: where its rows are in chunks, as spans of pieces (chunk, first
+piece, last piece + 1).
 """
 
 
-def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int, int]]]:
+def pieces_by_partition(
+    pieces: Pieces, chosen: list[int]
+) -> dict[int, list[tuple[int, int, int]]]:
     """Return `Held` for each chosen partition."""
     found: dict[int, list[tuple[int, int, int]]] = {n: [] for n in chosen}
     for c, chunk in enumerate(pieces):
@@ -247,23 +296,34 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
     return found
 
 
-def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
-    """Return the function and the arguments of a task that makes one partition of values.
+def found_task(
+    names: str, found: str, held: Held, meta: Frame | Series
+) -> tuple[Any, ...]:
+    """Return the function and the arguments of a task that makes one partition of
+    values.
 
-    `names`: name of the expression that makes the `RowNames` of each chunk. `found`: name of the expression
-    that makes the values of each chunk.
+    `names`: name of the expression that makes the `RowNames` of each chunk. `found`:
+    name of the expression that makes the values of each chunk.
     """
     refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
     return aligned, meta, [(start, stop) for _, start, stop in held], *refs
 
 
 def add_counts(
-    layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
-    enough: int | None = None, tasks: JoinTasks = DISTANCES,
-) -> dict[int, Any]:  # fmt: skip
-    """For some chunks, add tasks that count the neighbors of each row. Return the key of each chunk's counts.
+    layer: dict[Any, Any],
+    token: str,
+    chunks: Expr,
+    plan: Plan,
+    spec: JoinSpec,
+    wanted: set[int],
+    enough: int | None = None,
+    tasks: JoinTasks = DISTANCES,
+) -> dict[int, Any]:
+    """For some chunks, add tasks that count the neighbors of each row. Return the key
+    of each chunk's counts.
 
-    `wanted`: numbers of these chunks. `enough`: once a count reaches this number, it need not be exact.
+    `wanted`: numbers of these chunks. `enough`: once a count reaches this number, it
+    need not be exact.
     """
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
     parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
@@ -289,16 +349,32 @@ def add_counts(
     return {c: (partial, c) for c in parts}
 
 
-def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
-                   chosen: list[int], meta: Frame | Series) -> None:  # fmt: skip
-    """Add tasks that make the chosen partitions of the result from the values of the chunks."""
-    held, names = pieces_by_partition(pieces, chosen), f"simjoin_row_names-{name.rpartition('-')[2]}"
+def add_partitions(
+    layer: dict[Any, Any],
+    name: str,
+    chunks: Expr,
+    pieces: Pieces,
+    values: dict[int, Any],
+    chosen: list[int],
+    meta: Frame | Series,
+) -> None:
+    """Add tasks that make the chosen partitions of the result from the values of the
+    chunks.
+    """
+    held, names = (
+        pieces_by_partition(pieces, chosen),
+        f"simjoin_row_names-{name.rpartition('-')[2]}",
+    )
     for place, n in enumerate(chosen):
         key, found = (name, place), held[n]
         for c, _, _ in found:
             layer[(names, c)] = Task((names, c), row_names, chunk_ref(chunks, c))
-        refs = [TaskRef((names, c)) for c, _, _ in found] + [TaskRef(values[c]) for c, _, _ in found]
-        layer[key] = Task(key, aligned, meta, [(start, stop) for _, start, stop in found], *refs)
+        refs = [TaskRef((names, c)) for c, _, _ in found] + [
+            TaskRef(values[c]) for c, _, _ in found
+        ]
+        layer[key] = Task(
+            key, aligned, meta, [(start, stop) for _, start, stop in found], *refs
+        )
 
 
 class RowNames(TypedDict):
@@ -310,17 +386,19 @@ class RowNames(TypedDict):
 
 
 def row_names(chunk: Chunk) -> RowNames:
-    """Return only the fields that identify the rows: other workers need these, and they are smaller than the
-    chunk.
+    """Return only the fields that identify the rows: other workers need these, and they
+    are smaller than the chunk.
     """
     return RowNames(ids=chunk["ids"], ends=chunk["ends"], example=chunk["example"])
 
 
-def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_values: Any) -> Frame | Series:
+def aligned(
+    meta: Frame | Series, which: list[tuple[int, int]], *names_and_values: Any
+) -> Frame | Series:
     """Concatenate the values of one partition, which are taken from several chunks.
 
-    `which`: for each chunk, the pieces to take (first, last + 1). `names_and_values`: first the `RowNames` of
-    all these chunks, then their values.
+    `which`: for each chunk, the pieces to take (first, last + 1). `names_and_values`:
+    first the `RowNames` of all these chunks, then their values.
     """
     half = len(names_and_values) // 2
     chunks: tuple[RowNames, ...] = names_and_values[:half]
@@ -329,11 +407,14 @@ def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_value
     frames = frames_for(chunks[0]["example"])
     values, ids, xp = [], [], frames.xp
     none = xp.zeros((0, *meta.shape[1:]), np.int64)
-    for (first, last), chunk, total in zip(which, chunks, names_and_values[half:], strict=True):
+    for (first, last), chunk, total in zip(
+        which, chunks, names_and_values[half:], strict=True
+    ):
         start = int(chunk["ends"][first - 1]) if first else 0
         stop = int(chunk["ends"][last - 1])
         ids.append(chunk["ids"][start:stop])
-        if isinstance(total, int):  # the chunk is in no block pair, so one number stands for all its rows
+        # the chunk is in no block pair, so one number stands for all its rows
+        if isinstance(total, int):
             total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)
         values.append(xp.asarray(total[start:stop]) if stop > start else none)
     return frames.rows(xp.concatenate(values), joined(ids), meta)

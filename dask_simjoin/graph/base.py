@@ -1,15 +1,17 @@
 """Base classes of lazy results, and the tasks that they add to a graph.
 
-Dask merges filters, and moves filters below other steps, so that it reads and moves fewer rows. It then
-computes the condition of a filter from the rows below the step. This is wrong if the condition depends on all
-rows. Neighbor counts do: a filter may remove neighbors of a row, which changes the row's count. Dask makes an
-exception only for reductions, and returns wrong rows even for its own cumulative sums.
+Dask merges filters, and moves filters below other steps, so that it reads and moves
+fewer rows. It then computes the condition of a filter from the rows below the step.
+This is wrong if the condition depends on all rows. Neighbor counts do: a filter may
+remove neighbors of a row, which changes the row's count. Dask makes an exception only
+for reductions, and returns wrong rows even for its own cumulative sums.
 
-Dask computes the head of a step from the heads of its operands. It computes the head of a sorted frame from
-the smallest rows of the unsorted frame. There the order of these rows can differ from that in the first
-sorted partition.
+Dask computes the head of a step from the heads of its operands. It computes the head of
+a sorted frame from the smallest rows of the unsorted frame. There the order of these
+rows can differ from that in the first sorted partition.
 
-So the guards at the end of this module keep filters, heads and tails from moving below values of rows.
+So the guards at the end of this module keep filters, heads and tails from moving below
+values of rows.
 """
 
 from __future__ import annotations
@@ -50,12 +52,13 @@ OURS = "simjoin_"
 
 
 class LabelledExpr(Expr):
-    """Base class of expressions whose task keys begin with a label. Operands with certain names set its
-    properties.
+    """Base class of expressions whose task keys begin with a label. Operands with
+    certain names set its properties.
 
-    The operand `label` replaces the class attribute `_label`. `meta` is the empty example of the result.
-    `source_divisions` are the divisions; without this operand there is one partition. If `plan` or `run` is
-    an operand, the tasks record their times for the run that it names.
+    The operand `label` replaces the class attribute `_label`. `meta` is the empty
+    example of the result. `source_divisions` are the divisions; without this operand
+    there is one partition. If `plan` or `run` is an operand, the tasks record their
+    times for the run that it names.
     """
 
     _label: str
@@ -70,7 +73,11 @@ class LabelledExpr(Expr):
     @property
     def _run(self) -> str:
         """The name of the run that the tasks record their times for."""
-        run: str = self.operand("run").name if "run" in self._parameters else self.operand("plan").run
+        run: str = (
+            self.operand("run").name
+            if "run" in self._parameters
+            else self.operand("plan").run
+        )
         return run
 
     @functools.cached_property
@@ -79,7 +86,9 @@ class LabelledExpr(Expr):
         return f"{label}-{self.deterministic_token}"
 
     def place(self, n: int) -> Any:
-        """Return the end of the key of partition `n`: a number, or a place that names a worker."""
+        """Return the end of the key of partition `n`: a number, or a place that names a
+        worker.
+        """
         return n
 
     def key(self, n: int) -> tuple[Any, ...]:
@@ -91,12 +100,16 @@ class LabelledExpr(Expr):
         return self.operand("meta") if "meta" in self._parameters else None
 
     def _divisions(self) -> Any:
-        return self.operand("source_divisions") if "source_divisions" in self._parameters else (None, None)
+        return (
+            self.operand("source_divisions")
+            if "source_divisions" in self._parameters
+            else (None, None)
+        )
 
 
 class RowsExpr(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Base class of expressions that make rows of a result. `columns`: the columns to make; None: all
-    columns.
+    """Base class of expressions that make rows of a result. `columns`: the columns to
+    make; None: all columns.
     """
 
     _absorb_projections = True
@@ -126,18 +139,25 @@ def _recorded(layer: Callable[[Any], Layer]) -> Callable[[Any], Layer]:
 
 
 def _record_task(key: Any, task: Any, run: str, of: int) -> Any:
-    """If `task` is a step of a join, return a task that also records its time; return anything else
-    unchanged.
+    """If `task` is a step of a join, return a task that also records its time; return
+    anything else unchanged.
     """
     label = key[0].rpartition("-")[0] if isinstance(key, tuple) else ""
     if not run or not label.startswith(OURS) or type(task) is not Task:
         return task
     place = key[1] if len(key) == 2 else key[1:]
-    return Task(key, Recorded(task.func, run, label.removeprefix(OURS), place, of), *task.args, **task.kwargs)
+    return Task(
+        key,
+        Recorded(task.func, run, label.removeprefix(OURS), place, of),
+        *task.args,
+        **task.kwargs,
+    )
 
 
 class RowValues(Expr):
-    """Base class of values that belong to the rows of a certain frame, and to no other rows."""
+    """Base class of values that belong to the rows of a certain frame, and to no other
+    rows.
+    """
 
     @property
     def of_filtered(self) -> bool:
@@ -146,8 +166,8 @@ class RowValues(Expr):
 
 
 class FilteredRows(RowValues, Blockwise):
-    """Values of the rows of a filtered frame, after planning. The class marks them, so that `must_stay` finds
-    them.
+    """Values of the rows of a filtered frame, after planning. The class marks them, so
+    that `must_stay` finds them.
     """
 
     _parameters = ["frame"]
@@ -164,8 +184,8 @@ def is_filtered(frame: Expr) -> bool:
 
 
 def must_stay(step: Expr, condition: Expr) -> bool:
-    """Return whether a filter with this condition must stay above a step, because its values would change
-    below it.
+    """Return whether a filter with this condition must stay above a step, because its
+    values would change below it.
     """
     values = [node for node in condition.walk() if isinstance(node, RowValues)]
     if isinstance(step, (Filter, FilterAlign)):
@@ -175,14 +195,16 @@ def must_stay(step: Expr, condition: Expr) -> bool:
 
 def end_must_stay(end: Expr) -> bool:
     """Return whether a head or tail must stay above the steps of its frame."""
-    # Dask lowers `Head` and `Tail` to a Blockwise expression after planning. Planning has replaced
-    # `RowValues` by steps of a join, so these must be found as well.
+    # Dask lowers `Head` and `Tail` to a Blockwise expression after planning. Planning
+    # has replaced `RowValues` by steps of a join, so these must be found as well.
     ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
     return any(isinstance(node, ours) for node in end.frame.walk())
 
 
 class Shared(LabelledExpr):
-    """A value that many tasks use. A separate task makes it, so that the value is not sent with each task."""
+    """A value that many tasks use. A separate task makes it, so that the value is not
+    sent with each task.
+    """
 
     _parameters = ["label", "value"]
 
@@ -197,8 +219,8 @@ class Shared(LabelledExpr):
 
 
 def aliases(name: str, keys: Iterable[Any]) -> Layer:
-    """Return tasks named `name` that only refer to the results of other tasks. `keys`: the keys of these
-    tasks.
+    """Return tasks named `name` that only refer to the results of other tasks. `keys`:
+    the keys of these tasks.
     """
     return {(name, n): Alias((name, n), key) for n, key in enumerate(keys)}
 
@@ -214,7 +236,8 @@ def pick(parts: Any, key: Any) -> Any:
 
 
 def picked(parts: TaskRef | List, key: Any) -> Task:
-    """Return an argument for a task: an item of another task's result, or of a list of results.
+    """Return an argument for a task: an item of another task's result, or of a list of
+    results.
 
     It is selected when the task runs.
     """
@@ -222,20 +245,22 @@ def picked(parts: TaskRef | List, key: Any) -> Task:
 
 
 Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
-"""One task of a step: a key that identifies it within the step, its function, and the arguments."""
+"""One task of a step: a key that identifies it within the step, its function, and the
+arguments.
+"""
 
 SUM_FAN_IN = 16
 """A task merges at most this many results of block pairs."""
 
 LISTS = 2
-"""Per thread of the cluster, at most this many lists are in memory: while one is made, another is taken
-apart.
+"""Per thread of the cluster, at most this many lists are in memory: while one is made,
+another is taken apart.
 """
 
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
-    """For each chunk, list its block pairs as (number of the block pair, 0 or 1 for the chunk's side in it,
-    other chunk).
+    """For each chunk, list its block pairs as (number of the block pair, 0 or 1 for the
+    chunk's side in it, other chunk).
     """
     own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
     for b, (i, j) in enumerate(plan.blocks.tolist()):
@@ -246,69 +271,100 @@ def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
 
 
 class Steps:
-    """Collects the tasks of an algorithm in `layer`. The name in each key is a label and the step of the
-    algorithm.
+    """Collects the tasks of an algorithm in `layer`. The name in each key is a label
+    and the step of the algorithm.
     """
 
     def __init__(self, label: str, token: str) -> None:
         self._label, self._token = label, token
         self.layer: dict[Any, Any] = {}
 
-    def add(self, step: str, place: Any, function: Callable[..., Any], *arguments: Any) -> TaskRef:
+    def add(
+        self, step: str, place: Any, function: Callable[..., Any], *arguments: Any
+    ) -> TaskRef:
         """Add a task to a step. `place` identifies the task within the step."""
         key = (f"{self._label}_{step}-{self._token}", place)
         self.layer[key] = Task(key, function, *arguments)
         return TaskRef(key)
 
-    def merged(self, step: str, function: Callable[..., Any], parts: list[TaskRef],
-               fan_in: int = SUM_FAN_IN) -> TaskRef:  # fmt: skip
-        """Add tasks that merge values in a tree; each task merges at most `fan_in` values."""
+    def merged(
+        self,
+        step: str,
+        function: Callable[..., Any],
+        parts: list[TaskRef],
+        fan_in: int = SUM_FAN_IN,
+    ) -> TaskRef:
+        """Add tasks that merge values in a tree; each task merges at most `fan_in`
+        values.
+        """
         depth = 0
         while len(parts) > fan_in:
             groups = [parts[s : s + fan_in] for s in range(0, len(parts), fan_in)]
-            parts = [self.add(step, (depth, n), function, *group) for n, group in enumerate(groups)]
+            parts = [
+                self.add(step, (depth, n), function, *group)
+                for n, group in enumerate(groups)
+            ]
             depth += 1
         return self.add(step, (depth, 0), function, *parts)
 
-    def spread(self, step: str, taking: str, calls: list[Call], items: Iterable[int],
-               threads: int | None) -> list[dict[int, TaskRef | Task]]:  # fmt: skip
-        """Add tasks that each make a list. For each list, return references to some of its items.
+    def spread(
+        self,
+        step: str,
+        taking: str,
+        calls: list[Call],
+        items: Iterable[int],
+        threads: int | None,
+    ) -> list[dict[int, TaskRef | Task]]:
+        """Add tasks that each make a list. For each list, return references to some of
+        its items.
 
-        `items`: positions of the items to refer to. `threads`: number of threads of the cluster; None: no
-        cluster.
+        `items`: positions of the items to refer to. `threads`: number of threads of the
+        cluster; None: no cluster.
 
-        On a cluster, further tasks pick the items, so that workers send each other items instead of lists. A
-        new list is made only while fewer than `LISTS` lists per thread wait to be picked from. Otherwise Dask
-        would make all lists first. When memory is short, it would then read a list from disk again for each
-        item.
+        On a cluster, further tasks pick the items, so that workers send each other
+        items instead of lists. A new list is made only while fewer than `LISTS` lists
+        per thread wait to be picked from. Otherwise Dask would make all lists first.
+        When memory is short, it would then read a list from disk again for each item.
         """
         if threads is None:
-            made = [self.add(step, place, function, *arguments) for place, function, arguments in calls]
+            made = [
+                self.add(step, place, function, *arguments)
+                for place, function, arguments in calls
+            ]
             return [{n: picked(one, n) for n in items} for one in made]
         found: list[dict[int, TaskRef | Task]] = []
         taken: list[TaskRef] = []
         for place, function, arguments in calls:
-            first = () if len(taken) < LISTS * threads else (after, taken[-LISTS * threads])
+            first = (
+                () if len(taken) < LISTS * threads else (after, taken[-LISTS * threads])
+            )
             one = self.add(step, place, *first, function, *arguments)
             found.append({n: self.add(taking, (place, n), pick, one, n) for n in items})
             taken.append(self.add(f"{taking}s", place, nothing, *found[-1].values()))
         return found
 
     def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
-        """Return the `RowNumbers` of each chunk: the chunk's number if chunks are in frame order, else the
-        frame positions of its rows.
+        """Return the `RowNumbers` of each chunk: the chunk's number if chunks are in
+        frame order, else the frame positions of its rows.
         """
         if plan.counted.in_frame_order:
             return list(range(len(chunks)))
-        return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]
+        return [
+            self.add("names", c, pick, chunk, "position")
+            for c, chunk in enumerate(chunks)
+        ]
 
 
 def nothing(*values: Any) -> None:
-    """Do nothing. A task with this function finishes when all its arguments are computed."""
+    """Do nothing. A task with this function finishes when all its arguments are
+    computed.
+    """
 
 
 def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function. `done`: the result of a task, such as a check, that must finish before."""
+    """Call the function. `done`: the result of a task, such as a check, that must
+    finish before.
+    """
     return function(*arguments)
 
 
@@ -318,11 +374,16 @@ GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
 
 
 def check_guarded() -> None:
-    """Raise an error if the guards do not fit this version of Dask: it might filter lazy values too early."""
+    """Raise an error if the guards do not fit this version of Dask: it might filter
+    lazy values too early.
+    """
     if not GUARDED:
         raise PlanningError(
-            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves head() in "
-            "a different way. Dask could then filter rows before their values are computed, and results "
-            "could be wrong. Use an older version of Dask, or compute() the frame and call this verb on "
+            f"This version of Dask ({dask.__version__}) has no function "
+            f"{FILTER_HOOK!r}, or moves head() in "
+            "a different way. Dask could then filter rows before their values are "
+            "computed, and results "
+            "could be wrong. Use an older version of Dask, or compute() the frame and "
+            "call this verb on "
             "the result."
         )

@@ -1,9 +1,12 @@
-"""Import and patch parts of Dask that it does not document: only this module must change when Dask does.
+"""Import and patch parts of Dask that it does not document: only this module must
+change when Dask does.
 
-Dask documents no way to define new expressions, so expressions of joins derive from Dask's own classes. Once
-Dask documents one, the imports of `dask.dataframe.dask_expr` and `dask._task_spec` can be removed.
+Dask documents no way to define new expressions, so expressions of joins derive from
+Dask's own classes. Once Dask documents one, the imports of `dask.dataframe.dask_expr`
+and `dask._task_spec` can be removed.
 
-Each patch keeps the original function as `__wrapped__`. A note says from when on the patch can be removed.
+Each patch keeps the original function as `__wrapped__`. A note says from when on the
+patch can be removed.
 """
 
 from __future__ import annotations
@@ -41,21 +44,29 @@ from dask.dataframe.dask_expr._reductions import Chunk as ReducedPartition
 from dask.dataframe.dask_expr._reductions import TreeReduce
 from dask.dataframe.dask_expr._repartition import Repartition, RepartitionToFewer
 from dask.dataframe.dask_expr._shuffle import Shuffle
-from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
+from dask.dataframe.dask_expr.io.io import (
+    IO,
+    BlockwiseIO,
+    FromGraph,
+    FromPandas,
+    FusedIO,
+)
 from dask.dataframe.dask_expr.io.parquet import ToParquetBarrier
 
 # Can be removed once `read_csv` parses only the columns of a projection.
 from dask.dataframe.io.csv import AUTO_BLOCKSIZE as AUTO_BLOCKSIZE
 
-# Can be removed once a categorical dtype has a public attribute for categories that Dask does not know.
+# Can be removed once a categorical dtype has a public attribute for categories that
+# Dask does not know.
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
 # Can be removed once the name in a task's key is a public attribute.
 from dask.utils import key_split
 
-# Can be removed with Python 3.11. There, all objects of a class share one lock per cached property. Reading
-# the divisions of a lazy join plans it, so tasks are computed while the lock is held. If the scheduler in
-# this process then needs the divisions of another frame, it waits for the lock forever.
+# Can be removed with Python 3.11. There, all objects of a class share one lock per
+# cached property. Reading the divisions of a lazy join plans it, so tasks are computed
+# while the lock is held. If the scheduler in this process then needs the divisions of
+# another frame, it waits for the lock forever.
 if sys.version_info < (3, 12):
     for _class in (Expr, PartitionsFiltered):
         _divisions: Any = vars(_class)["divisions"]
@@ -71,20 +82,27 @@ END_CLASSES = (Head, Tail)
 """Dask's expressions for the first and the last rows of a frame."""
 
 END_HOOK = "_simplify_down"
-"""Dask's method that simplifies a step, such as moving the head of a frame beneath another step."""
+"""Dask's method that simplifies a step, such as moving the head of a frame beneath
+another step.
+"""
 
 REPR_HOOK = "_repr_divisions"
-"""Name of Dask's property that returns the divisions shown in the repr of a collection."""
+"""Name of Dask's property that returns the divisions shown in the repr of a collection.
+"""
 
 MARK = "of_simjoin"
 """Name of an attribute that marks functions of Dask as replaced by ours."""
 
 
-def guard_filters(must_stay: Callable[[Any, Any], bool], modules: Iterable[Any] = FILTER_MODULES) -> bool:
-    """Keep Dask from moving a filter below a step if ``must_stay(step, condition)`` is true.
+def guard_filters(
+    must_stay: Callable[[Any, Any], bool], modules: Iterable[Any] = FILTER_MODULES
+) -> bool:
+    """Keep Dask from moving a filter below a step if ``must_stay(step, condition)`` is
+    true.
 
-    Return False if one of the modules has no function `FILTER_HOOK`. A second call changes nothing. This
-    patch can be removed once an expression can forbid that filters move below it.
+    Return False if one of the modules has no function `FILTER_HOOK`. A second call
+    changes nothing. This patch can be removed once an expression can forbid that
+    filters move below it.
     """
     complete = True
     for module in modules:
@@ -110,11 +128,15 @@ def _guarded_filter(
     return guarded
 
 
-def guard_ends(must_stay: Callable[[Any], bool], classes: Iterable[Any] = END_CLASSES) -> bool:
-    """Keep Dask from moving a `Head` or `Tail` below the steps of its frame if ``must_stay(end)`` is true.
+def guard_ends(
+    must_stay: Callable[[Any], bool], classes: Iterable[Any] = END_CLASSES
+) -> bool:
+    """Keep Dask from moving a `Head` or `Tail` below the steps of its frame if
+    ``must_stay(end)`` is true.
 
-    Return False if one of the classes has no method `END_HOOK`. A second call changes nothing. This patch can
-    be removed once an expression can forbid that heads move below it.
+    Return False if one of the classes has no method `END_HOOK`. A second call changes
+    nothing. This patch can be removed once an expression can forbid that heads move
+    below it.
     """
     complete = True
     for one in classes:
@@ -137,17 +159,23 @@ def _guarded_end(
     return guarded
 
 
-def guard_repr(shown_instead: Callable[[Any], Any], collections: type = FrameBase) -> bool:
-    """Let the repr of collections show ``shown_instead(expr)`` as their divisions, unless this is None.
+def guard_repr(
+    shown_instead: Callable[[Any], Any], collections: type = FrameBase
+) -> bool:
+    """Let the repr of collections show ``shown_instead(expr)`` as their divisions,
+    unless this is None.
 
-    Return False if collections have no property `REPR_HOOK`. A second call changes nothing. This patch can be
-    removed once an expression can say that its divisions are not known yet.
+    Return False if collections have no property `REPR_HOOK`. A second call changes
+    nothing. This patch can be removed once an expression can say that its divisions are
+    not known yet.
     """
     shown = vars(collections).get(REPR_HOOK)
     if not isinstance(shown, property) or shown.fget is None:
         return False
     if not hasattr(shown.fget, MARK):
-        setattr(collections, REPR_HOOK, property(_guarded_repr(shown.fget, shown_instead)))
+        setattr(
+            collections, REPR_HOOK, property(_guarded_repr(shown.fget, shown_instead))
+        )
     return True
 
 
@@ -161,13 +189,16 @@ def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
     return guarded
 
 
-def fuse_writes(is_ours: Callable[[Any], bool], barrier: type = ToParquetBarrier) -> bool:
-    """Let `to_parquet` write a partition in the task that makes it, if ``is_ours(step)`` is true for some
-    step.
+def fuse_writes(
+    is_ours: Callable[[Any], bool], barrier: type = ToParquetBarrier
+) -> bool:
+    """Let `to_parquet` write a partition in the task that makes it, if
+    ``is_ours(step)`` is true for some step.
 
-    Dask fuses steps in `compute` and `persist`, but not in `to_parquet`: a partition passed through four
-    tasks, and workers sent partitions between them. Return False if Dask already simplifies this step. A
-    second call changes nothing. This patch can be removed once Dask fuses writes.
+    Dask fuses steps in `compute` and `persist`, but not in `to_parquet`: a partition
+    passed through four tasks, and workers sent partitions between them. Return False if
+    Dask already simplifies this step. A second call changes nothing. This patch can be
+    removed once Dask fuses writes.
     """
     simplify = vars(barrier).get(END_HOOK)
     if simplify is not None:
@@ -176,7 +207,11 @@ def fuse_writes(is_ours: Callable[[Any], bool], barrier: type = ToParquetBarrier
     def fused(written: Any) -> Expr | None:
         before = written.operand("frame")
         after = _fused_from_ours(before.simplify(), is_ours)
-        return None if after._name == before._name else type(written)(after, *written.operands[1:])
+        return (
+            None
+            if after._name == before._name
+            else type(written)(after, *written.operands[1:])
+        )
 
     setattr(fused, MARK, True)
     setattr(barrier, END_HOOK, fused)
@@ -184,24 +219,38 @@ def fuse_writes(is_ours: Callable[[Any], bool], barrier: type = ToParquetBarrier
 
 
 def _fused_from_ours(last: Expr, is_ours: Callable[[Any], bool]) -> Expr:
-    """Fuse a step with the steps before it, except reads: partitions that were read may be in memory."""
-    group, left, parents = {last._name: last}, [*last.dependencies()], collect_dependents(last)
+    """Fuse a step with the steps before it, except reads: partitions that were read may
+    be in memory.
+    """
+    group, left, parents = (
+        {last._name: last},
+        [*last.dependencies()],
+        collect_dependents(last),
+    )
     for step in left:
-        used = {found._name for parent in parents[step._name] if (found := parent()) is not None}
+        used = {
+            found._name
+            for parent in parents[step._name]
+            if (found := parent()) is not None
+        }
         alike = isinstance(step, Blockwise) and step.npartitions == last.npartitions
         if alike and used <= group.keys() and any(is_ours(one) for one in step.walk()):
             group[step._name] = step
             left += step.dependencies()
     fused = list(group.values())
-    others = [step for one in fused for step in one.dependencies() if step._name not in group]
+    others = [
+        step for one in fused for step in one.dependencies() if step._name not in group
+    ]
     return Fused(fused, *others) if len(fused) > 1 else last
 
 
 def list_fused_columns(fused: type = Fused) -> bool:
-    """Let a fused step request all columns of its inputs, not only the columns that it returns.
+    """Let a fused step request all columns of its inputs, not only the columns that it
+    returns.
 
-    `persist` optimizes a graph twice. The second time, Dask dropped columns that the fused steps read, so
-    their inputs were missing. Return False if Dask itself lists the columns; then this patch can be removed.
+    `persist` optimizes a graph twice. The second time, Dask dropped columns that the
+    fused steps read, so their inputs were missing. Return False if Dask itself lists
+    the columns; then this patch can be removed.
     """
     if "_projection_columns" in vars(fused):
         return False
@@ -210,11 +259,12 @@ def list_fused_columns(fused: type = Fused) -> bool:
 
 
 def seed_divisions(frame: Any) -> None:
-    """If the index of a `FromPandas` is a range, compute its divisions here, and store them where Dask looks
-    for them.
+    """If the index of a `FromPandas` is a range, compute its divisions here, and store
+    them where Dask looks for them.
 
-    Dask would list and sort all labels, which takes 4 ms for 100,000 rows. For other indexes nothing is
-    stored. This function can be removed once Dask divides a range without listing its labels.
+    Dask would list and sort all labels, which takes 4 ms for 100,000 rows. For other
+    indexes nothing is stored. This function can be removed once Dask divides a range
+    without listing its labels.
     """
     held = frame.operand("frame")
     stored, index = getattr(held, "_division_info", None), held._data.index
@@ -232,23 +282,59 @@ def seed_divisions(frame: Any) -> None:
 def without_token(graph: dict[Any, Any]) -> Expr:
     """Return a graph for `Client.get`, as an expression with a random token.
 
-    From a dict, Dask makes such an expression with a token of all tasks. For 32 tasks this takes 11 ms, and
-    meanwhile none of them can start. This function can be removed once Dask makes no token of a given graph.
+    From a dict, Dask makes such an expression with a token of all tasks. For 32 tasks
+    this takes 11 ms, and meanwhile none of them can start. This function can be removed
+    once Dask makes no token of a given graph.
     """
     return LLGExpr(graph, _determ_token=uuid.uuid4().hex)
 
 
 def _columns_read(fused: Any) -> list[Any]:
-    frames = [read for read in fused.dependencies() if read.ndim]  # others are single values
+    # others are single values
+    frames = [read for read in fused.dependencies() if read.ndim]
     return list(dict.fromkeys(column for read in frames for column in read.columns))
 
 
 __all__ = [
-    "END_CLASSES", "END_HOOK", "FILTER_HOOK", "FILTER_MODULES", "IO", "UNKNOWN_CATEGORIES", "Alias",
-    "Blockwise", "BlockwiseIO", "CumulativeAggregations", "Elemwise", "Expr", "Filter", "FilterAlign",
-    "FrameBase", "FromGraph", "FromPandas", "Fused", "FusedIO", "GraphNode", "List", "Partitions",
-    "PartitionsFiltered", "Projection", "ReducedPartition", "Repartition", "RepartitionToFewer", "Shuffle",
-    "Task", "TaskRef", "TreeReduce", "fuse_writes", "guard_ends",
-    "guard_filters", "guard_repr", "key_split", "list_fused_columns", "new_collection", "seed_divisions",
-    "to_pyarrow_string", "without_token",
-]  # fmt: skip
+    "END_CLASSES",
+    "END_HOOK",
+    "FILTER_HOOK",
+    "FILTER_MODULES",
+    "IO",
+    "UNKNOWN_CATEGORIES",
+    "Alias",
+    "Blockwise",
+    "BlockwiseIO",
+    "CumulativeAggregations",
+    "Elemwise",
+    "Expr",
+    "Filter",
+    "FilterAlign",
+    "FrameBase",
+    "FromGraph",
+    "FromPandas",
+    "Fused",
+    "FusedIO",
+    "GraphNode",
+    "List",
+    "Partitions",
+    "PartitionsFiltered",
+    "Projection",
+    "ReducedPartition",
+    "Repartition",
+    "RepartitionToFewer",
+    "Shuffle",
+    "Task",
+    "TaskRef",
+    "TreeReduce",
+    "fuse_writes",
+    "guard_ends",
+    "guard_filters",
+    "guard_repr",
+    "key_split",
+    "list_fused_columns",
+    "new_collection",
+    "seed_divisions",
+    "to_pyarrow_string",
+    "without_token",
+]

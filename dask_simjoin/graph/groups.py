@@ -1,9 +1,10 @@
 """Join within groups: a pair must have equal values in the columns `by`.
 
-Each group has a number. It is multiplied by a distance that is larger than the distance of any pair, and
-becomes one more coordinate (see `dask_simjoin.metrics.distances`). So rows of different groups are never
-near. The number of a group is the position of its values among the distinct values of all partitions. A
-reduction finds the distinct values when the join is planned.
+Each group has a number. It is multiplied by a distance that is larger than the distance
+of any pair, and becomes one more coordinate (see `dask_simjoin.metrics.distances`). So
+rows of different groups are never near. The number of a group is the position of its
+values among the distinct values of all partitions. A reduction finds the distinct
+values when the join is planned.
 """
 
 from __future__ import annotations
@@ -42,30 +43,48 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit
 
 MOST = 2.0**1000
-"""Largest coordinate that a group may get; the difference of two such coordinates is still finite."""
+"""Largest coordinate that a group may get; the difference of two such coordinates is
+still finite.
+"""
 
 NUMBERS, DECIMALS, TEXTS, OBJECTS = "numbers", "decimal numbers", "texts", "objects"
 """Some kinds of values; `kind_of` returns further ones."""
 
 OF_ARROW = {
-    "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
+    "bytes": (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_fixed_size_binary,
+    ),
     "dates": (pa.types.is_date,),
     "times of day": (pa.types.is_time,),
     DECIMALS: (pa.types.is_decimal,),
     TEXTS: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
 }
-"""Kind -> functions that recognize its Arrow types. Without Arrow, pandas stores such values as objects."""
+"""Kind -> functions that recognize its Arrow types. Without Arrow, pandas stores such
+values as objects.
+"""
 
-FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.date, datetime.time,
-            datetime.timedelta, pd.Period, pd.Interval, tuple)  # fmt: skip
-"""Families of classes, such that objects of two families are never equal. A class belongs to the first that
-matches.
+FAMILIES = (
+    (numbers.Number, np.bool_),
+    str,
+    bytes,
+    datetime.datetime,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    pd.Period,
+    pd.Interval,
+    tuple,
+)
+"""Families of classes, such that objects of two families are never equal. A class
+belongs to the first that matches.
 """
 
 
 def kind_of(values: Series | Ids) -> str:
-    """Return the kind of the values in a column. Values of two kinds are never equal, except for objects and
-    decimals.
+    """Return the kind of the values in a column. Values of two kinds are never equal,
+    except for objects and decimals.
     """
     dtype = decoded(values.iloc[:0] if hasattr(values, "iloc") else values[:0]).dtype
     arrow = arrow_type(dtype)
@@ -89,15 +108,17 @@ def kind_of(values: Series | Ids) -> str:
 
 
 def check_kinds(name: Hashable, sides: Sequence[Series | Ids]) -> None:
-    """Raise an error if the dtypes of a column in two tables show that its values can never be equal."""
+    """Raise an error if the dtypes of a column in two tables show that its values can
+    never be equal.
+    """
     kinds = set(map(kind_of, sides))
     if len(kinds) > 1 and OBJECTS not in kinds and kinds != {NUMBERS, DECIMALS}:
         raise _never_equal(name, sides, "")
 
 
 def _check_values(name: Hashable, parts: list[Ids]) -> None:
-    """Raise an error if the values of a column in two tables can never be equal. `parts`: distinct values in
-    each table.
+    """Raise an error if the values of a column in two tables can never be equal.
+    `parts`: distinct values in each table.
     """
     if len(parts) < 2 or not all(map(len, parts)):
         return
@@ -106,32 +127,47 @@ def _check_values(name: Hashable, parts: list[Ids]) -> None:
         return
     one, other = ({_family(kind) for kind in set(map(type, part))} for part in parts)
     if None not in one | other and not one & other:
-        raise _never_equal(name, parts, f" ({shown(parts[0][0])} and {shown(parts[1][0])})")
+        raise _never_equal(
+            name, parts, f" ({shown(parts[0][0])} and {shown(parts[1][0])})"
+        )
 
 
 def _family(kind: type) -> object:
     return next((family for family in FAMILIES if issubclass(kind, family)), None)
 
 
-def _never_equal(name: Hashable, sides: Sequence[Series | Ids], such: str) -> ColumnError:
-    held = [f"of dtype {side.dtype} in the {table} table" for side, table in zip(sides, TABLES, strict=True)]
+def _never_equal(
+    name: Hashable, sides: Sequence[Series | Ids], such: str
+) -> ColumnError:
+    held = [
+        f"of dtype {side.dtype} in the {table} table"
+        for side, table in zip(sides, TABLES, strict=True)
+    ]
     return ColumnError(
-        f"by= names {name!r}, which is {held[0]} and {held[1].replace(' table', ' one')}. Their values are "
+        f"by= names {name!r}, which is {held[0]} and "
+        f"{held[1].replace(' table', ' one')}. Their values are "
         f"never equal{such}; convert one of the columns."
     )
 
 
 def distinct(column: Series) -> Series:
-    """Return the distinct values of a column, without missing values; sorted if they can be compared."""
+    """Return the distinct values of a column, without missing values; sorted if they
+    can be compared.
+    """
     try:
         values = decoded(column).dropna().drop_duplicates()
         if values.dtype.kind == "O" and not on_gpu(values):
-            # `hash` raises an error for a list or similar value; `drop_duplicates` of pandas does not always
+            # `hash` raises an error for a list or similar value; `drop_duplicates` of
+            # pandas does not always
             values.map(hash)
-    except (TypeError, NotImplementedError):  # lists, or other values that cannot be hashed
+    except (
+        TypeError,
+        NotImplementedError,
+    ):  # lists, or other values that cannot be hashed
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
-            f"by= names column {column.name!r} of dtype {column.dtype}. Its values are not scalars{some}. "
+            f"by= names column {column.name!r} of dtype {column.dtype}. Its values are "
+            f"not scalars{some}. "
             "Use columns of numbers, texts, dates or categories."
         ) from None
     try:
@@ -140,12 +176,14 @@ def distinct(column: Series) -> Series:
         return values
 
 
-def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Frame) -> Series:
-    """Return for each row the coordinate of its group (n,), float64; NaN if one of its `by` values is
-    missing.
+def group_codes(
+    rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Frame
+) -> Series:
+    """Return for each row the coordinate of its group (n,), float64; NaN if one of its
+    `by` values is missing.
 
-    `scale`: distance between groups.  `sides`: number of tables.  `values`: the distinct values of each
-    column in each table, as frames with one column.
+    `scale`: distance between groups.  `sides`: number of tables.  `values`: the
+    distinct values of each column in each table, as frames with one column.
     """
     frames = frames_for(rows)
     xp = frames.xp
@@ -158,7 +196,8 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
         groups *= max(number, 1)
         if groups * scale > MOST or groups >= 2**53:
             raise ColumnError(
-                f"by= makes {groups:,} groups, too many for this distance. Use a smaller distance, or by= "
+                f"by= makes {groups:,} groups, too many for this distance. Use a "
+                "smaller distance, or by= "
                 "columns with fewer groups."
             )
         code, missing = code * number + place, missing | (place < 0)
@@ -168,41 +207,56 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
 
 
 def _keys(column: Series) -> Ids:
-    """Return the values as an index. Convert 16-bit floats to 32 bits, because a pandas index cannot store
-    them.
+    """Return the values as an index. Convert 16-bit floats to 32 bits, because a pandas
+    index cannot store them.
     """
-    if getattr(column.dtype, "kind", "") == "f" and getattr(column.dtype, "itemsize", 8) == 2:
+    if (
+        getattr(column.dtype, "kind", "") == "f"
+        and getattr(column.dtype, "itemsize", 8) == 2
+    ):
         column = column.astype("Float32" if arrow_type(column.dtype) else "float32")
     return frames_for(column).index(column)
 
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
-    """For each value in `own`, return its position (n,) among the distinct values of all parts.
+    """For each value in `own`, return its position (n,) among the distinct values of
+    all parts.
 
-    The position is -1 if the value is missing. Also return the number of distinct values.
+    The position is -1 if the value is missing. Also return the number of distinct
+    values.
     """
-    dtypes, kinds = {some.dtype for some in (own, *parts)}, set(map(kind_of, (own, *parts)))
-    if len(dtypes) == 1 or (len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)):
+    dtypes, kinds = (
+        {some.dtype for some in (own, *parts)},
+        set(map(kind_of, (own, *parts))),
+    )
+    if len(dtypes) == 1 or (
+        len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)
+    ):
         every = joined(parts).drop_duplicates()
         return every.get_indexer(own), len(every)
     places: dict[Any, int] = {}
     for part in parts:
         for value in listed_values(part):
             places.setdefault(value, len(places))
-    return np.array([places.get(value, -1) for value in listed_values(own)], np.int64), len(places)
+    return np.array(
+        [places.get(value, -1) for value in listed_values(own)], np.int64
+    ), len(places)
 
 
 BOUNDS = ("eps", "max_eps", "max_distance")
 """Options that limit the distance of a pair."""
 
 
-def with_groups(frame: Frame, options: Mapping[str, Any],
-                needs_bound: bool = True) -> tuple[Frame, dict[str, Any], list[str]]:  # fmt: skip
-    """If `by` is given, add a column of group numbers to the frame, and to the right table if there is one.
+def with_groups(
+    frame: Frame, options: Mapping[str, Any], needs_bound: bool = True
+) -> tuple[Frame, dict[str, Any], list[str]]:
+    """If `by` is given, add a column of group numbers to the frame, and to the right
+    table if there is one.
 
-    Return the frame, the options with the changed right table, and the names of the added columns.
-    `needs_bound`: whether the options must limit the distance of pairs. If they do not, group numbers are 0,
-    1, 2, ..., and `moved_apart` multiplies them later.
+    Return the frame, the options with the changed right table, and the names of the
+    added columns. `needs_bound`: whether the options must limit the distance of pairs.
+    If they do not, group numbers are 0, 1, 2, ..., and `moved_apart` multiplies them
+    later.
     """
     given, by = dict(options), options.get("by")
     # another verb called this one, and has added the column of group numbers already
@@ -211,20 +265,30 @@ def with_groups(frame: Frame, options: Mapping[str, Any],
     other = given.get("other")
     tables = [frame] if other is None else [frame, other]
     examples = [example_of(table) for table in tables]
-    whole = isinstance(by, tuple) and all(has_column(example.columns, by) for example in examples)
+    whole = isinstance(by, tuple) and all(
+        has_column(example.columns, by) for example in examples
+    )
     names = (by,) if whole else tuple(as_names(by))
     check_names(names, examples)
     keys = _compared(tables, list(names))
     for name in names:
-        columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
-        lazy = [column for key, column in zip(keys, columns, strict=True) if is_dask_collection(key)]
-        # Dask may not know the categories of lazy columns yet, so their kinds are checked with the values
+        columns = [
+            (key._meta if is_dask_collection(key) else key)[name] for key in keys
+        ]
+        lazy = [
+            column
+            for key, column in zip(keys, columns, strict=True)
+            if is_dask_collection(key)
+        ]
+        # Dask may not know the categories of lazy columns yet, so their kinds are
+        # checked with the values
         if not any(hasattr(column.dtype, "categories") for column in lazy):
             check_kinds(name, columns)
     scale = _scale(examples[0], given, needs_bound)
     code = free_name(f"by={','.join(map(str, names))}", examples)
     values = [_distinct_of(key[[name]]) for name in names for key in keys]
-    # the verbs compute a plain frame at once, so the distinct values of a lazy table are needed here
+    # the verbs compute a plain frame at once, so the distinct values of a lazy table
+    # are needed here
     if not is_dask_collection(frame):
         values = [_held(some) for some in values]
     coded = [
@@ -245,23 +309,30 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
         check_columns(example)
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise ColumnError(f"by= names {name!r} more than once; name each column once.")
-        for which, example in zip(TABLES if len(examples) > 1 else [None], examples, strict=True):
+            raise ColumnError(
+                f"by= names {name!r} more than once; name each column once."
+            )
+        for which, example in zip(
+            TABLES if len(examples) > 1 else [None], examples, strict=True
+        ):
             with in_table(which):
                 try:
                     check_column_exists("by", name, [example])
                 except ColumnError as error:
                     if which is None:
                         raise
-                    rename = "Columns of by= have the same name in both tables: rename one."
+                    rename = (
+                        "Columns of by= have the same name in both tables: rename one."
+                    )
                     raise ColumnError(f"{error} {rename}") from None
 
 
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
     """Return the `by` columns of each table.
 
-    Dask converts objects of a pandas DataFrame to texts. So if exactly one table is a Dask DataFrame, objects
-    in the other table are converted to texts as well. Otherwise equal values would differ.
+    Dask converts objects of a pandas DataFrame to texts. So if exactly one table is a
+    Dask DataFrame, objects in the other table are converted to texts as well. Otherwise
+    equal values would differ.
     """
     keys = [table[names] for table in tables]
     lazy = [key for key in keys if is_dask_collection(key)]
@@ -283,33 +354,50 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
         return rows.astype(texts) if texts else rows
     except UnicodeEncodeError as error:
         raise ColumnError(
-            f"by= names {listed(texts)}, a column of strings in the Dask DataFrame. The other table has the "
-            f"value {shown(error.object)}, {NO_UNICODE}. Or create the Dask DataFrame with "
-            "dask.config.set({'dataframe.convert-string': False}), so that any text is allowed."
+            f"by= names {listed(texts)}, a column of strings in the Dask DataFrame. "
+            "The other table has the "
+            f"value {shown(error.object)}, {NO_UNICODE}. Or create the Dask DataFrame "
+            "with "
+            "dask.config.set({'dataframe.convert-string': False}), so that any text is "
+            "allowed."
         ) from None
 
 
 def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:
-    """Multiply group numbers 0, 1, 2, ... by a distance larger than all distances between rows, so that
-    groups are far apart.
+    """Multiply group numbers 0, 1, 2, ... by a distance larger than all distances
+    between rows, so that groups are far apart.
     """
     code = str(specs[0].on[-1])
-    extents = [_extents(table[list(spec.on)], spec) for table, spec in zip(tables, specs, strict=True)]
+    extents = [
+        _extents(table[list(spec.on)], spec)
+        for table, spec in zip(tables, specs, strict=True)
+    ]
     if not is_dask_collection(tables[0]):
         return [_multiplied(table, code, specs[0], *extents) for table in tables]
     return [
-        table.map_partitions(_multiplied, code, specs[0], *extents, meta=table._meta, clear_divisions=True)
+        table.map_partitions(
+            _multiplied,
+            code,
+            specs[0],
+            *extents,
+            meta=table._meta,
+            clear_divisions=True,
+        )
         for table in tables
     ]
 
 
-def _multiplied(rows: Frame, code: str, spec: JoinSpec, *extents: pd.DataFrame) -> Frame:
-    return rows.assign(**{code: rows[code] * _beyond(_merged(pd.concat(extents)), spec.measure)})
+def _multiplied(
+    rows: Frame, code: str, spec: JoinSpec, *extents: pd.DataFrame
+) -> Frame:
+    return rows.assign(
+        **{code: rows[code] * _beyond(_merged(pd.concat(extents)), spec.measure)}
+    )
 
 
 def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
-    """Return a distance between groups: a power of two that is larger than all distances between points
-    within `extents`.
+    """Return a distance between groups: a power of two that is larger than all
+    distances between points within `extents`.
     """
     with np.errstate(over="ignore"):
         widths = (extents["high"] - extents["low"]).to_numpy()
@@ -319,14 +407,16 @@ def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
         if math.isfinite(power(scale, metric.norm)):
             return scale
     raise OptionError(
-        "by= needs max_distance= here. Without it, groups are kept apart by a coordinate that is larger than "
-        "all distances. Here it would be too large for float64. Pass the largest distance that you need."
+        "by= needs max_distance= here. Without it, groups are kept apart by a "
+        "coordinate that is larger than "
+        "all distances. Here it would be too large for float64. Pass the largest "
+        "distance that you need."
     )
 
 
 def _extents(rows: Frame, spec: JoinSpec) -> Any:
-    """Return the smallest and the largest value in each column of coordinates; for a lazy frame, the result
-    is lazy.
+    """Return the smallest and the largest value in each column of coordinates; for a
+    lazy frame, the result is lazy.
     """
     extent = functools.partial(_extent, spec=spec)
     if not is_dask_collection(rows):
@@ -353,21 +443,24 @@ def _merged(extents: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float:
-    """Return the distance between groups. If it depends on the rows, return 1.0; `moved_apart` then
-    multiplies later.
+    """Return the distance between groups. If it depends on the rows, return 1.0;
+    `moved_apart` then multiplies later.
     """
     bound = next((name for name in BOUNDS if given.get(name) is not None), None)
     if bound is None and not needs_bound:
         return 1.0
     if bound is None:
         raise OptionError(
-            "by= needs a largest distance here, to keep groups apart. Pass max_distance= (in plan, eps=). If "
-            "you want no limit, pass a number that is larger than all distances of these rows."
+            "by= needs a largest distance here, to keep groups apart. Pass "
+            "max_distance= (in plan, eps=). If "
+            "you want no limit, pass a number that is larger than all distances of "
+            "these rows."
         )
     value = given[bound]
     if isinstance(value, str) and has_column(example.columns, value):
         raise OptionError(
-            f"{bound}={value!r} names a column, which by= does not support. Use one distance for all rows, "
+            f"{bound}={value!r} names a column, which by= does not support. Use one "
+            "distance for all rows, "
             "or join without by=, keep the columns with keep=, and filter the pairs."
         )
     named = given.get("metric", "euclidean"), given.get("p", 2)
@@ -377,17 +470,27 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
     scale = max(separation(metric, eps) for eps in each)
     if not math.isfinite(scale) or scale > MOST:
         raise OptionError(
-            f"{bound}={shown(value)} is too large for by=. Groups are kept apart by a coordinate that "
-            f"differs by more than {bound}, and no float64 is large enough. Use a smaller {bound}."
+            f"{bound}={shown(value)} is too large for by=. Groups are kept apart by a "
+            "coordinate that "
+            f"differs by more than {bound}, and no float64 is large enough. Use a "
+            f"smaller {bound}."
         )
     return scale
 
 
-def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, values: list[Any],
-                code: str) -> Frame:  # fmt: skip
+def _with_codes(
+    table: Frame,
+    key: Frame,
+    names: list[Hashable],
+    scale: float,
+    values: list[Any],
+    code: str,
+) -> Frame:
     sides = len(values) // len(names)
     if not is_dask_collection(table):
-        return table.assign(**{code: group_codes(key, names, scale, sides, *map(_held, values))})
+        return table.assign(
+            **{code: group_codes(key, names, scale, sides, *map(_held, values))}
+        )
     none = [_framed(key._meta[[name]].iloc[:0]) for name in names for _ in range(sides)]
     meta = group_codes(key._meta, names, scale, sides, *none)
     codes = key.map_partitions(group_codes, names, scale, sides, *values, meta=meta)
@@ -397,8 +500,8 @@ def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, v
 def _distinct_of(column: Frame) -> Any:
     """Return the distinct values of a one-column frame, as a frame.
 
-    For a lazy frame, the result is a lazy value, not a lazy frame, since Dask would shuffle rows to align two
-    frames.
+    For a lazy frame, the result is a lazy value, not a lazy frame, since Dask would
+    shuffle rows to align two frames.
     """
     if not is_dask_collection(column):
         return _framed(column)

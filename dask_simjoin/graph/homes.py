@@ -1,4 +1,6 @@
-"""Choose the homes of chunks: the workers of a cluster that hold the rows of the chunks, and index them."""
+"""Choose the homes of chunks: the workers of a cluster that hold the rows of the
+chunks, and index them.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,34 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec
 
 
-def chunk_homes(plan: Plan, sources: Sequence[FrozenSource], spec: JoinSpec,
-                firsts: Mapping[str, int]) -> ChunkHomes | None:  # fmt: skip
-    """Return the homes of all chunks of a join, and the expected work of its block pairs.
+def chunk_homes(
+    plan: Plan,
+    sources: Sequence[FrozenSource],
+    spec: JoinSpec,
+    firsts: Mapping[str, int],
+) -> ChunkHomes | None:
+    """Return the homes of all chunks of a join, and the expected work of its block
+    pairs.
 
-    Return None if Dask should place the tasks. This is so without a cluster, in searches for nearest rows,
-    and if rows are shuffled or copied. It is also so if chunks do not fit in a worker's memory, or if some
-    worker holds no chunk.
+    Return None if Dask should place the tasks. This is so without a cluster, in
+    searches for nearest rows, and if rows are shuffled or copied. It is also so if
+    chunks do not fit in a worker's memory, or if some worker holds no chunk.
 
     `sources`: the rows of each table. `firsts`: see `Placement`.
     """
-    is_placed = plan.chunks.method is not None or plan.visits is not None or plan.copies > 1
-    if not spec.settings.cluster or is_placed or len(plan.chunks) < 2 or len(plan.seconds) < len(plan.blocks):
+    is_placed = (
+        plan.chunks.method is not None or plan.visits is not None or plan.copies > 1
+    )
+    if (
+        not spec.settings.cluster
+        or is_placed
+        or len(plan.chunks) < 2
+        or len(plan.seconds) < len(plan.blocks)
+    ):
         return None
-    held = [frame for source in sources if (frame := held_by_workers(source)) is not None]
+    held = [
+        frame for source in sources if (frame := held_by_workers(source)) is not None
+    ]
     if len(held) < len(sources):
         return None
     found, threads = [], dict[str, int]()
@@ -42,11 +58,14 @@ def chunk_homes(plan: Plan, sources: Sequence[FrozenSource], spec: JoinSpec,
 
 
 def homes_of(chunks: Chunking, groups: Sequence[Group], workers: int) -> np.ndarray:
-    """Return for each chunk the number of the worker that holds most of its rows (chunks,), int64.
+    """Return for each chunk the number of the worker that holds most of its rows
+    (chunks,), int64.
 
     `groups`: for each thread of the workers, the partitions that its worker holds.
     """
-    worker = {partition: number for number, partitions in groups for partition in partitions}
+    worker = {
+        partition: number for number, partitions in groups for partition in partitions
+    }
     rows = np.zeros((len(chunks), workers))
     for c, pieces in enumerate(chunks.pieces):
         for partition, start, stop in pieces:

@@ -1,4 +1,6 @@
-"""Accept arrays, Arrow streams, GeoDataFrames and other frames as inputs, without importing GeoPandas."""
+"""Accept arrays, Arrow streams, GeoDataFrames and other frames as inputs, without
+importing GeoPandas.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame, Ids
-from dask_simjoin.request.columns import as_names, example_of, free_name, is_frame, optional
+from dask_simjoin.request.columns import (
+    as_names,
+    example_of,
+    free_name,
+    is_frame,
+    optional,
+)
 from dask_simjoin.request.messages import instead_of_frame, shown
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import DistanceUnit, RowSpec
@@ -25,13 +33,14 @@ from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
 
 def example_ids(meta: Frame, spec: RowSpec) -> Ids:
-    """Return an empty example of the row ids in a result. Raise an error for a MultiIndex, which cannot be
-    ids.
+    """Return an empty example of the row ids in a result. Raise an error for a
+    MultiIndex, which cannot be ids.
     """
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:
         raise ColumnError(
-            "The index is a MultiIndex, whose labels cannot be ids in a result. Use id= with a "
+            "The index is a MultiIndex, whose labels cannot be ids in a result. Use "
+            "id= with a "
             "column of unique values, or add one with frame.simjoin.with_row_id()."
         )
     return ids
@@ -49,8 +58,10 @@ class Points:
     """A geometry column of a frame, whose points are used as coordinates."""
 
     name: str
-    system: Any  # the coordinate reference system as a `pyproj.CRS`; None if the frame has none
-    columns: list[str]  # names of the two columns that are added for the coordinates x and y
+    # the coordinate reference system as a `pyproj.CRS`; None if the frame has none
+    system: Any
+    # names of the two columns that are added for the coordinates x and y
+    columns: list[str]
 
     @property
     def geographic(self) -> bool:
@@ -61,20 +72,26 @@ class Points:
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
 ) -> tuple[Frame, dict[str, Any], list[str]]:
-    """Add the coordinates of a GeoDataFrame's active geometry as columns, unless `on` names other columns.
+    """Add the coordinates of a GeoDataFrame's active geometry as columns, unless `on`
+    names other columns.
 
-    Return the frame, the verb's options adapted to these columns, and the names of the added columns.
-    `has_unit`: whether the verb has the option `distance_unit`.
+    Return the frame, the verb's options adapted to these columns, and the names of the
+    added columns. `has_unit`: whether the verb has the option `distance_unit`.
     """
     given = dict(options)
     other = given.get("other")
     left = _points(frame, given.get("left_on", given.get("on")))
-    right = _points(other, given.get("right_on", given.get("on"))) if other is not None else None
+    right = (
+        _points(other, given.get("right_on", given.get("on")))
+        if other is not None
+        else None
+    )
     if left is None and right is None:
         return frame, given, []
     if left is not None and right is not None and left.system != right.system:
         raise OptionError(
-            f"The tables' points are in different coordinate systems, {_called(left)} and {_called(right)}; "
+            f"The tables' points are in different coordinate systems, {_called(left)} "
+            f"and {_called(right)}; "
             "use other.to_crs(frame.crs) first."
         )
     some = left or right
@@ -98,7 +115,9 @@ def with_points(
 
 
 def without_points(result: Any, added: list[str]) -> Any:
-    """If a result consists of rows of the frame, drop the columns that were added to the frame."""
+    """If a result consists of rows of the frame, drop the columns that were added to
+    the frame.
+    """
     if not added or not hasattr(type(result), "columns"):
         return result
     there = [name for name in added if name in result.columns]
@@ -107,18 +126,28 @@ def without_points(result: Any, added: list[str]) -> Any:
 
 def is_geo(frame: object) -> bool:
     """Return whether a frame is a GeoDataFrame, or belongs to a derived class."""
-    return any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__)
+    return any(
+        kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__
+    )
 
 
 def _points(frame: Any, on: Any) -> Points | None:
-    """Return the geometry column whose points are the coordinates of a frame; None if there is none."""
+    """Return the geometry column whose points are the coordinates of a frame; None if
+    there is none.
+    """
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     if not is_geo(meta):
         return None
     name = getattr(meta, "active_geometry_name", None)
-    if name is None or not is_frame(meta) or (on is not None and as_names(on) != [name]):
+    if (
+        name is None
+        or not is_frame(meta)
+        or (on is not None and as_names(on) != [name])
+    ):
         return None
-    return Points(name, meta.crs, [free_name(f"{name}.{axis}", [meta]) for axis in "xy"])
+    return Points(
+        name, meta.crs, [free_name(f"{name}.{axis}", [meta]) for axis in "xy"]
+    )
 
 
 def _with_columns(frame: Frame, points: Points) -> Frame:
@@ -135,19 +164,21 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
     wrong = kinds[kinds.notna() & (kinds != "Point")]
     if len(wrong):
         raise ColumnError(
-            f"Column {name!r} holds {len(wrong):,} geometries that are not points, such as a "
+            f"Column {name!r} holds {len(wrong):,} geometries that are not points, "
+            "such as a "
             f"{wrong.iloc[0]}. "
-            f"Use their centroids, for example: frame.set_geometry(frame[{name!r}].centroid)."
+            "Use their centroids, for example: "
+            f"frame.set_geometry(frame[{name!r}].centroid)."
         )
     return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
 
 
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
-    """Convert distances with units, such as "5 km", to numbers in the unit of the coordinate system, such as
-    feet.
+    """Convert distances with units, such as "5 km", to numbers in the unit of the
+    coordinate system, such as feet.
 
-    `has_unit`: whether the verb has the option `distance_unit`. If this option is not given, distances in the
-    result get the unit of the first distance that has one.
+    `has_unit`: whether the verb has the option `distance_unit`. If this option is not
+    given, distances in the result get the unit of the first distance that has one.
     """
     axis = float(system.axis_info[0].unit_conversion_factor)
     unit = given.get("distance_unit")
@@ -157,16 +188,22 @@ def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
             unit = unit or parsed(given[name])[1]  # type: ignore[index]
             given[name] = length / axis
     if has_unit and isinstance(unit, str) and unit_name(unit) in LENGTHS:
-        given["distance_unit"] = DistanceUnit(unit_name(unit), LENGTHS[unit_name(unit)] / axis)
+        given["distance_unit"] = DistanceUnit(
+            unit_name(unit), LENGTHS[unit_name(unit)] / axis
+        )
 
 
 def _check_no_unit(given: Mapping[str, Any]) -> None:
-    """Raise an error if a distance has a unit, but the coordinate system of the points is unknown."""
+    """Raise an error if a distance has a unit, but the coordinate system of the points
+    is unknown.
+    """
     for name in DISTANCES:
         if parsed(given.get(name)):
             raise OptionError(
-                f"{name}={shown(given[name])} has a unit, but the unit of the points is unknown, because "
-                "they have no coordinate system. For longitudes and latitudes, use frame.set_crs(4326)."
+                f"{name}={shown(given[name])} has a unit, but the unit of the points "
+                "is unknown, because "
+                "they have no coordinate system. For longitudes and latitudes, use "
+                "frame.set_crs(4326)."
             )
 
 
@@ -175,14 +212,17 @@ def _called(points: Points) -> str:
 
 
 PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-"""Tests for the Arrow types whose columns become NumPy arrays, unless a value is missing."""
+"""Tests for the Arrow types whose columns become NumPy arrays, unless a value is
+missing.
+"""
 
 
 def as_frame(given: Any, name: str = "frame") -> Any:
-    """Convert an array (n, d) or an Arrow stream to a data frame; return other values unchanged.
+    """Convert an array (n, d) or an Arrow stream to a data frame; return other values
+    unchanged.
 
-    Rows get the numbers from 0 as labels, and so do the columns of an array. `name`: name of the argument in
-    messages.
+    Rows get the numbers from 0 as labels, and so do the columns of an array. `name`:
+    name of the argument in messages.
     """
     if is_dask_array(given):
         import dask.dataframe as dd
@@ -193,7 +233,9 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         return pd.DataFrame(given if records else _two_dimensional(given, name))
     if type(given).__module__.partition(".")[0] == "cupy" and hasattr(given, "ndim"):
         rows, columns = _two_dimensional(given, name).shape
-        return frames_of_library("cudf").result({k: given[:, k] for k in range(columns)}, rows)
+        return frames_of_library("cudf").result(
+            {k: given[:, k] for k in range(columns)}, rows
+        )
     if not has_stream(given):
         return given
     try:
@@ -203,11 +245,15 @@ def as_frame(given: Any, name: str = "frame") -> Any:
 
 
 def has_stream(given: object) -> bool:
-    """Return whether a table can only be read as an Arrow stream, because it is not a frame of pandas, cuDF
-    or Dask.
+    """Return whether a table can only be read as an Arrow stream, because it is not a
+    frame of pandas, cuDF or Dask.
     """
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
-    return not known and not isinstance(given, type) and hasattr(given, "__arrow_c_stream__")
+    return (
+        not known
+        and not isinstance(given, type)
+        and hasattr(given, "__arrow_c_stream__")
+    )
 
 
 def is_dask_array(given: object) -> bool:
@@ -222,28 +268,36 @@ def is_dask_array(given: object) -> bool:
 def frame_of_arrow(given: Any) -> Frame:
     """Convert a table with an Arrow stream to a pandas DataFrame.
 
-    A column of numbers becomes a NumPy array if no value is missing. All other columns keep their Arrow
-    dtypes.
+    A column of numbers becomes a NumPy array if no value is missing. All other columns
+    keep their Arrow dtypes.
     """
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
     geometry = [field.name for field in table.schema if _is_geoarrow(field)]
-    geopandas: Any = optional("geopandas", "geopandas", "GeoArrow columns") if geometry else None
+    geopandas: Any = (
+        optional("geopandas", "geopandas", "GeoArrow columns") if geometry else None
+    )
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name in geometry:
-            columns[name] = geopandas.GeoDataFrame.from_arrow(table.select([name])).geometry
+            columns[name] = geopandas.GeoDataFrame.from_arrow(
+                table.select([name])
+            ).geometry
             continue
         plain = not column.null_count and any(is_kind(column.type) for is_kind in PLAIN)
         kind = _without_views(column.type)
         columns[name] = (
-            column.to_numpy() if plain else pd.arrays.ArrowExtensionArray(cast_arrow(column, kind))
+            column.to_numpy()
+            if plain
+            else pd.arrays.ArrowExtensionArray(cast_arrow(column, kind))
         )
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
     return geopandas.GeoDataFrame(frame, geometry=geometry[0]) if geometry else frame
 
 
 def _is_geoarrow(field: pa.Field) -> bool:
-    """Return whether a column holds GeoArrow geometries, even if no extension type is registered for them."""
+    """Return whether a column holds GeoArrow geometries, even if no extension type is
+    registered for them.
+    """
     extension = getattr(field.type, "extension_name", None)
     if extension is None:
         extension = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
@@ -251,8 +305,8 @@ def _is_geoarrow(field: pa.Field) -> bool:
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:
-    """Cast an Arrow array. Older versions of Arrow cannot cast string views, so string views are converted by
-    way of Python objects.
+    """Cast an Arrow array. Older versions of Arrow cannot cast string views, so string
+    views are converted by way of Python objects.
     """
     try:
         return array.cast(kind)
@@ -261,8 +315,8 @@ def cast_arrow(array: Any, kind: pa.DataType) -> Any:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Replace string views in a type by large strings: Arrow cannot select rows from an array of string
-    views.
+    """Replace string views in a type by large strings: Arrow cannot select rows from an
+    array of string views.
     """
     if pa.types.is_string_view(kind):
         return pa.large_string()
@@ -278,15 +332,16 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 def _two_dimensional(array: Any, name: str) -> Any:
     if array.ndim != 2:
         raise UnsupportedFrameError(
-            f"{name}= is an array of shape {array.shape}; use one of shape (rows, columns)."
+            f"{name}= is an array of shape {array.shape}; use one of shape (rows, "
+            "columns)."
             + (" For a single column, pass x[:, None]." if array.ndim == 1 else "")
         )
     return array
 
 
 def check_other(call: str, other: object, **second: object) -> None:
-    """Raise an error if the right table is not a frame. `second`: name and value of the argument after
-    `other`.
+    """Raise an error if the right table is not a frame. `second`: name and value of the
+    argument after `other`.
     """
     if is_frame(other):
         return
@@ -299,13 +354,15 @@ def check_other(call: str, other: object, **second: object) -> None:
         swapped = [f" For neighbors within this frame, use knn_join(k={shown(other)})."]
     remedy = "" if isinstance(other, numbers.Number) else instead_of_frame(other)
     raise UnsupportedFrameError(
-        f"other={shown(other)} is not a data frame.{''.join(swapped) or remedy} Use {call}, where "
+        f"other={shown(other)} is not a data frame.{''.join(swapped) or remedy} Use "
+        f"{call}, where "
         "other= is a Dask, pandas or cuDF DataFrame."
     )
 
 
 def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:
-    """Return two tables and their empty examples; raise an error if their libraries differ.
+    """Return two tables and their empty examples; raise an error if their libraries
+    differ.
 
     If only one table is lazy, the other one is converted to a lazy table.
     """
@@ -313,17 +370,30 @@ def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]
     names = [library(example) for example in examples]
     if names[0] != names[1]:
         raise UnsupportedFrameError(
-            f"The left table is a {names[0]} frame and the right one a {names[1]} frame; both must be of one "
-            f"library. Use .to_backend({names[0]!r}) of a Dask DataFrame, or convert the right table."
+            f"The left table is a {names[0]} frame and the right one a {names[1]} "
+            "frame; both must be of one "
+            f"library. Use .to_backend({names[0]!r}) of a Dask DataFrame, or convert "
+            "the right table."
         )
     if is_dask_collection(left) or is_dask_collection(right):
-        left, right = (side if is_dask_collection(side) else lazy(side, names[0]) for side in (left, right))
+        left, right = (
+            side if is_dask_collection(side) else lazy(side, names[0])
+            for side in (left, right)
+        )
     return left, right, *examples
 
 
-def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, Frame, Frame | None]:
-    """For two tables, call `same_library`. For one table, return the table and its empty example."""
-    return (frame, None, example_of(frame), None) if other is None else same_library(frame, other)
+def one_or_two(
+    frame: Frame, other: Frame | None
+) -> tuple[Frame, Frame | None, Frame, Frame | None]:
+    """For two tables, call `same_library`. For one table, return the table and its
+    empty example.
+    """
+    return (
+        (frame, None, example_of(frame), None)
+        if other is None
+        else same_library(frame, other)
+    )
 
 
 def lazy(frame: Frame, name: str) -> Frame:
@@ -331,7 +401,10 @@ def lazy(frame: Frame, name: str) -> Frame:
     if name == HOME:
         import dask.dataframe as dd
 
-        with texts_as_given():  # Dask would convert lists and other objects to texts, so switch that off
+        # Dask would convert lists and other objects to texts, so switch that off
+        with texts_as_given():
             return dd.from_pandas(frame, npartitions=1, sort=False)
-    dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
+    dask_cudf = optional(
+        "dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's"
+    )
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

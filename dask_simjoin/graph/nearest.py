@@ -10,7 +10,13 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, Steps, itself
-from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.dask_private import (
+    Expr,
+    List,
+    PartitionsFiltered,
+    Task,
+    TaskRef,
+)
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
 from dask_simjoin.graph.placement import on_worker_of
 from dask_simjoin.graph.row_values import FoundByChunk
@@ -37,34 +43,68 @@ from dask_simjoin.tasks.nearest import (
 )
 
 Options = tuple[SearchLayout, int, bool, Totals]
-"""Options of a search: layout, number of neighbors, whether it is a self-join, and (smallest, largest)
-allowed total.
+"""Options of a search: layout, number of neighbors, whether it is a self-join, and
+(smallest, largest) allowed total.
 """
 
 
-def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
-                 options: Options, parts: int, workers: int, threads: int) -> TaskRef:  # fmt: skip
-    """Add tasks that search the chunks `others`, one after the other, for neighbors of the rows in chunk `c`.
+def add_searches(
+    steps: Steps,
+    c: int,
+    others: list[int],
+    chunks: Expr,
+    numbers: list[int | TaskRef],
+    options: Options,
+    parts: int,
+    workers: int,
+    threads: int,
+) -> TaskRef:
+    """Add tasks that search the chunks `others`, one after the other, for neighbors of
+    the rows in chunk `c`.
 
-    `numbers`: the `RowNumbers` of each chunk. `parts`: number of parts that the rows are split into.
-    `workers`: number of workers that share the parts. `threads`: number of threads that merge the parts.
+    `numbers`: the `RowNumbers` of each chunk. `parts`: number of parts that the rows
+    are split into. `workers`: number of workers that share the parts. `threads`: number
+    of threads that merge the parts.
     """
     states = add_parts(steps, c, others, chunks, numbers, options, parts, workers)
-    return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)
+    return (
+        states[0]
+        if parts == 1
+        else steps.add("found", c, join_states, threads, *states)
+    )
 
 
-def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
-              options: Options, parts: int, workers: int = 1) -> list[TaskRef]:  # fmt: skip
+def add_parts(
+    steps: Steps,
+    c: int,
+    others: list[int],
+    chunks: Expr,
+    numbers: list[int | TaskRef],
+    options: Options,
+    parts: int,
+    workers: int = 1,
+) -> list[TaskRef]:
     """Add the tasks of `add_searches`, but do not merge the parts.
 
     `workers`: number of workers that share the parts.
     """
     some = [(part, parts) for part in range(parts)]
-    return [add_part(steps, c, others, chunks, numbers, options, part, workers) for part in some]
+    return [
+        add_part(steps, c, others, chunks, numbers, options, part, workers)
+        for part in some
+    ]
 
 
-def add_part(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
-             options: Options, part: tuple[int, int], workers: int) -> TaskRef:  # fmt: skip
+def add_part(
+    steps: Steps,
+    c: int,
+    others: list[int],
+    chunks: Expr,
+    numbers: list[int | TaskRef],
+    options: Options,
+    part: tuple[int, int],
+    workers: int,
+) -> TaskRef:
     """Add the tasks of `add_searches` for one part of the rows.
 
     `others`: at least one chunk. `part`: (index of the part, number of parts).
@@ -75,14 +115,17 @@ def add_part(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: lis
     for d in others:
         pair = (chunk_ref(chunks, side, part[0]) for side in (c, d))
         how = layout, k, List(numbers[c], numbers[d]), *limits, part
-        state = [steps.add("search", (*where, part[0], d), search_chunk, *pair, *how, *state)]
+        state = [
+            steps.add("search", (*where, part[0], d), search_chunk, *pair, *how, *state)
+        ]
     return state[0]
 
 
 class NearestLazy(LazyJoin):
     """Base class of nearest-neighbor joins.
 
-    The operand `totals`, if there is one, has the smallest and the largest total that a neighbor may have.
+    The operand `totals`, if there is one, has the smallest and the largest total that a
+    neighbor may have.
     """
 
     @property
@@ -91,11 +134,15 @@ class NearestLazy(LazyJoin):
 
     def _report(self, plan: Plan) -> NearestPlanReport:
         least, most = self._totals
-        return NearestPlanReport(plan, self.operand("spec"), self.operand("k"), most, least)
+        return NearestPlanReport(
+            plan, self.operand("spec"), self.operand("k"), most, least
+        )
 
 
 class KDistances(FoundByChunk, NearestLazy):
-    """For each row, the lazy distance to its k-th nearest neighbor. The chunks are not planned yet."""
+    """For each row, the lazy distance to its k-th nearest neighbor. The chunks are not
+    planned yet.
+    """
 
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
@@ -109,10 +156,11 @@ class KDistances(FoundByChunk, NearestLazy):
 
 
 class ChunkSearches(LabelledExpr):
-    """Base class: search the neighbors of the rows of each chunk, and make a value for each row.
+    """Base class: search the neighbors of the rows of each chunk, and make a value for
+    each row.
 
-    Each chunk is compared with the chunks that may have neighbors of its rows, the nearest chunk first. So
-    the search radius shrinks early.
+    Each chunk is compared with the chunks that may have neighbors of its rows, the
+    nearest chunk first. So the search radius shrinks early.
     """
 
     _makes_result = True
@@ -120,11 +168,15 @@ class ChunkSearches(LabelledExpr):
 
     @property
     def _limits(self) -> tuple[int, bool, Totals]:
-        """Number of neighbors, whether it is a self-join, and the (smallest, largest) allowed total."""
+        """Number of neighbors, whether it is a self-join, and the (smallest, largest)
+        allowed total.
+        """
         raise NotImplementedError
 
     def _value(self, key: Any, state: TaskRef) -> Task:
-        """Return the task that makes the values of a chunk's rows from the final state of its searches."""
+        """Return the task that makes the values of a chunk's rows from the final state
+        of its searches.
+        """
         raise NotImplementedError
 
     @staticmethod
@@ -146,12 +198,16 @@ class ChunkSearches(LabelledExpr):
                 steps.layer[key] = Task(key, self._without, refs[c])
                 continue
             how = options, int(plan.parts[c]), plan.copies, plan.threads
-            steps.layer[key] = self._value(key, add_searches(steps, c, others, self.chunks, numbers, *how))
+            steps.layer[key] = self._value(
+                key, add_searches(steps, c, others, self.chunks, numbers, *how)
+            )
         return steps.layer
 
 
 class ChunkDistances(ChunkSearches):
-    """Make the distance of each row to its k-th nearest neighbor, as the bit pattern of a float64."""
+    """Make the distance of each row to its k-th nearest neighbor, as the bit pattern of
+    a float64.
+    """
 
     _label = "simjoin_k_distance"
     _parameters = ["chunks", "plan", "k", "spec"]
@@ -174,7 +230,9 @@ def _bits(state: State, k: int, spec: JoinSpec) -> Array:
 
 
 class HasNeighbor(FoundByChunk, NearestLazy):
-    """For each row, a lazy 1 if it has a neighbor, else 0. The chunks are not planned yet."""
+    """For each row, a lazy 1 if it has a neighbor, else 0. The chunks are not planned
+    yet.
+    """
 
     _label = "simjoin_has_neighbor"
     _parameters = ["frame", "source", "other", "spec", "k", "totals", "meta", "chosen"]
@@ -185,11 +243,15 @@ class HasNeighbor(FoundByChunk, NearestLazy):
         return nearest_output(1, max_total=most, min_total=least)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        return ChunkHasNeighbor(chunks, plan, self.operand("other") is None, self._totals)
+        return ChunkHasNeighbor(
+            chunks, plan, self.operand("other") is None, self._totals
+        )
 
 
 class ChunkHasNeighbor(ChunkSearches):
-    """For each row, search one neighbor, and make an int64 that is 1 if there is one, else 0."""
+    """For each row, search one neighbor, and make an int64 that is 1 if there is one,
+    else 0.
+    """
 
     _label = "simjoin_chunk_has_neighbor"
     _parameters = ["chunks", "plan", "is_self_join", "totals"]
@@ -213,8 +275,9 @@ def _has_neighbor(state: State) -> Array:
 class NearestJoin(NearestLazy):
     """The lazy nearest rows of each row. The join is not planned yet.
 
-    `other`: the right table; None: neighbors are rows of the same table. `totals`: the smallest and the
-    largest total that a neighbor may have. `how`: "inner", or "left", which adds rows without a neighbor.
+    `other`: the right table; None: neighbors are rows of the same table. `totals`: the
+    smallest and the largest total that a neighbor may have. `how`: "inner", or "left",
+    which adds rows without a neighbor.
     """
 
     _label = "simjoin_nearest_join"
@@ -224,33 +287,51 @@ class NearestJoin(NearestLazy):
     @property
     def output(self) -> OutputSpec:
         least, most = self._totals
-        return nearest_output(self.operand("k"), with_ids=True, max_total=most, min_total=least)
+        return nearest_output(
+            self.operand("k"), with_ids=True, max_total=most, min_total=least
+        )
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(self.plan.outputs, 1) + 1)
 
     def _lower(self) -> Expr:
         names = "spec", "k", "totals", "how", "meta"
-        return NearestRows(self._chunks(), self.plan, *(self.operand(name) for name in names))
+        return NearestRows(
+            self._chunks(), self.plan, *(self.operand(name) for name in names)
+        )
 
 
 class NearestRows(PartitionsFiltered, LabelledExpr):
     """Search the nearest rows of each row, chunk by chunk, like `ChunkSearches`.
 
-    A small result of a chunk is one partition. Else each part of the chunk's rows makes a partition. One task
-    per searched chunk selects the neighbors that are rows of this chunk, with their ids.
+    A small result of a chunk is one partition. Else each part of the chunk's rows makes
+    a partition. One task per searched chunk selects the neighbors that are rows of this
+    chunk, with their ids.
     """
 
     _label = "simjoin_nearest_rows"
     _makes_result = True
-    _parameters = ["chunks", "plan", "spec", "k", "totals", "how", "meta", "_partitions"]
+    _parameters = [
+        "chunks",
+        "plan",
+        "spec",
+        "k",
+        "totals",
+        "how",
+        "meta",
+        "_partitions",
+    ]
     _defaults = {"_partitions": None}
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(self.operand("plan").outputs, 1) + 1)
 
     def _layer(self) -> dict[Any, Any]:
-        plan, spec, meta = self.operand("plan"), self.operand("spec"), self.operand("meta")
+        plan, spec, meta = (
+            self.operand("plan"),
+            self.operand("spec"),
+            self.operand("meta"),
+        )
         steps = Steps("simjoin_nearest", self.deterministic_token)
         refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
         numbers = steps.row_numbers(plan, refs)
@@ -265,7 +346,11 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
             c, number, parts = plan.output(n)
             others = plan.searches[c].tolist()
             if not others:
-                alone = (nearest_or_missing, refs[c], None, spec, meta) if left else (itself, meta)
+                alone = (
+                    (nearest_or_missing, refs[c], None, spec, meta)
+                    if left
+                    else (itself, meta)
+                )
                 steps.layer[key] = Task(key, *alone)
                 continue
             about = steps, c, others, self.chunks, numbers, options
@@ -273,13 +358,19 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 state = add_part(*about, (number, parts), plan.copies)
                 state = steps.add("found", (c, number), in_row_order, state)
             else:
-                state = add_searches(*about, int(plan.parts[c]), plan.copies, plan.threads)
+                state = add_searches(
+                    *about, int(plan.parts[c]), plan.copies, plan.threads
+                )
             found = []
             for d in others:
                 data = chunk_ref(self.chunks, d, number), numbers[d], spec
                 shared = parts > 1 and spec.kept_right
-                places = self._places(steps, d, number % plan.copies) if shared else None
-                found.append(steps.add("name", (c, number, d), find_rows, state, *data, places))
+                places = (
+                    self._places(steps, d, number % plan.copies) if shared else None
+                )
+                found.append(
+                    steps.add("name", (c, number, d), find_rows, state, *data, places)
+                )
             made = nearest_or_missing if left else nearest_rows
             query = chunk_ref(self.chunks, c, number)
             steps.layer[key] = Task(key, made, query, state, spec, meta, *found)

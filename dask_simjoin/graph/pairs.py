@@ -1,4 +1,6 @@
-"""Expressions of lazy pairs, of lazy counts of pairs, and of lazy sparse matrices of neighbors."""
+"""Expressions of lazy pairs, of lazy counts of pairs, and of lazy sparse matrices of
+neighbors.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ from dask_simjoin.tasks.pairs import unmatched
 
 
 class LazyGraph(Delayed):
-    """A lazy matrix. It is planned when its tasks are first needed, for example by `compute`."""
+    """A lazy matrix. It is planned when its tasks are first needed, for example by
+    `compute`.
+    """
 
     __slots__ = ("_expr", "_tasks")
 
@@ -72,17 +76,25 @@ class NeighborGraph(LazyJoin):
     def _lower(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
         rows = sum(rows for rows, _ in plan.sources[0])
-        fitting = csr.fitting_for(spec, rows, self._meta, resources_for(spec.library), pieces=True)
+        fitting = csr.fitting_for(
+            spec, rows, self._meta, resources_for(spec.library), pieces=True
+        )
         with naming_causes(lambda: plan.data_warnings):
-            fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
-        return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
+            fitting.check(
+                2 * plan.estimate.total_low + plan.rows * spec.include_self,
+                sampled=True,
+            )
+        return GraphRows(
+            self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting
+        )
 
 
 class GraphRows(LabelledExpr):
     """Make the matrix as one partition.
 
-    First, tasks count the entries of each block pair. If all entries fit in memory, tasks make the entries of
-    each block pair, and then gather and sort the entries of each chunk's rows. One task assembles the matrix.
+    First, tasks count the entries of each block pair. If all entries fit in memory,
+    tasks make the entries of each block pair, and then gather and sort the entries of
+    each chunk's rows. One task assembles the matrix.
     """
 
     _label = "simjoin_neighbor_graph_rows"
@@ -98,14 +110,29 @@ class GraphRows(LabelledExpr):
         blocks = [(b, i, j) for b, (i, j) in enumerate(plan.blocks.tolist())]
         refs = [chunk_ref(self.chunks, c) for c in every]
         fitting: Fitting = self.operand("fitting")
-        rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources[0])]).tolist()
+        rows, firsts = (
+            fitting.rows,
+            np.cumsum([0, *(rows for rows, _ in plan.sources[0])]).tolist(),
+        )
         number_type = np.int32 if rows <= csr.MAX_INT32 else np.int64
         numbers = [
-            add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type)
+            add(
+                "names",
+                c,
+                csr.matrix_numbers,
+                refs[c],
+                [firsts[n] for n, _, _ in own],
+                number_type,
+            )
             for c, own in enumerate(plan.counted.pieces)
         ]
-        block_pairs = [block_pair_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks]
-        counts = [add("count", b, csr.count_entries, block_pair) for b, block_pair in enumerate(block_pairs)]
+        block_pairs = [
+            block_pair_of(self.chunks, i, j, spec, plan.layout) for _, i, j in blocks
+        ]
+        counts = [
+            add("count", b, csr.count_entries, block_pair)
+            for b, block_pair in enumerate(block_pairs)
+        ]
         entries = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
         itself = plan.rows if spec.include_self else 0
         fits = add("fits", 0, _check, List(*entries), itself, fitting)
@@ -116,9 +143,21 @@ class GraphRows(LabelledExpr):
         gathered = []
         for c, met in enumerate(blocks_of_chunks(plan)):
             parts = (picked(filled[b], side) for b, side, _ in met)
-            gathered.append(add("gather", c, csr.gather_rows, numbers[c], spec.include_self, mode, *parts))
+            gathered.append(
+                add(
+                    "gather",
+                    c,
+                    csr.gather_rows,
+                    numbers[c],
+                    spec.include_self,
+                    mode,
+                    *parts,
+                )
+            )
         key = (self._name, 0)
-        steps.layer[key] = Task(key, csr.assemble, rows, example, List(*numbers), List(*gathered))
+        steps.layer[key] = Task(
+            key, csr.assemble, rows, example, List(*numbers), List(*gathered)
+        )
         return steps.layer
 
 
@@ -142,9 +181,18 @@ class SelfJoin(LazyJoin):
         return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
 
     def _lower(self) -> Expr:
-        chunks, plan, spec, tasks = self._chunks(), self.plan, self.operand("spec"), self._tasks
+        chunks, plan, spec, tasks = (
+            self._chunks(),
+            self.plan,
+            self.operand("spec"),
+            self._tasks,
+        )
         counts = ChunkCounts(chunks, plan, spec, tasks) if self._alone else None
-        cuts = Cuts(chunks, plan, spec, tasks) if not plan.even and (plan.slices > 1).any() else None
+        cuts = (
+            Cuts(chunks, plan, spec, tasks)
+            if not plan.even and (plan.slices > 1).any()
+            else None
+        )
         return JoinBlocks(chunks, cuts, plan, spec, self._meta, counts, tasks)
 
 
@@ -163,8 +211,8 @@ class Join(SelfJoin):
 
 
 class ChunkCounts(LabelledExpr):
-    """For each row of the left table, count its matches in the right table. There is one partition per left
-    chunk.
+    """For each row of the left table, count its matches in the right table. There is
+    one partition per left chunk.
     """
 
     _label = "simjoin_counts"
@@ -174,16 +222,22 @@ class ChunkCounts(LabelledExpr):
         return (None,) * (len(self.operand("plan").counted) + 1)
 
     def _layer(self) -> dict[Any, Any]:
-        plan, spec, tasks = self.operand("plan"), self.operand("spec"), self.operand("tasks")
+        plan, spec, tasks = (
+            self.operand("plan"),
+            self.operand("spec"),
+            self.operand("tasks"),
+        )
         layer: dict[Any, Any] = {}
         every = set(range(len(plan.counted)))
-        totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, every, tasks=tasks)
+        totals = add_counts(
+            layer, self.deterministic_token, self.chunks, plan, spec, every, tasks=tasks
+        )
         return layer | aliases(self._name, (totals[c] for c in sorted(totals)))
 
 
 class Cuts(LabelledExpr):
-    """For each block pair that makes several partitions, cut the rows of its first chunk: one range per
-    partition.
+    """For each block pair that makes several partitions, cut the rows of its first
+    chunk: one range per partition.
     """
 
     _label = "simjoin_cuts"
@@ -212,27 +266,46 @@ class Cuts(LabelledExpr):
         steps, layer = Steps("simjoin", self.deterministic_token), {}
         for n, block in enumerate(self.blocks):
             i, j = plan.blocks[block].tolist()
-            meet = functools.partial(tasks.block_pair, self.chunks, i, j, self.operand("spec"), plan.layout)
-            key, slices, parts = (self._name, n), int(plan.slices[block]), int(plan.parts[block])
+            meet = functools.partial(
+                tasks.block_pair, self.chunks, i, j, self.operand("spec"), plan.layout
+            )
+            key, slices, parts = (
+                (self._name, n),
+                int(plan.slices[block]),
+                int(plan.parts[block]),
+            )
             if parts == 1 or tasks.weigh is None:
                 layer[key] = Task(key, tasks.cut, meet(), slices)
                 continue
             weights = [
-                steps.add("weights", (n, part), tasks.weigh, meet((part, parts))) for part in range(parts)
+                steps.add("weights", (n, part), tasks.weigh, meet((part, parts)))
+                for part in range(parts)
             ]
-            layer[key] = Task(key, tasks.cut_weighed, plan.layout.grain, slices, *weights)
+            layer[key] = Task(
+                key, tasks.cut_weighed, plan.layout.grain, slices, *weights
+            )
         return layer | steps.layer
 
 
 class JoinBlocks(RowsExpr):
     """Make the partitions of the result from the block pairs.
 
-    With `counts`, additional partitions have the left rows without a match. `cuts`: None if no block pair is
-    cut by numbers of pairs.
+    With `counts`, additional partitions have the left rows without a match. `cuts`:
+    None if no block pair is cut by numbers of pairs.
     """
 
     _label = "simjoin_pairs"
-    _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "tasks", "columns", "_partitions"]
+    _parameters = [
+        "chunks",
+        "cuts",
+        "plan",
+        "spec",
+        "meta",
+        "counts",
+        "tasks",
+        "columns",
+        "_partitions",
+    ]
     _defaults = {"counts": None, "columns": None, "_partitions": None}
 
     def _divisions(self) -> tuple[None, ...]:
@@ -259,7 +332,9 @@ class JoinBlocks(RowsExpr):
             slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
             i, j = plan.blocks[block].tolist()
             spec, part = self.operand("spec"), (number, parts)
-            block_pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, output=part)
+            block_pair = tasks.block_pair(
+                self.chunks, i, j, spec, plan.layout, output=part
+            )
             call = tasks.join, block_pair, self.columns, *slice_, *like
         function, *arguments = call
         if plan.run:
@@ -276,10 +351,14 @@ class CountPairs(LazyJoin):
     _defaults = {"example": None}
 
     def _lower(self) -> Expr:
-        total = CountTotal(self._chunks(), self.plan, self.operand("spec"), 0, self._tasks)
+        total = CountTotal(
+            self._chunks(), self.plan, self.operand("spec"), 0, self._tasks
+        )
         if self.operand("example") is None:
             return total
-        return CountsByEps(total, self.operand("spec"), self._meta, self.operand("example"))
+        return CountsByEps(
+            total, self.operand("spec"), self._meta, self.operand("example")
+        )
 
 
 class CountsByEps(LabelledExpr):
@@ -290,7 +369,11 @@ class CountsByEps(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         key, total = (self._name, 0), TaskRef((self.total._name, 0))
-        return {key: Task(key, pairs_by_eps, total, self.operand("spec"), self.operand("example"))}
+        return {
+            key: Task(
+                key, pairs_by_eps, total, self.operand("spec"), self.operand("example")
+            )
+        }
 
 
 class CountTotal(LabelledExpr):
@@ -301,12 +384,18 @@ class CountTotal(LabelledExpr):
     _parameters = ["chunks", "plan", "spec", "meta", "tasks"]
 
     def _layer(self) -> dict[Any, Any]:
-        plan, spec, tasks = self.operand("plan"), self.operand("spec"), self.operand("tasks")
+        plan, spec, tasks = (
+            self.operand("plan"),
+            self.operand("spec"),
+            self.operand("tasks"),
+        )
         name = f"simjoin_count_block-{self.deterministic_token}"
         layer: dict[Any, Any] = {}
         for b, i, j, part in plan.pieces():
             block_pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, part)
-            layer[(name, b, part[0])] = Task((name, b, part[0]), tasks.count_pairs, block_pair)
+            layer[(name, b, part[0])] = Task(
+                (name, b, part[0]), tasks.count_pairs, block_pair
+            )
         key = (self._name, 0)
         layer[key] = Task(key, sum, List(*(TaskRef(piece) for piece in layer)))
         return layer

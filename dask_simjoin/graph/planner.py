@@ -1,8 +1,10 @@
-"""Plan joins in steps: collect statistics of the tables, make the plan, check ids and disks.
+"""Plan joins in steps: collect statistics of the tables, make the plan, check ids and
+disks.
 
-`plan_for` looks up a plan, and calls `plan_join` if there is none. Rows of a frame may be in memory, in this
-process or on a cluster. Then their statistics are kept as long as the frame exists. Otherwise the rows may
-change between joins, so each join collects statistics anew.
+`plan_for` looks up a plan, and calls `plan_join` if there is none. Rows of a frame may
+be in memory, in this process or on a cluster. Then their statistics are kept as long as
+the frame exists. Otherwise the rows may change between joins, so each join collects
+statistics anew.
 """
 
 from __future__ import annotations
@@ -65,25 +67,31 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 MAX_BYTES = 1 << 26
-"""The cache holds at most this many bytes of statistics. Beyond that, the least recently used ones are
-dropped.
+"""The cache holds at most this many bytes of statistics. Beyond that, the least
+recently used ones are dropped.
 """
 
 
 @dataclass(eq=False)
 class TableStatistics:
-    """The summaries of a table's partitions; `unique`: whether the ids have been checked and are unique."""
+    """The summaries of a table's partitions; `unique`: whether the ids have been
+    checked and are unique.
+    """
 
     summaries: list[Any]
     unique: bool = False
     size: int = field(init=False)  # estimated bytes, most of them in samples of rows
 
     def __post_init__(self) -> None:
-        self.size = sum(some.nbytes for some in self.summaries) + 1000 * len(self.summaries)
+        self.size = sum(some.nbytes for some in self.summaries) + 1000 * len(
+            self.summaries
+        )
 
 
 Place = tuple[Any, Hashable]
-"""The object in memory that holds a frame's rows, and the key of their statistics in the cache."""
+"""The object in memory that holds a frame's rows, and the key of their statistics in
+the cache.
+"""
 
 
 class StatisticsCache:
@@ -91,8 +99,11 @@ class StatisticsCache:
 
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
-        self._kept: OrderedDict[Hashable, tuple[TableStatistics, weakref.ref[Any]]] = OrderedDict()
-        # reentrant, because garbage collection may call `_forget` while this thread holds the lock
+        self._kept: OrderedDict[Hashable, tuple[TableStatistics, weakref.ref[Any]]] = (
+            OrderedDict()
+        )
+        # reentrant, because garbage collection may call `_forget` while this thread
+        # holds the lock
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -104,15 +115,19 @@ class StatisticsCache:
             self._kept.clear()
 
     def place(self, frame: Expr, key: Hashable) -> Place | None:
-        """Return where the statistics of a frame are kept; None if the frame's rows are not in memory."""
+        """Return where the statistics of a frame are kept; None if the frame's rows are
+        not in memory.
+        """
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
-            # Dask may move a projection into `FromPandas`, which gives a new expression that soon disappears.
-            # So statistics are kept as long as the pandas frame, under the name of the expression with all
-            # columns.
+            # Dask may move a projection into `FromPandas`, which gives a new expression
+            # that soon disappears. So statistics are kept as long as the pandas frame,
+            # under the name of the expression with all columns.
             whole = frame.operand("columns") is None
-            name = (frame if whole else frame.substitute_parameters({"columns": None}))._name
+            name = (
+                frame if whole else frame.substitute_parameters({"columns": None})
+            )._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None
 
@@ -128,12 +143,17 @@ class StatisticsCache:
             return self._kept[key][0]
 
     def keep(self, place: Place | None, statistics: TableStatistics) -> None:
-        """Keep statistics until their frame is deleted, or until newer statistics need the memory."""
+        """Keep statistics until their frame is deleted, or until newer statistics need
+        the memory.
+        """
         if place is None:
             return
         holder, key = place
         with self._lock:
-            self._kept[key] = statistics, weakref.ref(holder, lambda _: self._forget(key))
+            self._kept[key] = (
+                statistics,
+                weakref.ref(holder, lambda _: self._forget(key)),
+            )
             total = sum(some.size for some, _ in self._kept.values())
             while total > self._most:
                 total -= self._kept.popitem(last=False)[1][0].size
@@ -158,43 +178,76 @@ class PlanningSteps:
     """The functions that plan one kind of joins, such as joins by distance."""
 
     label: str  # name of the tasks that summarize the partitions
-    # returns the options of a spec that a table's statistics depend on; statistics are kept under them
+    # returns the options of a spec that a table's statistics depend on; statistics are
+    # kept under them
     key: Callable[[Any], tuple[Hashable, ...]]
-    # Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``. The partitions of a
-    # right table have numbers from `RIGHT` on.
+    # Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``.
+    # The partitions of a right table have numbers from `RIGHT` on.
     summarize: Callable[..., Any]
-    # Makes the plan: ``make(summaries, sources, spec, output, resources, check)``. `summaries` and `sources`
-    # have an item for each table.
+    # Makes the plan: ``make(summaries, sources, spec, output, resources, check)``.
+    # `summaries` and `sources` have an item for each table.
     make: Callable[..., Any]
-    names_table: bool = False  # whether errors in `summarize` name the wrong table, left or right
-    # tables up to this many bytes are summarized in this thread, because starting tasks would take longer
+    # whether errors in `summarize` name the wrong table, left or right
+    names_table: bool = False
+    # tables up to this many bytes are summarized in this thread, because starting tasks
+    # would take longer
     max_here: int = 1 << 20
-    # summarizes all partitions of one frame: ``summarize_parts(frame, bounds, first, spec, with_ids)``; None:
-    # `summarize` is called for each partition instead
+    # summarizes all partitions of one frame: ``summarize_parts(frame, bounds, first,
+    # spec, with_ids)``; None: `summarize` is called for each partition instead
     summarize_parts: Callable[..., list[Any]] | None = None
 
 
 def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:
     return (
-        spec.on, spec.lists, spec.metric, spec.p, spec.dropna, spec.id, str(spec.id_dtype), spec.radius,
+        spec.on,
+        spec.lists,
+        spec.metric,
+        spec.p,
+        spec.dropna,
+        spec.id,
+        str(spec.id_dtype),
+        spec.radius,
         spec.keep,
-    )  # fmt: skip
+    )
 
 
-def _plan_distances(summaries: list[list[Any]], sources: list[FrozenSource], spec: JoinSpec,
-                    output: OutputSpec, resources: Resources, check: Check | None) -> Plan:  # fmt: skip
+def _plan_distances(
+    summaries: list[list[Any]],
+    sources: list[FrozenSource],
+    spec: JoinSpec,
+    output: OutputSpec,
+    resources: Resources,
+    check: Check | None,
+) -> Plan:
     statistics = join_statistics(summaries, spec)
     if check is not None:
         check(statistics, resources)
-    plan = make_plan(statistics, output, resources, choose_shuffle(statistics, output, resources, sources))
-    tables = zip(sources, [spec] if len(sources) == 1 else [spec, spec.right], plan.chunks.sides, strict=True)
-    return replace(plan, read_apart=not all(is_read_by_chunk(*table, plan.copies) for table in tables))
+    plan = make_plan(
+        statistics,
+        output,
+        resources,
+        choose_shuffle(statistics, output, resources, sources),
+    )
+    tables = zip(
+        sources,
+        [spec] if len(sources) == 1 else [spec, spec.right],
+        plan.chunks.sides,
+        strict=True,
+    )
+    return replace(
+        plan,
+        read_apart=not all(is_read_by_chunk(*table, plan.copies) for table in tables),
+    )
 
 
 DISTANCE_STEPS = PlanningSteps(
-    "simjoin_summary", _distance_key, summarise, _plan_distances,
-    max_here=SMALL, summarize_parts=summarise_parts,
-)  # fmt: skip
+    "simjoin_summary",
+    _distance_key,
+    summarise,
+    _plan_distances,
+    max_here=SMALL,
+    summarize_parts=summarise_parts,
+)
 """Planning of joins of points by distance."""
 
 
@@ -207,15 +260,16 @@ def plan_for(
     check: Check | None = None,
     steps: PlanningSteps = DISTANCE_STEPS,
 ) -> Any:
-    """Return the plan of joining a source with itself, or with the right table `other`. If there is no plan
-    yet, make it.
+    """Return the plan of joining a source with itself, or with the right table `other`.
+    If there is no plan yet, make it.
 
-    The source keeps the plan, so a join is planned only once, for its number of partitions and for its tasks.
-    Equal joins get the same plan, because Dask also reuses the expression and the divisions of an equal join.
-    If the source changes after planning, the tasks fail.
+    The source keeps the plan, so a join is planned only once, for its number of
+    partitions and for its tasks. Equal joins get the same plan, because Dask also
+    reuses the expression and the divisions of an equal join. If the source changes
+    after planning, the tasks fail.
 
-    `run`: returns the run that tasks are recorded for. `check`: raises an error if tables are too large,
-    however they are divided.
+    `run`: returns the run that tasks are recorded for. `check`: raises an error if
+    tables are too large, however they are divided.
     """
     key = plan_key(spec, output, other)
     with source.lock:
@@ -227,39 +281,69 @@ def plan_for(
                     named = run()
                     plan = replace(plan, run=named.name)
                     RUNS.planned(named, named.report(plan), time.perf_counter() - begin)
-            # Dask would conclude from an AttributeError that the expression has no such attribute
+            # Dask would conclude from an AttributeError that the expression has no such
+            # attribute
             except AttributeError as error:
                 raise PlanningError(
-                    f"Planning the join failed, because the source raised AttributeError: {error}"
+                    "Planning the join failed, because the source raised "
+                    f"AttributeError: {error}"
                 ) from error
             source.plans[key] = plan
         return source.plans[key]
 
 
-def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: FrozenSource | None,
-              check: Check | None = None, steps: PlanningSteps = DISTANCE_STEPS) -> Any:  # fmt: skip
-    """Plan a join: collect statistics of its tables, make the plan, and check ids and free disk space."""
+def plan_join(
+    source: FrozenSource,
+    spec: RowSpec,
+    output: OutputSpec,
+    other: FrozenSource | None,
+    check: Check | None = None,
+    steps: PlanningSteps = DISTANCE_STEPS,
+) -> Any:
+    """Plan a join: collect statistics of its tables, make the plan, and check ids and
+    free disk space.
+    """
     end_without_workers(current_client())
-    tables = [(source, spec)] if other is None else [(source, spec), (other, spec.right)]
+    tables = (
+        [(source, spec)] if other is None else [(source, spec), (other, spec.right)]
+    )
     names = TABLES if other is not None else (None,)
     collected: list[TableStatistics] = []
     for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(name if steps.names_table else None):
-            # values of rows are aligned with their frame, which is read again with all its columns anyway
+            # values of rows are aligned with their frame, which is read again with all
+            # its columns anyway
             keep = not (output.by_row or output.single_home)
             keep = keep or (output.wide_halo and not may_move(table.inner))
-            # other steps also read such rows, and must get the same ones, so do not keep another copy
-            keep = keep and not any(isinstance(node, Given) for node in table.inner.walk())
+            # other steps also read such rows, and must get the same ones, so do not
+            # keep another copy
+            keep = keep and not any(
+                isinstance(node, Given) for node in table.inner.walk()
+            )
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
-    summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
-    plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
+    summaries, sources = (
+        [table.summaries for table in collected],
+        [table for table, _ in tables],
+    )
+    plan = steps.make(
+        summaries, sources, spec, output, resources_for(spec.library), check
+    )
     if plan.shuffles_on_disk:
-        check_folder(plan.disk.needed, dask.config.get("temporary-directory", None) or tempfile.gettempdir())
+        check_folder(
+            plan.disk.needed,
+            dask.config.get("temporary-directory", None) or tempfile.gettempdir(),
+        )
     else:
         check_worker_disks(plan.disk.needed, current_client())
     if output.with_ids:
-        if output.k is not None and output.max_total == math.inf and not output.min_total:
-            check_nearest(plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget)
+        if (
+            output.k is not None
+            and output.max_total == math.inf
+            and not output.min_total
+        ):
+            check_nearest(
+                plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget
+            )
         for name, (table, own), found in zip(names, tables, collected, strict=True):
             with in_table(name):
                 check_ids(table, own, found, plan.budget.chunk)
@@ -267,67 +351,111 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
     return plan
 
 
-def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
-            steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table by reading its columns once, unless the statistics are kept already.
+def collect(
+    source: FrozenSource,
+    spec: RowSpec,
+    with_ids: bool,
+    first: int = 0,
+    steps: PlanningSteps = DISTANCE_STEPS,
+    keep: bool = False,
+) -> TableStatistics:
+    """Collect statistics of a table by reading its columns once, unless the statistics
+    are kept already.
 
-    `first`: number of the table's first partition. `keep`: whether the rows that are read are kept for the
-    join.
+    `first`: number of the table's first partition. `keep`: whether the rows that are
+    read are kept for the join.
     """
     place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
     if found is None:
         found = _collect_here(source, spec, with_ids, first, steps)
         if found is None:
-            found = _collect_by_tasks(source, spec, with_ids, first, steps, keep and place is None)
+            found = _collect_by_tasks(
+                source, spec, with_ids, first, steps, keep and place is None
+            )
         STATISTICS.keep(place, found)
     return found
 
 
-def _collect_here(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int,
-                  steps: PlanningSteps) -> TableStatistics | None:  # fmt: skip
-    """If the source is a small pandas frame, collect its statistics in this thread; else return None."""
+def _collect_here(
+    source: FrozenSource,
+    spec: RowSpec,
+    with_ids: bool,
+    first: int,
+    steps: PlanningSteps,
+) -> TableStatistics | None:
+    """If the source is a small pandas frame, collect its statistics in this thread;
+    else return None.
+    """
     small = small_frame(source, steps.max_here) if spec.library == HOME else None
     if small is None:
         return None
     if steps.summarize_parts is not None:
-        return TableStatistics(steps.summarize_parts(small.rows, small.bounds, first, spec, with_ids))
+        return TableStatistics(
+            steps.summarize_parts(small.rows, small.bounds, first, spec, with_ids)
+        )
     # the tasks of the join will read the rows again, so the small frame is not kept
     source.small, number = None, len(small.bounds) - 1
     parts = [small.part(n, n + 1) for n in range(number)]
     how = spec, with_ids, number
-    return TableStatistics([steps.summarize(part, first + n, *how) for n, part in enumerate(parts)])
+    return TableStatistics(
+        [steps.summarize(part, first + n, *how) for n, part in enumerate(parts)]
+    )
 
 
-def _collect_by_tasks(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int, steps: PlanningSteps,
-                      keep: bool) -> TableStatistics:  # fmt: skip
+def _collect_by_tasks(
+    source: FrozenSource,
+    spec: RowSpec,
+    with_ids: bool,
+    first: int,
+    steps: PlanningSteps,
+    keep: bool,
+) -> TableStatistics:
     """Collect statistics of a table by one task per partition. `keep`: see `collect`."""
     number = source.inner.npartitions
     each = list(range(first, first + number))
     how = spec, with_ids, number
     if keep:
-        summaries = ROWS.pass_on_workers(source, spec.library, steps.label, steps.summarize, *how, each=each)
+        summaries = ROWS.pass_on_workers(
+            source, spec.library, steps.label, steps.summarize, *how, each=each
+        )
         if summaries is not None:
             return TableStatistics(summaries)
     passed = ROWS.passed(source, spec.library) if keep else None
-    expr = map_frozen(steps.label, _pass_over, source, steps.summarize, passed, first, *how, each=each)
+    expr = map_frozen(
+        steps.label, _pass_over, source, steps.summarize, passed, first, *how, each=each
+    )
     found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
     if passed is not None:
         ROWS.keep(source, passed)
     return found
 
 
-def _pass_over(frame: Frame, number: int, summarize: Callable[..., Any], passed: PassedRows | None,
-               first: int, *args: Any) -> Any:  # fmt: skip
-    """Summarize a partition. `passed`: if it is not None, it also collects the rows of the partition."""
+def _pass_over(
+    frame: Frame,
+    number: int,
+    summarize: Callable[..., Any],
+    passed: PassedRows | None,
+    first: int,
+    *args: Any,
+) -> Any:
+    """Summarize a partition. `passed`: if it is not None, it also collects the rows of
+    the partition.
+    """
     if passed is not None:
         passed.add(number - first, frame)
     return summarize(frame, number, *args)
 
 
-def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Resources,
-                   sources: list[FrozenSource]) -> str:  # fmt: skip
-    """Choose how rows are sent to chunks: by Dask's shuffle, or by the workers that hold the rows."""
+def choose_shuffle(
+    statistics: JoinStatistics,
+    output: OutputSpec,
+    resources: Resources,
+    sources: list[FrozenSource],
+) -> str:
+    """Choose how rows are sent to chunks: by Dask's shuffle, or by the workers that
+    hold the rows.
+    """
     size = sum(
         s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
         for table in statistics.each
@@ -340,8 +468,8 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    # most values that return to the partitions of their rows come back by Dask's shuffle, so rows are sent by
-    # it, too
+    # most values that return to the partitions of their rows come back by Dask's
+    # shuffle, so rows are sent by it, too
     comes_back = (output.by_row or output.single_home) and not output.wide_halo
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:
@@ -350,12 +478,16 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     return BY_WORKER if all(frame is not None for frame in held) else shuffle
 
 
-def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> Hashable:
+def plan_key(
+    spec: Hashable, output: OutputSpec, other: FrozenSource | None
+) -> Hashable:
     """Return the key under which a source keeps the plan."""
     return spec, output, None if other is None else other.inner._name
 
 
-def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int) -> None:
+def check_ids(
+    source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int
+) -> None:
     """Raise an error if ids repeat. `chunk`: maximum bytes of ids that a task may hold."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
     overlapping = check_summaries(ids, spec.id)
@@ -366,7 +498,9 @@ def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk
 
 
 def _kept_ids(frame: Frame, spec: RowSpec) -> pd.Index:
-    kept = points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
+    kept = (
+        points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
+    )
     return row_ids(frame if kept is None else frame[kept], spec.id, spec.id_dtype)
 
 
@@ -378,11 +512,13 @@ def _suspects(frame: Frame, spec: RowSpec, keys: np.ndarray) -> pd.Index:
     return suspected(_kept_ids(frame, spec), keys)
 
 
-def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
+def _check_across(
+    source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int
+) -> None:
     """Raise an error if an id occurs in two partitions.
 
-    64-bit keys of the ids are split into buckets, and one task per bucket searches for repeated keys. Then
-    only the ids with a repeated key are compared.
+    64-bit keys of the ids are split into buckets, and one task per bucket searches for
+    repeated keys. Then only the ids with a repeated key are compared.
     """
     split = map_frozen("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())

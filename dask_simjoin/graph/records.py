@@ -1,7 +1,7 @@
 """Record what the tasks of joins did, for reports, log lines and progress displays.
 
-A task in this process records to `RUNS`. A task on a worker of a cluster logs an event; the client that
-planned the join has subscribed to these events.
+A task in this process records to `RUNS`. A task on a worker of a cluster logs an event;
+the client that planned the join has subscribed to these events.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ TOPIC = "dask_simjoin"
 """Topic of the events that workers log."""
 
 BRIEF = 1e-3
-"""A task that makes no part of the result is recorded only if it takes at least this many seconds; most are
-shorter.
+"""A task that makes no part of the result is recorded only if it takes at least this
+many seconds; most are shorter.
 """
 
 MOST_RUNS = 16
@@ -51,10 +51,12 @@ class Named:
 
 @dataclass(frozen=True)
 class RunName:
-    """The name of a run, as an operand of expressions whose tasks are recorded for the run.
+    """The name of a run, as an operand of expressions whose tasks are recorded for the
+    run.
 
-    Dask's token of an expression does not depend on the name, so joins in one graph can share their chunks.
-    The tasks of shared chunks are recorded for the first of these joins.
+    Dask's token of an expression does not depend on the name, so joins in one graph can
+    share their chunks. The tasks of shared chunks are recorded for the first of these
+    joins.
     """
 
     name: str = ""
@@ -73,8 +75,10 @@ class Recorded:
     function: Callable[..., Any]
     run: str
     step: str
-    place: Any = None  # identifies the task within its step; None: each call counts as a separate task
-    of: int = 0  # number of tasks that make the result; 0 if this task makes no part of the result
+    # identifies the task within its step; None: each call counts as a separate task
+    place: Any = None
+    # number of tasks that make the result; 0 if this task makes no part of the result
+    of: int = 0
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         begin, before = time.time(), _read_bytes()
@@ -83,27 +87,43 @@ class Recorded:
         # a worker's event may contain only plain values, so the place becomes text
         place = str(begin if self.place is None else self.place)
         record = StepRecord(
-            self.step, place, self.of, begin, end, _rows(found, self.step), threading.get_ident(), before,
+            self.step,
+            place,
+            self.of,
+            begin,
+            end,
+            _rows(found, self.step),
+            threading.get_ident(),
+            before,
             _read_bytes(),
-        )  # fmt: skip
+        )
         if not self.of and end - begin < BRIEF:
             return found
         if is_worker():
             worker = get_worker()
-            worker.log_event(TOPIC, (self.run, record._replace(thread=f"{worker.address} {record.thread}")))
+            worker.log_event(
+                TOPIC,
+                (self.run, record._replace(thread=f"{worker.address} {record.thread}")),
+            )
         else:
             RUNS.add(self.run, record)
         return found
 
 
 def _read_bytes() -> int:
-    """Return how many bytes of spilled data this worker has read back so far; 0 outside of workers."""
-    metrics = getattr(get_worker().data, "cumulative_metrics", {}) if is_worker() else {}
+    """Return how many bytes of spilled data this worker has read back so far; 0 outside
+    of workers.
+    """
+    metrics = (
+        getattr(get_worker().data, "cumulative_metrics", {}) if is_worker() else {}
+    )
     return int(metrics.get(("disk-read", "bytes"), 0))
 
 
 def _rows(found: Any, step: str) -> int | None:
-    """Return how many rows of the result a task has made or counted; None if it does neither."""
+    """Return how many rows of the result a task has made or counted; None if it does
+    neither.
+    """
     if step in MAKE_ROWS:
         return len(found)
     return int(found) if isinstance(found, numbers.Integral) else None
@@ -127,7 +147,11 @@ class Runs:
     def planned(self, join: Named, plan: BlockReport, seconds: float) -> None:
         """Add a join that was planned, with the report of its plan."""
         client = current_client()
-        if client is not None and not client.asynchronous and client not in self._clients:
+        if (
+            client is not None
+            and not client.asynchronous
+            and client not in self._clients
+        ):
             client.subscribe_topic(TOPIC, self._event)
             self._clients.add(client)
         report, run = RunReport(join.title, plan, seconds), join.name
@@ -139,13 +163,15 @@ class Runs:
         _log(report.planned_line)
 
     def find(self, run: str) -> RunReport | None:
-        """Return the report of a run; None if the join was not planned here, or its records were dropped."""
+        """Return the report of a run; None if the join was not planned here, or its
+        records were dropped.
+        """
         with self._lock:
             return self._runs.get(run)
 
     def name_result(self, name: str, run: str) -> None:
-        """Store that the run `run` makes a result. `name`: the name in the task keys of this result.
-        Persisted partitions keep these keys.
+        """Store that the run `run` makes a result. `name`: the name in the task keys of
+        this result. Persisted partitions keep these keys.
         """
         with self._lock:
             self._results[name] = run
@@ -160,22 +186,35 @@ class Runs:
     def with_rows(self, rows: int) -> list[RunReport]:
         """List the finished joins with this number of rows."""
         with self._lock:
-            return [report for report in self._runs.values() if report.done and report.rows == rows]
+            return [
+                report
+                for report in self._runs.values()
+                if report.done and report.rows == rows
+            ]
 
     def of_keys(self, name: str) -> list[RunReport]:
-        """List the reports of joins whose results may have this name in their task keys.
+        """List the reports of joins whose results may have this name in their task
+        keys.
 
-        Dask may fuse later steps with the tasks of a join. The keys of the fused tasks then have another
-        name, which begins like the name of the join.
+        Dask may fuse later steps with the tasks of a join. The keys of the fused tasks
+        then have another name, which begins like the name of the join.
         """
         with self._lock:
             if name in self._results:
                 runs = {self._results[name]}
             else:
                 label = name.partition("-")[0]
-                runs = {run for one, run in self._results.items() if one.partition("-")[0] == label}
+                runs = {
+                    run
+                    for one, run in self._results.items()
+                    if one.partition("-")[0] == label
+                }
                 named = label.removesuffix("_rows")
-                runs |= {run for run, one in self._runs.items() if f"simjoin_{one.verb}" == named}
+                runs |= {
+                    run
+                    for run, one in self._runs.items()
+                    if f"simjoin_{one.verb}" == named
+                }
             return [self._runs[run] for run in runs if run in self._runs]
 
     def begin(self, run: str) -> None:
@@ -198,7 +237,8 @@ class Runs:
 
     def _event(self, event: tuple[float, tuple[str, StepRecord]]) -> None:
         run, record = event[1]
-        self.add(run, StepRecord(*record))  # the event was sent as plain data, so it contains a tuple
+        # the event was sent as plain data, so it contains a tuple
+        self.add(run, StepRecord(*record))
 
 
 RUNS = Runs()

@@ -1,7 +1,8 @@
 """Return the values of rows from chunks to the tasks that sent the rows.
 
-Values return in the same order as the rows were sent, so no row ids travel with them. A task that sent rows
-gets one message from each chunk. It then makes all its partitions of the result at once.
+Values return in the same order as the rows were sent, so no row ids travel with them. A
+task that sent rows gets one message from each chunk. It then makes all its partitions
+of the result at once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from dask_simjoin.tasks.by_worker import own_positions, rows_of_group, values_by
 
 
 class RowsOfGroups(LabelledExpr):
-    """For each task that sent rows, make a list of the result's partitions with these rows.
+    """For each task that sent rows, make a list of the result's partitions with these
+    rows.
 
     `found`: the values of each chunk's rows.  `chunks`: a `ChunksOfParcels`.
     """
@@ -38,14 +40,20 @@ class RowsOfGroups(LabelledExpr):
         return [numbers for _, numbers in self.chunks.parcels.operand("groups")]
 
     def place(self, g: int) -> Any:
-        """Return the place of group `g`, so that the worker that sent the rows makes its partitions."""
+        """Return the place of group `g`, so that the worker that sent the rows makes
+        its partitions.
+        """
         return self.chunks.parcels.place(g)
 
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.groups))
 
     def _layer(self) -> dict[Any, Any]:
-        token, sent, offsets = self.deterministic_token, self.chunks.parcels, self.operand("offsets").ref
+        token, sent, offsets = (
+            self.deterministic_token,
+            self.chunks.parcels,
+            self.operand("offsets").ref,
+        )
         keys, layer = partition_tasks(sent.operand("frozen").inner)
         split, part, places, labels = (
             f"simjoin_{name}-{token}" for name in ("split", "part", "places", "labels")
@@ -62,12 +70,16 @@ class RowsOfGroups(LabelledExpr):
                 parts[g].append(TaskRef(some))
         for g, numbers in enumerate(self.groups):
             place = sent.place(g)
-            layer[(places, place)] = Task((places, place), own_positions, TaskRef(sent.key(g)))
+            layer[(places, place)] = Task(
+                (places, place), own_positions, TaskRef(sent.key(g))
+            )
             held = (TaskRef(keys[n]) for n in numbers)
             layer[(labels, place)] = Task((labels, place), _labels, *held)
             names = TaskRef((labels, place)), TaskRef((places, place))
             key, meta = self.key(g), self.operand("meta")
-            layer[key] = Task(key, rows_of_group, numbers, meta, offsets, *names, *parts[g])
+            layer[key] = Task(
+                key, rows_of_group, numbers, meta, offsets, *names, *parts[g]
+            )
         return layer
 
 
@@ -83,10 +95,14 @@ class RowsByWorker(MergeablePartitions):
 
     @functools.cached_property
     def _held(self) -> dict[int, tuple[int, int]]:
-        """For each partition, the task that sent its rows, and the partition's position in the list of this
-        task.
+        """For each partition, the task that sent its rows, and the partition's position
+        in the list of this task.
         """
-        return {n: (g, k) for g, numbers in enumerate(self.made.groups) for k, n in enumerate(numbers)}
+        return {
+            n: (g, k)
+            for g, numbers in enumerate(self.made.groups)
+            for k, n in enumerate(numbers)
+        }
 
     def _filtered_task(self, name: Any, index: int) -> Task:
         g, k = self._held[index]
@@ -98,13 +114,16 @@ class RowsByWorker(MergeablePartitions):
     def _merged(self, groups: Ranges, divisions: Any) -> Expr:
         held = [self._held[n] for n in self._partitions]
         ranges = [held[first:last] for first, last in groups]
-        return MergedRows(self.operand("label"), self.made, ranges, self._meta, divisions)
+        return MergedRows(
+            self.operand("label"), self.made, ranges, self._meta, divisions
+        )
 
 
 class MergedRows(LabelledExpr):
     """Merge consecutive partitions of `RowsByWorker`.
 
-    `ranges`: for each merged partition, its parts as (task that sent the part, position in the task's list).
+    `ranges`: for each merged partition, its parts as (task that sent the part, position
+    in the task's list).
     """
 
     _parameters = ["label", "made", "ranges", "meta", "source_divisions"]
@@ -114,10 +133,15 @@ class MergedRows(LabelledExpr):
         some = f"{self.operand('label')}_some-{self.deterministic_token}"
         for n, held in enumerate(self.operand("ranges")):
             parts: list[TaskRef] = []
-            # a separate task selects the parts, so that workers send these instead of whole lists
+            # a separate task selects the parts, so that workers send these instead of
+            # whole lists
             for g in sorted({g for g, _ in held}):
-                own = [(number, k) for number, (group, k) in enumerate(held) if group == g]
-                layer[(some, n, g)] = Task((some, n, g), _picked, TaskRef(self.made.key(g)), own)
+                own = [
+                    (number, k) for number, (group, k) in enumerate(held) if group == g
+                ]
+                layer[(some, n, g)] = Task(
+                    (some, n, g), _picked, TaskRef(self.made.key(g)), own
+                )
                 parts.append(TaskRef((some, n, g)))
             key = (self._name, n)
             layer[key] = Task(key, _merged, self._meta, List(*parts))
@@ -140,8 +164,15 @@ def _merged(meta: Series, parts: Sequence[Numbered]) -> Series:
     return frames.rows(values, joined([found.index for found in every]), meta)
 
 
-def rows_by_worker(label: str, found: Expr, chunks: Expr, offsets: np.ndarray, meta: Series,
-                   divisions: Any, chosen: list[int] | None) -> Expr:  # fmt: skip
+def rows_by_worker(
+    label: str,
+    found: Expr,
+    chunks: Expr,
+    offsets: np.ndarray,
+    meta: Series,
+    divisions: Any,
+    chosen: list[int] | None,
+) -> Expr:
     """Return the values `found` of the chunks' rows to the partitions of the source."""
     made = RowsOfGroups(found, chunks, Shared("simjoin_offsets", offsets), meta)
     rows = np.diff(offsets).tolist()

@@ -1,7 +1,7 @@
 """Keep the rows that planning reads from files for the tasks of the join.
 
-So each file is read only once. Without a cluster, rows are kept in this process. On a cluster, each worker
-keeps the rows that it has read.
+So each file is read only once. Without a cluster, rows are kept in this process. On a
+cluster, each worker keeps the rows that it has read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,19 @@ from distributed import Client, Future, as_completed, wait
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import value_bytes
-from dask_simjoin.graph.dask_private import IO, Blockwise, Expr, FromGraph, without_token
-from dask_simjoin.graph.source import FrozenSource, MapPartition, map_frozen, optimise_in_place
+from dask_simjoin.graph.dask_private import (
+    IO,
+    Blockwise,
+    Expr,
+    FromGraph,
+    without_token,
+)
+from dask_simjoin.graph.source import (
+    FrozenSource,
+    MapPartition,
+    map_frozen,
+    optimise_in_place,
+)
 from dask_simjoin.graph.workers import outside_pool
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import MEMORY_LIMIT
@@ -31,24 +42,32 @@ from dask_simjoin.planning.resources import PROCESSES, resources_for
 from dask_simjoin.request.options import current_client
 
 SHARE = 16
-"""Kept rows may take 1 / SHARE of the memory: of this process, or of all workers together."""
+"""Kept rows may take 1 / SHARE of the memory: of this process, or of all workers
+together.
+"""
 
 FIRST = 8
-"""Each thread of the workers is given this many partitions before the first size is known."""
+"""Each thread of the workers is given this many partitions before the first size is
+known.
+"""
 
 _NUMBERS = itertools.count()
 
 
 def _elsewhere() -> bool:
     """Return whether tasks run in other processes than this one."""
-    return current_client() is not None or dask.config.get("scheduler", None) in PROCESSES
+    return (
+        current_client() is not None or dask.config.get("scheduler", None) in PROCESSES
+    )
 
 
 def _bytes(frame: Frame) -> float:
     """Return the estimated memory of a partition in bytes."""
     # without selecting each column, which took 6 ms for 384 columns
     row_bytes = sum(
-        dtype.itemsize if isinstance(dtype, np.dtype) and dtype.kind != "O" else value_bytes(frame[name])
+        dtype.itemsize
+        if isinstance(dtype, np.dtype) and dtype.kind != "O"
+        else value_bytes(frame[name])
         for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
     )
     if not isinstance(frame.index, pd.RangeIndex):
@@ -62,14 +81,17 @@ def _new_name(source: FrozenSource) -> str:
 
 
 Shares = dict[str | None, list[Any]]
-"""The keys of partitions that each worker reads; with None instead of a worker, any worker reads them."""
+"""The keys of partitions that each worker reads; with None instead of a worker, any
+worker reads them.
+"""
 
 
 def shared_by_workers(keys: list[Any], threads: dict[str, int]) -> Shares:
-    """Divide the keys of partitions among workers, in proportion to their threads. Each gets consecutive
-    keys.
+    """Divide the keys of partitions among workers, in proportion to their threads. Each
+    gets consecutive keys.
 
-    Chunks consist of consecutive partitions, so workers index them without sending rows.
+    Chunks consist of consecutive partitions, so workers index them without sending
+    rows.
     """
     each = [worker for worker in sorted(threads) for _ in range(threads[worker])]
     shares: Shares = {}
@@ -78,13 +100,19 @@ def shared_by_workers(keys: list[Any], threads: dict[str, int]) -> Shares:
     return shares
 
 
-def _with_bytes(frame: Frame, number: int, function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
-    """Return the estimated memory of a partition in bytes, and ``function(frame, number, *args)``."""
+def _with_bytes(
+    frame: Frame, number: int, function: Callable[..., Any], *args: Any
+) -> tuple[float, Any]:
+    """Return the estimated memory of a partition in bytes, and ``function(frame,
+    number, *args)``.
+    """
     return _bytes(frame), function(frame, number, *args)
 
 
 class KeptRows(FromGraph):
-    """The rows of a source, with a given name. Without this name, Dask would hash all values to make one."""
+    """The rows of a source, with a given name. Without this name, Dask would hash all
+    values to make one.
+    """
 
     @functools.cached_property
     def _name(self) -> str:
@@ -92,11 +120,11 @@ class KeptRows(FromGraph):
 
 
 class PassedRows:
-    """Collects the partitions that one pass over a source reads. If they take too much memory, all are
-    dropped.
+    """Collects the partitions that one pass over a source reads. If they take too much
+    memory, all are dropped.
 
-    `most`: maximum number of bytes. `copies`: whether to copy each partition; otherwise views would keep
-    frames with more columns in memory.
+    `most`: maximum number of bytes. `copies`: whether to copy each partition; otherwise
+    views would keep frames with more columns in memory.
     """
 
     def __init__(self, most: int, copies: bool) -> None:
@@ -124,28 +152,41 @@ class PassedRows:
 
 
 class WorkersPass:
-    """One pass of a cluster's workers over a source. They read partitions, keep them, and call a function on
-    each.
+    """One pass of a cluster's workers over a source. They read partitions, keep them,
+    and call a function on each.
 
-    The function is called as soon as its partition is read, and the results are gathered meanwhile. They show
-    how much memory all partitions would take. If it is more than `most` bytes, the rows are dropped, and
-    partitions that no worker has yet are read without keeping them.
+    The function is called as soon as its partition is read, and the results are
+    gathered meanwhile. They show how much memory all partitions would take. If it is
+    more than `most` bytes, the rows are dropped, and partitions that no worker has yet
+    are read without keeping them.
     """
 
     def __init__(
-        self, client: Client, source: FrozenSource, most: float, label: str, function: Callable[..., Any],
-        args: tuple[Any, ...], each: Sequence[Any],
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        source: FrozenSource,
+        most: float,
+        label: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        each: Sequence[Any],
+    ) -> None:
         self._client, self._most = client, most
         self._step = label, _with_bytes, source, function, *args
         self._each = each
         read = optimise_in_place(source.inner)
-        self._by_partition = all(isinstance(node, (Blockwise, IO)) for node in read.walk())
+        self._by_partition = all(
+            isinstance(node, (Blockwise, IO)) for node in read.walk()
+        )
         step = MapPartition(read, label, _with_bytes, (function, *args), each)
-        self._graph, self._keys = dict(step.__dask_graph__()), list(step.__dask_keys__())
+        self._graph, self._keys = (
+            dict(step.__dask_graph__()),
+            list(step.__dask_keys__()),
+        )
         self._rows = list(read.__dask_keys__())
         self._together = 1  # number of results to gather together
-        self._submitted: list[list[Future]] = []  # the results that are still to come, of each graph
+        # the results that are still to come, of each graph
+        self._submitted: list[list[Future]] = []
         self.fit = True  # whether all partitions seem to take at most `most` bytes
         self.kept: dict[int, Future] = {}  # the partitions that workers keep
         self.results: dict[int, Any] = {}
@@ -167,7 +208,9 @@ class WorkersPass:
                 if self.results and len(done) < self._together and waiting.count():
                     continue
                 found = await self._client.gather(done, asynchronous=True)
-                for (_, number), (size, result) in zip((one.key for one in done), found, strict=True):
+                for (_, number), (size, result) in zip(
+                    (one.key for one in done), found, strict=True
+                ):
                     self._add(number, size, result)
                 done = []
                 if rest:
@@ -183,8 +226,8 @@ class WorkersPass:
         self.bytes += size
         if self.fit and self.bytes * len(self._keys) <= self._most * len(self.results):
             return
-        # only partitions with results: the scheduler ignores that others are released if their graph has not
-        # arrived yet, and would keep them
+        # only partitions with results: the scheduler ignores that others are released
+        # if their graph has not arrived yet, and would keep them
         for n in list(self.results) if self.fit else [number]:
             self.kept.pop(n, None)
         self.fit = False
@@ -196,13 +239,18 @@ class WorkersPass:
             if not any(future.done() for future in futures):
                 with contextlib.suppress(Exception):
                     await wait(futures, return_when="FIRST_COMPLETED")
-        for future in (*itertools.chain.from_iterable(self._submitted), *self.kept.values()):
+        for future in (
+            *itertools.chain.from_iterable(self._submitted),
+            *self.kept.values(),
+        ):
             future.release()
 
     def _shares(self) -> tuple[Shares, Shares]:
-        """Divide the numbers of the partitions among workers: the first ones, and the rest.
+        """Divide the numbers of the partitions among workers: the first ones, and the
+        rest.
 
-        If partitions depend on each other, for example by a shuffle, all of them are the first ones.
+        If partitions depend on each other, for example by a shuffle, all of them are
+        the first ones.
         """
         numbers = list(range(len(self._keys)))
         if not self._by_partition:
@@ -211,8 +259,12 @@ class WorkersPass:
         number = sum(threads.values())
         self._together = number * min(max(2, len(numbers) // (FIRST * number)), FIRST)
         shares = shared_by_workers(numbers, threads)
-        first = {worker: own[: FIRST * threads[worker]] for worker, own in shares.items()}
-        rest = {worker: own[FIRST * threads[worker] :] for worker, own in shares.items()}
+        first = {
+            worker: own[: FIRST * threads[worker]] for worker, own in shares.items()
+        }
+        rest = {
+            worker: own[FIRST * threads[worker] :] for worker, own in shares.items()
+        }
         return first, {worker: own for worker, own in rest.items() if own}
 
     def _submit(self, shares: Shares) -> list[Future]:
@@ -222,10 +274,14 @@ class WorkersPass:
             graph: dict[Any, Any] = {}
             where: dict[Any, list[str]] = {}
             for worker, own in shares.items():
-                part = cull(self._graph, [keys[n] for keys in (self._keys, self._rows) for n in own])[0]
+                part = cull(
+                    self._graph,
+                    [keys[n] for keys in (self._keys, self._rows) for n in own],
+                )[0]
                 graph |= part
                 where |= {} if worker is None else {key: [worker] for key in part}
-            # all workers get their tasks by one graph, because the scheduler needs some milliseconds for each
+            # all workers get their tasks by one graph, because the scheduler needs some
+            # milliseconds for each
             on = {"workers": where.get, "allow_other_workers": True} if where else {}
             wanted = [keys[n] for keys in (self._keys, self._rows) for n in numbers]
         else:
@@ -240,30 +296,38 @@ class WorkersPass:
 
 
 class RowCache:
-    """Keeps the rows of sources, up to `most` bytes in all. The oldest rows are dropped first.
+    """Keeps the rows of sources, up to `most` bytes in all. The oldest rows are dropped
+    first.
 
-    Without a cluster, rows are kept in this process. On a cluster, each worker keeps the rows that it has
-    read. A join takes rows out of the cache when its graph is made. From then on they live as long as the
-    graph.
+    Without a cluster, rows are kept in this process. On a cluster, each worker keeps
+    the rows that it has read. A join takes rows out of the cache when its graph is
+    made. From then on they live as long as the graph.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._kept: weakref.WeakKeyDictionary[FrozenSource, tuple[Expr, float]] = weakref.WeakKeyDictionary()
-        self._taken: weakref.WeakKeyDictionary[FrozenSource, weakref.ref[Expr]] = weakref.WeakKeyDictionary()
-        # reentrant, because garbage collection may remove sources while this thread holds the lock
+        self._kept: weakref.WeakKeyDictionary[FrozenSource, tuple[Expr, float]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._taken: weakref.WeakKeyDictionary[FrozenSource, weakref.ref[Expr]] = (
+            weakref.WeakKeyDictionary()
+        )
+        # reentrant, because garbage collection may remove sources while this thread
+        # holds the lock
         self._lock = threading.RLock()
 
     def passed(self, source: FrozenSource, library: str) -> PassedRows | None:
-        """Return a collector for the rows of a source; None if other processes read them, or if they are on a
-        GPU.
+        """Return a collector for the rows of a source; None if other processes read
+        them, or if they are on a GPU.
         """
         if _elsewhere() or frames_of_library(library).memory() is not None:
             return None
         return PassedRows(self.most, not isinstance(source.simple, IO))
 
     def keep(self, source: FrozenSource, passed: PassedRows) -> None:
-        """Keep the rows of a source until a join takes them, or until newer rows need the memory."""
+        """Keep the rows of a source until a join takes them, or until newer rows need
+        the memory.
+        """
         frames, inner = passed.frames, source.inner
         if frames is None or len(frames) < inner.npartitions:
             return
@@ -271,16 +335,27 @@ class RowCache:
         layer = {(f"{name}-read", n): frames[n] for n in range(inner.npartitions)}
         self._keep(source, name, layer, passed.bytes)
 
-    def pass_on_workers(self, source: FrozenSource, library: str, label: str, function: Callable[..., Any],
-                        *args: Any, each: Sequence[Any]) -> list[Any] | None:  # fmt: skip
-        """Let the workers of a cluster read and keep the rows of a source, and call a function on each
-        partition.
+    def pass_on_workers(
+        self,
+        source: FrozenSource,
+        library: str,
+        label: str,
+        function: Callable[..., Any],
+        *args: Any,
+        each: Sequence[Any],
+    ) -> list[Any] | None:
+        """Let the workers of a cluster read and keep the rows of a source, and call a
+        function on each partition.
 
-        Return the results. Without a cluster, or for rows on a GPU, return None. For the other arguments, see
-        `map_frozen`.
+        Return the results. Without a cluster, or for rows on a GPU, return None. For
+        the other arguments, see `map_frozen`.
         """
         client = current_client()
-        if client is None or client.asynchronous or frames_of_library(library).memory() is not None:
+        if (
+            client is None
+            or client.asynchronous
+            or frames_of_library(library).memory() is not None
+        ):
             return None
         resources = resources_for(library)
         most = (resources.limit or 0) * resources.workers // SHARE
@@ -290,12 +365,16 @@ class RowCache:
         found = passed.run()
         if passed.fit:
             layer = {passed.kept[n].key: passed.kept[n] for n in range(len(found))}
-            self._keep(source, _new_name(source), layer, self.most * passed.bytes / most)
+            self._keep(
+                source, _new_name(source), layer, self.most * passed.bytes / most
+            )
         return found
 
-    def _keep(self, source: FrozenSource, name: str, layer: dict[Any, Any], size: float) -> Expr:
-        """Keep the partitions of a source under a name. While all kept rows exceed `most` bytes, drop the
-        oldest.
+    def _keep(
+        self, source: FrozenSource, name: str, layer: dict[Any, Any], size: float
+    ) -> Expr:
+        """Keep the partitions of a source under a name. While all kept rows exceed
+        `most` bytes, drop the oldest.
         """
         inner = source.inner
         rows: Expr = KeptRows(layer, inner._meta, inner.divisions, list(layer), name)
@@ -308,9 +387,11 @@ class RowCache:
         return rows
 
     def take(self, source: FrozenSource) -> FrozenSource:
-        """Take the kept rows of a source out of the cache. If there are none, return the source itself.
+        """Take the kept rows of a source out of the cache. If there are none, return
+        the source itself.
 
-        Until the graphs that refer to these rows are deleted, other joins can take them as well.
+        Until the graphs that refer to these rows are deleted, other joins can take them
+        as well.
         """
         with self._lock:
             rows = self._found(source)
@@ -325,7 +406,9 @@ class RowCache:
         return source if rows is None else FrozenSource(rows)
 
     def _found(self, source: FrozenSource) -> Expr | None:
-        """Return the kept rows of a source; None if there are none that the current scheduler can use."""
+        """Return the kept rows of a source; None if there are none that the current
+        scheduler can use.
+        """
         rows = self._kept[source][0] if source in self._kept else None
         if rows is None and source in self._taken:
             rows = self._taken[source]()

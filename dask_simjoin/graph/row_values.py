@@ -1,8 +1,10 @@
-"""Expressions that return values of rows, such as neighbor counts, from chunks to the rows of the source.
+"""Expressions that return values of rows, such as neighbor counts, from chunks to the
+rows of the source.
 
-If later steps only reduce the values, for example to their maximum, the partitions of values are merged
-first. Otherwise Dask would reduce each partition by a separate task. On a cluster, the maximum of the labels
-in 320 partitions took half of the time of the clustering.
+If later steps only reduce the values, for example to their maximum, the partitions of
+values are merged first. Otherwise Dask would reduce each partition by a separate task.
+On a cluster, the maximum of the labels in 320 partitions took half of the time of the
+clustering.
 """
 
 from __future__ import annotations
@@ -48,20 +50,31 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.tasks.chunks import Chunk, check_source
 from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
-from dask_simjoin.tasks.shuffle import CELL, POSITION, counts_by_partition, labelled_counts
+from dask_simjoin.tasks.shuffle import (
+    CELL,
+    POSITION,
+    counts_by_partition,
+    labelled_counts,
+)
 
 ROWS_TOGETHER = 1 << 20
-"""A merged partition has at most this many rows: 16 MB of values, which is enough work for one task."""
+"""A merged partition has at most this many rows: 16 MB of values, which is enough work
+for one task.
+"""
 
 FEW = 2
-"""At least this many merged partitions remain, because Dask expects several partitions to reduce."""
+"""At least this many merged partitions remain, because Dask expects several partitions
+to reduce.
+"""
 
 Dependents = dict[str, list["weakref.ref[Expr]"]]
 """Name of an expression -> weak references to the expressions that read it."""
 
 
 class FoundTogether(LabelledExpr):
-    """Merge the values of several partitions into one. `held`: the `Held` of each merged partition."""
+    """Merge the values of several partitions into one. `held`: the `Held` of each
+    merged partition.
+    """
 
     _parameters = ["label", "found", "names", "held", "meta", "source_divisions"]
 
@@ -75,10 +88,12 @@ class FoundTogether(LabelledExpr):
 
 
 def read_by_reductions(expr: Expr, dependents: Dependents) -> bool:
-    """Return whether all readers of an expression only reduce its values, so that its partitions do not
-    matter.
+    """Return whether all readers of an expression only reduce its values, so that its
+    partitions do not matter.
     """
-    readers = [reader for ref in dependents[expr._name] if (reader := ref()) is not None]
+    readers = [
+        reader for ref in dependents[expr._name] if (reader := ref()) is not None
+    ]
     return bool(readers) and all(_reduces(reader, dependents) for reader in readers)
 
 
@@ -88,7 +103,9 @@ def _reduces(reader: Expr, dependents: Dependents) -> bool:
     if len(reader.dependencies()) != 1:
         return False
     if type(reader) is ReducedPartition:
-        above = [node for ref in dependents[reader._name] if (node := ref()) is not None]
+        above = [
+            node for ref in dependents[reader._name] if (node := ref()) is not None
+        ]
         return bool(above) and all(type(node) is TreeReduce for node in above)
     return isinstance(reader, Elemwise) and read_by_reductions(reader, dependents)
 
@@ -98,7 +115,9 @@ Ranges = list[tuple[int, int]]
 
 
 def together(rows: Sequence[int]) -> Ranges:
-    """Choose ranges (first, last + 1) of partitions to merge. `rows`: number of rows in each partition."""
+    """Choose ranges (first, last + 1) of partitions to merge. `rows`: number of rows in
+    each partition.
+    """
     most = min(ROWS_TOGETHER, -(-sum(rows) // FEW))
     found, first, size = [], 0, 0
     for n, own in enumerate(rows):
@@ -109,10 +128,14 @@ def together(rows: Sequence[int]) -> Ranges:
     return [*found, (first, len(rows))] if rows else []
 
 
-def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[Held, ...]:
-    """Return the spans (`Held`) of each merged partition. Adjacent spans of a chunk become one span.
+def join_held(
+    held: Sequence[Held], groups: Sequence[tuple[int, int]]
+) -> tuple[Held, ...]:
+    """Return the spans (`Held`) of each merged partition. Adjacent spans of a chunk
+    become one span.
 
-    `held`: the spans of each single partition. `groups`: ranges (first, last + 1) of partitions to merge.
+    `held`: the spans of each single partition. `groups`: ranges (first, last + 1) of
+    partitions to merge.
     """
     found = []
     for first, last in groups:
@@ -127,30 +150,50 @@ def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[
 
 
 class FoundByChunk(Aligned, LazyJoin):
-    """Lazy values of rows that are computed chunk by chunk. The chunks are not planned yet."""
+    """Lazy values of rows that are computed chunk by chunk. The chunks are not planned
+    yet.
+    """
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        """Return an expression that makes an array for each chunk, with one or several values per row."""
+        """Return an expression that makes an array for each chunk, with one or several
+        values per row.
+        """
         raise NotImplementedError
 
     def _values(self) -> Expr:
         plan, source, chunks = self.plan, self._source, self._chunks()
-        found, meta, chosen = self._found(chunks, plan), self._meta, self.operand("chosen")
+        found, meta, chosen = (
+            self._found(chunks, plan),
+            self._meta,
+            self.operand("chosen"),
+        )
         own = plan.counted
         if is_shuffled(own):
-            updates = RowUpdates(f"{self._label}_updates", found, chunks, *updates_of_rows(own, source, meta))
+            updates = RowUpdates(
+                f"{self._label}_updates",
+                found,
+                chunks,
+                *updates_of_rows(own, source, meta),
+            )
             return back_to_rows(updates, ROWS.take(source), own, meta, chosen)
         whole = source.inner.divisions
         return FoundPartitions(
-            f"{self._label}_rows", found, NamesOfRows(chunks), own.pieces, meta, whole, chosen
+            f"{self._label}_rows",
+            found,
+            NamesOfRows(chunks),
+            own.pieces,
+            meta,
+            whole,
+            chosen,
         )
 
 
 class MergeablePartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Partitions that are taken from other results, each by one task. Dask may fuse this task with the next
-    step.
+    """Partitions that are taken from other results, each by one task. Dask may fuse
+    this task with the next step.
 
-    On the host, consecutive partitions are merged first if their values are only reduced.
+    On the host, consecutive partitions are merged first if their values are only
+    reduced.
     """
 
     _defaults = {"_partitions": None}
@@ -160,46 +203,76 @@ class MergeablePartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         raise NotImplementedError
 
     def _merged(self, groups: Ranges, divisions: Any) -> Expr:
-        """Return the expression with merged partitions. `groups`: ranges of partitions to merge."""
+        """Return the expression with merged partitions. `groups`: ranges of partitions
+        to merge.
+        """
         raise NotImplementedError
 
     def _simplify_up(self, parent: Expr, dependents: Dependents) -> Expr | None:
-        if frames_for(self._meta).xp is not np or not read_by_reductions(self, dependents):
+        if frames_for(self._meta).xp is not np or not read_by_reductions(
+            self, dependents
+        ):
             return None
         rows = self._rows()
         groups = together(rows)
         if not FEW <= len(groups) <= len(rows) // FEW:
             return None
-        few = self._merged(groups, (*(self.divisions[first] for first, _ in groups), self.divisions[-1]))
-        return type(parent)(*(few if operand is self else operand for operand in parent.operands))
+        few = self._merged(
+            groups,
+            (*(self.divisions[first] for first, _ in groups), self.divisions[-1]),
+        )
+        return type(parent)(
+            *(few if operand is self else operand for operand in parent.operands)
+        )
 
 
 class FoundPartitions(MergeablePartitions):
     """Bring values of rows from entity chunks back to the partitions of the source."""
 
-    _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
+    _parameters = [
+        "label",
+        "found",
+        "names",
+        "pieces",
+        "meta",
+        "source_divisions",
+        "_partitions",
+    ]
 
     @functools.cached_property
     def _held(self) -> dict[int, list[tuple[int, int, int]]]:
         return pieces_by_partition(self.operand("pieces"), list(self._partitions))
 
     def _filtered_task(self, name: Any, index: int) -> Task:
-        return Task(name, *found_task(self.names._name, self.found._name, self._held[index], self._meta))
+        return Task(
+            name,
+            *found_task(
+                self.names._name, self.found._name, self._held[index], self._meta
+            ),
+        )
 
     def _rows(self) -> list[int]:
         pieces = self.operand("pieces")
         return [
-            sum(stop - start for c, k, _ in self._held[n] for _, start, stop in (pieces[c][k],))
+            sum(
+                stop - start
+                for c, k, _ in self._held[n]
+                for _, start, stop in (pieces[c][k],)
+            )
             for n in self._partitions
         ]
 
     def _merged(self, groups: Ranges, divisions: Any) -> Expr:
         held = join_held([self._held[n] for n in self._partitions], groups)
-        return FoundTogether(self.operand("label"), self.found, self.names, held, self._meta, divisions)
+        return FoundTogether(
+            self.operand("label"), self.found, self.names, held, self._meta, divisions
+        )
 
 
 class NamesOfRows(LabelledExpr):
-    """Take only the `RowNames` from chunks, so that workers exchange these instead of whole chunks."""
+    """Take only the `RowNames` from chunks, so that workers exchange these instead of
+    whole chunks.
+    """
 
     _label = "simjoin_row_names"
     _parameters = ["chunks"]
@@ -209,12 +282,14 @@ class NamesOfRows(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         keys = [(self._name, c) for c in range(self.npartitions)]
-        return {key: Task(key, row_names, chunk_ref(self.chunks, key[1])) for key in keys}
+        return {
+            key: Task(key, row_names, chunk_ref(self.chunks, key[1])) for key in keys
+        }
 
 
 class RowUpdates(LabelledExpr):
-    """Make updates from values of rows in spatial chunks. A shuffle then sends them to the partitions of the
-    rows.
+    """Make updates from values of rows in spatial chunks. A shuffle then sends them to
+    the partitions of the rows.
     """
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
@@ -236,18 +311,28 @@ def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
 
 
 class BlockValues(PartitionsFiltered, LabelledExpr):
-    """Count the matches of each row in blocks by size, and return the counts to the partitions of the rows.
+    """Count the matches of each row in blocks by size, and return the counts to the
+    partitions of the rows.
 
-    `read`: the rows of each partition, as a dict with the key "ids".  `plan`: a `SizeBlockPlan`.
+    `read`: the rows of each partition, as a dict with the key "ids".  `plan`: a
+    `SizeBlockPlan`.
     """
 
     _makes_result = True
-    _parameters = ["chunks", "read", "plan", "spec", "meta", "source_divisions", "_partitions"]
+    _parameters = [
+        "chunks",
+        "read",
+        "plan",
+        "spec",
+        "meta",
+        "source_divisions",
+        "_partitions",
+    ]
     _defaults = {"_partitions": None}
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
-        """For each block, add a task that counts the matches of its rows, in the order of the rows'
-        positions.
+        """For each block, add a task that counts the matches of its rows, in the order
+        of the rows' positions.
         """
         raise NotImplementedError
 
@@ -268,26 +353,48 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
         for place, n in enumerate(self._partitions):
             labels = steps.add("labels", n, pick, TaskRef(keys[n]), "ids")
             key = (self._name, place)
-            steps.layer[key] = Task(key, labelled_counts, labels, self._meta, *(one[n] for one in found))
+            steps.layer[key] = Task(
+                key, labelled_counts, labels, self._meta, *(one[n] for one in found)
+            )
         return steps.layer | dict(read.__dask_graph__())
 
 
-def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:
-    """Return the offsets of the partitions, and an empty example of the updates. `meta`: an example of the
-    result.
+def updates_of_rows(
+    chunks: Shuffled, source: FrozenSource, meta: Frame | Series
+) -> tuple[Shared, Frame]:
+    """Return the offsets of the partitions, and an empty example of the updates.
+    `meta`: an example of the result.
     """
     frames = frames_for(meta)
     none = frames.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
-    return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, frames)
+    return Shared("simjoin_offsets", chunks.offsets), scatter(
+        none.reshape(-1), none, chunks.offsets, frames
+    )
 
 
-def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Frame | Series,
-                 partitions: list[int] | None) -> Expr:  # fmt: skip
-    """Shuffle updates to the partitions of their rows, and add up the updates of each row."""
+def back_to_rows(
+    updates: Expr,
+    source: FrozenSource,
+    chunks: Shuffled,
+    meta: Frame | Series,
+    partitions: list[int] | None,
+) -> Expr:
+    """Shuffle updates to the partitions of their rows, and add up the updates of each
+    row.
+    """
     back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
     column = source.inner.columns[0]
-    labels = optimise_in_place(MapPartition(source.inner[[column]], "simjoin_labels", _labels, ()))
-    return RowCounts(back, FrozenSource(labels), chunks.offsets, meta, source.inner.divisions, partitions)
+    labels = optimise_in_place(
+        MapPartition(source.inner[[column]], "simjoin_labels", _labels, ())
+    )
+    return RowCounts(
+        back,
+        FrozenSource(labels),
+        chunks.offsets,
+        meta,
+        source.inner.divisions,
+        partitions,
+    )
 
 
 def _labels(frame: Frame) -> Ids:
@@ -295,7 +402,9 @@ def _labels(frame: Frame) -> Ids:
 
 
 class CountUpdates(LabelledExpr):
-    """For each share of the work, make a partition of updates: positions and neighbor counts of rows."""
+    """For each share of the work, make a partition of updates: positions and neighbor
+    counts of rows.
+    """
 
     _label = "simjoin_count_block"
     _makes_result = True
@@ -315,10 +424,19 @@ class CountUpdates(LabelledExpr):
 
 
 class RowCounts(PartitionsFiltered, LabelledExpr):
-    """Add up the updates of each row. The result has the order and the labels of the source."""
+    """Add up the updates of each row. The result has the order and the labels of the
+    source.
+    """
 
     _label = "simjoin_counts"
-    _parameters = ["updates", "labels", "offsets", "meta", "source_divisions", "_partitions"]
+    _parameters = [
+        "updates",
+        "labels",
+        "offsets",
+        "meta",
+        "source_divisions",
+        "_partitions",
+    ]
     _defaults = {"_partitions": None}
 
     def _layer(self) -> dict[Any, Any]:
@@ -334,11 +452,13 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
         return layer
 
 
-def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
-           meta: Frame | Series) -> Frame | Series:  # fmt: skip
+def add_up(
+    labels: Ids, updates: Frame, rows: tuple[int, int, int], meta: Frame | Series
+) -> Frame | Series:
     """Add up the updates of the rows in one partition.
 
-    `rows`: the number of the partition, the position of its first row in the frame, and its number of rows.
+    `rows`: the number of the partition, the position of its first row in the frame, and
+    its number of rows.
     """
     number, first, size = rows
     check_source(number, len(labels), size)
@@ -364,12 +484,20 @@ class NeighborCounts(Aligned, LazyJoin):
 
     def _values(self) -> Expr:
         source, plan = self._source, self.plan
-        chunks, spec, chosen = self._chunks(), self.operand("spec"), self.operand("chosen")
+        chunks, spec, chosen = (
+            self._chunks(),
+            self.operand("spec"),
+            self.operand("chosen"),
+        )
         own = plan.counted
         if is_shuffled(own):
-            updates = CountUpdates(chunks, plan, spec, *updates_of_rows(own, source, self._meta))
+            updates = CountUpdates(
+                chunks, plan, spec, *updates_of_rows(own, source, self._meta)
+            )
             return back_to_rows(updates, source, own, self._meta, chosen)
-        return CountBlocks(chunks, plan, spec, own.pieces, self._meta, source.inner.divisions, chosen)
+        return CountBlocks(
+            chunks, plan, spec, own.pieces, self._meta, source.inner.divisions, chosen
+        )
 
 
 class MatchCounts(NeighborCounts):
@@ -380,27 +508,45 @@ class MatchCounts(NeighborCounts):
 
 
 class CountBlocks(PartitionsFiltered, LabelledExpr):
-    """Count neighbors in each block pair of entity chunks, and add up the counts of each chunk in a tree of
-    tasks.
+    """Count neighbors in each block pair of entity chunks, and add up the counts of
+    each chunk in a tree of tasks.
     """
 
     _label = "simjoin_counts"
     _makes_result = True
-    _parameters = ["chunks", "plan", "spec", "pieces", "meta", "source_divisions", "_partitions"]
+    _parameters = [
+        "chunks",
+        "plan",
+        "spec",
+        "pieces",
+        "meta",
+        "source_divisions",
+        "_partitions",
+    ]
     _defaults = {"_partitions": None}
 
     def _layer(self) -> dict[Any, Any]:
         pieces, chosen = self.operand("pieces"), list(self._partitions)
-        wanted = {c for found in pieces_by_partition(pieces, chosen).values() for c, _, _ in found}
+        wanted = {
+            c
+            for found in pieces_by_partition(pieces, chosen).values()
+            for c, _, _ in found
+        }
         layer: dict[Any, Any] = {}
         plan, spec = self.operand("plan"), self.operand("spec")
-        totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, wanted)
-        add_partitions(layer, self._name, self.chunks, pieces, totals, chosen, self._meta)
+        totals = add_counts(
+            layer, self.deterministic_token, self.chunks, plan, spec, wanted
+        )
+        add_partitions(
+            layer, self._name, self.chunks, pieces, totals, chosen, self._meta
+        )
         return layer
 
 
 class ChunkValues(LabelledExpr):
-    """Make values for the rows of chunks, as one partition per chunk: see `FoundByChunk`."""
+    """Make values for the rows of chunks, as one partition per chunk: see
+    `FoundByChunk`.
+    """
 
     _makes_result = True
 

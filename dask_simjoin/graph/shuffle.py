@@ -1,12 +1,15 @@
-"""Send rows to the chunks of regions, by Dask's shuffle or by the workers that hold the rows.
+"""Send rows to the chunks of regions, by Dask's shuffle or by the workers that hold the
+rows.
 
-Dask's shuffle has a task for each pair of a partition and a chunk. If workers of a cluster hold the
-partitions, there is one task per thread instead. This task packs all partitions of the thread into parcels,
-one for each chunk. A chunk is then indexed from one parcel per thread.
+Dask's shuffle has a task for each pair of a partition and a chunk. If workers of a
+cluster hold the partitions, there is one task per thread instead. This task packs all
+partitions of the thread into parcels, one for each chunk. A chunk is then indexed from
+one parcel per thread.
 
-Dask sends arrays efficiently only in plain tuples, lists and dicts. It pickles other objects, and copies CuPy
-arrays in them to host memory. So named tuples of arrays are registered with Dask. Sending 100 million counts
-took 2.7 s with pickle, and 0.05 s as bytes.
+Dask sends arrays efficiently only in plain tuples, lists and dicts. It pickles other
+objects, and copies CuPy arrays in them to host memory. So named tuples of arrays are
+registered with Dask. Sending 100 million counts took 2.7 s with pickle, and 0.05 s as
+bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +49,11 @@ from dask_simjoin.planning.entity_chunks import BY_WORKER, Piece, Shuffled
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.tasks.by_worker import pack_partitions, unpack_partitions, unpack_together
+from dask_simjoin.tasks.by_worker import (
+    pack_partitions,
+    unpack_partitions,
+    unpack_together,
+)
 from dask_simjoin.tasks.chunks import Fingerprint, as_planned
 from dask_simjoin.tasks.named_tuples import register_tuples
 from dask_simjoin.tasks.shuffle import (
@@ -64,8 +71,8 @@ from dask_simjoin.tasks.shuffle import (
 
 
 def held_by_workers(source: FrozenSource) -> FromGraph | None:
-    """If workers of a cluster hold the partitions of a source, return the frame with all its columns; else
-    None.
+    """If workers of a cluster hold the partitions of a source, return the frame with
+    all its columns; else None.
     """
     frame, client = source.inner.simplify(), current_client()
     while isinstance(frame, Projection):
@@ -73,11 +80,16 @@ def held_by_workers(source: FrozenSource) -> FromGraph | None:
     if client is None or client.asynchronous or not is_held(frame):
         return None
     layer = frame.operand("layer")
-    return frame if all(isinstance(layer.get(key), Future) for key in held_keys(frame)) else None
+    return (
+        frame
+        if all(isinstance(layer.get(key), Future) for key in held_keys(frame))
+        else None
+    )
 
 
 Group = tuple[int, list[int]]
-"""The number of a worker, and the partitions that one of its threads packs, ascending."""
+"""The number of a worker, and the partitions that one of its threads packs, ascending.
+"""
 
 
 def where_held(frame: FromGraph) -> list[Group]:
@@ -89,7 +101,9 @@ def where_held(frame: FromGraph) -> list[Group]:
 
 
 def holders(frame: FromGraph) -> tuple[list[list[str]], dict[str, int]]:
-    """Return the workers that hold each partition of a frame, and the number of threads of each worker."""
+    """Return the workers that hold each partition of a frame, and the number of threads
+    of each worker.
+    """
     client, keys = current_client(), held_keys(frame)
     assert client is not None
     there = client.who_has([frame.operand("layer")[key] for key in keys])
@@ -99,9 +113,9 @@ def holders(frame: FromGraph) -> tuple[list[list[str]], dict[str, int]]:
 def dealt_out(held_by: Sequence[Sequence[str]], threads: dict[str, int]) -> list[Group]:
     """Assign partitions to threads, as `where_held` does.
 
-    `held_by`: for each partition, the workers that hold it. `threads`: number of threads of each worker. If
-    no worker or several workers hold a partition, it goes to the worker that has the fewest partitions per
-    thread so far.
+    `held_by`: for each partition, the workers that hold it. `threads`: number of
+    threads of each worker. If no worker or several workers hold a partition, it goes to
+    the worker that has the fewest partitions per thread so far.
     """
     own: dict[str, list[int]] = {worker: [] for worker in threads}
     several = []
@@ -109,26 +123,36 @@ def dealt_out(held_by: Sequence[Sequence[str]], threads: dict[str, int]) -> list
         if len(workers) == 1 and workers[0] in own:
             own[workers[0]].append(number)
         else:
-            several.append((number, [worker for worker in workers if worker in own] or list(own)))
+            several.append(
+                (number, [worker for worker in workers if worker in own] or list(own))
+            )
     for number, workers in several:
-        own[min(workers, key=lambda worker: len(own[worker]) / threads[worker])].append(number)
-    parts = [(number, sorted(own[worker])[k :: threads[worker]]) for number, worker in enumerate(sorted(own))
-             for k in range(threads[worker])]  # fmt: skip
+        own[min(workers, key=lambda worker: len(own[worker]) / threads[worker])].append(
+            number
+        )
+    parts = [
+        (number, sorted(own[worker])[k :: threads[worker]])
+        for number, worker in enumerate(sorted(own))
+        for k in range(threads[worker])
+    ]
     return [group for group in parts if group[1]]
 
 
 class HeldParcels(LabelledExpr):
-    """For each thread of the workers, pack all its partitions into parcels, one for each chunk.
+    """For each thread of the workers, pack all its partitions into parcels, one for
+    each chunk.
 
-    `frozen`: the rows, which workers usually hold.  `groups`: for each task, its worker and the partitions
-    that it packs.  `each`: fingerprints of all partitions.
+    `frozen`: the rows, which workers usually hold.  `groups`: for each task, its worker
+    and the partitions that it packs.  `each`: fingerprints of all partitions.
     """
 
     _label = "simjoin_send"
     _parameters = ["frozen", "groups", "each", "shared", "spec", "with_ids"]
 
     def place(self, g: int, *more: Any) -> tuple[Any, ...]:
-        """Return the end of a task's key, such that the task runs on the worker of group `g`."""
+        """Return the end of a task's key, such that the task runs on the worker of
+        group `g`.
+        """
         return on_worker_of(self.operand("groups")[g][0], *more, g)
 
     def _divisions(self) -> Any:
@@ -140,19 +164,36 @@ class HeldParcels(LabelledExpr):
         how = shared.ref, self.operand("spec"), self.operand("with_ids")
         for g, (_, numbers) in enumerate(self.operand("groups")):
             key, parts = self.key(g), [TaskRef(keys[n]) for n in numbers]
-            layer[key] = Task(key, on_worker, pack_partitions, *how, [each[n] for n in numbers], *parts)
+            layer[key] = Task(
+                key,
+                on_worker,
+                pack_partitions,
+                *how,
+                [each[n] for n in numbers],
+                *parts,
+            )
         return layer
 
 
 class ChunksOfParcels(LabelledExpr):
     """Index chunks from the parcels that workers have packed.
 
-    `regions`: None, or the shared `ClusterChunks`. If given, a chunk's own rows and its halo are indexed
-    together, and all steps of a chunk run on the same worker. `workers`: number of workers.
+    `regions`: None, or the shared `ClusterChunks`. If given, a chunk's own rows and its
+    halo are indexed together, and all steps of a chunk run on the same worker.
+    `workers`: number of workers.
     """
 
     _label = "simjoin_index"
-    _parameters = ["parcels", "number", "offsets", "example", "layout", "workers", "regions", "run"]
+    _parameters = [
+        "parcels",
+        "number",
+        "offsets",
+        "example",
+        "layout",
+        "workers",
+        "regions",
+        "run",
+    ]
     _defaults = {"regions": None, "run": NO_RUN}
 
     def place(self, c: int) -> Any:
@@ -167,12 +208,16 @@ class ChunksOfParcels(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         layer: dict[Any, Any] = {}
         groups = self.parcels.npartitions
-        how, regions = (self.operand("example"), self.operand("layout")), self.operand("regions")
+        how, regions = (
+            (self.operand("example"), self.operand("layout")),
+            self.operand("regions"),
+        )
         offsets = self.operand("offsets").ref
         sent = f"simjoin_parcel-{self.deterministic_token}"
         for c in range(self.operand("number")):
             parcels = []
-            for g in range(groups):  # so that workers send one parcel instead of all parcels of a thread
+            # so that workers send one parcel instead of all parcels of a thread
+            for g in range(groups):
                 key: tuple[Any, ...] = (sent, self.parcels.place(g, c))
                 layer[key] = Task(key, pick, TaskRef(self.parcels.key(g)), c)
                 parcels.append(TaskRef(key))
@@ -185,19 +230,28 @@ class ChunksOfParcels(LabelledExpr):
 
 
 def partition_tasks(frame: Expr) -> tuple[list[Any], dict[Any, Any]]:
-    """Return the keys of a frame's partitions, and a graph with the tasks that make them."""
+    """Return the keys of a frame's partitions, and a graph with the tasks that make
+    them.
+    """
     if is_held(frame):
         return held_keys(frame), dict(frame.operand("layer"))
     return frame.__dask_keys__(), dict(frame.__dask_graph__())
 
 
-def chunks_by_worker(source: FrozenSource, held: FromGraph | None, spec: JoinSpec, chunks: Shuffled,
-                     each: Sequence[Fingerprint], layout: Layout | SearchLayout, with_ids: bool,
-                     run: RunName) -> Expr:  # fmt: skip
+def chunks_by_worker(
+    source: FrozenSource,
+    held: FromGraph | None,
+    spec: JoinSpec,
+    chunks: Shuffled,
+    each: Sequence[Fingerprint],
+    layout: Layout | SearchLayout,
+    with_ids: bool,
+    run: RunName,
+) -> Expr:
     """Index the chunks of regions from the partitions that workers hold.
 
-    `held`: the frame of these partitions. None: the workers have lost them, so each task reads its partitions
-    again.
+    `held`: the frame of these partitions. None: the workers have lost them, so each
+    task reads its partitions again.
     """
     place_tasks()
     workers = resources_for(spec.library).workers
@@ -206,7 +260,9 @@ def chunks_by_worker(source: FrozenSource, held: FromGraph | None, spec: JoinSpe
         tasks = min(number, resources_for(spec.library).threads)
         cuts = [number * k // tasks for k in range(tasks + 1)]
         parts = enumerate(itertools.pairwise(cuts))
-        groups = Listed([(k * workers // tasks, list(range(a, b))) for k, (a, b) in parts])
+        groups = Listed(
+            [(k * workers // tasks, list(range(a, b))) for k, (a, b) in parts]
+        )
     else:
         frame, groups = held, Listed(where_held(held))
     shared = Shared("simjoin_regions", chunks)
@@ -214,48 +270,75 @@ def chunks_by_worker(source: FrozenSource, held: FromGraph | None, spec: JoinSpe
     example = source.inner._meta.iloc[:0]
     offsets = Shared("simjoin_offsets", chunks.offsets)
     regions = shared if chunks.mutual else None
-    return ChunksOfParcels(parcels, len(chunks), offsets, example, layout, workers, regions, run)
+    return ChunksOfParcels(
+        parcels, len(chunks), offsets, example, layout, workers, regions, run
+    )
 
 
 MAX_PARCELS = 1 << 17
-"""Without a cluster, rows are not shuffled if the number of partitions times the number of chunks is at most
-this.
+"""Without a cluster, rows are not shuffled if the number of partitions times the number
+of chunks is at most this.
 
 Each chunk then picks its rows from the parcels of all partitions.
 """
 
 
-def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],
-                with_ids: bool) -> FrozenSource:  # fmt: skip
+def packed_rows(
+    source: FrozenSource,
+    spec: JoinSpec,
+    chunks: Shuffled,
+    each: Sequence[Fingerprint],
+    with_ids: bool,
+) -> FrozenSource:
     """Pack the rows of each partition into parcels, one for each chunk."""
     regions = Shared("simjoin_regions", chunks)
-    expr = MapPartition(source.inner, "simjoin_send", pack, (spec, with_ids), each, None, regions)
+    expr = MapPartition(
+        source.inner, "simjoin_send", pack, (spec, with_ids), each, None, regions
+    )
     return FrozenSource(optimise_in_place(expr))
 
 
-def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
-                    each: Sequence[Fingerprint], with_ids: bool, max_rows: int) -> Expr:  # fmt: skip
-    """Shuffle rows to their chunks, and index the chunks. `max_rows`: number of rows to send at a time."""
+def shuffled_chunks(
+    source: FrozenSource,
+    spec: JoinSpec,
+    layout: Layout | SearchLayout,
+    chunks: Shuffled,
+    each: Sequence[Fingerprint],
+    with_ids: bool,
+    max_rows: int,
+) -> Expr:
+    """Shuffle rows to their chunks, and index the chunks. `max_rows`: number of rows to
+    send at a time.
+    """
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)
     regions = Shared("simjoin_regions", chunks)
     pieces = cut_rows([rows for _, (rows, _) in each], max_rows)
     if len(pieces) > len(each):
-        read = optimise_in_place(MapPartition(source.inner, "simjoin_read", as_planned, (spec,), each))
+        read = optimise_in_place(
+            MapPartition(source.inner, "simjoin_read", as_planned, (spec,), each)
+        )
         how = _send_piece, (spec, with_ids)
         sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
-        sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
-    # workers held the rows when the join was planned with `BY_WORKER`, but they no longer do
+        sent = MapPartition(
+            source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions
+        )
+    # workers held the rows when the join was planned with `BY_WORKER`, but they no
+    # longer do
     method = "tasks" if chunks.method == BY_WORKER else chunks.method
     moved = Shuffle(sent, CELL, len(chunks), True, method)
     return optimise_in_place(
-        MapPartition(moved, "simjoin_chunk", cell_chunk, (example, spec, layout, with_ids))
+        MapPartition(
+            moved, "simjoin_chunk", cell_chunk, (example, spec, layout, with_ids)
+        )
     )
 
 
 def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
-    """Cut partitions into even pieces of at most `max_rows` rows. `rows`: rows in each partition."""
+    """Cut partitions into even pieces of at most `max_rows` rows. `rows`: rows in each
+    partition.
+    """
     pieces: list[Piece] = []
     for number, size in enumerate(rows):
         parts = max(1, -(-size // max_rows))
@@ -267,8 +350,9 @@ def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
 class SentPieces(LabelledExpr):
     """Send partitions in pieces.
 
-    The class is not Blockwise, because Dask would then read a partition again for each of its pieces. The
-    operand `function` takes a partition, a piece, the shared value, and the arguments.
+    The class is not Blockwise, because Dask would then read a partition again for each
+    of its pieces. The operand `function` takes a partition, a piece, the shared value,
+    and the arguments.
     """
 
     _label = "simjoin_send"
@@ -283,19 +367,38 @@ class SentPieces(LabelledExpr):
         function, arguments = self.operand("function"), self.operand("arguments")
         for n, piece in enumerate(self.operand("pieces")):
             key = (self._name, n)
-            layer[key] = Task(key, on_worker, function, TaskRef(keys[piece[0]]), piece, shared, *arguments)
+            layer[key] = Task(
+                key,
+                on_worker,
+                function,
+                TaskRef(keys[piece[0]]),
+                piece,
+                shared,
+                *arguments,
+            )
         return layer
 
 
-def _send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
-          with_ids: bool) -> Frame:  # fmt: skip
-    """Call `send`. If the shuffle method needs workers, and there are none, raise an error."""
+def _send(
+    frame: Frame,
+    fingerprint: Fingerprint,
+    chunks: Shuffled,
+    spec: JoinSpec,
+    with_ids: bool,
+) -> Frame:
+    """Call `send`. If the shuffle method needs workers, and there are none, raise an
+    error.
+    """
     check_sending(chunks.method)
     return send(frame, fingerprint, chunks, spec, with_ids)
 
 
-def _send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Call `send_piece`. If the shuffle method needs workers, and there are none, raise an error."""
+def _send_piece(
+    frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool
+) -> Frame:
+    """Call `send_piece`. If the shuffle method needs workers, and there are none, raise
+    an error.
+    """
     check_sending(chunks.method)
     return send_piece(frame, piece, chunks, spec, with_ids)
 

@@ -1,7 +1,8 @@
-"""Small pandas frames behind Dask DataFrames: their rows are read here, or in the task that indexes them.
+"""Small pandas frames behind Dask DataFrames: their rows are read here, or in the task
+that indexes them.
 
-A task of Dask takes as long as reading a few thousand rows. So a small frame in the memory of this process is
-read directly, instead of by one task per partition.
+A task of Dask takes as long as reading a few thousand rows. So a small frame in the
+memory of this process is read directly, instead of by one task per partition.
 """
 
 from __future__ import annotations
@@ -14,21 +15,31 @@ import pandas as pd
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import value_bytes
-from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, to_pyarrow_string
+from dask_simjoin.graph.dask_private import (
+    Expr,
+    FromPandas,
+    Projection,
+    to_pyarrow_string,
+)
 from dask_simjoin.graph.source import FrozenSource
 from dask_simjoin.planning.entity_chunks import Chunking, is_shuffled
 from dask_simjoin.request.spec import JoinSpec
 
 SMALL = 1 << 23
-"""A frame is small up to this many bytes, which count the index and only those columns that a join reads."""
+"""A frame is small up to this many bytes, which count the index and only those columns
+that a join reads.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class SmallFrame:
-    """The rows of a source that is a small pandas frame, in the order of its partitions."""
+    """The rows of a source that is a small pandas frame, in the order of its
+    partitions.
+    """
 
     rows: pd.DataFrame
-    # (partitions + 1,): position of the first row of each partition, then the number of all rows
+    # (partitions + 1,): position of the first row of each partition, then the number of
+    # all rows
     bounds: list[int]
     nbytes: float  # estimated memory of the rows
 
@@ -38,10 +49,11 @@ class SmallFrame:
 
 
 def small_frame(source: FrozenSource, max_bytes: int = SMALL) -> SmallFrame | None:
-    """Return the rows of a source if they are a pandas frame of at most `max_bytes`, else None.
+    """Return the rows of a source if they are a pandas frame of at most `max_bytes`,
+    else None.
 
-    Dask copies a pandas frame that it is given, so each call returns the same rows. The source keeps them
-    until `take_small_frame` is called.
+    Dask copies a pandas frame that it is given, so each call returns the same rows. The
+    source keeps them until `take_small_frame` is called.
     """
     small: SmallFrame | None = source.small or _read(source.inner, max_bytes)
     source.small = small
@@ -49,7 +61,9 @@ def small_frame(source: FrozenSource, max_bytes: int = SMALL) -> SmallFrame | No
 
 
 def take_small_frame(source: FrozenSource) -> SmallFrame:
-    """Return the rows of a source that is a small pandas frame. The source then stops keeping them."""
+    """Return the rows of a source that is a small pandas frame. The source then stops
+    keeping them.
+    """
     small = small_frame(source)
     assert small is not None
     source.small = None
@@ -62,8 +76,11 @@ def is_cut(chunks: Chunking) -> bool:
     return len(set(numbers)) < len(numbers)
 
 
-def is_read_by_chunk(source: FrozenSource, spec: JoinSpec, chunks: Chunking, copies: int) -> bool:
-    """Return whether the task that indexes a chunk also reads its rows. This is done for small pandas frames.
+def is_read_by_chunk(
+    source: FrozenSource, spec: JoinSpec, chunks: Chunking, copies: int
+) -> bool:
+    """Return whether the task that indexes a chunk also reads its rows. This is done
+    for small pandas frames.
 
     `copies`: number of workers that get a copy of each chunk.
     """
@@ -90,11 +107,15 @@ def _read(expr: Expr, max_bytes: int) -> SmallFrame | None:
     if size > max_bytes:
         return None
     rows = data.iloc[:] if list(data.columns) == columns else data[columns]
-    if expr.pyarrow_strings_enabled and not all(_is_plain(some.dtype) for some in values):
+    if expr.pyarrow_strings_enabled and not all(
+        _is_plain(some.dtype) for some in values
+    ):
         rows = to_pyarrow_string(rows)
     return SmallFrame(rows, [int(bound) for bound in expr._locations()], size)
 
 
 def _is_plain(dtype: Any) -> bool:
-    """Return whether a dtype is for numbers or times. Dask leaves columns with such dtypes unchanged."""
+    """Return whether a dtype is for numbers or times. Dask leaves columns with such
+    dtypes unchanged.
+    """
     return isinstance(dtype, np.dtype) and dtype.kind in "iufbmM"

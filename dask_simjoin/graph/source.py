@@ -1,8 +1,8 @@
 """Freeze the expressions of sources, and call functions on their partitions.
 
-If a step reads few columns, Dask may merge partitions of a source. Chunks would then have other rows than
-planned. So a source is frozen: it is hidden from Dask's optimizer, and optimized in this module without
-merging.
+If a step reads few columns, Dask may merge partitions of a source. Chunks would then
+have other rows than planned. So a source is frozen: it is hidden from Dask's optimizer,
+and optimized in this module without merging.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ from dask_simjoin.request.options import current_client
 
 
 class FrozenSource:
-    """An expression that is hidden from Dask's optimizer, with the plans of the joins that read it.
+    """An expression that is hidden from Dask's optimizer, with the plans of the joins
+    that read it.
 
-    `expr`: the expression.  `is_final`: whether Dask's optimizer cannot change its number of partitions.
+    `expr`: the expression.  `is_final`: whether Dask's optimizer cannot change its
+    number of partitions.
     """
 
     def __init__(self, expr: Expr, is_final: bool = True) -> None:
@@ -53,12 +55,13 @@ class FrozenSource:
         self.plans: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self._steps: dict[str, FrozenSource] = {}
-        self.small: Any = None  # a `SmallFrame` that planning has read, and that the tasks still need
+        # a `SmallFrame` that planning has read, and that the tasks still need
+        self.small: Any = None
 
     @functools.cached_property
     def inner(self) -> Expr:
-        """The expression to compute. Lowering a frame may run a computation in Dask, so it is delayed until
-        now.
+        """The expression to compute. Lowering a frame may run a computation in Dask, so
+        it is delayed until now.
         """
         return self._expr if self._is_final else _with_final_partitions(self._expr)
 
@@ -68,7 +71,9 @@ class FrozenSource:
         return self.inner.simplify()
 
     def in_step(self, frame: Expr) -> FrozenSource:
-        """Freeze a frame as Dask has optimized it. Equal frames share one frozen source and its plans."""
+        """Freeze a frame as Dask has optimized it. Equal frames share one frozen source
+        and its plans.
+        """
         frame = optimise_beside(frame)
         with self.lock:
             return self._steps.setdefault(frame._name, FrozenSource(frame))
@@ -86,31 +91,39 @@ class FrozenSource:
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     """Return a frozen source that reads some columns of a Dask DataFrame.
 
-    The columns keep the order of the frame. With any other order, Dask's readers would copy each partition.
+    The columns keep the order of the frame. With any other order, Dask's readers would
+    copy each partition.
     """
     wanted, whole = set(columns), ddf.expr
     while isinstance(whole, Projection):
         whole = whole.frame
     if type(whole) is FromPandas:
         seed_divisions(whole)
-    return FrozenSource(ddf.expr[[name for name in ddf.columns if name in wanted]], is_final=False)
+    return FrozenSource(
+        ddf.expr[[name for name in ddf.columns if name in wanted]], is_final=False
+    )
 
 
 def _with_final_partitions(expr: Expr) -> Expr:
-    """Return an equal expression whose number of partitions stays the same when Dask lowers it.
+    """Return an equal expression whose number of partitions stays the same when Dask
+    lowers it.
 
-    For example, Dask removes a shuffle into three partitions if `drop_duplicates` follows.  The frame then
-    has as many partitions as before the shuffle.
+    For example, Dask removes a shuffle into three partitions if `drop_duplicates`
+    follows.  The frame then has as many partitions as before the shuffle.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in expr.walk()):
         return expr
     lowered = _lowered(expr)
-    return expr if lowered.npartitions == expr.npartitions else Given(FrozenSource(lowered))
+    return (
+        expr
+        if lowered.npartitions == expr.npartitions
+        else Given(FrozenSource(lowered))
+    )
 
 
 def _lowered(expr: Expr) -> Expr:
-    """Lower an expression. If that fails, because Dask cannot sort names that are not strings, return it
-    unchanged.
+    """Lower an expression. If that fails, because Dask cannot sort names that are not
+    strings, return it unchanged.
     """
     try:
         return expr.simplify().lower_completely().simplify()
@@ -121,41 +134,59 @@ def _lowered(expr: Expr) -> Expr:
 def computed_once(ddf: Frame) -> Frame:
     """Return an equal frame that all steps of a graph read from the same tasks.
 
-    Otherwise Dask may optimize each step on its own, and compute the frame several times. After a shuffle,
-    rows may then have another order in each step, so their positions would not agree.
+    Otherwise Dask may optimize each step on its own, and compute the frame several
+    times. After a shuffle, rows may then have another order in each step, so their
+    positions would not agree.
     """
-    return new_collection(Given(FrozenSource(_lowered(ddf.expr)))) if may_move(ddf.expr) else ddf
+    return (
+        new_collection(Given(FrozenSource(_lowered(ddf.expr))))
+        if may_move(ddf.expr)
+        else ddf
+    )
 
 
 STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
-"""Expressions that return the same rows in the same order each time they are computed."""
+"""Expressions that return the same rows in the same order each time they are computed.
+"""
 
 
 def may_move(frame: Expr) -> bool:
-    """Return whether the rows of a frame may have another order when they are computed again."""
+    """Return whether the rows of a frame may have another order when they are computed
+    again.
+    """
     return not all(isinstance(node, STEADY) for node in frame.walk())
 
 
 def optimise_in_place(expr: Expr) -> Expr:
-    """Optimize an expression, but without the steps of Dask's optimizer that may merge partitions."""
+    """Optimize an expression, but without the steps of Dask's optimizer that may merge
+    partitions.
+    """
     return _labelled(expr.simplify().lower_completely().simplify().fuse(), {})
 
 
 def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
     """Give fused expressions that end in a step of a join the label of that step."""
     if expr._name not in known:
-        operands = [_labelled(one, known) if isinstance(one, Expr) else one for one in expr.operands]
+        operands = [
+            _labelled(one, known) if isinstance(one, Expr) else one
+            for one in expr.operands
+        ]
         named = isinstance(expr, Fused) and isinstance(expr.exprs[0], MapPartition)
-        changed = named or any(new is not old for new, old in zip(operands, expr.operands, strict=True))
-        known[expr._name] = (LabelledFused if named else type(expr))(*operands) if changed else expr
+        changed = named or any(
+            new is not old for new, old in zip(operands, expr.operands, strict=True)
+        )
+        known[expr._name] = (
+            (LabelledFused if named else type(expr))(*operands) if changed else expr
+        )
     return known[expr._name]
 
 
 def optimise_beside(frame: Expr) -> Expr:
     """Optimize a frame so that each partition keeps its rows.
 
-    If some step does not work partition by partition, fix all tasks as well. If Dask optimized such a step
-    again, rows could move to other partitions, or change their order.
+    If some step does not work partition by partition, fix all tasks as well. If Dask
+    optimized such a step again, rows could move to other partitions, or change their
+    order.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
         return _held(frame.lower_completely(), {}).simplify()
@@ -169,12 +200,16 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
     """Insert a `FilterBarrier` below each filter of an expression."""
     if expr._name not in known:
         operands = [
-            _held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands
+            _held(operand, known) if isinstance(operand, Expr) else operand
+            for operand in expr.operands
         ]
         if isinstance(expr, Filter):
             operands[0] = FilterBarrier(operands[0])
-        changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
-        # copy only expressions that changed: to name a copy, Dask would hash all its rows
+        changed = any(
+            new is not old for new, old in zip(operands, expr.operands, strict=True)
+        )
+        # copy only expressions that changed: to name a copy, Dask would hash all its
+        # rows
         known[expr._name] = type(expr)(*operands) if changed else expr
     return known[expr._name]
 
@@ -208,9 +243,15 @@ class Given(Expr):
         return dict(inner.__dask_graph__()) | aliases(self._name, inner.__dask_keys__())
 
 
-def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *args: Any,
-               each: Any = None) -> Expr:  # fmt: skip
-    """Call `function` for each partition of a source, in the task that reads the partition.
+def map_frozen(
+    name: str,
+    function: Callable[..., Any],
+    source: FrozenSource,
+    *args: Any,
+    each: Any = None,
+) -> Expr:
+    """Call `function` for each partition of a source, in the task that reads the
+    partition.
 
     `each`: a second argument for each partition; None: there is no second argument.
     """
@@ -218,10 +259,11 @@ def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *a
 
 
 class Listed(Sequence[Any]):
-    """A sequence of plain values, for example one per partition, whose Dask token is made quickly.
+    """A sequence of plain values, for example one per partition, whose Dask token is
+    made quickly.
 
-    The token is made from one text. For a list, Dask would make a token of each item, which takes longer than
-    planning.
+    The token is made from one text. For a list, Dask would make a token of each item,
+    which takes longer than planning.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -238,7 +280,9 @@ class Listed(Sequence[Any]):
 
 
 class MapPartition(Blockwise):
-    """Calls a function for each partition. The results may be any objects, not only frames."""
+    """Calls a function for each partition. The results may be any objects, not only
+    frames.
+    """
 
     _parameters = ["frame", "label", "function", "arguments", "each", "meta", "shared"]
     _defaults = {"each": None, "meta": None, "shared": None}
@@ -255,16 +299,29 @@ class MapPartition(Blockwise):
         return f"{self.operand('label')}-{self.deterministic_token}"
 
     def _task(self, name: Any, index: int) -> Task:
-        frame = TaskRef(held_keys(self.frame)[index] if is_held(self.frame) else (self.frame._name, index))
+        frame = TaskRef(
+            held_keys(self.frame)[index]
+            if is_held(self.frame)
+            else (self.frame._name, index)
+        )
         each = self.operand("each")
         own = () if each is None else (each[index],)
         if self.operand("shared") is not None:
             own += (self.operand("shared").ref,)
-        return Task(name, on_worker, self.operand("function"), frame, *own, *self.operand("arguments"))
+        return Task(
+            name,
+            on_worker,
+            self.operand("function"),
+            frame,
+            *own,
+            *self.operand("arguments"),
+        )
 
 
 class LabelledFused(Fused):
-    """Several expressions, fused to one task. The last one is a step of a join; the task has its label."""
+    """Several expressions, fused to one task. The last one is a step of a join; the
+    task has its label.
+    """
 
     @functools.cached_property
     def _name(self) -> str:
@@ -272,15 +329,20 @@ class LabelledFused(Fused):
 
 
 def is_held(frame: Expr) -> TypeGuard[FromGraph]:
-    """Return whether all partitions of a frame are in memory, in this process or on a cluster."""
+    """Return whether all partitions of a frame are in memory, in this process or on a
+    cluster.
+    """
     if not isinstance(frame, FromGraph):
         return False
-    return not any(isinstance(value, (GraphNode, tuple, list)) for value in frame.operand("layer").values())
+    return not any(
+        isinstance(value, (GraphNode, tuple, list))
+        for value in frame.operand("layer").values()
+    )
 
 
 def held_keys(frame: FromGraph) -> list[Any]:
-    """List the keys of the partitions in memory. Keys with the name of the expression are only aliases for
-    them.
+    """List the keys of the partitions in memory. Keys with the name of the expression
+    are only aliases for them.
     """
     return list(frame.operand("keys"))
 
@@ -288,8 +350,9 @@ def held_keys(frame: FromGraph) -> list[Any]:
 def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
     """Compute keys of a graph with the scheduler that Dask would use here.
 
-    Each value is sent directly from the worker that has it. If a task made a list of all values, one worker
-    would hold them all. For 256 dimensions, 134 MB of samples exceeded the memory of workers with 600 MB.
+    Each value is sent directly from the worker that has it. If a task made a list of
+    all values, one worker would hold them all. For 256 dimensions, 134 MB of samples
+    exceeded the memory of workers with 600 MB.
     """
     if not keys:
         return []

@@ -1,5 +1,5 @@
-"""Decorators of verbs: a verb takes options instead of a request, and returns results in the caller's
-library.
+"""Decorators of verbs: a verb takes options instead of a request, and returns results
+in the caller's library.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ from dask.base import is_dask_collection
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.graph.groups import with_groups
-from dask_simjoin.graph.inputs import as_frame, example_ids, has_stream, is_geo, with_points, without_points
+from dask_simjoin.graph.inputs import (
+    as_frame,
+    example_ids,
+    has_stream,
+    is_geo,
+    with_points,
+    without_points,
+)
 from dask_simjoin.metrics.norms import Array, DType, Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
@@ -49,14 +56,19 @@ Result = TypeVar("Result")
 
 def verb(
     request: Callable[P, Request],
-) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
-    """Convert a function of a frame and a request to a verb: a function of a frame and options.
+) -> Callable[
+    [Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]
+]:
+    """Convert a function of a frame and a request to a verb: a function of a frame and
+    options.
 
-    The options are the fields of the request class. The verb's `__signature__` lists them, and its attribute
-    `request` is the class.
+    The options are the fields of the request class. The verb's `__signature__` lists
+    them, and its attribute `request` is the class.
     """
 
-    def decorate(function: Callable[[Frame, Request], Result]) -> Callable[Concatenate[Frame, P], Result]:
+    def decorate(
+        function: Callable[[Frame, Request], Result],
+    ) -> Callable[Concatenate[Frame, P], Result]:
         name, own = function.__name__, inspect.signature(function)
         frame = next(iter(own.parameters.values()))
         signature = own.replace(parameters=[frame, *options_of(request)])
@@ -78,11 +90,14 @@ def verb(
             if "metric" in known:
                 rows, given, added = with_points(rows, given, "distance_unit" in known)
             if "by" in known:
-                rows, given, codes = with_groups(rows, given, getattr(request, "groups_need_bound", True))
+                rows, given, codes = with_groups(
+                    rows, given, getattr(request, "groups_need_bound", True)
+                )
                 added = added + codes
             begin = time.perf_counter()
             found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
-            if not is_dask_collection(rows):  # a lazy join has not run yet, so there is nothing to log
+            # a lazy join has not run yet, so there is nothing to log
+            if not is_dask_collection(rows):
                 _log(name, found, time.perf_counter() - begin)
             return cast(Result, in_library_of(table, found, given.get("how") == LEFT))
 
@@ -91,7 +106,11 @@ def verb(
         except NameError as error:  # an annotation names a class that is imported for type checkers only
             hints = get_type_hints(function, localns={str(error.name): Any})
         called.__annotations__ = {
-            **{name: kind for name, kind in get_type_hints(request).items() if name in signature.parameters},
+            **{
+                name: kind
+                for name, kind in get_type_hints(request).items()
+                if name in signature.parameters
+            },
             **{name: hints[name] for name in (frame.name, "return")},
         }
         vars(called).update(__signature__=signature, request=request)
@@ -108,7 +127,9 @@ def _log(name: str, found: object, seconds: float) -> None:
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Convert a verb to a method of an accessor, which has its frame in the attribute `_frame`."""
+    """Convert a verb to a method of an accessor, which has its frame in the attribute
+    `_frame`.
+    """
     name, signature = function.__name__, inspect.signature(function)
     options = list(signature.parameters.values())[1:]
 
@@ -123,8 +144,8 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def options_of(request: Callable[..., object]) -> list[Parameter]:
-    """Return the options of a request as parameters: first options that may be positional, then the others in
-    the order of `ORDER`.
+    """Return the options of a request as parameters: first options that may be
+    positional, then the others in the order of `ORDER`.
     """
     options = list(inspect.signature(request).parameters.values())
     places = [option for option in options if option.kind is not option.KEYWORD_ONLY]
@@ -133,12 +154,21 @@ def options_of(request: Callable[..., object]) -> list[Parameter]:
 
 
 def check_call(
-    called: str, parameters: Sequence[Parameter], args: Sequence[object], options: Mapping[str, object]
+    called: str,
+    parameters: Sequence[Parameter],
+    args: Sequence[object],
+    options: Mapping[str, object],
 ) -> None:
-    """Raise an error for unknown keywords, too many positional arguments, or missing arguments."""
+    """Raise an error for unknown keywords, too many positional arguments, or missing
+    arguments.
+    """
     known = [one.name for one in parameters if one.name != "frame"]
     places = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
-    needed = [one.name for one in parameters if one.name in places and one.default is one.empty]
+    needed = [
+        one.name
+        for one in parameters
+        if one.name in places and one.default is one.empty
+    ]
     for name in options:
         if name not in known and name not in places:
             raise OptionTypeError(
@@ -147,14 +177,16 @@ def check_call(
             )
     if len(args) > len(places):
         raise OptionTypeError(
-            f"{called}({', '.join(places)}) got another positional argument, {shown(args[len(places)])}; "
+            f"{called}({', '.join(places)}) got another positional argument, "
+            f"{shown(args[len(places)])}; "
             "pass it by name, as one of "
             f"{', '.join(f'{name}=' for name in known if name not in places)}."
         )
     missing = [name for name in needed[len(args) :] if name not in options]
     if missing:
         raise OptionTypeError(
-            f"{' and '.join(f'{name}=' for name in missing)} {'is' if len(missing) == 1 else 'are'} "
+            f"{' and '.join(f'{name}=' for name in missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} "
             f"missing: use {called}({', '.join(needed)}, ...)."
         )
 
@@ -164,12 +196,18 @@ Request = TypeVar("Request")
 
 
 class FrameVerb(Protocol[P]):
-    """A verb that returns a frame, which belongs to the same library as the given frame."""
+    """A verb that returns a frame, which belongs to the same library as the given
+    frame.
+    """
 
     @overload
-    def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.DataFrame: ...
+    def __call__(
+        self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs
+    ) -> pd.DataFrame: ...
     @overload
-    def __call__(self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs) -> dd.DataFrame: ...  # type: ignore[overload-cannot-match]
+    def __call__(
+        self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs
+    ) -> dd.DataFrame: ...  # type: ignore[overload-cannot-match]
     @overload
     def __call__(self, frame: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...  # type: ignore[overload-cannot-match]
 
@@ -178,14 +216,20 @@ class SeriesVerb(Protocol[P]):
     """A verb that returns a Series with one value per row."""
 
     @overload
-    def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.Series: ...
+    def __call__(
+        self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs
+    ) -> pd.Series: ...
     @overload
-    def __call__(self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs) -> dd.Series: ...  # type: ignore[overload-cannot-match]
+    def __call__(
+        self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs
+    ) -> dd.Series: ...  # type: ignore[overload-cannot-match]
     @overload
     def __call__(self, frame: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...  # type: ignore[overload-cannot-match]
 
 
-def frame_verb(request: Callable[P, Request]) -> Callable[[Callable[[Frame, Request], Frame]], FrameVerb[P]]:
+def frame_verb(
+    request: Callable[P, Request],
+) -> Callable[[Callable[[Frame, Request], Frame]], FrameVerb[P]]:
     """Make a verb that returns a frame: see `verb`."""
     return cast(Any, verb(request))
 
@@ -211,16 +255,26 @@ def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
         return found
     if not has_stream(given):
         return _with_geometry(given, found)
-    made = arrow_of_frame(found, missing) if isinstance(found, pd.DataFrame) else _column(found, missing)
+    made = (
+        arrow_of_frame(found, missing)
+        if isinstance(found, pd.DataFrame)
+        else _column(found, missing)
+    )
     if type(given).__module__.partition(".")[0] != "polars":
         return made
     polars: Any = sys.modules["polars"]
     converted = polars.from_arrow(made)
-    return converted if isinstance(found, pd.DataFrame) else converted.alias(str(found.name or ""))
+    return (
+        converted
+        if isinstance(found, pd.DataFrame)
+        else converted.alias(str(found.name or ""))
+    )
 
 
 def arrow_of_frame(frame: pd.DataFrame, missing: bool = False) -> pa.Table:
-    """Convert a frame to an Arrow table, without its index. Points become GeoArrow points."""
+    """Convert a frame to an Arrow table, without its index. Points become GeoArrow
+    points.
+    """
     names = [str(name) for name in frame.columns]
     points = {name for name in frame.columns if _is_geometry(frame[name])}
     columns, fields = [], []
@@ -238,9 +292,13 @@ def arrow_of_frame(frame: pd.DataFrame, missing: bool = False) -> pa.Table:
 
 
 def _column(column: pd.Series, missing: bool) -> Any:
-    """Convert a column to Arrow. `missing`: whether NaN becomes a missing value; otherwise it stays NaN."""
+    """Convert a column to Arrow. `missing`: whether NaN becomes a missing value;
+    otherwise it stays NaN.
+    """
     numbers = isinstance(column.dtype, np.dtype) and column.dtype.kind == "f"
-    return pa.chunked_array([pa.array(column, from_pandas=missing or not numbers)]).combine_chunks()
+    return pa.chunked_array(
+        [pa.array(column, from_pandas=missing or not numbers)]
+    ).combine_chunks()
 
 
 def _is_geometry(column: pd.Series) -> bool:
@@ -248,10 +306,14 @@ def _is_geometry(column: pd.Series) -> bool:
 
 
 def _with_geometry(given: object, found: Any) -> Any:
-    """If a result has columns of points, convert it to a GeoDataFrame. The first such column is the active
-    geometry.
+    """If a result has columns of points, convert it to a GeoDataFrame. The first such
+    column is the active geometry.
     """
-    if not (isinstance(given, pd.DataFrame) and is_geo(given) and isinstance(found, pd.DataFrame)):
+    if not (
+        isinstance(given, pd.DataFrame)
+        and is_geo(given)
+        and isinstance(found, pd.DataFrame)
+    ):
         return found
     names = [name for name in found.columns if _is_geometry(found[name])]
     own: Any = type(given)
@@ -264,45 +326,65 @@ NEIGHBORS = "neighbors"
 """Name of a Series of neighbor counts, or of counts of matches."""
 
 PAIRS, EPS = "pairs", "eps"
-"""Name of a Series with the number of pairs for each distance, and name of its index."""
+"""Name of a Series with the number of pairs for each distance, and name of its index.
+"""
 
 
 def series_example(meta: Frame, name: str | None, dtype: DType = np.int64) -> Series:
-    """Return an empty example of a Series with one value per row, which has the index of the frame."""
+    """Return an empty example of a Series with one value per row, which has the index
+    of the frame.
+    """
     return frames_for(meta).series(np.zeros(0, dtype), meta.index[:0], name)
 
 
 def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
-    """Return an empty example of neighbor counts: a Series, or for several distances a frame with a column
-    for each.
+    """Return an empty example of neighbor counts: a Series, or for several distances a
+    frame with a column for each.
     """
     example = series_example(meta, NEIGHBORS)
     if not spec.several:
         return example
     values = frames_for(meta).xp.zeros((0, len(spec.several)), np.int64)
-    shape = pd.DataFrame(columns=pd.Index(spec.several, dtype=np.float64), dtype=np.int64)
+    shape = pd.DataFrame(
+        columns=pd.Index(spec.several, dtype=np.float64), dtype=np.int64
+    )
     return frames_for(meta).rows(values, meta.index[:0], shape)
 
 
 def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
-    """Return a Series with the number of pairs for each distance. `meta`: an example of the frame."""
+    """Return a Series with the number of pairs for each distance. `meta`: an example of
+    the frame.
+    """
     frames = frames_for(meta)
     values = frames.xp.zeros(len(spec.several), np.int64) + frames.xp.asarray(numbers)
     index = frames.index(np.array(spec.several)).rename(EPS)
     return frames.series(values, index, PAIRS)
 
 
-def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False) -> Frame:
-    """Return an empty example of pairs. `some_missing`: whether the right row of a pair may be missing."""
+def pairs_example(
+    left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False
+) -> Frame:
+    """Return an empty example of pairs. `some_missing`: whether the right row of a pair
+    may be missing.
+    """
     frames = frames_for(left)
     none = np.zeros(0, np.int64)
     ids = example_ids(left, spec)
     same = right is left and spec.other is None
-    columns = {"left": ids, "right": ids if same else example_ids(right, spec.other or spec)}
+    columns = {
+        "left": ids,
+        "right": ids if same else example_ids(right, spec.other or spec),
+    }
     if spec.score is not None:
         columns[spec.score] = np.empty(0)
-    columns |= {called: frames.values(left, name, none) for called, name in spec.kept_left.items()}
-    columns |= {called: frames.values(right, name, none) for called, name in spec.kept_right.items()}
+    columns |= {
+        called: frames.values(left, name, none)
+        for called, name in spec.kept_left.items()
+    }
+    columns |= {
+        called: frames.values(right, name, none)
+        for called, name in spec.kept_right.items()
+    }
     example = frames.result(columns, 0)
     if not some_missing:
         return example
@@ -312,29 +394,50 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool =
             column = spec.kept_right.get(name, spec.other and spec.other.id)
             named = "the index" if column is None else repr(column)
             raise ColumnError(
-                f"how='left' adds missing values to {named} of the right table, whose categories Dask does "
-                "not know. Use other.categorize() first, which reads the categories, or convert the column, "
+                f"how='left' adds missing values to {named} of the right table, whose "
+                "categories Dask does "
+                "not know. Use other.categorize() first, which reads the categories, "
+                "or convert the column, "
                 "for example with .astype('object')."
             )
-    return example.astype({name: frames.optional(example[name].dtype) for name in of_right})
+    return example.astype(
+        {name: frames.optional(example[name].dtype) for name in of_right}
+    )
 
 
-def nearest_example(left: Frame, right: Frame, spec: JoinSpec, some_missing: bool = False) -> Frame:
-    """Return an empty example of a nearest-neighbor join; `some_missing`: see `pairs_example`."""
+def nearest_example(
+    left: Frame, right: Frame, spec: JoinSpec, some_missing: bool = False
+) -> Frame:
+    """Return an empty example of a nearest-neighbor join; `some_missing`: see
+    `pairs_example`.
+    """
     pairs = pairs_example(left, right, spec, some_missing)
     columns = {name: pairs[name] for name in pairs.columns}
     kept = {
-        name: columns.pop(name) for name in list(columns) if name in spec.kept_left or name in spec.kept_right
+        name: columns.pop(name)
+        for name in list(columns)
+        if name in spec.kept_left or name in spec.kept_right
     }
-    own = {"left": columns["left"], "right": columns["right"], "rank": np.zeros(0, np.int64)}
+    own = {
+        "left": columns["left"],
+        "right": columns["right"],
+        "rank": np.zeros(0, np.int64),
+    }
     frames = frames_for(left)
     example = frames.result(own | {"distance": columns["distance"]} | kept, 0)
-    return example.astype({"rank": frames.optional(example["rank"].dtype)}) if some_missing else example
+    return (
+        example.astype({"rank": frames.optional(example["rank"].dtype)})
+        if some_missing
+        else example
+    )
 
 
 def _are_unknown(categories: Iterable[Hashable]) -> bool:
-    """Return whether categories are Dask's placeholder for categories that it does not know."""
-    if "dask.dataframe" not in sys.modules:  # Dask's data frames are not imported, so no frame is one of them
+    """Return whether categories are Dask's placeholder for categories that it does not
+    know.
+    """
+    # Dask's data frames are not imported, so no frame is one of them
+    if "dask.dataframe" not in sys.modules:
         return False
     from dask_simjoin.graph.dask_private import UNKNOWN_CATEGORIES
 

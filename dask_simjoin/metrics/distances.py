@@ -1,9 +1,10 @@
 """Metrics: their coordinates, thresholds and distances.
 
-Every metric computes a total from two rows: see `dask_simjoin.metrics.norms`. Cosine and haversine first
-convert the columns to other coordinates. Two rows are a pair if their total is at most a threshold, which is
-computed from `eps`. This decision uses only operations that have the same result on every machine. The
-distance is computed from the total, and may differ between machines: see the class of the metric.
+Every metric computes a total from two rows: see `dask_simjoin.metrics.norms`. Cosine
+and haversine first convert the columns to other coordinates. Two rows are a pair if
+their total is at most a threshold, which is computed from `eps`. This decision uses
+only operations that have the same result on every machine. The distance is computed
+from the total, and may differ between machines: see the class of the metric.
 """
 
 from __future__ import annotations
@@ -16,10 +17,18 @@ import numpy as np
 
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power, reach
-from dask_simjoin.metrics.sphere import EVERYTHING, LIMITS, metres, squared_chord, unit_vectors
+from dask_simjoin.metrics.sphere import (
+    EVERYTHING,
+    LIMITS,
+    metres,
+    squared_chord,
+    unit_vectors,
+)
 
 BLOCK_BYTES = 1 << 20
-"""On the host, this many bytes of coordinates are normalized at a time, so that they stay in a CPU cache."""
+"""On the host, this many bytes of coordinates are normalized at a time, so that they
+stay in a CPU cache.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +47,8 @@ class Metric:
     embeds: ClassVar[bool] = False
     """Whether columns are converted to other coordinates, by `embed`."""
     columns: ClassVar[tuple[str, ...]] = ()
-    """Required columns, in this order, such as "latitude"; empty: any number of columns of any
-    kind."""
+    """Required columns, in this order, such as "latitude"; empty: any number of columns
+    of any kind."""
     limits: ClassVar[tuple[tuple[float, float], ...]] = ()
     """Smallest and largest allowed value of each of `columns`."""
     axes: ClassVar[tuple[str, ...]] = ()
@@ -56,42 +65,50 @@ class Metric:
     def embed(self, x: Array, xp: ArrayModule) -> Array:
         """Convert columns (n, columns) to coordinates (n, dims), float64.
 
-        A row becomes NaN only if it has NaN or infinity, or if the metric needs a direction and the row has
-        none.
+        A row becomes NaN only if it has NaN or infinity, or if the metric needs a
+        direction and the row has none.
         """
         return x
 
     def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
-        """Return the result of `embed`, and the lengths (n,), float64, that the columns are divided by.
+        """Return the result of `embed`, and the lengths (n,), float64, that the columns
+        are divided by.
 
-        If there are lengths, a coordinate is the column's value divided by the row's length, rounded to
-        float64. In rare cases the coordinate differs from this quotient, for example for numbers near the
-        limits of float64.
+        If there are lengths, a coordinate is the column's value divided by the row's
+        length, rounded to float64. In rare cases the coordinate differs from this
+        quotient, for example for numbers near the limits of float64.
         """
         return self.embed(x, xp), None
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
-        """Return the threshold: the largest total of a pair. `eps`: a number or an array (n,)."""
+        """Return the threshold: the largest total of a pair. `eps`: a number or an
+        array (n,).
+        """
         return eps
 
     def least_total(self, distance: float) -> float:
-        """Return the smallest total that two rows at this distance or farther apart can have."""
+        """Return the smallest total that two rows at this distance or farther apart can
+        have.
+        """
         return float(self.threshold(distance))
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:
-        """Convert totals (n,), float64, to distances. The result may reuse the memory of `total`."""
+        """Convert totals (n,), float64, to distances. The result may reuse the memory
+        of `total`.
+        """
         return total
 
 
 class Euclidean(Metric):
     """Straight-line distance.
 
-    Two rows p, q are a pair if ``d2 <= eps*eps``. Here ``d2 = ((p0-q0)**2 + (p1-q1)**2) + ...``, summed in
-    the order of `on`. Every difference, square, sum and product is rounded to float64, without fused
-    multiply-add. The distance is ``sqrt(d2)``.
+    Two rows p, q are a pair if ``d2 <= eps*eps``. Here ``d2 = ((p0-q0)**2 + (p1-q1)**2)
+    + ...``, summed in the order of `on`. Every difference, square, sum and product is
+    rounded to float64, without fused multiply-add. The distance is ``sqrt(d2)``.
 
-    In float64, ``sqrt(3)*sqrt(3) < 3``, so ``eps=sqrt(3)`` misses points whose squared distance is 3.
-    Differences below about 1e-162 have a square of 0, as in SciPy and scikit-learn.
+    In float64, ``sqrt(3)*sqrt(3) < 3``, so ``eps=sqrt(3)`` misses points whose squared
+    distance is 3. Differences below about 1e-162 have a square of 0, as in SciPy and
+    scikit-learn.
     """
 
     name = "euclidean"
@@ -115,7 +132,8 @@ class SquaredEuclidean(Metric):
 class Manhattan(Metric):
     """The sum of the differences: ``(|p0-q0| + |p1-q1|) + ...``, in the order of `on`.
 
-    Every difference and sum is rounded to float64. Two rows are a pair if their distance is at most `eps`.
+    Every difference and sum is rounded to float64. Two rows are a pair if their
+    distance is at most `eps`.
     """
 
     name = "manhattan"
@@ -139,13 +157,16 @@ class Chebyshev(Metric):
 class Minkowski(Metric):
     """The p-th root of the sum of p-th powers of the differences, for a whole number p.
 
-    Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``. The terms are added in the order of
-    `on`, and every operation is rounded to float64. Powers are computed by squaring and multiplying, from the
-    highest bit of p to the lowest. See Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. The
-    power of a very small difference is 0, for ``p=3`` below about 1e-108. Such a difference counts as 0.
+    Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``. The terms are
+    added in the order of `on`, and every operation is rounded to float64. Powers are
+    computed by squaring and multiplying, from the highest bit of p to the lowest. See
+    Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. The power of a
+    very small difference is 0, for ``p=3`` below about 1e-108. Such a difference counts
+    as 0.
 
-    ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`. For other p, the distance is
-    ``total**(1/p)``. Its last digits may differ between machines, but the pairs are the same.
+    ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`. For
+    other p, the distance is ``total**(1/p)``. Its last digits may differ between
+    machines, but the pairs are the same.
     """
 
     name = "minkowski"
@@ -160,17 +181,20 @@ class Minkowski(Metric):
 class Cosine(Metric):
     """One minus the cosine of the angle between two rows: from 0 to 2.
 
-    The distance is ``d2/2``, where `d2` is the total of `Euclidean` for the unit vectors u, v of both rows.
-    This holds because ``|u - v|**2 = 2 - 2 u.v``. Unlike ``1 - u.v``, it loses no digits for nearly equal
-    directions. Two rows are a pair if ``d2 <= 2*eps``. With ``eps=2`` or more, any two rows are a pair.
+    The distance is ``d2/2``, where `d2` is the total of `Euclidean` for the unit
+    vectors u, v of both rows. This holds because ``|u - v|**2 = 2 - 2 u.v``. Unlike ``1
+    - u.v``, it loses no digits for nearly equal directions. Two rows are a pair if ``d2
+    <= 2*eps``. With ``eps=2`` or more, any two rows are a pair.
 
-    A unit vector is ``y/n``. Here `y` is the row times a power of two, so that its largest absolute value is
-    between 1/2 and 1. Then no square overflows, and only negligible squares become 0. `n` is the square root
-    of ``(y0*y0 + y1*y1) + ...``, in the order of `on`; every operation is rounded to float64. If one row is
-    another row times a power of two, their distance is 0. Other rows of the same direction may have a
-    distance of about 1e-31, so ``eps=0`` does not find all of them.
+    A unit vector is ``y/n``. Here `y` is the row times a power of two, so that its
+    largest absolute value is between 1/2 and 1. Then no square overflows, and only
+    negligible squares become 0. `n` is the square root of ``(y0*y0 + y1*y1) + ...``, in
+    the order of `on`; every operation is rounded to float64. If one row is another row
+    times a power of two, their distance is 0. Other rows of the same direction may have
+    a distance of about 1e-31, so ``eps=0`` does not find all of them.
 
-    A row of zeros has no direction. It raises an error, or with ``dropna=True`` it is left out.
+    A row of zeros has no direction. It raises an error, or with ``dropna=True`` it is
+    left out.
     """
 
     name = "cosine"
@@ -196,19 +220,25 @@ class Cosine(Metric):
 
 
 def _unit_vectors(x: Array, lengths: Array | None, xp: ArrayModule) -> Array:
-    """Return unit vectors (n, d). If `lengths` (n,) is given, write the length of each row to this array."""
+    """Return unit vectors (n, d). If `lengths` (n,) is given, write the length of each
+    row to this array.
+    """
     n, dims = x.shape
     out = xp.empty((n, dims), order="F")
     step = max(1, BLOCK_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
     with np.errstate(all="ignore"):
         for start in range(0, n, step):
             some = slice(start, start + step)
-            _normalise(x[some], out[some], None if lengths is None else lengths[some], xp)
+            _normalise(
+                x[some], out[some], None if lengths is None else lengths[some], xp
+            )
     return out
 
 
 def _normalise(x: Array, out: Array, lengths: Array | None, xp: ArrayModule) -> None:
-    """Write the unit vector of each row to `out`; a row without a direction becomes NaN."""
+    """Write the unit vector of each row to `out`; a row without a direction becomes
+    NaN.
+    """
     largest = xp.zeros(len(x))
     for k in range(x.shape[1]):
         xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays NaN
@@ -230,27 +260,32 @@ def _normalise(x: Array, out: Array, lengths: Array | None, xp: ArrayModule) -> 
 
 
 class Haversine(Metric):
-    """Distance along the sphere, in meters, between points given by latitude and longitude in degrees.
+    """Distance along the sphere, in meters, between points given by latitude and
+    longitude in degrees.
 
-    `on` names two columns in this order: latitude (-90 to 90) and longitude (-180 to 360). The sphere's
-    radius R is 6,371,008.8 m. A longitude above 180 is reduced by 360, which is exact.
+    `on` names two columns in this order: latitude (-90 to 90) and longitude (-180 to
+    360). The sphere's radius R is 6,371,008.8 m. A longitude above 180 is reduced by
+    360, which is exact.
 
-    Each point is converted to the unit vector ``(cos lat cos lon, cos lat sin lon, sin lat)``. Its sines and
-    cosines are the same on every machine, and correct to within a unit in the last place: see
-    `dask_simjoin.metrics.sphere`. The squared chord of two points is `d2`, the total of `Euclidean` for their
-    unit vectors. Two points are a pair if `d2` is at most ``4 sin(eps/(2R))**2``, which is computed to 30
-    digits and then rounded. This is the haversine formula, because a squared chord is four times the
-    haversine of the angle. See Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68, 159.
+    Each point is converted to the unit vector ``(cos lat cos lon, cos lat sin lon, sin
+    lat)``. Its sines and cosines are the same on every machine, and correct to within a
+    unit in the last place: see `dask_simjoin.metrics.sphere`. The squared chord of two
+    points is `d2`, the total of `Euclidean` for their unit vectors. Two points are a
+    pair if `d2` is at most ``4 sin(eps/(2R))**2``, which is computed to 30 digits and
+    then rounded. This is the haversine formula, because a squared chord is four times
+    the haversine of the angle. See Sinnott 1984, "Virtues of the haversine", Sky and
+    Telescope 68, 159.
 
-    If the distance of two points is within about 1e-9 m of `eps`, rounding decides whether they are a pair.
-    It does so in the same way on every machine. Near antipodes this margin is 1e-9 m divided by the cosine of
-    half the angle. ``eps=0`` finds equal points: also a pole given with two longitudes, or the longitudes 180
-    and -180, or 0 and 360. A larger `eps` never finds fewer pairs. From half the circumference on, any two
-    rows are a pair.
+    If the distance of two points is within about 1e-9 m of `eps`, rounding decides
+    whether they are a pair. It does so in the same way on every machine. Near antipodes
+    this margin is 1e-9 m divided by the cosine of half the angle. ``eps=0`` finds equal
+    points: also a pole given with two longitudes, or the longitudes 180 and -180, or 0
+    and 360. A larger `eps` never finds fewer pairs. From half the circumference on, any
+    two rows are a pair.
 
-    The distance is ``2 R asin(sqrt(d2)/2)``. Its error is about 1e-9 m; near antipodes it is the larger
-    margin above, 0.2 m at worst. Between machines it may differ by a few units in the last place, so a
-    pair's distance may exceed `eps` by that much.
+    The distance is ``2 R asin(sqrt(d2)/2)``. Its error is about 1e-9 m; near antipodes
+    it is the larger margin above, 0.2 m at worst. Between machines it may differ by a
+    few units in the last place, so a pair's distance may exceed `eps` by that much.
 
     The Earth is not a sphere, so distances on its ellipsoid differ by up to 0.6 %.
     """
@@ -277,7 +312,15 @@ class Haversine(Metric):
 
 METRICS = {
     kind.name: kind
-    for kind in (Euclidean, SquaredEuclidean, Manhattan, Chebyshev, Minkowski, Cosine, Haversine)
+    for kind in (
+        Euclidean,
+        SquaredEuclidean,
+        Manhattan,
+        Chebyshev,
+        Minkowski,
+        Cosine,
+        Haversine,
+    )
 }
 
 SAME = {1: "manhattan", 2: "euclidean", math.inf: "chebyshev"}
@@ -285,7 +328,9 @@ SAME = {1: "manhattan", 2: "euclidean", math.inf: "chebyshev"}
 
 
 def make_metric(name: str, p: Norm = 2) -> Metric:
-    """Return the metric with this name. `p`: exponent of Minkowski's metric; other metrics ignore it."""
+    """Return the metric with this name. `p`: exponent of Minkowski's metric; other
+    metrics ignore it.
+    """
     if name == Minkowski.name and p not in SAME:
         return Minkowski(p)
     return METRICS[SAME[p] if name == Minkowski.name else name]()
@@ -298,9 +343,14 @@ class _Wrapper(Metric):
         super().__init__(inner.norm)
         self.inner = inner
         self.__dict__.update(
-            name=inner.name, embeds=inner.embeds, columns=inner.columns, limits=inner.limits,
-            axes=inner.axes, unit=inner.unit, directed=inner.directed,
-        )  # fmt: skip
+            name=inner.name,
+            embeds=inner.embeds,
+            columns=inner.columns,
+            limits=inner.limits,
+            axes=inner.axes,
+            unit=inner.unit,
+            directed=inner.directed,
+        )
 
     def dims(self, columns: int) -> int:
         return self.inner.dims(columns)
@@ -326,17 +376,20 @@ def _check_norm(metric: Metric) -> None:
     """
     if not is_norm(metric.norm):
         raise OptionError(
-            f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
+            f"by= is not allowed with metric={metric.name!r}, which is not a norm of "
+            "differences. Leave out "
             "by=, and filter the pairs by columns that keep= keeps."
         )
 
 
 class Grouped(_Wrapper):
-    """Another metric, `inner`, restricted to groups: rows of different groups are never a pair.
+    """Another metric, `inner`, restricted to groups: rows of different groups are never
+    a pair.
 
-    The last column has the group of each row. It becomes the last coordinate. Within a group, the difference
-    of two rows in this coordinate is 0, which does not change the total. Between groups, this difference is
-    at least `separation`, so the total is above the threshold. Only norms have both properties.
+    The last column has the group of each row. It becomes the last coordinate. Within a
+    group, the difference of two rows in this coordinate is 0, which does not change the
+    total. Between groups, this difference is at least `separation`, so the total is
+    above the threshold. Only norms have both properties.
     """
 
     def __init__(self, inner: Metric) -> None:
@@ -367,11 +420,12 @@ class Grouped(_Wrapper):
 
 
 def separation(metric: Metric, eps: float) -> float:
-    """Return the distance between the last coordinates of two groups. With it, their rows are never a pair.
+    """Return the distance between the last coordinates of two groups. With it, their
+    rows are never a pair.
 
-    It is a power of two above every coordinate difference of a pair. Multiples of a power of two, and their
-    differences, are exact in float64. So rounding cannot bring groups nearer. The result is infinity if no
-    finite number is large enough.
+    It is a power of two above every coordinate difference of a pair. Multiples of a
+    power of two, and their differences, are exact in float64. So rounding cannot bring
+    groups nearer. The result is infinity if no finite number is large enough.
     """
     _check_norm(metric)
     with np.errstate(over="ignore"):
@@ -379,5 +433,6 @@ def separation(metric: Metric, eps: float) -> float:
     if not math.isfinite(threshold):
         return math.inf
     most = reach(metric.norm, threshold)
-    # at least 1, because powers of small numbers underflow to 0: two groups could then have a total of 0
+    # at least 1, because powers of small numbers underflow to 0: two groups could then
+    # have a total of 0
     return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)

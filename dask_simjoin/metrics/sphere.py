@@ -1,7 +1,9 @@
-"""Convert degrees to unit vectors, and distances to chords, with the same results on every machine.
+"""Convert degrees to unit vectors, and distances to chords, with the same results on
+every machine.
 
-Sines differ between NumPy and CuPy, and in NumPy between processors. So these functions use only sums and
-products, whose results IEEE 754 defines. They accept arrays of both libraries.
+Sines differ between NumPy and CuPy, and in NumPy between processors. So these functions
+use only sums and products, whose results IEEE 754 defines. They accept arrays of both
+libraries.
 """
 
 from __future__ import annotations
@@ -14,16 +16,22 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array, ArrayModule
 
 RADIUS = 6_371_008.8
-"""Mean radius R1 of the Earth in meters (Moritz 2000, "Geodetic Reference System 1980")."""
+"""Mean radius R1 of the Earth in meters (Moritz 2000, "Geodetic Reference System
+1980").
+"""
 
 LIMITS = ((-90.0, 90.0), (-180.0, 360.0))
 """Smallest and largest latitude, and smallest and largest longitude, in degrees."""
 
 EVERYTHING = 5.0
-"""A threshold above every squared distance of unit vectors: these are at most 4, plus rounding errors."""
+"""A threshold above every squared distance of unit vectors: these are at most 4, plus
+rounding errors.
+"""
 
 BLOCK = 1 << 14
-"""On the host, this many points are converted at a time, so that temporary arrays stay in a CPU cache."""
+"""On the host, this many points are converted at a time, so that temporary arrays stay
+in a CPU cache.
+"""
 
 RADIANS = math.pi / 180  # rounded to float64
 REST = 2.9486522708701687e-19
@@ -33,39 +41,54 @@ SPLIT = 2.0**27 + 1
 """Dekker's factor: it splits a float64 into two halves whose products are exact."""
 
 Pair = tuple[Array, Array]
-"""A double-double number: a float64 number, and another one that holds its rounding error."""
+"""A double-double number: a float64 number, and another one that holds its rounding
+error.
+"""
 
 
 def _pair(number: Fraction) -> Pair:
     return float(number), float(number - Fraction(float(number)))
 
 
-CHORD = [_pair(Fraction(2 * (-1) ** (k + 1), math.factorial(2 * k))) for k in range(24, 0, -1)]
+CHORD = [
+    _pair(Fraction(2 * (-1) ** (k + 1), math.factorial(2 * k)))
+    for k in range(24, 0, -1)
+]
 """Coefficients of ``2 - 2 cos x`` as a polynomial in ``x * x``, highest power first.
 
 For x up to pi, the omitted terms are below the rounding error.
 """
 
 SINE = (
-    -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
-    2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10,
-)  # fmt: skip
+    -1.66666666666666324348e-01,
+    8.33333333332248946124e-03,
+    -1.98412698298579493134e-04,
+    2.75573137070700676789e-06,
+    -2.50507602534068634195e-08,
+    1.58969099521155010221e-10,
+)
 COSINE = (
-    4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
-    -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11,
-)  # fmt: skip
-"""Coefficients of fdlibm's ``__kernel_sin`` and ``__kernel_cos`` (Sun Microsystems, 1993), for angles up to
-pi/4."""
+    4.16666666666666019037e-02,
+    -1.38888888888741095749e-03,
+    2.48015872894767294178e-05,
+    -2.75573143513906633035e-07,
+    2.08757232129817482790e-09,
+    -1.13596475577881948265e-11,
+)
+"""Coefficients of fdlibm's ``__kernel_sin`` and ``__kernel_cos`` (Sun Microsystems,
+1993), for angles up to pi/4."""
 
 
 def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
-    """Return sines and cosines of angles in degrees (n,), float64, from -180 to 180; NaN stays NaN.
+    """Return sines and cosines of angles in degrees (n,), float64, from -180 to 180;
+    NaN stays NaN.
 
-    First the nearest multiple of 90 degrees is subtracted. This is exact: the multiple is 0, or neither
-    number is more than twice the other (Sterbenz' lemma). The difference, at most 45 degrees, is converted to
-    radians as ``t + rest``. Here `rest` holds the rounding error of `t`, which Dekker's splitting computes.
-    Then fdlibm's polynomials compute both functions, with errors below 0.8 units in the last place. Multiples
-    of 90 degrees give exactly 0, 1 or -1, and every 0 is positive.
+    First the nearest multiple of 90 degrees is subtracted. This is exact: the multiple
+    is 0, or neither number is more than twice the other (Sterbenz' lemma). The
+    difference, at most 45 degrees, is converted to radians as ``t + rest``. Here `rest`
+    holds the rounding error of `t`, which Dekker's splitting computes. Then fdlibm's
+    polynomials compute both functions, with errors below 0.8 units in the last place.
+    Multiples of 90 degrees give exactly 0, 1 or -1, and every 0 is positive.
     """
     quarter = xp.rint(degrees * (1 / 90))
     a = degrees - quarter * 90.0
@@ -73,14 +96,17 @@ def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     z = t * t
     sine, cosine = _sine(t, rest, z), _cosine(t, rest, z)
     odd, back = quarter - 2.0 * xp.rint(quarter * 0.5) != 0, xp.abs(quarter) == 2.0
-    # sin(a + 90 q) is cos a for q = 1, -cos a for q = -1, -sin a for q = 2 or -2. Cosines are similar
+    # sin(a + 90 q) is cos a for q = 1, -cos a for q = -1, -sin a for q = 2 or -2.
+    # Cosines are similar
     s, c = xp.where(odd, quarter * cosine, sine), xp.where(odd, -quarter * sine, cosine)
     s, c = xp.where(back, -s, s), xp.where(back, -c, c)
     return s + 0.0, c + 0.0
 
 
 def _radians(a: Array) -> Pair:
-    """Convert degrees (n,) to radians: the rounded result, and the exact result minus the rounded one."""
+    """Convert degrees (n,) to radians: the rounded result, and the exact result minus
+    the rounded one.
+    """
     t, lost = two_product(a, RADIANS)
     return t, lost + a * REST
 
@@ -104,10 +130,11 @@ def _cosine(t: Array, rest: Array, z: Array) -> Array:
 def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     """Convert latitudes and longitudes (n, 2) in degrees to unit vectors (n, 3).
 
-    A vector is ``(cos lat cos lon, cos lat sin lon, sin lat)``. The same point always has the same vector,
-    even if it is given differently: a pole at any longitude, or longitudes 180 and -180. A longitude above
-    180 is reduced by 360, which is exact by Sterbenz' lemma. Coordinates outside `LIMITS` count as 0, but
-    other modules refuse them.
+    A vector is ``(cos lat cos lon, cos lat sin lon, sin lat)``. The same point always
+    has the same vector, even if it is given differently: a pole at any longitude, or
+    longitudes 180 and -180. A longitude above 180 is reduced by 360, which is exact by
+    Sterbenz' lemma. Coordinates outside `LIMITS` count as 0, but other modules refuse
+    them.
     """
     n = len(places)
     out = xp.empty((n, 3), order="F")
@@ -115,24 +142,33 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     with np.errstate(invalid="ignore"):
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            # outside of the limits: column - column is 0 for finite numbers, and NaN for infinity
+            # outside of the limits: column - column is 0 for finite numbers, and NaN
+            # for infinity
             lat, lon = (
                 xp.where((column < least) | (column > most), column - column, column)
-                for column, (least, most) in zip((places[rows, 0], places[rows, 1]), LIMITS, strict=True)
+                for column, (least, most) in zip(
+                    (places[rows, 0], places[rows, 1]), LIMITS, strict=True
+                )
             )
             lon = xp.where(lon > 180.0, lon - 360.0, lon)
             sine, cosine = sine_cosine(lat, xp)
             east, north = sine_cosine(lon, xp)
-            out[rows, 0], out[rows, 1], out[rows, 2] = cosine * north + 0.0, cosine * east + 0.0, sine
+            out[rows, 0], out[rows, 1], out[rows, 2] = (
+                cosine * north + 0.0,
+                cosine * east + 0.0,
+                sine,
+            )
     return out
 
 
 def squared_chord(distance: Array, xp: ArrayModule = np) -> Array:
-    """Convert distances in meters along the sphere to squared chords; `distance`: a number or an array (n,).
+    """Convert distances in meters along the sphere to squared chords; `distance`: a
+    number or an array (n,).
 
-    A squared chord is ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, computed as a series in
-    double-double numbers. Its error before rounding is about 1e-30, so a larger distance never has a smaller
-    result. From half the circumference on, the result exceeds every squared chord.
+    A squared chord is ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``,
+    computed as a series in double-double numbers. Its error before rounding is about
+    1e-30, so a larger distance never has a smaller result. From half the circumference
+    on, the result exceeds every squared chord.
     """
     if isinstance(distance, float):
         return float(squared_chord(np.array([distance]))[0])
@@ -165,20 +201,25 @@ def _times(x: Pair, y: Pair) -> Pair:
 
 
 def _two_sum(a: Array, b: Array) -> Pair:
-    """Return the rounded sum of two numbers, and the exact sum minus the rounded sum (Knuth)."""
+    """Return the rounded sum of two numbers, and the exact sum minus the rounded sum
+    (Knuth).
+    """
     total = a + b
     second = total - a
     return total, (a - (total - second)) + (b - second)
 
 
 def two_product(a: Array, b: Array) -> Pair:
-    """Return the rounded product of two numbers, and the exact product minus the rounded product.
+    """Return the rounded product of two numbers, and the exact product minus the
+    rounded product.
 
     See Dekker 1971, "A floating-point technique for extending the available precision".
     """
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, (
+        (a_high * b_high - product) + a_high * b_low + a_low * b_high
+    ) + a_low * b_low
 
 
 def _halves(a: Array) -> Pair:
@@ -190,8 +231,8 @@ def _halves(a: Array) -> Pair:
 def metres(squared: Array, xp: ArrayModule) -> Array:
     """Convert squared chords (n,) to distances in meters along the sphere, in place.
 
-    A distance is ``2 R asin(sqrt(squared) / 2)``. For its error, and for differences between machines, see
-    `Haversine`.
+    A distance is ``2 R asin(sqrt(squared) / 2)``. For its error, and for differences
+    between machines, see `Haversine`.
     """
     half = xp.sqrt(squared, out=squared)
     half *= 0.5

@@ -1,4 +1,6 @@
-"""Options of three published methods: lists in Z-order, k-means clusters, and nested loops."""
+"""Options of three published methods: lists in Z-order, k-means clusters, and nested
+loops.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,36 @@ def is_word(value: object, *words: str) -> bool:
     return isinstance(value, str) and value in words
 
 
-def check_whole(owner: str, name: str, value: object, low: int, high: int, others: str = "") -> None:
+def check_whole(
+    owner: str, name: str, value: object, low: int, high: int, others: str = ""
+) -> None:
     """Raise an error unless the value is a whole number from `low` to `high`.
 
-    `owner`: name of the class that has the option. `others`: other allowed values, as text for the message.
+    `owner`: name of the class that has the option. `others`: other allowed values, as
+    text for the message.
     """
     if type(value) is not int or not low <= value <= high:
         raise OptionError(
-            f"{owner}({name}={value!r}) is not allowed; use {others}a whole number from {low} to {high:,}."
+            f"{owner}({name}={value!r}) is not allowed; use {others}a whole number "
+            f"from {low} to {high:,}."
         )
 
 
-def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ...]) -> None:
+def check_one_of(
+    owner: str, name: str, value: object, allowed: tuple[object, ...]
+) -> None:
     if not any(type(value) is type(one) and value == one for one in allowed):
         raise OptionError(
-            f"{owner}({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
+            f"{owner}({name}={value!r}) is not allowed; use one of "
+            f"{', '.join(map(repr, allowed))}."
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchedMethod(Method):
-    """Base of methods that run batches of queries on GPUs. `NestedLoop` documents the options."""
+    """Base of methods that run batches of queries on GPUs. `NestedLoop` documents the
+    options.
+    """
 
     precision: str = "float32"
     buffer: int = 10**8
@@ -54,12 +65,15 @@ class BatchedMethod(Method):
         check_whole(owner, "streams", self.streams, 1, 64)
         if not isinstance(self.sample, float) or not 0 < self.sample <= 1:
             raise OptionError(
-                f"{owner}(sample={self.sample!r}) is not allowed; use a float above 0 and up to 1.0."
+                f"{owner}(sample={self.sample!r}) is not allowed; use a float above 0 "
+                "and up to 1.0."
             )
 
     @property
     def consecutive(self) -> bool:
-        """Whether batches have consecutive queries. If not, batch i of n has the queries i, i + n, ..."""
+        """Whether batches have consecutive queries. If not, batch i of n has the
+        queries i, i + n, ...
+        """
         return False
 
 
@@ -72,41 +86,46 @@ MAX_CLUSTERS = 4096
 class KMeans(BatchedMethod):
     """Join the rows of each k-means cluster, and the rows near its border.
 
-    This is a published method for comparison; `method="kmeans"` selects it with these defaults. It follows
-    KMEANS-JOIN of Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012),
-    section 4.3, with other windows. Each row belongs to the cluster of the nearest center. A row is copied to
-    another cluster if it lies in a window at the border between the two clusters. So the two rows of a pair
-    are together in at least one cluster.
+    This is a published method for comparison; `method="kmeans"` selects it with these
+    defaults. It follows KMEANS-JOIN of Korkmaz, "K-means Clustering Based Similarity
+    Join on GPU" (MSc thesis, Bilkent 2012), section 4.3, with other windows. Each row
+    belongs to the cluster of the nearest center. A row is copied to another cluster if
+    it lies in a window at the border between the two clusters. So the two rows of a
+    pair are together in at least one cluster.
 
     Parameters
     ----------
     clusters : int or "auto"
-        Number of clusters. "auto" chooses the number that needs the fewest comparisons, estimated from a
-        sample.
+        Number of clusters. "auto" chooses the number that needs the fewest comparisons,
+        estimated from a sample.
     iterations : int
         Maximum number of iterations of Lloyd's algorithm on the sample.
     seed : int
         Seed for the random rows that are the initial centers.
     windows : {"one-sided", "two-sided", "thesis"}
-        The rows of a chunk that are copied when it is compared with itself. If two chunks or tables are
-        compared, this option has no effect: left rows within `eps` of a border are copied.
+        The rows of a chunk that are copied when it is compared with itself. If two
+        chunks or tables are compared, this option has no effect: left rows within `eps`
+        of a border are copied.
 
-        - "one-sided": rows within `eps` of the border to a cluster with a higher number. They are compared
-          only with that cluster's own rows, so each pair is compared once.
-        - "two-sided": rows within half of `eps` of a border, in both directions. If several clusters have
-          both rows of a pair, the cluster with the highest number returns the pair.
-        - "thesis": like "two-sided", but with rows within `eps` of a border, as published.
+        - "one-sided": rows within `eps` of the border to a cluster with a higher
+          number. They are compared only with that cluster's own rows, so each pair is
+          compared once.
+        - "two-sided": rows within half of `eps` of a border, in both directions. If
+          several clusters have both rows of a pair, the cluster with the highest number
+          returns the pair.
+        - "thesis": like "two-sided", but with rows within `eps` of a border, as
+          published.
     inner : {"tiles", "nested_loop"}
-        The method that joins the rows of a cluster: tiles in kd order, or a nested loop. On CPUs, the nested
-        loop compares blocks in a rotation, as in the thesis.
+        The method that joins the rows of a cluster: tiles in kd order, or a nested
+        loop. On CPUs, the nested loop compares blocks in a rotation, as in the thesis.
     precision, buffer, batches, streams, sample
         Options for GPUs, as in `NestedLoop`.
 
     Notes
     -----
-    There are four differences to the thesis. Centers come from a sample, not from all rows. Any number of
-    clusters is possible. Windows are widened by the possible rounding errors, so that no pair is lost. And no
-    pair is returned twice.
+    There are four differences to the thesis. Centers come from a sample, not from all
+    rows. Any number of clusters is possible. Windows are widened by the possible
+    rounding errors, so that no pair is lost. And no pair is returned twice.
 
     Examples
     --------
@@ -132,7 +151,9 @@ class KMeans(BatchedMethod):
 
     def __post_init__(self) -> None:
         if not is_word(self.clusters, "auto"):
-            check_whole("KMeans", "clusters", self.clusters, 1, MAX_CLUSTERS, "'auto' or ")
+            check_whole(
+                "KMeans", "clusters", self.clusters, 1, MAX_CLUSTERS, "'auto' or "
+            )
         check_whole("KMeans", "iterations", self.iterations, 0, 10_000)
         check_whole("KMeans", "seed", self.seed, 0, 2**63 - 1)
         check_one_of("KMeans", "windows", self.windows, WINDOWS)
@@ -141,11 +162,15 @@ class KMeans(BatchedMethod):
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the method needs a sample: it does, because centers come from the sample."""
+        """Whether the method needs a sample: it does, because centers come from the
+        sample.
+        """
         return True
 
     def approximate_layout(self, layout: Any) -> Any:
-        """Return the layout of the approximate join. It copies no rows, so pairs across clusters are lost."""
+        """Return the layout of the approximate join. It copies no rows, so pairs across
+        clusters are lost.
+        """
         return replace(layout, copies=False)
 
 
@@ -157,34 +182,38 @@ BLOCKS = (32, 64, 128, 256)
 class NestedLoop(BatchedMethod):
     """Compare every row with every other row, without an index.
 
-    This is a published method for comparison; `method="nested_loop"` selects it with these defaults. It
-    follows Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012), sections
-    4.1 and 4.2, which build on Böhm et al. 2009.
+    This is a published method for comparison; `method="nested_loop"` selects it with
+    these defaults. It follows Korkmaz, "K-means Clustering Based Similarity Join on
+    GPU" (MSc thesis, Bilkent 2012), sections 4.1 and 4.2, which build on Böhm et al.
+    2009.
 
     Parameters
     ----------
     schedule : {"rotation", "triangle"}
-        The rows that a row is compared with. "rotation": blocks of rows are arranged on a circle, and each
-        block is compared with the half of the circle after it. So all blocks have equal work (GPU-INLJ,
-        algorithm 5). "triangle": each row is compared with all later rows (GPU-NLJ, algorithm 4).
+        The rows that a row is compared with. "rotation": blocks of rows are arranged on
+        a circle, and each block is compared with the half of the circle after it. So
+        all blocks have equal work (GPU-INLJ, algorithm 5). "triangle": each row is
+        compared with all later rows (GPU-NLJ, algorithm 4).
     block : int
-        Number of rows per block: 32, 64, 128 or 256. On GPUs, it is also the number of threads per block.
+        Number of rows per block: 32, 64, 128 or 256. On GPUs, it is also the number of
+        threads per block.
     precision : {"float32", "float64"}
-        For GPUs: precision of the first comparison. float64 decides the pairs that float32 cannot decide.
-        Metrics other than those of norm 2 always use float64.
+        For GPUs: precision of the first comparison. float64 decides the pairs that
+        float32 cannot decide. Metrics other than those of norm 2 always use float64.
     buffer : int
-        For GPUs: maximum number of pairs per batch. The number of batches follows from an estimate of all
-        pairs. A batch with more pairs is repeated in two halves.
+        For GPUs: maximum number of pairs per batch. The number of batches follows from
+        an estimate of all pairs. A batch with more pairs is repeated in two halves.
     batches, streams : int
-        For GPUs: minimum number of batches, and number of batches that run at the same time.
+        For GPUs: minimum number of batches, and number of batches that run at the same
+        time.
     sample : float
         For GPUs: share of the queries that are run to estimate the number of pairs.
 
     Notes
     -----
-    The thesis adds padding rows to get an odd number of blocks, but these rows form pairs. So there is no
-    padding here. If the number of blocks is even, two opposite blocks of the circle are compared once, by the
-    first of them.
+    The thesis adds padding rows to get an odd number of blocks, but these rows form
+    pairs. So there is no padding here. If the number of blocks is even, two opposite
+    blocks of the circle are compared once, by the first of them.
 
     Examples
     --------
@@ -221,53 +250,63 @@ MAX_LISTS = 4097
 
 @dataclass(frozen=True)
 class ZOrder(BatchedMethod):
-    """Compare each row with an interval of rows in the best one of several shifted Z-orders.
+    """Compare each row with an interval of rows in the best one of several shifted
+    Z-orders.
 
-    This is a published method for comparison; `method="zorder"` selects it with these defaults. It follows
-    LSS (Lieberman, Sankaranarayanan & Samet, "A Fast Similarity Join Algorithm Using Graphics Processing
-    Units", ICDE 2008). For each of several shifts of the coordinates, rows are sorted by the interleaved bits
-    of their coordinates. In each of these lists, all neighbors of a row lie between the two corners of the
-    box around it.
+    This is a published method for comparison; `method="zorder"` selects it with these
+    defaults. It follows LSS (Lieberman, Sankaranarayanan & Samet, "A Fast Similarity
+    Join Algorithm Using Graphics Processing Units", ICDE 2008). For each of several
+    shifts of the coordinates, rows are sorted by the interleaved bits of their
+    coordinates. In each of these lists, all neighbors of a row lie between the two
+    corners of the box around it.
 
     Parameters
     ----------
     lists : int or {"auto", "d+1", "log"}
-        Number of lists. "d+1": the number of dimensions plus one, rounded up to an odd number. For this
-        number and small `eps`, the paper proves a bound on the work. "log": about the binary logarithm of the
-        number of dimensions plus one. "auto": the number that is cheapest on a sample. On GPUs, "auto" means
-        "log" if the join takes less time than the choice.
+        Number of lists. "d+1": the number of dimensions plus one, rounded up to an odd
+        number. For this number and small `eps`, the paper proves a bound on the work.
+        "log": about the binary logarithm of the number of dimensions plus one. "auto":
+        the number that is cheapest on a sample. On GPUs, "auto" means "log" if the join
+        takes less time than the choice.
     shifts : {"even", "random"}
-        Shift of each list, as a fraction of the widest column's extent: 0, 1/lists, 2/lists, ..., or random.
+        Shift of each list, as a fraction of the widest column's extent: 0, 1/lists,
+        2/lists, ..., or random.
     seed : int
         Seed of random shifts.
     walk : {"auto", "full", "half"}
-        The rows that a row is compared with in a self-join. "full": all rows of its shortest interval; only
-        rows with later positions form pairs with it, so that each pair is returned once. "half": the rows
-        between the row itself and the upper corner, in the list that is best for all rows together. "auto":
-        the cheaper of the two.
+        The rows that a row is compared with in a self-join. "full": all rows of its
+        shortest interval; only rows with later positions form pairs with it, so that
+        each pair is returned once. "half": the rows between the row itself and the
+        upper corner, in the list that is best for all rows together. "auto": the
+        cheaper of the two.
     index : {"smaller", "left", "right"}
-        In a join of two tables or chunks, which of them is sorted. Rows of the other one look up their
-        intervals.
+        In a join of two tables or chunks, which of them is sorted. Rows of the other
+        one look up their intervals.
     output : {"staged", "ordered", "bounded"}
-        Order of the pairs of two chunks. "staged": as they are found. "ordered": sorted by left, then right
-        row. "bounded" differs from "staged" only on GPUs: each candidate has a slot in the buffer, whose
-        position comes from prefix sums of the intervals' lengths. Empty slots are removed. Threads need no
-        common counter, but `buffer` limits candidates instead of pairs.
+        Order of the pairs of two chunks. "staged": as they are found. "ordered": sorted
+        by left, then right row. "bounded" differs from "staged" only on GPUs: each
+        candidate has a slot in the buffer, whose position comes from prefix sums of the
+        intervals' lengths. Empty slots are removed. Threads need no common counter, but
+        `buffer` limits candidates instead of pairs.
     words : int
-        Number of 64-bit words per key, 1 to 4. They determine the number of bits per coordinate, at most 20.
+        Number of 64-bit words per key, 1 to 4. They determine the number of bits per
+        coordinate, at most 20.
     threads : int
-        For GPUs: number of threads that share the interval of a query: 1, 2, 4, 8, 16 or 32.
+        For GPUs: number of threads that share the interval of a query: 1, 2, 4, 8, 16
+        or 32.
     assign : {"query", "candidate"}
-        For GPUs: work of a thread. "query": a share of the interval of a query. "candidate": one candidate.
-        The thread finds the candidate's query by binary search in prefix sums of the intervals' lengths.
+        For GPUs: work of a thread. "query": a share of the interval of a query.
+        "candidate": one candidate. The thread finds the candidate's query by binary
+        search in prefix sums of the intervals' lengths.
     precision, buffer, batches, streams, sample
         Options for GPUs, as in `NestedLoop`.
 
     Notes
     -----
-    There are three differences to the paper. Corners are moved outward by the possible rounding error. All
-    rows have their half intervals in the same list. The paper chooses a list per row, which loses some pairs
-    and repeats others. And intervals are never truncated to fit a buffer.
+    There are three differences to the paper. Corners are moved outward by the possible
+    rounding error. All rows have their half intervals in the same list. The paper
+    chooses a list per row, which loses some pairs and repeats others. And intervals are
+    never truncated to fit a buffer.
 
     Examples
     --------
@@ -298,7 +337,9 @@ class ZOrder(BatchedMethod):
 
     def __post_init__(self) -> None:
         if not is_word(self.lists, "auto", "d+1", "log"):
-            check_whole("ZOrder", "lists", self.lists, 1, MAX_LISTS, "'auto', 'd+1', 'log', or ")
+            check_whole(
+                "ZOrder", "lists", self.lists, 1, MAX_LISTS, "'auto', 'd+1', 'log', or "
+            )
         check_one_of("ZOrder", "shifts", self.shifts, SHIFTS)
         check_whole("ZOrder", "seed", self.seed, 0, 2**63 - 1)
         check_one_of("ZOrder", "walk", self.walk, WALKS)

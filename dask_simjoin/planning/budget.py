@@ -26,12 +26,17 @@ CGROUP_FILES = (
 
 
 def memory_limit(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes of memory that all processes of the machine or container may use together."""
+    """Return the bytes of memory that all processes of the machine or container may use
+    together.
+    """
     limits = [psutil.virtual_memory().total]
     for name in CGROUP_FILES:
         try:
             limits.append(int((cgroups / name).read_text()))
-        except (OSError, ValueError):  # the file does not exist, or has the word "max" instead of a number
+        except (
+            OSError,
+            ValueError,
+        ):  # the file does not exist, or has the word "max" instead of a number
             continue
     limits.append(resource.getrlimit(resource.RLIMIT_RSS)[1])
     return min(limit for limit in limits if limit > 0)
@@ -55,8 +60,8 @@ With larger chunks, the load of workers would be less balanced.
 WHOLE = 5
 """A single chunk of all rows may take 1 / WHOLE of this process's memory.
 
-This leaves a margin: a join with threads takes a third more memory than its plan expects. If partitions are
-read from files, it takes twice the expected memory.
+This leaves a margin: a join with threads takes a third more memory than its plan
+expects. If partitions are read from files, it takes twice the expected memory.
 """
 
 MAX_OUTPUT = 256 * 2**20
@@ -66,17 +71,21 @@ It is small, because later steps hold several of them.
 """
 
 DEVICE_SHARE = 25
-"""Each of several chunks takes at most 1 / DEVICE_SHARE of a GPU's memory; a single chunk, 1 / SHARE.
+"""Each of several chunks takes at most 1 / DEVICE_SHARE of a GPU's memory; a single
+chunk, 1 / SHARE.
 
-Making a chunk takes up to five times its size. Dask-CUDA moves chunks to the host only when they fill 80 % of
-the memory. So five times the size of a chunk must fit into the remaining 20 %.
+Making a chunk takes up to five times its size. Dask-CUDA moves chunks to the host only
+when they fill 80 % of the memory. So five times the size of a chunk must fit into the
+remaining 20 %.
 """
 
 FEW_ROWS = 4
-"""The limit of `DEVICE_SHARE` applies only if the chunks of a GPU take more than 1 / FEW_ROWS of its memory.
+"""The limit of `DEVICE_SHARE` applies only if the chunks of a GPU take more than 1 /
+FEW_ROWS of its memory.
 
-Otherwise nothing is moved to the host, so each of several chunks may be as large as a single one. The chunks
-and the making of another one then take at most 1 / 4 and 5 / `SHARE` of the memory, less than 80 %.
+Otherwise nothing is moved to the host, so each of several chunks may be as large as a
+single one. The chunks and the making of another one then take at most 1 / 4 and 5 /
+`SHARE` of the memory, less than 80 %.
 """
 
 MAX_DEVICE_CHUNK = 12 * 2**30
@@ -95,7 +104,9 @@ MIN_CHUNK = 2**20
 """Smallest default size of a chunk in bytes."""
 
 LOCAL_CHUNK = 128 * 2**20
-"""Bytes of a chunk, and of a result partition, if there is no cluster and no known memory limit."""
+"""Bytes of a chunk, and of a result partition, if there is no cluster and no known
+memory limit.
+"""
 
 
 @dataclass(frozen=True)
@@ -106,11 +117,14 @@ class Resources:
     memory: int | None = None  # bytes for each thread; None: no limit is known
     cluster: bool = False  # whether the tasks run on a distributed cluster
     limit: int | None = None  # memory limit of the smallest worker
-    gpu: bool = False  # whether each task runs on a GPU; `memory` is then the memory of this GPU
+    # whether each task runs on a GPU; `memory` is then the memory of this GPU
+    gpu: bool = False
     workers: int = 1  # number of worker processes; chunks must be sent between them
-    # memory per thread of this process, in bytes; None: unknown, or the tasks run elsewhere
+    # memory per thread of this process, in bytes; None: unknown, or the tasks run
+    # elsewhere
     shared: int | None = None
-    # number of threads of the smallest worker, or of this process, that can share the work of one task
+    # number of threads of the smallest worker, or of this process, that can share the
+    # work of one task
     together: int = 1
     disk: int | None = None  # free bytes on the disk with the most space; None: unknown
 
@@ -121,16 +135,24 @@ class Resources:
 
     @property
     def whole(self) -> int:
-        """Bytes that a single chunk of all rows may take; 0: it has the same limit as each of several chunks.
+        """Bytes that a single chunk of all rows may take; 0: it has the same limit as
+        each of several chunks.
 
-        A single chunk may be larger on a GPU, and if threads share the memory of this process.
+        A single chunk may be larger on a GPU, and if threads share the memory of this
+        process.
         """
         if self.gpu:
             return min((self.memory or 0) // SHARE, MAX_DEVICE_CHUNK)
-        return 0 if self.cluster or self.shared is None else self.shared * self.threads // WHOLE
+        return (
+            0
+            if self.cluster or self.shared is None
+            else self.shared * self.threads // WHOLE
+        )
 
     def for_each(self, chunks: int) -> int:
-        """Return how many threads index a chunk together: several if there are fewer chunks than threads."""
+        """Return how many threads index a chunk together: several if there are fewer
+        chunks than threads.
+        """
         return max(1, min(self.together, self.threads // max(1, chunks)))
 
 
@@ -141,20 +163,26 @@ class Budget:
     chunk: int  # coordinates and ids of one chunk
     output: int  # one partition of the result
     result: int  # all pairs of the result together; a larger result is refused
-    chosen: bool  # whether the user set `chunk`; it is then also the target size of chunks
+    # whether the user set `chunk`; it is then also the target size of chunks
+    chosen: bool
     origin: str  # where `chunk` comes from, in the words of messages
     limit: str = SET  # where `result` comes from, in the words of messages
 
 
-def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources) -> Budget:
-    """Return the budget for this number of chunks. A single chunk may take up to `Resources.whole`.
+def budget_of(
+    chunks: int, largest: float, budget: Budget, resources: Resources
+) -> Budget:
+    """Return the budget for this number of chunks. A single chunk may take up to
+    `Resources.whole`.
 
     `largest`: bytes of the largest chunk.
     """
     if chunks > 1 or budget.chosen or not budget.chunk < largest <= resources.whole:
         return budget
     share = (
-        f"1/{SHARE} of the memory of a GPU" if resources.gpu else f"1/{WHOLE} of the memory of this process"
+        f"1/{SHARE} of the memory of a GPU"
+        if resources.gpu
+        else f"1/{WHOLE} of the memory of this process"
     )
     return replace(budget, chunk=resources.whole, origin=f"all rows in {share}")
 
@@ -165,22 +193,34 @@ def budget_of_rows(size: float, budget: Budget, resources: Resources) -> Budget:
     If they fill little of the GPUs' memory, chunks may be larger.
     """
     memory = resources.memory or 0
-    if not resources.gpu or budget.chosen or FEW_ROWS * size > memory * resources.workers:
+    if (
+        not resources.gpu
+        or budget.chosen
+        or FEW_ROWS * size > memory * resources.workers
+    ):
         return budget
     origin = f"1/{SHARE} of {format_bytes(memory)} on the smallest GPU"
     return replace(budget, chunk=max(budget.chunk, resources.whole), origin=origin)
 
 
-def make_budget(blocksize: int | None, settings: Settings, resources: Resources) -> Budget:
+def make_budget(
+    blocksize: int | None, settings: Settings, resources: Resources
+) -> Budget:
     """Return the budget of a join."""
     if blocksize is not None:
         chunk, origin = blocksize, f"blocksize={format_bytes(blocksize)!r}"
     elif settings.blocksize is not None:
         chunk, origin = settings.blocksize, "the configuration's simjoin.blocksize"
     elif resources.memory is not None:
-        share, most = (DEVICE_SHARE, MAX_DEVICE_CHUNK) if resources.gpu else (SHARE, MAX_CHUNK)
+        share, most = (
+            (DEVICE_SHARE, MAX_DEVICE_CHUNK) if resources.gpu else (SHARE, MAX_CHUNK)
+        )
         chunk = min(max(resources.memory // share, MIN_CHUNK), most)
-        each = "on the smallest GPU" if resources.gpu else "for each thread of the smallest worker"
+        each = (
+            "on the smallest GPU"
+            if resources.gpu
+            else "for each thread of the smallest worker"
+        )
         origin = f"1/{share} of {format_bytes(resources.memory)} {each}"
         if chunk == most:
             origin = "the default on workers with enough memory"
@@ -196,7 +236,8 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     elif resources.memory is None:
         output = LOCAL_CHUNK
     elif resources.gpu:
-        # larger than `MAX_CHUNK`, because that limits the comparisons of a task, not its pairs
+        # larger than `MAX_CHUNK`, because that limits the comparisons of a task, not
+        # its pairs
         output = resources.memory // SHARE
     else:
         output = min(chunk, MAX_OUTPUT)
@@ -219,10 +260,11 @@ MARGIN = 1.25
 """Messages recommend the smallest sufficient size times this factor."""
 
 PEAK = 1.3
-"""Peak host memory of a join, divided by the size of its result: see docs/benchmarks/memory.md.
+"""Peak host memory of a join, divided by the size of its result: see
+docs/benchmarks/memory.md.
 
-It exceeds 1, because columns grow by an eighth at a time. If ids are not numbers, positions of rows also take
-memory for a while.
+It exceeds 1, because columns grow by an eighth at a time. If ids are not numbers,
+positions of rows also take memory for a while.
 """
 
 DEVICE_PEAK = 1.5
@@ -238,8 +280,8 @@ LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose res
 def free_memory() -> int:
     """Return the bytes that this process may still allocate.
 
-    This is the smallest of: the free memory of the machine, the rest of the container's limit, and the rest
-    of the process's limit.
+    This is the smallest of: the free memory of the machine, the rest of the container's
+    limit, and the rest of the process's limit.
     """
     process = psutil.Process().memory_info()
     free = [psutil.virtual_memory().available, MEMORY_LIMIT - process.rss]
@@ -250,22 +292,36 @@ def free_memory() -> int:
 
 
 def plain_budget(budget: Budget, size: int, device: int | None) -> Budget:
-    """Return the budget for a plain frame. Its result must fit in the memory that is free now.
+    """Return the budget for a plain frame. Its result must fit in the memory that is
+    free now.
 
     `size`: bytes of the frame.  `device`: see `check_room`.
     """
     room = int(free_memory() / PEAK if device is None else device / DEVICE_PEAK)
     result = min(budget.result, room)
-    return replace(budget, chunk=size, output=result, result=result, origin="the size of the frame in memory")
+    return replace(
+        budget,
+        chunk=size,
+        output=result,
+        result=result,
+        origin="the size of the frame in memory",
+    )
 
 
-def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None,
-               free: int | None = None) -> None:  # fmt: skip
+def check_room(
+    rows: float,
+    row_bytes: float,
+    cause: str,
+    sampled: bool,
+    device: int | None = None,
+    free: int | None = None,
+) -> None:
     """Refuse a result that does not fit in memory while it is built.
 
-    `rows`: lower bound of the number of rows.  `cause`: the option that messages name as the cause of these
-    rows.  `sampled`: whether `rows` is estimated.  `device`: free bytes of the GPU that holds the result, if
-    any.  `free`: free bytes of host memory before the join; None: use the memory that is free now.
+    `rows`: lower bound of the number of rows.  `cause`: the option that messages name
+    as the cause of these rows.  `sampled`: whether `rows` is estimated.  `device`: free
+    bytes of the GPU that holds the result, if any.  `free`: free bytes of host memory
+    before the join; None: use the memory that is free now.
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
@@ -279,27 +335,34 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
         where = "free in this machine's memory" if device is None else "on the GPU"
         source = ", estimated from a sample," if sampled else ","
         raise BudgetError(
-            f"{cause} gives at least {rows:,.0f} rows{source} which take {format_bytes(int(size))}, and "
-            f"{format_bytes(int(need))} while they are built. Only {format_bytes(free)} are {where}. "
+            f"{cause} gives at least {rows:,.0f} rows{source} which take "
+            f"{format_bytes(int(size))}, and "
+            f"{format_bytes(int(need))} while they are built. Only "
+            f"{format_bytes(free)} are {where}. "
             f"{_remedy(cause)}",
             remedies=_remedies(cause),
         )
 
 
 def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int], None]:
-    """Return a function that checks whether a number of result rows fits in the memory that is free now."""
+    """Return a function that checks whether a number of result rows fits in the memory
+    that is free now.
+    """
     free = free_memory() if device is None else None
     return lambda rows: check_room(rows, row_bytes, cause, False, device, free)
 
 
 @contextlib.contextmanager
 def within_memory(cause: str) -> Iterator[None]:
-    """Convert a `MemoryError` to a `BudgetError` that names the cause of the large result."""
+    """Convert a `MemoryError` to a `BudgetError` that names the cause of the large
+    result.
+    """
     try:
         yield
     except MemoryError as error:
         raise BudgetError(
-            f"{cause} gives a result that does not fit memory: {error}. {_remedy(cause)}",
+            f"{cause} gives a result that does not fit memory: {error}. "
+            f"{_remedy(cause)}",
             remedies=_remedies(cause),
         ) from error
 
@@ -320,7 +383,11 @@ def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
     if two or cause.startswith("k="):
         return []
     of_sets = cause.startswith("threshold=")
-    names = ("count_set_pairs", "set_neighbor_counts") if of_sets else ("count_pairs", "neighbor_counts")
+    names = (
+        ("count_set_pairs", "set_neighbor_counts")
+        if of_sets
+        else ("count_pairs", "neighbor_counts")
+    )
     return [Remedy(verb=name) for name in names]
 
 
@@ -330,7 +397,9 @@ def enough_result(need: float) -> dict[str, str]:
 
 
 def fewer_pairs(cause: str, two: bool = False) -> str:
-    """Recommend options that give fewer pairs than `cause` ("eps=1", say), or verbs that count pairs."""
+    """Recommend options that give fewer pairs than `cause` ("eps=1", say), or verbs
+    that count pairs.
+    """
     name, verbs = cause.partition("=")[0], verbs_without_pairs(cause, two)
     other = f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
     counts = " or ".join(f"{remedy.verb}()" for remedy in verbs)
@@ -338,7 +407,9 @@ def fewer_pairs(cause: str, two: bool = False) -> str:
 
 
 ENTRY, DEVICE_ENTRY = 16, 12
-"""Bytes of an entry of a sparse matrix (its value and its column): on the host, and on a GPU."""
+"""Bytes of an entry of a sparse matrix (its value and its column): on the host, and on
+a GPU.
+"""
 
 PIECE = 12
 """Bytes of an entry in the pieces of a matrix.
@@ -347,7 +418,9 @@ They are added, because pieces are kept until the matrix is complete.
 """
 
 ROW = 32
-"""Bytes per row of a sparse matrix: the position of its first entry, and temporary arrays."""
+"""Bytes per row of a sparse matrix: the position of its first entry, and temporary
+arrays.
+"""
 
 
 @dataclass(frozen=True)
@@ -368,7 +441,8 @@ class Limit:
 class Fitting:
     """The limits of a matrix of neighbors.
 
-    `max_entries`: maximum number of entries that its integer indices allow; None: no limit.
+    `max_entries`: maximum number of entries that its integer indices allow; None: no
+    limit.
     """
 
     eps: float
@@ -385,17 +459,27 @@ class Fitting:
         about += ", estimated from a sample" if sampled else ""
         if self.max_entries is not None and entries > self.max_entries:
             raise BudgetError(
-                f"{about}, and a sparse matrix of this CuPy has at most {self.max_entries:,}, because its "
-                "indices are int32. Use CuPy 14.1 or newer, a smaller eps, or ddf.to_backend('pandas')."
+                f"{about}, and a sparse matrix of this CuPy has at most "
+                f"{self.max_entries:,}, because its "
+                "indices are int32. Use CuPy 14.1 or newer, a smaller eps, or "
+                "ddf.to_backend('pandas')."
             )
         for limit in self.limits:
             need = entries * limit.entry + self.rows * limit.row
             if need > limit.bytes:
-                config = {limit.config: format_bytes(math.ceil(MARGIN * need))} if limit.config else {}
+                config = (
+                    {limit.config: format_bytes(math.ceil(MARGIN * need))}
+                    if limit.config
+                    else {}
+                )
                 helps = f"dask.config.set({config})" if config else limit.remedy
                 raise BudgetError(
                     f"{about}, which take {format_bytes(int(need))}, and {limit.where} "
-                    f"{format_bytes(limit.bytes)}. Use a smaller eps, {helps}, or self_join(), whose pairs "
+                    f"{format_bytes(limit.bytes)}. Use a smaller eps, {helps}, or "
+                    "self_join(), whose pairs "
                     "are lazy and may exceed memory.",
-                    remedies=[*([Remedy(config=config)] if config else []), Remedy(verb="self_join")],
+                    remedies=[
+                        *([Remedy(config=config)] if config else []),
+                        Remedy(verb="self_join"),
+                    ],
                 )

@@ -10,7 +10,13 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.engine.columns import A_NUMBER
-from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, PartitionSizeError, Remedy
+from dask_simjoin.errors import (
+    BudgetError,
+    CoordinateError,
+    OptionError,
+    PartitionSizeError,
+    Remedy,
+)
 from dask_simjoin.planning.budget import (
     FREE,
     MARGIN,
@@ -28,7 +34,8 @@ from dask_simjoin.request.messages import counted, listed, shown
 from dask_simjoin.request.spec import JoinSpec, check_dims
 
 WHERE_EDGES_GO = (
-    "Set Dask's configuration temporary-directory to a writable folder with enough space. Or use a smaller "
+    "Set Dask's configuration temporary-directory to a writable folder with enough "
+    "space. Or use a smaller "
     "max_eps, or mode='forest', which writes no files."
 )
 """Remedy if the edges of OPTICS cannot be written, in the words of messages."""
@@ -37,7 +44,9 @@ NO_FILES = Remedy({"mode": "forest"})
 """The remedy `mode='forest'` as an object, for programs."""
 
 MAX_ROWS = 2**31 - 2**10
-"""Largest number of rows of a chunk. It is limited, because positions are int32, and arrays are padded."""
+"""Largest number of rows of a chunk. It is limited, because positions are int32, and
+arrays are padded.
+"""
 
 NEED = 5
 """Memory of a task, divided by the size of a chunk.
@@ -46,13 +55,17 @@ A task holds two indexed chunks, a chunk that is being indexed, and its result.
 """
 
 EDGE_BYTES = 16
-"""Bytes of an edge in one direction: its other end, its weight, and its part of arrays by row."""
+"""Bytes of an edge in one direction: its other end, its weight, and its part of arrays
+by row.
+"""
 
 RANK_BYTES = 8
 """Bytes of the rank in a result row of a nearest-neighbor join."""
 
 TREE_BYTES = 64
-"""Bytes per row that a worker needs to merge two trees of all rows, or to make clusters from a tree."""
+"""Bytes per row that a worker needs to merge two trees of all rows, or to make clusters
+from a tree.
+"""
 
 CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
 """Bytes per row and bytes per cluster that a worker needs to choose clusters."""
@@ -80,7 +93,8 @@ def check_rows(rows: int, number: int) -> None:
     """Refuse a partition with more rows than int32 positions allow."""
     if rows > MAX_ROWS:
         raise PartitionSizeError(
-            f"Partition {number} has {rows:,} rows, and at most {MAX_ROWS:,} can be indexed at once; "
+            f"Partition {number} has {rows:,} rows, and at most {MAX_ROWS:,} can be "
+            "indexed at once; "
             "split it, for example with ddf.repartition(partition_size='256MB')."
         )
 
@@ -93,7 +107,9 @@ Chunks that are cut from partitions may have only half of the blocksize.
 
 
 def task_bytes(chunk: float, partition: float) -> float:
-    """Return the memory of a task from the bytes of the largest chunk and of the largest result partition."""
+    """Return the memory of a task from the bytes of the largest chunk and of the
+    largest result partition.
+    """
     return (NEED - 1) * chunk + max(chunk, PEAK * partition)
 
 
@@ -103,12 +119,17 @@ def fits_task(size: float, resources: Resources) -> bool:
 
 
 def check_chunks(
-    rows: np.ndarray, row_bytes: float | np.ndarray, budget: Budget, resources: Resources, blocks: int
+    rows: np.ndarray,
+    row_bytes: float | np.ndarray,
+    budget: Budget,
+    resources: Resources,
+    blocks: int,
 ) -> None:
     """Refuse chunks that are too large for the memory of a task.
 
-    `row_bytes`: bytes of a row, one number or one for each chunk.  `blocks`: number of block pairs.  Smaller
-    chunks make more block pairs, so they are recommended only if there would not be too many.
+    `row_bytes`: bytes of a row, one number or one for each chunk.  `blocks`: number of
+    block pairs.  Smaller chunks make more block pairs, so they are recommended only if
+    there would not be too many.
     """
     if not len(rows) or resources.memory is None:
         return
@@ -118,59 +139,101 @@ def check_chunks(
     if need > resources.memory:
         smaller = max(1, resources.memory // SHARE)
         more = blocks * (need / NEED / smaller) ** 2
-        remedies = [Remedy({"blocksize": format_bytes(smaller)})] if more <= MAX_TASKS else []
-        use = f"a smaller blocksize=, such as blocksize={format_bytes(smaller)!r}, or " if remedies else ""
+        remedies = (
+            [Remedy({"blocksize": format_bytes(smaller)})] if more <= MAX_TASKS else []
+        )
+        use = (
+            f"a smaller blocksize=, such as blocksize={format_bytes(smaller)!r}, or "
+            if remedies
+            else ""
+        )
         raise BudgetError(
-            f"Chunk {largest} has about {int(rows[largest]):,} rows of {own[largest]:.0f} bytes, so a task "
+            f"Chunk {largest} has about {int(rows[largest]):,} rows of "
+            f"{own[largest]:.0f} bytes, so a task "
             f"needs about {format_bytes(need)}. Each thread of the smallest worker has "
-            f"{format_bytes(resources.memory)} (size of chunks: {budget.origin}). Use {use}workers with "
+            f"{format_bytes(resources.memory)} (size of chunks: {budget.origin}). Use "
+            f"{use}workers with "
             "more memory or fewer threads.",
             remedies=remedies,
         )
 
 
 def check_blocksize(rows: float, row_bytes: float, budget: Budget) -> None:
-    """Refuse a requested blocksize that makes too many chunks of one table, before they are made."""
+    """Refuse a requested blocksize that makes too many chunks of one table, before they
+    are made.
+    """
     chunks = min(rows, rows * row_bytes / budget.chunk)
     if budget.chosen and chunks > MAX_SMALL_TASKS and rows < SMALL * chunks:
-        # there are at least as many block pairs as chunks, because each chunk is compared with itself
+        # there are at least as many block pairs as chunks, because each chunk is
+        # compared with itself
         raise _small_chunks(int(chunks), int(chunks), rows, row_bytes, budget)
 
 
-def _small_chunks(blocks: int, chunks: int, rows: float, row_bytes: float, budget: Budget) -> BudgetError:
+def _small_chunks(
+    blocks: int, chunks: int, rows: float, row_bytes: float, budget: Budget
+) -> BudgetError:
     enough = math.ceil(max(1.0, min(SMALL, rows)) * row_bytes)
     return BudgetError(
-        f"{budget.origin} makes {chunks:,} chunks of {rows / chunks:,.1f} rows on average, as each row takes "
-        f"{row_bytes:,.0f} bytes with its results. They make at least {blocks:,} small block pairs, and at "
+        f"{budget.origin} makes {chunks:,} chunks of {rows / chunks:,.1f} rows on "
+        "average, as each row takes "
+        f"{row_bytes:,.0f} bytes with its results. They make at least {blocks:,} small "
+        "block pairs, and at "
         f"most {MAX_SMALL_TASKS:,} are allowed. Leave blocksize= out, or use at least "
         f"blocksize={format_bytes(enough)!r}.",
-        remedies=[Remedy({"blocksize": None}), Remedy({"blocksize": format_bytes(enough)})],
+        remedies=[
+            Remedy({"blocksize": None}),
+            Remedy({"blocksize": format_bytes(enough)}),
+        ],
     )
 
 
-def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources,
-                 by_region: Callable[[], int | None] = lambda: None) -> None:  # fmt: skip
-    """Refuse more block pairs than Dask can schedule, and too many block pairs of small chunks.
+def check_blocks(
+    blocks: int,
+    rows: np.ndarray,
+    row_bytes: float,
+    budget: Budget,
+    resources: Resources,
+    by_region: Callable[[], int | None] = lambda: None,
+) -> None:
+    """Refuse more block pairs than Dask can schedule, and too many block pairs of small
+    chunks.
 
-    `rows` (chunks,): rows of each chunk.  `by_region`: function that returns the number of block pairs of
-    spatial chunks; None: the join cannot have them.
+    `rows` (chunks,): rows of each chunk.  `by_region`: function that returns the number
+    of block pairs of spatial chunks; None: the join cannot have them.
     """
     chunks, all_rows = len(rows), float(rows.sum())
     if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
         raise _small_chunks(blocks, chunks, all_rows, row_bytes, budget)
     if blocks > MAX_TASKS:
-        # assume that all chunks are compared: the number of block pairs is then proportional to 1 / size**2
-        size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)
+        # assume that all chunks are compared: the number of block pairs is then
+        # proportional to 1 / size**2
+        size = (
+            GRAIN
+            * math.sqrt(blocks / MAX_TASKS)
+            * max(budget.chunk, all_rows * row_bytes / chunks)
+        )
         remedies = (
-            [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, resources) else []
+            [Remedy({"blocksize": format_bytes(math.ceil(size))})]
+            if fits_task(size, resources)
+            else []
         )
         fewer = by_region()
-        remedies += [Remedy({"partitioning": "spatial"})] if fewer is not None and fewer <= MAX_TASKS else []
-        use = [f"{name}={value!r}" for one in remedies for name, value in one.options.items()]
+        remedies += (
+            [Remedy({"partitioning": "spatial"})]
+            if fewer is not None and fewer <= MAX_TASKS
+            else []
+        )
+        use = [
+            f"{name}={value!r}"
+            for one in remedies
+            for name, value in one.options.items()
+        ]
         use += ["workers with more memory"] if resources.cluster or not use else []
         raise BudgetError(
-            f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} ({budget.origin}) make {blocks:,} "
-            f"block pairs, and at most {MAX_TASKS:,} are allowed; use {', or '.join(use)}.",
+            f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} "
+            f"({budget.origin}) make {blocks:,} "
+            f"block pairs, and at most {MAX_TASKS:,} are allowed; use "
+            f"{', or '.join(use)}.",
             remedies=remedies,
         )
 
@@ -180,7 +243,8 @@ def check_outputs(
 ) -> None:
     """Refuse more partitions of the result than Dask can schedule.
 
-    `cause`: the option that messages name as the cause of the size.  `two`: whether there are two tables.
+    `cause`: the option that messages name as the cause of the size.  `two`: whether
+    there are two tables.
     """
     if outputs > MAX_TASKS:
         size = math.ceil(MARGIN * budget.output * outputs / MAX_TASKS)
@@ -188,31 +252,53 @@ def check_outputs(
         config = {"simjoin.output-size": format_bytes(size)}
         larger = f"larger partitions, dask.config.set({config}), or " if fits else ""
         raise BudgetError(
-            f"The result would have {outputs:,.0f} partitions of at most {format_bytes(budget.output)}, and "
-            f"at most {MAX_TASKS:,} are allowed; use {larger}{fewer_pairs(cause, two)}.",
-            remedies=[*([Remedy(config=config)] if fits else []), *verbs_without_pairs(cause, two)],
+            f"The result would have {outputs:,.0f} partitions of at most "
+            f"{format_bytes(budget.output)}, and "
+            f"at most {MAX_TASKS:,} are allowed; use "
+            f"{larger}{fewer_pairs(cause, two)}.",
+            remedies=[
+                *([Remedy(config=config)] if fits else []),
+                *verbs_without_pairs(cause, two),
+            ],
         )
 
 
-def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two: bool = False,
-                 counted: bool = False) -> None:  # fmt: skip
-    """Refuse a result that is certainly larger than the configuration or the disk allows.
+def check_result(
+    rows: float,
+    pair_bytes: float,
+    budget: Budget,
+    cause: str,
+    two: bool = False,
+    counted: bool = False,
+) -> None:
+    """Refuse a result that is certainly larger than the configuration or the disk
+    allows.
 
-    `cause`: the option that messages name as the cause of the size.  `two`: whether there are two tables.
-    `counted`: whether `rows` is exact.
+    `cause`: the option that messages name as the cause of the size.  `two`: whether
+    there are two tables. `counted`: whether `rows` is exact.
     """
     need = rows * pair_bytes
-    found = f"{rows:,.0f} pairs" if counted else f"at least {rows:,.0f} pairs, estimated from a sample"
+    found = (
+        f"{rows:,.0f} pairs"
+        if counted
+        else f"at least {rows:,.0f} pairs, estimated from a sample"
+    )
     if need > budget.result:
         raise BudgetError(
             f"{cause} gives {found}, which take "
-            f"{format_bytes(int(need))}. {_limited(need, budget, fewer_pairs(cause, two))}",
-            remedies=[Remedy(config=enough_result(need)), *verbs_without_pairs(cause, two)],
+            f"{format_bytes(int(need))}. "
+            f"{_limited(need, budget, fewer_pairs(cause, two))}",
+            remedies=[
+                Remedy(config=enough_result(need)),
+                *verbs_without_pairs(cause, two),
+            ],
         )
 
 
 def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
-    """Refuse a nearest-neighbor join whose result is larger than the configuration or the disk allows."""
+    """Refuse a nearest-neighbor join whose result is larger than the configuration or
+    the disk allows.
+    """
     need = rows * (row_bytes + RANK_BYTES)
     if need > budget.result:
         less = "a smaller k, max_distance=, or k_distances(), which returns one number per row"
@@ -234,14 +320,22 @@ def _limited(need: float, budget: Budget, less: str) -> str:
         else "there is space for it"
     )
     return (
-        f"The limit is {format_bytes(budget.result)} ({budget.limit}). Use {less}. If {where}, raise the "
+        f"The limit is {format_bytes(budget.result)} ({budget.limit}). Use {less}. If "
+        f"{where}, raise the "
         f"limit: dask.config.set({enough_result(need)})."
     )
 
 
-def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
-                free_space: Callable[[str], int]) -> None:  # fmt: skip
-    """Refuse edges that fit neither in memory nor on disk; `memory`: bytes that edges may take."""
+def check_edges(
+    pairs: float,
+    max_eps: float,
+    memory: int,
+    directory: str,
+    free_space: Callable[[str], int],
+) -> None:
+    """Refuse edges that fit neither in memory nor on disk; `memory`: bytes that edges
+    may take.
+    """
     # an edge has two directions, and each is stored twice: by block pair, and by chunk
     need = 2 * pairs * 2 * EDGE_BYTES
     if need <= memory:
@@ -249,8 +343,10 @@ def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
     free = free_space(directory)
     if need > free:
         raise BudgetError(
-            f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a sample, whose edges "
-            f"take {format_bytes(int(need))}, but only {format_bytes(free)} are free at "
+            f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a "
+            "sample, whose edges "
+            f"take {format_bytes(int(need))}, but only {format_bytes(free)} are free "
+            "at "
             f"{directory!r}. {WHERE_EDGES_GO}",
             remedies=[NO_FILES],
         )
@@ -262,31 +358,47 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
     if rows > MAX_ROWS or (resources.limit is not None and need > resources.limit):
         limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
         raise BudgetError(
-            f"One task puts all {rows:,} rows in order, which takes {format_bytes(need)}. The smallest "
-            f"worker has {limit}, and at most {MAX_ROWS:,} rows can be ordered. Use larger workers."
+            f"One task puts all {rows:,} rows in order, which takes "
+            f"{format_bytes(need)}. The smallest "
+            f"worker has {limit}, and at most {MAX_ROWS:,} rows can be ordered. Use "
+            "larger workers."
         )
 
 
 def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
     """Refuse a table whose minimum spanning tree does not fit in a worker's memory.
 
-    `min_rows`: minimum number of rows of a cluster; None: no clusters are made from the tree.
+    `min_rows`: minimum number of rows of a cluster; None: no clusters are made from the
+    tree.
     """
-    each = TREE_BYTES if min_rows is None else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
+    each = (
+        TREE_BYTES
+        if min_rows is None
+        else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
+    )
     need, limit = each * rows, resources.limit
     if rows > MAX_ROWS or (limit is not None and need > TREE_SHARE * limit):
-        place = "no limit" if limit is None else f"{format_bytes(int(TREE_SHARE * limit))} for it"
+        place = (
+            "no limit"
+            if limit is None
+            else f"{format_bytes(int(TREE_SHARE * limit))} for it"
+        )
         raise BudgetError(
-            f"One task gets the spanning tree of all {rows:,} rows, which takes {format_bytes(need)}. "
-            f"The smallest worker has {place}, and a tree has at most {MAX_ROWS:,} rows. Use larger workers."
+            f"One task gets the spanning tree of all {rows:,} rows, which takes "
+            f"{format_bytes(need)}. "
+            f"The smallest worker has {place}, and a tree has at most {MAX_ROWS:,} "
+            "rows. Use larger workers."
         )
 
 
 def check_samples(samples: int | None, rows: int) -> None:
-    """Refuse a `min_samples` that is larger than the number of rows; None: it was not given."""
+    """Refuse a `min_samples` that is larger than the number of rows; None: it was not
+    given.
+    """
     if samples is not None and 0 < rows < samples:
         raise OptionError(
-            f"min_samples={samples} is more than the {rows:,} rows with coordinates, so no row is a core row "
+            f"min_samples={samples} is more than the {rows:,} rows with coordinates, "
+            "so no row is a core row "
             f"at any distance; use at most {rows:,}."
         )
 
@@ -296,14 +408,17 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     for number, summary in enumerate(summaries):
         if summary.bad_radii:
             raise CoordinateError(
-                f"eps={spec.radius!r} names a column of distances. In partition {number}, "
-                f"{summary.bad_radii} of them are missing, negative or infinite. Distances must be finite "
+                f"eps={spec.radius!r} names a column of distances. In partition "
+                f"{number}, "
+                f"{summary.bad_radii} of them are missing, negative or infinite. "
+                "Distances must be finite "
                 "numbers >= 0: fill them, or drop those rows first."
             )
 
 
-def resolve_dims(summaries: list[PartitionSummary],
-                 spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
+def resolve_dims(
+    summaries: list[PartitionSummary], spec: JoinSpec
+) -> tuple[list[PartitionSummary], JoinSpec]:
     """Set the number of dimensions in the summaries and in the spec.
 
     Refuse coordinates that cannot be joined.
@@ -314,18 +429,23 @@ def resolve_dims(summaries: list[PartitionSummary],
     for number, other in found:
         if other != dims:
             raise CoordinateError(
-                f"The lists of column {spec.on[0]!r} must be of equal length: lists of partition "
-                f"{found[0][0]} have {dims} numbers, and lists of partition {number} have {other}."
+                f"The lists of column {spec.on[0]!r} must be of equal length: lists of "
+                "partition "
+                f"{found[0][0]} have {dims} numbers, and lists of partition {number} "
+                f"have {other}."
             )
     if not dims:
         raise CoordinateError(
-            f"The lists of column {spec.on[0]!r} are empty; each needs at least one number."
+            f"The lists of column {spec.on[0]!r} are empty; each needs at least one "
+            "number."
         )
     if spec.dims != dims:
         spec = replace(spec, dims=dims)
         check_dims(spec)
     nowhere = moments(np.empty((0, dims)))
-    return [s if s.moments.rows else replace(s, moments=nowhere) for s in summaries], spec
+    return [
+        s if s.moments.rows else replace(s, moments=nowhere) for s in summaries
+    ], spec
 
 
 def _instead(what: str, spec: JoinSpec) -> str:
@@ -335,12 +455,15 @@ def _instead(what: str, spec: JoinSpec) -> str:
 
 
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
-    """Refuse values that are not finite, not allowed by the metric, or not exact in float64."""
+    """Refuse values that are not finite, not allowed by the metric, or not exact in
+    float64.
+    """
     for number, summary in enumerate(summaries):
         if summary.unlike is not None:
             row, what, label = summary.unlike
             raise CoordinateError(
-                f"Column {spec.on[0]!r} must hold lists of numbers of equal length: row {row} of partition "
+                f"Column {spec.on[0]!r} must hold lists of numbers of equal length: "
+                f"row {row} of partition "
                 f"{number} (label {label}) holds {what}. {_instead(what, spec)}"
             )
     problems, groups = [], ""
@@ -360,9 +483,14 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         kinds += [f"{infinite:,} {rows}infinite"] if infinite else []
         problems.append(f"column {name!r} has {' and '.join(kinds)} {where}")
     if problems or groups:
-        numbers = f"Coordinates must be finite numbers: {'; '.join(problems)}. " if problems else ""
+        numbers = (
+            f"Coordinates must be finite numbers: {'; '.join(problems)}. "
+            if problems
+            else ""
+        )
         raise CoordinateError(
-            f"{numbers}{groups}Use dropna=True to leave those rows out, or fill them first."
+            f"{numbers}{groups}Use dropna=True to leave those rows out, or fill them "
+            "first."
         )
     _check_directions(summaries, spec)
     _check_limits(summaries, spec)
@@ -370,9 +498,12 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         for number, summary in enumerate(summaries):
             if name in summary.inexact:
                 raise CoordinateError(
-                    f"Column {name!r} holds the integer {summary.inexact[name]} (partition "
-                    f"{number}), beyond 2**53, where float64 cannot represent every integer. Subtract an "
-                    "offset first, or convert it with .astype('float64') if rounding is fine."
+                    f"Column {name!r} holds the integer {summary.inexact[name]} "
+                    "(partition "
+                    f"{number}), beyond 2**53, where float64 cannot represent every "
+                    "integer. Subtract an "
+                    "offset first, or convert it with .astype('float64') if rounding "
+                    "is fine."
                 )
 
 
@@ -381,22 +512,31 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     if found:
         number, (_, row, label) = found[0]
         raise CoordinateError(
-            f"metric={spec.metric!r} compares directions, and a row of zeros has no direction. There are "
-            f"{sum(zero[0] for _, zero in found)} such rows; the first is row {row} of partition {number} "
+            f"metric={spec.metric!r} compares directions, and a row of zeros has no "
+            "direction. There are "
+            f"{sum(zero[0] for _, zero in found)} such rows; the first is row {row} of "
+            f"partition {number} "
             f"(label {label}). Use dropna=True to leave them out, or drop them first."
         )
 
 
 def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     metric = spec.measure
-    for name, wanted, (lowest, highest) in zip(spec.on, metric.columns, metric.limits, strict=False):
-        found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
+    for name, wanted, (lowest, highest) in zip(
+        spec.on, metric.columns, metric.limits, strict=False
+    ):
+        found = [
+            (n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond
+        ]
         if found:
             number, (_, example) = found[0]
             values = counted(sum(beyond[0] for _, beyond in found), "value")
             raise CoordinateError(
-                f"Column {name!r} has {values} outside the range of a {wanted} in degrees, {lowest:g} to "
+                f"Column {name!r} has {values} outside the range of a {wanted} in "
+                f"degrees, {lowest:g} to "
                 f"{highest:g}: for example {example!r} in partition {number}. "
-                f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in this order, in degrees. "
-                "The columns may be swapped, or their values may have another unit, such as meters."
+                f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in "
+                "this order, in degrees. "
+                "The columns may be swapped, or their values may have another unit, "
+                "such as meters."
             )

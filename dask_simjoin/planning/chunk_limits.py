@@ -1,11 +1,11 @@
 """Row limits of chunks, and the memory of a single chunk.
 
-Usually several chunks are in memory at a time, so each may take only a small part of a worker's memory. A
-single chunk of all rows may take more, because all threads of a process share it. If several workers search
-it, each has a copy.
+Usually several chunks are in memory at a time, so each may take only a small part of a
+worker's memory. A single chunk of all rows may take more, because all threads of a
+process share it. If several workers search it, each has a copy.
 
-`one_chunk_bytes` counts the arrays of the step that needs the most memory. Tests check that no step takes
-more.
+`one_chunk_bytes` counts the arrays of the step that needs the most memory. Tests check
+that no step takes more.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ from dask.utils import format_bytes
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.budget import MARGIN, Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, TREE_SHARE, fits_task
-from dask_simjoin.planning.entity_chunks import BY_WORKER, EntityChunks, ReplicatedChunks, entity_chunks
+from dask_simjoin.planning.entity_chunks import (
+    BY_WORKER,
+    EntityChunks,
+    ReplicatedChunks,
+    entity_chunks,
+)
 from dask_simjoin.planning.outputs import OutputSpec, min_chunk_rows
 from dask_simjoin.planning.table import TableSummary
 
 FILTER_DIMS = 8
-"""From this number of dimensions on, an index may also have float32 coordinates for its filter."""
+"""From this number of dimensions on, an index may also have float32 coordinates for its
+filter.
+"""
 
 CUT_DIMS = 16
 """Maximum number of dimensions that the kd order cuts."""
@@ -36,10 +43,14 @@ Each takes 2 bytes in up to `CLOSE_DIMS` dimensions, else 4.
 """
 
 FEW = 5
-"""If k is at most this, the totals between a row and all its neighbors but one are cached as well."""
+"""If k is at most this, the totals between a row and all its neighbors but one are
+cached as well.
+"""
 
 ORDER_BYTES = 48
-"""Bytes per row while rows are sorted in kd order. Each dimension that is cut takes 4 more."""
+"""Bytes per row while rows are sorted in kd order. Each dimension that is cut takes 4
+more.
+"""
 
 ROUND_BYTES = 66
 """Bytes per row in a round of Boruvka's algorithm, for its state and the edges.
@@ -48,10 +59,13 @@ The later steps, which sort the edges and make clusters, need no more.
 """
 
 SHARED_BYTES = 44
-"""Additional bytes per row if threads share the rounds, for a second state and a second copy of the edges."""
+"""Additional bytes per row if threads share the rounds, for a second state and a second
+copy of the edges.
+"""
 
 PART_BYTES = 24
-"""Bytes per row that each thread needs in addition to `ROUND_BYTES` and `SHARED_BYTES`."""
+"""Bytes per row that each thread needs in addition to `ROUND_BYTES` and `SHARED_BYTES`.
+"""
 
 LABEL_BYTES = 16
 """Bytes of a row's index label and of its location."""
@@ -63,16 +77,19 @@ It exceeds 1, because allocators keep freed memory.
 """
 
 SHARED_DIMS = 5
-"""From this number of dimensions on, threads share the search for edges in each round of Boruvka's algorithm.
+"""From this number of dimensions on, threads share the search for edges in each round
+of Boruvka's algorithm.
 
-In fewer dimensions, the search takes only a tenth of a round, so sharing it would save little.
+In fewer dimensions, the search takes only a tenth of a round, so sharing it would save
+little.
 """
 
 FEW_THREADS = 6
-"""Up to this number of threads, one chunk is faster than several, even if threads do not share rounds.
+"""Up to this number of threads, one chunk is faster than several, even if threads do
+not share rounds.
 
-Several chunks take 2.3 times the work of one chunk.  With one chunk, threads share half of the work: the
-neighbor search.
+Several chunks take 2.3 times the work of one chunk.  With one chunk, threads share half
+of the work: the neighbor search.
 """
 
 WORKING = 24 * 2**20
@@ -80,9 +97,11 @@ WORKING = 24 * 2**20
 
 
 def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
-    """Return an upper bound of the peak bytes of a single chunk of all rows and its spanning tree.
+    """Return an upper bound of the peak bytes of a single chunk of all rows and its
+    spanning tree.
 
-    `k`: number of neighbors per row.  `threads`: number of threads of this process, or of a worker.
+    `k`: number of neighbors per row.  `threads`: number of threads of this process, or
+    of a worker.
     """
     dims, rows = len(table.every.lower), table.source_rows
     numbers = 8 * dims
@@ -90,7 +109,8 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     index = numbers + filtered + dims + LABEL_BYTES + table.id_bytes
     listed = min(max(k - 1, FEW - 1), LISTED)
     known = 12 + (2 if dims <= CLOSE_DIMS else 4) * listed + 8 * (FEW - 1) * (k <= FEW)
-    # `read`: the partitions, their rows in one array, and memory that libraries do not free at once
+    # `read`: the partitions, their rows in one array, and memory that libraries do not
+    # free at once
     read = 2 * table.row_bytes + LABEL_BYTES + numbers
     making = read + max(index, ORDER_BYTES + 4 * min(dims, CUT_DIMS))
     # twice `known`: nearest rows are found in parts, which are then concatenated
@@ -104,12 +124,15 @@ class OneChunk(NamedTuple):
     """The memory that a single chunk of all rows needs, with its spanning tree."""
 
     need: float  # peak memory in bytes on each worker that has the chunk
-    # bytes that the chunk may take on the smallest worker or in this process; None: unknown
+    # bytes that the chunk may take on the smallest worker or in this process; None:
+    # unknown
     room: float | None
     is_best: bool  # whether the chunk fits and is faster than several chunks
 
 
-def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resources) -> OneChunk | None:
+def one_chunk_of_tree(
+    table: TableSummary, output: OutputSpec, resources: Resources
+) -> OneChunk | None:
     """Return the memory of a single chunk with its spanning tree.
 
     None: no tree is made, or it is made on GPUs.
@@ -124,29 +147,40 @@ def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resour
 
 
 def room_for_one(resources: Resources) -> float | None:
-    """Return the bytes that a single chunk may take on the smallest worker, or in this process.
+    """Return the bytes that a single chunk may take on the smallest worker, or in this
+    process.
 
     None: unknown.
     """
     each = resources.memory if resources.cluster else resources.shared
     if each is None or resources.gpu:
         return None
-    return TREE_SHARE * each * (resources.together if resources.cluster else resources.threads)
+    return (
+        TREE_SHARE
+        * each
+        * (resources.together if resources.cluster else resources.threads)
+    )
 
 
 def check_one(one: OneChunk, budget: Budget, resources: Resources) -> None:
-    """Refuse a requested single chunk of all rows if it does not fit in a worker's memory with its tree."""
+    """Refuse a requested single chunk of all rows if it does not fit in a worker's
+    memory with its tree.
+    """
     if resources.cluster and one.room is not None and one.need > one.room:
         raise BudgetError(
-            f"One chunk of all rows ({budget.origin}) takes about {format_bytes(int(one.need))} with its "
-            f"tree, and the smallest worker has {format_bytes(int(one.room))} for it. Leave out blocksize=, "
+            f"One chunk of all rows ({budget.origin}) takes about "
+            f"{format_bytes(int(one.need))} with its "
+            f"tree, and the smallest worker has {format_bytes(int(one.room))} for it. "
+            "Leave out blocksize=, "
             "use a smaller blocksize=, or use workers with more memory.",
             remedies=[Remedy({"blocksize": None})],
         )
 
 
 CHUNKS_PER_THREAD = 4
-"""Number of spatial chunks per thread. Several per thread balance the load, because chunks differ in size."""
+"""Number of spatial chunks per thread. Several per thread balance the load, because
+chunks differ in size.
+"""
 
 HELD_PER_THREAD = 2
 """Replaces `CHUNKS_PER_THREAD` for the shuffle `BY_WORKER`.
@@ -157,9 +191,9 @@ It is smaller, because each thread sends one message per chunk.
 EVEN = 1.1
 """If regions are shuffled `BY_WORKER`, their target size is multiplied by this.
 
-Sizes of regions are estimated from a sample. Without this factor, a region that seems slightly too large
-would be halved. With two threads, 8 million rows were cut into three regions of 2 million rows and two of 1
-million.
+Sizes of regions are estimated from a sample. Without this factor, a region that seems
+slightly too large would be halved. With two threads, 8 million rows were cut into three
+regions of 2 million rows and two of 1 million.
 """
 
 MIN_ROWS = 1 << 14
@@ -177,32 +211,52 @@ class ChunkLimits:
     budget: Budget
     resources: Resources
     shuffle: str  # shuffle method that is used if rows are shuffled
-    # memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs
+    # memory of a single chunk of all rows with its spanning tree; None: no tree is made
+    # on CPUs
     one: OneChunk | None = None
     tables: int = 1  # number of tables
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
         """Return the target number of rows per chunk, and the largest allowed number."""
         max_rows = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
-        target = max_rows if self.budget.chosen else min(max_rows, min_chunk_rows(len(table.every.lower)))
+        target = (
+            max_rows
+            if self.budget.chosen
+            else min(max_rows, min_chunk_rows(len(table.every.lower)))
+        )
         return target, max_rows
 
     @property
     def numbers(self) -> list[int]:
         """Numbers of entity chunks, ascending. The plan compares their costs.
 
-        With one chunk, threads share its queries.  With one chunk per thread, chunks are indexed in parallel.
-        The third number gives each thread about one block pair.
+        With one chunk, threads share its queries.  With one chunk per thread, chunks
+        are indexed in parallel. The third number gives each thread about one block
+        pair.
         """
         if self.budget.chosen:
             return [math.ceil(math.sqrt(2 * self.resources.threads))]
-        return sorted({1, self.resources.threads, math.ceil(math.sqrt(2 * self.resources.threads))})
+        return sorted(
+            {
+                1,
+                self.resources.threads,
+                math.ceil(math.sqrt(2 * self.resources.threads)),
+            }
+        )
 
-    def entity(self, table: TableSummary, sizes: tuple[int, int], row_bytes: float, norm: float,
-               threshold: float, number: int) -> EntityChunks:  # fmt: skip
+    def entity(
+        self,
+        table: TableSummary,
+        sizes: tuple[int, int],
+        row_bytes: float,
+        norm: float,
+        threshold: float,
+        number: int,
+    ) -> EntityChunks:
         """Make about `number` chunks of rows in the order of the frame.
 
-        A single chunk may be larger than the usual limit if it is faster than several chunks.
+        A single chunk may be larger than the usual limit if it is faster than several
+        chunks.
         """
         target, max_rows = sizes
         if self.budget.chosen:
@@ -211,7 +265,10 @@ class ChunkLimits:
         if self.one is not None:
             is_best = self.one.is_best
         else:
-            is_best = self._whole_bytes(table, row_bytes) <= self.resources.whole and rows <= MAX_ROWS
+            is_best = (
+                self._whole_bytes(table, row_bytes) <= self.resources.whole
+                and rows <= MAX_ROWS
+            )
         if number == 1 and is_best:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)
@@ -220,24 +277,30 @@ class ChunkLimits:
         return entity_chunks(table.summaries, target, uneven, norm, threshold)
 
     def _whole_bytes(self, table: TableSummary, row_bytes: float) -> float:
-        """Return the bytes of a single chunk of all rows; infinity if several chunks are faster.
+        """Return the bytes of a single chunk of all rows; infinity if several chunks
+        are faster.
 
-        One chunk is faster for most verbs: rows of several chunks are not sorted together, and each chunk is
-        searched. But the verbs that collect pairs of rows in matrices compare two chunks in a single task.
+        One chunk is faster for most verbs: rows of several chunks are not sorted
+        together, and each chunk is searched. But the verbs that collect pairs of rows
+        in matrices compare two chunks in a single task.
         """
         output, gpu = self.output, self.resources.gpu
         if output.single_home and not (output.connected or gpu or output.k is not None):
             return math.inf
         # tasks that count return a number for each row and distance
         counted = output.by_row and not (output.connected or gpu)
-        row_bytes += 8.0 * counted * self.resources.threads * max(1, len(table.spec.thresholds))
+        row_bytes += (
+            8.0 * counted * self.resources.threads * max(1, len(table.spec.thresholds))
+        )
         # a nearest-neighbor search may have a chunk of each of two tables
         tables = 2 if output.k is not None else 1 if gpu else self.tables
         return tables * table.source_rows * row_bytes
 
-    def replicated(self, table: TableSummary, each: float, norm: float,
-                   threshold: float) -> ReplicatedChunks | None:  # fmt: skip
-        """Make one chunk of all rows if this was requested, or if it is the default and fits on a GPU.
+    def replicated(
+        self, table: TableSummary, each: float, norm: float, threshold: float
+    ) -> ReplicatedChunks | None:
+        """Make one chunk of all rows if this was requested, or if it is the default and
+        fits on a GPU.
 
         Otherwise return None.  `each`: bytes of a row of the chunk.
         """
@@ -250,25 +313,37 @@ class ChunkLimits:
             chunk = max(chunk, self.resources.whole)
         if size <= chunk and rows <= MAX_ROWS:
             whole = max(rows, 1)
-            return entity_chunks(table.summaries, whole, whole, norm, threshold, ReplicatedChunks)
+            return entity_chunks(
+                table.summaries, whole, whole, norm, threshold, ReplicatedChunks
+            )
         if request == "replicated":
             larger = format_bytes(int(MARGIN * size))
             fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.resources)
             use = f"blocksize={larger!r}, or " if fits else ""
             remedies = [Remedy({"blocksize": larger})] if fits else []
             raise BudgetError(
-                f"partitioning='replicated' makes one chunk of all {rows:,} rows of {each:.0f} bytes, "
+                f"partitioning='replicated' makes one chunk of all {rows:,} rows of "
+                f"{each:.0f} bytes, "
                 f"{format_bytes(int(size))}. A chunk may have {format_bytes(chunk)} "
-                f"({self.budget.origin}) and {MAX_ROWS:,} rows; use {use}partitioning='auto'.",
+                f"({self.budget.origin}) and {MAX_ROWS:,} rows; use "
+                f"{use}partitioning='auto'.",
                 remedies=[*remedies, Remedy({"partitioning": "auto"})],
             )
         return None
 
     def region_rows(self, rows: int, min_rows: int, max_rows: int) -> int:
-        """Return the target number of rows of a region; `rows`: number of rows of all regions."""
+        """Return the target number of rows of a region; `rows`: number of rows of all
+        regions.
+        """
         if self.shuffle == BY_WORKER:
-            return clip(EVEN * rows / (HELD_PER_THREAD * self.resources.threads), min_rows, max_rows)
-        return clip(rows / (CHUNKS_PER_THREAD * self.resources.threads), min_rows, max_rows)
+            return clip(
+                EVEN * rows / (HELD_PER_THREAD * self.resources.threads),
+                min_rows,
+                max_rows,
+            )
+        return clip(
+            rows / (CHUNKS_PER_THREAD * self.resources.threads), min_rows, max_rows
+        )
 
 
 def clip(rows: float, min_rows: int, max_rows: int) -> int:

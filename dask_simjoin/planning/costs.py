@@ -1,8 +1,8 @@
 """Cost model: expected time of the steps of a join, in seconds, for each way to run it.
 
-Rates were measured on one core of an AMD EPYC with AVX-512, and on one H200. Choices depend only on their
-ratios, so they also suit other machines. ``python -m benchmarks dask.choices`` compares the expected seconds
-with the measured ones.
+Rates were measured on one core of an AMD EPYC with AVX-512, and on one H200. Choices
+depend only on their ratios, so they also suit other machines. ``python -m benchmarks
+dask.choices`` compares the expected seconds with the measured ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources, is_shuffled
+from dask_simjoin.planning.entity_chunks import (
+    BY_WORKER,
+    JoinChunks,
+    Sources,
+    is_shuffled,
+)
 from dask_simjoin.planning.outputs import OutputSpec, making_tasks
 
 NANO = 1e-9
@@ -24,8 +29,8 @@ NANO = 1e-9
 class Rates:
     """Nanoseconds that a thread or a GPU needs for each step of a join."""
 
-    # to summarize a row, read it again and put it into its chunk: per row, and in addition per number in the
-    # row
+    # to summarize a row, read it again and put it into its chunk: per row, and in
+    # addition per number in the row
     read: float
     read_number: float
     # to index a row: per row, and in addition per number in the row
@@ -36,7 +41,8 @@ class Rates:
     compare: float
     compare_number: float
     pair: float  # to write a pair
-    # to send a row to another chunk and sort it there: per row, and in addition per number in the row
+    # to send a row to another chunk and sort it there: per row, and in addition per
+    # number in the row
     shuffle: float
     shuffle_number: float
     task: float  # to run a task with the threaded scheduler
@@ -53,7 +59,9 @@ Each further dimension triples the number of grid rows to visit.
 """
 
 PRUNED_DIMS = 12
-"""In fewer dimensions than this, boxes of tiles exclude some pairs, so fewer are compared."""
+"""In fewer dimensions than this, boxes of tiles exclude some pairs, so fewer are
+compared.
+"""
 
 CLUSTER_TASK = 1.2e6
 """Nanoseconds per task on a cluster."""
@@ -62,19 +70,27 @@ SPILLED_BYTE = 0.35
 """Nanoseconds to move a byte from a GPU to the host or back; assumed, not measured."""
 
 SPILLED_FROM = 0.5
-"""Shuffled rows are moved to the host as far as they exceed this fraction of the GPUs' memory."""
+"""Shuffled rows are moved to the host as far as they exceed this fraction of the GPUs'
+memory.
+"""
 
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
 SHUFFLE_FACTOR = {BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
-"""Shuffle method -> its cost, divided by the cost of moving rows within the memory of one process."""
+"""Shuffle method -> its cost, divided by the cost of moving rows within the memory of
+one process.
+"""
 
 THREADS_FACTOR = {"tasks": 1.0}
-"""Replaces values of `SHUFFLE_FACTOR` if there is no cluster, because threads share memory."""
+"""Replaces values of `SHUFFLE_FACTOR` if there is no cluster, because threads share
+memory.
+"""
 
 PIECES_PER_THREAD = 4
-"""Number of pieces of work per thread. With several small pieces, all threads end at about the same time."""
+"""Number of pieces of work per thread. With several small pieces, all threads end at
+about the same time.
+"""
 
 SEARCH = 40.0
 """Cost of a neighbor search for one row, divided by the cost `visit`."""
@@ -83,10 +99,13 @@ SEARCH_COMPARED = 3.0
 """Cost of a comparison in a neighbor search, divided by the cost `compare`."""
 
 MIN_PIECE, MIN_CLUSTER_PIECE, MIN_DEVICE_PIECE = 0.02, 0.05, 0.01
-"""Seconds of the smallest piece of work that is worth a task: on threads, on a cluster, and on a GPU."""
+"""Seconds of the smallest piece of work that is worth a task: on threads, on a cluster,
+and on a GPU.
+"""
 
 MIN_ROW_PIECE = 0.004
-"""Seconds; replaces `MIN_PIECE` if each piece returns a number for each row of a chunk."""
+"""Seconds; replaces `MIN_PIECE` if each piece returns a number for each row of a chunk.
+"""
 
 MAX_DEVICE_PIECE = 0.15
 """Seconds of the largest piece with several GPUs.
@@ -95,11 +114,12 @@ Longer kernels would delay transfers, which wait for their end.
 """
 
 ROW_OF_PIECE = 12.0
-"""Nanoseconds per row to allocate and merge the numbers that a piece returns for rows."""
+"""Nanoseconds per row to allocate and merge the numbers that a piece returns for rows.
+"""
 
 WORTH = 4.0
-"""If pieces of work return numbers for rows, each piece works at least this many times as long as it takes to
-merge its numbers.
+"""If pieces of work return numbers for rows, each piece works at least this many times
+as long as it takes to merge its numbers.
 
 Nevertheless, there are at least as many pieces as threads."""
 
@@ -110,7 +130,8 @@ Rows are sorted only within their chunks.
 """
 
 TOGETHER = 0.85
-"""Fraction of the work to index a chunk that several threads can do at the same time."""
+"""Fraction of the work to index a chunk that several threads can do at the same time.
+"""
 
 LISTED_PAIR = 100.0
 """Nanoseconds to list a sampled pair during planning, and to find its block pair."""
@@ -119,7 +140,9 @@ PLANNING, LAZY_PLANNING = 2e-3, 3e-3
 """Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames."""
 
 EMBED_NUMBER = 15.0
-"""Nanoseconds to compute a coordinate if the metric converts columns, as haversine does."""
+"""Nanoseconds to compute a coordinate if the metric converts columns, as haversine
+does.
+"""
 
 MIN_ROWS = 1024
 """Minimum number of queries per piece of work."""
@@ -131,8 +154,9 @@ class Costs:
 
     method: str  # how chunks are indexed
     dims: int
-    # fraction of all pairs of points whose tiles are near: in one chunk of all points, and in chunks of a
-    # quarter of the points. The second fraction is larger, because tiles of sparser points are larger
+    # fraction of all pairs of points whose tiles are near: in one chunk of all points,
+    # and in chunks of a quarter of the points. The second fraction is larger, because
+    # tiles of sparser points are larger
     near: tuple[float, float]
     rows: float  # number of points of all tables
     output: OutputSpec
@@ -143,11 +167,13 @@ class Costs:
     read: float = field(init=False)  # seconds that a thread needs to read a row
     build: float = field(init=False)  # seconds to index a row
     visit: float = field(init=False)  # seconds to find the cells or tiles near a row
-    compare: float = field(init=False)  # seconds to compare two points of near tiles, on average
+    # seconds to compare two points of near tiles, on average
+    compare: float = field(init=False)
     pair: float = field(init=False)  # seconds to find a pair
     shuffle: float = field(init=False)  # seconds to send a row
     task: float = field(init=False)  # seconds of the scheduler for one task
-    factors: dict[str, float] = field(init=False)  # shuffle method -> its cost, in units of `shuffle`
+    # shuffle method -> its cost, in units of `shuffle`
+    factors: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:
         searched, dims = self.output.k is not None, self.dims
@@ -159,14 +185,26 @@ class Costs:
         self.read = NANO * (rates.read + rates.read_number * dims)
         self.build = NANO * (rates.build + rates.build_number * dims)
         self.shuffle = NANO * (rates.shuffle + rates.shuffle_number * dims)
-        # fewer comparisons in few dimensions, because boxes exclude some points of near tiles
-        self.compare = NANO * (rates.compare + rates.compare_number * dims) * min(1.0, dims / PRUNED_DIMS)
+        # fewer comparisons in few dimensions, because boxes exclude some points of near
+        # tiles
+        self.compare = (
+            NANO
+            * (rates.compare + rates.compare_number * dims)
+            * min(1.0, dims / PRUNED_DIMS)
+        )
         self.pair = NANO * rates.pair
-        self.factors = SHUFFLE_FACTOR if self.resources.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
+        self.factors = (
+            SHUFFLE_FACTOR
+            if self.resources.cluster
+            else SHUFFLE_FACTOR | THREADS_FACTOR
+        )
         self.task = NANO * (CLUSTER_TASK if self.resources.cluster else rates.task)
 
-    def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Return the time that one thread needs to join each block pair once, in seconds (block pairs,).
+    def blocks(
+        self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray
+    ) -> np.ndarray:
+        """Return the time that one thread needs to join each block pair once, in
+        seconds (block pairs,).
 
         `pairs`: expected number of pairs of each block pair.
         """
@@ -179,21 +217,31 @@ class Costs:
         return found + self.visit * visited + self.compare * met
 
     def planning(self, lazy: bool, embeds: bool) -> float:
-        """Return the seconds to read all rows once for the plan, without the estimate of pairs.
+        """Return the seconds to read all rows once for the plan, without the estimate
+        of pairs.
 
-        `lazy`: whether the tables are Dask DataFrames.  `embeds`: whether the metric maps the columns to
-        other coordinates.
+        `lazy`: whether the tables are Dask DataFrames.  `embeds`: whether the metric
+        maps the columns to other coordinates.
         """
         fixed = LAZY_PLANNING if lazy else PLANNING
-        return fixed + self.rows * (self.read + NANO * EMBED_NUMBER * self.dims * embeds)
+        return fixed + self.rows * (
+            self.read + NANO * EMBED_NUMBER * self.dims * embeds
+        )
 
-    def counts(self, rows: Sequence[float], sampled: Sequence[float], pairs: float, listed: bool,
-               planning: float) -> bool:  # fmt: skip
-        """Return whether counting all pairs takes no longer than planning with an estimate from a sample.
+    def counts(
+        self,
+        rows: Sequence[float],
+        sampled: Sequence[float],
+        pairs: float,
+        listed: bool,
+        planning: float,
+    ) -> bool:
+        """Return whether counting all pairs takes no longer than planning with an
+        estimate from a sample.
 
-        `rows`, `sampled`: number of points of each table, and of its sample. `pairs`: expected number of
-        pairs. `listed`: whether pairs must be listed to count them. `planning`: seconds of the other steps of
-        planning.
+        `rows`, `sampled`: number of points of each table, and of its sample. `pairs`:
+        expected number of pairs. `listed`: whether pairs must be listed to count them.
+        `planning`: seconds of the other steps of planning.
         """
         pair = NANO * LISTED_PAIR if listed else self.pair
         sampled_pairs = pairs * sampled[0] * sampled[-1] / max(rows[0] * rows[-1], 1.0)
@@ -201,8 +249,8 @@ class Costs:
         return self._indexed_and_met(rows) + pair * pairs <= planning + estimated
 
     def _indexed_and_met(self, rows: Sequence[float]) -> float:
-        """Return the seconds that a thread needs to index the tables' points, and to compare points of near
-        tiles.
+        """Return the seconds that a thread needs to index the tables' points, and to
+        compare points of near tiles.
 
         `rows`: number of points of each table.
         """
@@ -213,35 +261,54 @@ class Costs:
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Return the seconds of each chunk's searches (chunks,).
 
-        `rows`: number of queries in each chunk. `met`: number of data rows that they are compared with.
+        `rows`: number of queries in each chunk. `met`: number of data rows that they
+        are compared with.
         """
-        compared: np.ndarray = SEARCH_COMPARED * self.compare * self.near[0] * rows * met
+        compared: np.ndarray = (
+            SEARCH_COMPARED * self.compare * self.near[0] * rows * met
+        )
         return self.visit * rows + compared
 
     def made(self, chunks: JoinChunks) -> float:
-        """Return the seconds until all chunks are indexed and are on the workers that need them."""
+        """Return the seconds until all chunks are indexed and are on the workers that
+        need them.
+        """
         threads, rows = self.resources.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
-        # if threads share one chunk, a part of its indexing is not parallel; each thread with its own chunk
-        # is faster
-        helpers = 1 if chunks.method is not None else self.resources.for_each(len(chunks))
+        # if threads share one chunk, a part of its indexing is not parallel; each
+        # thread with its own chunk is faster
+        helpers = (
+            1 if chunks.method is not None else self.resources.for_each(len(chunks))
+        )
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
         if chunks.method is not None:
-            seconds += self.factors[chunks.method] / threads * whole * self.shuffle + self._spilled(whole)
+            seconds += self.factors[
+                chunks.method
+            ] / threads * whole * self.shuffle + self._spilled(whole)
         tasks = making_tasks(chunks, self.sources, self.resources.cluster)
         tasks += self.output.joins * chunks.visits[0]
         return seconds + tasks * self.task + self._moved(chunks)
 
     def _spilled(self, rows: float) -> float:
-        """Return the seconds to move shuffled rows to the host and back, if they do not fit on the GPUs."""
+        """Return the seconds to move shuffled rows to the host and back, if they do not
+        fit on the GPUs.
+        """
         if not self.resources.gpu or self.resources.memory is None:
             return 0.0
         room = SPILLED_FROM * self.resources.memory * self.resources.threads
-        return 2 * NANO * SPILLED_BYTE * max(rows * self.row_bytes - room, 0.0) / self.resources.workers
+        return (
+            2
+            * NANO
+            * SPILLED_BYTE
+            * max(rows * self.row_bytes - room, 0.0)
+            / self.resources.workers
+        )
 
     def _moved(self, chunks: JoinChunks) -> float:
-        """Return the seconds to move chunks between workers. Threads of one worker share its chunks."""
+        """Return the seconds to move chunks between workers. Threads of one worker
+        share its chunks.
+        """
         if not self.resources.cluster or self.resources.workers < 2:
             return 0.0
         byte = NANO * (DEVICE_BYTE if self.resources.gpu else CLUSTER_BYTE)
@@ -257,49 +324,72 @@ class Costs:
         # workers share the queries of a chunk, so each needs all chunks
         if len(chunks) < self.resources.workers:
             visited = most
-        return gathered + min(visited * apart, most) * self.row_bytes * byte / self.resources.workers
+        return (
+            gathered
+            + min(visited * apart, most)
+            * self.row_bytes
+            * byte
+            / self.resources.workers
+        )
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
         """Return how many GPUs index the same chunk, each its own copy.
 
         It is 1 unless there is one chunk for all GPUs.
 
-        The rows are sent to each GPU, not the index. The index is larger, and sending it would wait for the
-        kernels of its GPU.
-        `parts`: number of pieces of the largest block pair.
+        The rows are sent to each GPU, not the index. The index is larger, and sending
+        it would wait for the kernels of its GPU. `parts`: number of pieces of the
+        largest block pair.
         """
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
         are_gpus = self.resources.gpu and self.resources.cluster
         return min(self.resources.workers, parts) if alone and are_gpus else 1
 
     def shuffled(self, method: str) -> float:
-        """Return a lower bound of the result of `choosing` for chunks that are made by a shuffle."""
+        """Return a lower bound of the result of `choosing` for chunks that are made by
+        a shuffle.
+        """
         each = self.build + self.output.joins * self.visit
         partitions = sum(map(len, self.sources))
         shuffle = self.factors[method] * self.shuffle
-        return self.rows * (each + shuffle) / self.resources.threads + partitions * self.task
+        return (
+            self.rows * (each + shuffle) / self.resources.threads
+            + partitions * self.task
+        )
 
     def choosing(self, chunks: JoinChunks) -> float:
-        """Return the seconds of all steps whose cost depends on how rows are cut into chunks."""
+        """Return the seconds of all steps whose cost depends on how rows are cut into
+        chunks.
+        """
         more = 0.0
         if chunks.method is None and len(chunks):
-            # each of several entity chunks covers all of space, so its points are less dense. Tiles are then
-            # larger, so more points are compared
+            # each of several entity chunks covers all of space, so its points are less
+            # dense. Tiles are then larger, so more points are compared
             rows = float(chunks.rows.sum())
             number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
             whole, quarter = (max(near, 1e-9) for near in self.near)
             larger = (quarter / whole) ** (math.log(max(number, 1.0)) / math.log(4))
             most, split = 1 / min(whole, 1.0), 1 + SPLIT * (1 - 1 / max(number, 1.0))
-            # `most` stands for comparing all points with all others. GPUs compare whole tiles, so the factor
-            # with `split` cannot exceed `most`. CPUs skip parts of tiles in few dimensions, so the factor may
-            # exceed `most`. Threads share the index of one chunk, so for them several chunks gain nothing
+            # `most` stands for comparing all points with all others. GPUs compare whole
+            # tiles, so the factor with `split` cannot exceed `most`. CPUs skip parts of
+            # tiles in few dimensions, so the factor may exceed `most`. Threads share
+            # the index of one chunk, so for them several chunks gain nothing
             wide = self.resources.workers > 1 and self.dims >= PRUNED_DIMS
             whole_tiles = self.resources.gpu or wide
-            more = (min(larger * split, most) if whole_tiles else min(larger, most) * split) - 1
-        join = self.visit * chunks.visits[1] + more * (self.compare * (self.near[0] * self.rows**2 / 2))
-        is_apart = len(chunks) > 1 and not any(is_shuffled(side) and side.mutual for side in chunks.sides)
+            more = (
+                min(larger * split, most) if whole_tiles else min(larger, most) * split
+            ) - 1
+        join = self.visit * chunks.visits[1] + more * (
+            self.compare * (self.near[0] * self.rows**2 / 2)
+        )
+        is_apart = len(chunks) > 1 and not any(
+            is_shuffled(side) and side.mutual for side in chunks.sides
+        )
         apart = self.visit * self.output.together * self.rows if is_apart else 0.0
-        return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads
+        return (
+            self.made(chunks)
+            + (self.output.joins * join + apart) / self.resources.threads
+        )
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
         """Return the seconds from the first task to the last.
@@ -307,14 +397,22 @@ class Costs:
         `made`: result of `made`.  `seconds`: result of `blocks` or `searches`.
         """
         threads = self.resources.threads
-        return self.rows * self.read / threads + made + float(seconds.sum()) * self.output.joins / threads
+        return (
+            self.rows * self.read / threads
+            + made
+            + float(seconds.sum()) * self.output.joins / threads
+        )
 
-    def pieces(self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None) -> np.ndarray:
-        """Return into how many pieces of about equal work each block pair is cut (n,), int64.
+    def pieces(
+        self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None
+    ) -> np.ndarray:
+        """Return into how many pieces of about equal work each block pair is cut (n,),
+        int64.
 
-        `rows`: rows of the first chunk of each block pair.  `row_bytes`: bytes of a chunk's row if each piece
-        returns a number for every row of both chunks.  Then the numbers of all pieces take at most as much
-        memory as the chunk.  None: a piece returns numbers for its own rows only.
+        `rows`: rows of the first chunk of each block pair.  `row_bytes`: bytes of a
+        chunk's row if each piece returns a number for every row of both chunks.  Then
+        the numbers of all pieces take at most as much memory as the chunk.  None: a
+        piece returns numbers for its own rows only.
         """
         if self.resources.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)
@@ -333,9 +431,12 @@ class Costs:
         if self.output.by_row and not self.resources.gpu:
             # seconds of a piece if there were one piece per thread
             enough = seconds / (seconds / whole * self.resources.threads).clip(1)
-            piece = np.maximum(piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough))
+            piece = np.maximum(
+                piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough)
+            )
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
-        # round up to a multiple of the threads, so that each thread gets equally many pieces
+        # round up to a multiple of the threads, so that each thread gets equally many
+        # pieces
         if len(wanted) == 1 and wanted[0] > 1:
             wanted = np.ceil(wanted / self.resources.threads) * self.resources.threads
         return np.minimum(wanted, limit.clip(1)).astype(np.int64)

@@ -34,25 +34,34 @@ from dask_simjoin.request.messages import listed
 from dask_simjoin.request.spec import JoinSpec
 
 MIN_ROWS = 500
-"""Tables with fewer rows give no warnings, because all rows of a small table may be near each other."""
+"""Tables with fewer rows give no warnings, because all rows of a small table may be
+near each other.
+"""
 
 LARGE = 0.5
 """A result with at least this fraction of all possible pairs is probably a mistake."""
 
 SIMILAR = 0.1
-"""Replaces `LARGE` if `eps` looks like a similarity, because a distance was probably not meant."""
+"""Replaces `LARGE` if `eps` looks like a similarity, because a distance was probably
+not meant.
+"""
 
 WIDE = 100
-"""A column is probably not a coordinate if its spread exceeds the spread of every other column times this."""
+"""A column is probably not a coordinate if its spread exceeds the spread of every other
+column times this.
+"""
 
 DEAR = 2 << 30
-"""A result of at least this many bytes is refused if it has at least `LARGE` of all possible pairs."""
+"""A result of at least this many bytes is refused if it has at least `LARGE` of all
+possible pairs.
+"""
 
 ENDS = ". To end this warning, rename the columns"
 """End of warnings that depend on names of columns."""
 
 MOST_MISSING = 1000
-"""Number of rows of an object column that are searched for a value that is not missing."""
+"""Number of rows of an object column that are searched for a value that is not missing.
+"""
 
 OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 """Packages that are skipped to find the user's line that a warning names."""
@@ -61,7 +70,8 @@ OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 class DataWarning(NamedTuple):
     """A warning.
 
-    `if_none`: it applies only if the join finds no pair. `remedy`: the advice of the warning.
+    `if_none`: it applies only if the join finds no pair. `remedy`: the advice of the
+    warning.
     """
 
     warning: SimJoinWarning
@@ -70,19 +80,26 @@ class DataWarning(NamedTuple):
 
 
 def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) -> None:
-    """Issue warnings that name the user's line of code. `found`: number of pairs; None: not known yet."""
+    """Issue warnings that name the user's line of code. `found`: number of pairs; None:
+    not known yet.
+    """
     for data_warning in data_warnings:
         if not data_warning.if_none or found == 0:
             warnings.warn(data_warning.warning, stacklevel=_outside())
 
 
 def check_share(
-    data_warnings: Iterable[DataWarning], share: float, rows: float, row_bytes: float, spec: JoinSpec
+    data_warnings: Iterable[DataWarning],
+    share: float,
+    rows: float,
+    row_bytes: float,
+    spec: JoinSpec,
 ) -> None:
-    """Refuse a large result that has most of the possible pairs, unless a limit of results is configured.
+    """Refuse a large result that has most of the possible pairs, unless a limit of
+    results is configured.
 
-    `share`: number of the result's pairs, divided by the number of all possible pairs. `rows`: lower bound of
-    the number of the result's rows.
+    `share`: number of the result's pairs, divided by the number of all possible pairs.
+    `rows`: lower bound of the number of the result's rows.
     """
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
@@ -91,8 +108,10 @@ def check_share(
     likely = "".join(f"{cause} " for cause in causes)
     of_all = "" if causes else f" These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
-        f"{likely}{spec.request} gives at least {rows:,.0f} rows (estimated from a sample), which take "
-        f"{format_bytes(int(size))}.{of_all} Use {fewer_pairs(spec.request)}. If you want all of these "
+        f"{likely}{spec.request} gives at least {rows:,.0f} rows (estimated from a "
+        "sample), which take "
+        f"{format_bytes(int(size))}.{of_all} Use {fewer_pairs(spec.request)}. If you "
+        "want all of these "
         f"pairs, allow them: dask.config.set({enough_result(size)}).",
         remedies=[
             *(cause.remedy for cause in causes.values() if cause.remedy is not None),
@@ -104,27 +123,43 @@ def check_share(
 
 @contextlib.contextmanager
 def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
-    """Put likely mistakes in units before the text of a `BudgetError`; `find` returns all warnings."""
+    """Put likely mistakes in units before the text of a `BudgetError`; `find` returns
+    all warnings.
+    """
     try:
         yield
     except BudgetError as error:
         (text,) = error.args
-        new = {cause: one for cause, one in _causes(find()).items() if cause not in text}
+        new = {
+            cause: one for cause, one in _causes(find()).items() if cause not in text
+        }
         error.args = (" ".join([*new, text]),)
-        error.remedies = (*(one.remedy for one in new.values() if one.remedy is not None), *error.remedies)
+        error.remedies = (
+            *(one.remedy for one in new.values() if one.remedy is not None),
+            *error.remedies,
+        )
         raise
 
 
 def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
-    """Return the warnings about units that may explain a large result: text for an error -> warning."""
-    units = (one for one in data_warnings if isinstance(one.warning, UnitsWarning) and not one.if_none)
+    """Return the warnings about units that may explain a large result: text for an
+    error -> warning.
+    """
+    units = (
+        one
+        for one in data_warnings
+        if isinstance(one.warning, UnitsWarning) and not one.if_none
+    )
     return {str(one.warning).replace(ENDS, ""): one for one in units}
 
 
 def raise_if_none(
-    data_warnings: Iterable[DataWarning], found: Any, copies: Callable[[], int] = lambda: 0
+    data_warnings: Iterable[DataWarning],
+    found: Any,
+    copies: Callable[[], int] = lambda: 0,
 ) -> None:
-    """Issue the warnings that apply if no pair was found. Pairs that `copies` counts are ignored.
+    """Issue the warnings that apply if no pair was found. Pairs that `copies` counts
+    are ignored.
 
     `found`: number of pairs, or a function that returns it.
     """
@@ -138,7 +173,10 @@ def _outside() -> int:
     """Return the stack level of the first caller outside of `OUTSIDE`."""
     level, frame = 1, inspect.currentframe()
     frame = frame.f_back if frame is not None else None
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in OUTSIDE:
+    while (
+        frame is not None
+        and frame.f_globals.get("__name__", "").split(".")[0] in OUTSIDE
+    ):
         frame, level = frame.f_back, level + 1
     return level
 
@@ -146,22 +184,34 @@ def _outside() -> int:
 def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
     """Return the warnings that follow from the points of each table."""
     each = (_approximate, _radians, _degrees, _swapped, _columns)
-    found = [data_warning for side in sides for check in each for data_warning in check(side)]
+    found = [
+        data_warning for side in sides for check in each for data_warning in check(side)
+    ]
     # a dict removes duplicates, because both tables may give the same warning
-    return tuple({str(data_warning.warning): data_warning for data_warning in found}.values())
+    return tuple(
+        {str(data_warning.warning): data_warning for data_warning in found}.values()
+    )
 
 
 def _approximate(side: TableSummary) -> list[DataWarning]:
     if not side.spec.approximate:
         return []
     if name_of(side.spec.method) in LOSSY_NEAREST:
-        return [DataWarning(ApproximateWarning(
-            "approximate=True returns near rows, and may miss nearer ones. Call profile(k=...) with the same "
-            "options to measure how many of the nearest rows it finds; approximate=False finds all of them."
-        ))]  # fmt: skip
+        return [
+            DataWarning(
+                ApproximateWarning(
+                    "approximate=True returns near rows, and may miss nearer ones. "
+                    "Call profile(k=...) with the same "
+                    "options to measure how many of the nearest rows it finds; "
+                    "approximate=False finds all of them."
+                )
+            )
+        ]
     text = (
-        "approximate=True leaves out pairs of rows in different clusters. Call profile() with the same "
-        "options to measure the share of pairs that is found; plan() estimates it. Use approximate=False "
+        "approximate=True leaves out pairs of rows in different clusters. Call "
+        "profile() with the same "
+        "options to measure the share of pairs that is found; plan() estimates it. Use "
+        "approximate=False "
         "to find all."
     )
     return [DataWarning(ApproximateWarning(text))]
@@ -171,27 +221,49 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     every, spec = side.every, side.spec
     if spec.metric != Haversine.name or every.rows < MIN_ROWS:
         return []
-    # radians that are read as degrees are small, so all points are near the x axis of the sphere
+    # radians that are read as degrees are small, so all points are near the x axis of
+    # the sphere
     lat, lon = math.radians(math.pi / 2), math.radians(math.pi)
     low, high = every.lower, every.upper
-    near = max(-low[1], high[1]) <= math.sin(lon) and max(-low[2], high[2]) <= math.sin(lat) and low[0] > 0
+    near = (
+        max(-low[1], high[1]) <= math.sin(lon)
+        and max(-low[2], high[2]) <= math.sin(lat)
+        and low[0] > 0
+    )
     if not near:
         return []
     named = " and ".join(repr(name) for name in spec.on)
-    return [_units(
-        f"All {every.rows:,} values of {named} are at most pi/2 and pi in size, as angles in radians are. "
-        f"But metric={spec.metric!r} takes degrees. If the values are radians, convert them, for example "
-        "with numpy.degrees."
-    )]  # fmt: skip
+    return [
+        _units(
+            f"All {every.rows:,} values of {named} are at most pi/2 and pi in size, as "
+            "angles in radians are. "
+            f"But metric={spec.metric!r} takes degrees. If the values are radians, "
+            "convert them, for example "
+            "with numpy.degrees."
+        )
+    ]
 
 
 def _degrees(side: TableSummary) -> list[DataWarning]:
-    """Warn if the columns' names and values suggest latitude and longitude, but the metric is for a plane."""
+    """Warn if the columns' names and values suggest latitude and longitude, but the
+    metric is for a plane.
+    """
     every, spec = side.every, side.spec
     points = _are_points(spec)
-    places = (1, 0) if points else latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
+    places = (
+        (1, 0)
+        if points
+        else latitude_and_longitude(spec.on)
+        if len(spec.on) == 2
+        else None
+    )
     # for OPTICS there is no metric that takes degrees, so no warning can recommend it
-    if places is None or spec.measure.embeds or spec.bound == "max_eps" or every.rows < MIN_ROWS:
+    if (
+        places is None
+        or spec.measure.embeds
+        or spec.bound == "max_eps"
+        or every.rows < MIN_ROWS
+    ):
         return []
     reach = np.maximum(np.abs(every.lower), np.abs(every.upper))
     lat, lon = places
@@ -200,48 +272,73 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     if points:
         if reach.max() <= 1:  # more likely points of the unit square
             return []
-        return [_units(
-            f"The points of the GeoDataFrame look like degrees, but metric={spec.metric!r} compares them on "
-            "a plane. If they are longitudes and latitudes, use frame.set_crs(4326) first: eps is then in "
-            "meters."
-        )]  # fmt: skip
+        return [
+            _units(
+                "The points of the GeoDataFrame look like degrees, but "
+                f"metric={spec.metric!r} compares them on "
+                "a plane. If they are longitudes and latitudes, use "
+                "frame.set_crs(4326) first: eps is then in "
+                "meters."
+            )
+        ]
     named = listed([spec.on[lat], spec.on[lon]])
-    in_order: dict[str, Any] = {} if (lat, lon) == (0, 1) else {"on": [spec.on[lat], spec.on[lon]]}
+    in_order: dict[str, Any] = (
+        {} if (lat, lon) == (0, 1) else {"on": [spec.on[lat], spec.on[lon]]}
+    )
     text = (
-        f"{named} look like degrees, but metric={spec.metric!r} compares them on a plane, with eps= in "
-        f"degrees. For distances on the sphere, use metric='haversine' with on=[{named}] and eps= in "
+        f"{named} look like degrees, but metric={spec.metric!r} compares them on a "
+        "plane, with eps= in "
+        "degrees. For distances on the sphere, use metric='haversine' with "
+        f"on=[{named}] and eps= in "
         f"meters{ENDS}."
     )
-    return [DataWarning(UnitsWarning(text), remedy=Remedy({"metric": Haversine.name, **in_order}))]
+    return [
+        DataWarning(
+            UnitsWarning(text), remedy=Remedy({"metric": Haversine.name, **in_order})
+        )
+    ]
 
 
 def _are_points(spec: JoinSpec) -> bool:
-    """Return whether the coordinates are the columns that were added for points of a GeoDataFrame."""
+    """Return whether the coordinates are the columns that were added for points of a
+    GeoDataFrame.
+    """
     names = [str(name) for name in spec.on]
     return len(names) == 2 and [f"{names[0][:-2]}.{axis}" for axis in "xy"] == names
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
-    """Warn if x comes before y: on maps x is the longitude, but the latitude must come first."""
+    """Warn if x comes before y: on maps x is the longitude, but the latitude must come
+    first.
+    """
     spec = side.spec
     if spec.metric != Haversine.name or side.every.rows < MIN_ROWS:
         return []
     first, second = spec.on[:2]
     if (str(first).lower(), str(second).lower()) != ("x", "y"):
         return []
-    return [_units(
-        f"metric={spec.metric!r} takes latitude first, but {first!r} is first in on=, and usually names the "
-        f"longitude. If it does, use on=[{listed([second, first])}]{ENDS}."
-    )]  # fmt: skip
+    return [
+        _units(
+            f"metric={spec.metric!r} takes latitude first, but {first!r} is first in "
+            "on=, and usually names the "
+            f"longitude. If it does, use on=[{listed([second, first])}]{ENDS}."
+        )
+    ]
 
 
 def _columns(side: TableSummary) -> list[DataWarning]:
-    """Warn about integer columns that are probably not coordinates, if `on` was not given."""
+    """Warn about integer columns that are probably not coordinates, if `on` was not
+    given.
+    """
     every, spec, points = side.every, side.spec, side.points
     if not spec.chosen or spec.measure.embeds or every.rows < PROBED:
         return []
     spread = np.sqrt(every.variance)
-    others = max(float(s) for s, name in zip(spread, spec.on, strict=True) if name not in spec.chosen)
+    others = max(
+        float(s)
+        for s, name in zip(spread, spec.on, strict=True)
+        if name not in spec.chosen
+    )
     data_warnings = []
     for name in spec.chosen:
         k = spec.on.index(name)
@@ -252,38 +349,63 @@ def _columns(side: TableSummary) -> list[DataWarning]:
             what = f"has {spread[k] / others:,.0f} times the spread of the widest other column"
         else:
             continue
-        data_warnings.append(DataWarning(ColumnsWarning(
-            f"Without on= the coordinates are all numeric columns, {listed(spec.on)}. {name!r} "
-            f"holds integers and {what}. Name the coordinates with on=[...]; then there is no warning."
-        )))  # fmt: skip
+        data_warnings.append(
+            DataWarning(
+                ColumnsWarning(
+                    "Without on= the coordinates are all numeric columns, "
+                    f"{listed(spec.on)}. {name!r} "
+                    f"holds integers and {what}. Name the coordinates with on=[...]; "
+                    "then there is no warning."
+                )
+            )
+        )
     return data_warnings
 
 
 def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...]:
-    """Warn about object columns with numbers, such as Decimal, which are left out if `on` was not given."""
+    """Warn about object columns with numbers, such as Decimal, which are left out if
+    `on` was not given.
+    """
     if spec.chosen is None or not isinstance(frame, pd.DataFrame):
         return ()
     used = {*spec.on, spec.id, *spec.by, *spec.keep}
-    others = [name for name in frame.columns if name not in used and not is_identifier(name, "i")]
-    found = {name: _a_number(frame[name]) for name in others if frame[name].dtype == object}
-    # do not warn about integers: the column may be the id, which this result does not need
+    others = [
+        name
+        for name in frame.columns
+        if name not in used and not is_identifier(name, "i")
+    ]
+    found = {
+        name: _a_number(frame[name]) for name in others if frame[name].dtype == object
+    }
+    # do not warn about integers: the column may be the id, which this result does not
+    # need
     if spec.id_dtype is None:
         found = {name: kind for name, kind in found.items() if kind != "int"}
     return tuple(
-        DataWarning(ColumnsWarning(
-            f"Without on= the coordinates are all numeric columns, {listed(spec.on)}. {name!r} is of dtype "
-            f"object, holds numbers ({kind}), and is left out. To use it, convert it with "
-            f"df.astype({{{name!r}: 'float64'}}); to end this warning, use on=[...]."
-        ))
-        for name, kind in found.items() if kind
-    )  # fmt: skip
+        DataWarning(
+            ColumnsWarning(
+                "Without on= the coordinates are all numeric columns, "
+                f"{listed(spec.on)}. {name!r} is of dtype "
+                f"object, holds numbers ({kind}), and is left out. To use it, convert "
+                "it with "
+                f"df.astype({{{name!r}: 'float64'}}); to end this warning, use "
+                "on=[...]."
+            )
+        )
+        for name, kind in found.items()
+        if kind
+    )
 
 
 def _a_number(column: pd.Series) -> str:
-    """Return the type name of an object column's first value if the value is a number, else ""."""
+    """Return the type name of an object column's first value if the value is a number,
+    else "".
+    """
     some = column[:MOST_MISSING].dropna()
     value = some.iloc[0] if len(some) else None
-    plain = isinstance(value, numbers.Number) and not isinstance(value, (bool, np.bool_))
+    plain = isinstance(value, numbers.Number) and not isinstance(
+        value, (bool, np.bool_)
+    )
     return type(value).__name__ if plain else ""
 
 
@@ -296,9 +418,14 @@ def warnings_of_eps(
 ) -> tuple[DataWarning, ...]:
     """Return the warnings about `eps` that the sample suggests.
 
-    `candidates`: number of possible pairs.  `copies_count`: whether the verb looks for copies.
+    `candidates`: number of possible pairs.  `copies_count`: whether the verb looks for
+    copies.
     """
-    if spec.bound != "eps" or min(side.every.rows for side in sides) < MIN_ROWS or not candidates:
+    if (
+        spec.bound != "eps"
+        or min(side.every.rows for side in sides) < MIN_ROWS
+        or not candidates
+    ):
         return ()
     # with several distances, it is not a mistake if the largest one includes all pairs
     large = () if spec.several else _large(spec, found.total_low / candidates, sides)
@@ -307,14 +434,25 @@ def warnings_of_eps(
     return (*large, *([DataWarning(UnitsWarning(far), if_none=True)] if far else []))
 
 
-def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary]) -> list[DataWarning]:
+def _large(
+    spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary]
+) -> list[DataWarning]:
     eps = f"eps={spec.radius if spec.radius is not None else spec.eps!r}"
-    if spec.metric == Cosine.name and spec.radius is None and 0.5 <= spec.eps <= 1 and share >= SIMILAR:
-        return [_units(
-            f"metric='cosine' is a distance, one minus the cosine, and at least {share:.0%} of all pairs of "
-            f"rows are within {eps}. If you mean a similarity of at least {spec.eps:g}, use "
-            f"eps={1 - spec.eps:.6g}."
-        )]  # fmt: skip
+    if (
+        spec.metric == Cosine.name
+        and spec.radius is None
+        and 0.5 <= spec.eps <= 1
+        and share >= SIMILAR
+    ):
+        return [
+            _units(
+                "metric='cosine' is a distance, one minus the cosine, and at least "
+                f"{share:.0%} of all pairs of "
+                f"rows are within {eps}. If you mean a similarity of at least "
+                f"{spec.eps:g}, use "
+                f"eps={1 - spec.eps:.6g}."
+            )
+        ]
     if share < LARGE:
         return []
     across = ""
@@ -325,10 +463,13 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
         if not (upper > lower).any():
             return []  # all rows are equal, so the unit does not matter
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"
-    return [_units(
-        f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check the "
-        f"unit of the coordinates, or use a smaller eps."
-    )]  # fmt: skip
+    return [
+        _units(
+            f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps "
+            f"is in {units}: check the "
+            f"unit of the coordinates, or use a smaller eps."
+        )
+    ]
 
 
 def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
@@ -345,19 +486,30 @@ def _units(text: str) -> DataWarning:
 
 
 FAR = 300
-"""If nearest neighbors are at least `eps` times this apart, `eps` may be in kilometers instead of meters."""
+"""If nearest neighbors are at least `eps` times this apart, `eps` may be in kilometers
+instead of meters.
+"""
 
 PROBED = 64
-"""Number of sample points whose nearest point is computed. Samples with fewer points give no warnings."""
+"""Number of sample points whose nearest point is computed. Samples with fewer points
+give no warnings.
+"""
 
 COPY_DIGITS = 12
-"""Rows are copies if their coordinates on the unit sphere are equal in this many decimals (6 micrometers)."""
+"""Rows are copies if their coordinates on the unit sphere are equal in this many
+decimals (6 micrometers).
+"""
 
 
 def far_from_eps(
-    spec: JoinSpec, found: Estimate, left: SamplePoints, right: SamplePoints, copies_count: bool
+    spec: JoinSpec,
+    found: Estimate,
+    left: SamplePoints,
+    right: SamplePoints,
+    copies_count: bool,
 ) -> str:
-    """Return a warning if nearest rows are much farther apart than `eps`, else "". Copies are ignored.
+    """Return a warning if nearest rows are much farther apart than `eps`, else "".
+    Copies are ignored.
 
     `copies_count`: whether the verb looks for copies.
     """
@@ -371,16 +523,20 @@ def far_from_eps(
     if away < FAR * spec.eps:
         return ""
     return (
-        f"In a sample, no pair of unequal rows is within eps={spec.eps!r} meters, and the nearest rows "
-        f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; "
+        f"In a sample, no pair of unequal rows is within eps={spec.eps!r} meters, and "
+        "the nearest rows "
+        f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in "
+        "meters; "
         f"if you mean kilometers, use eps={1000 * spec.eps:g}."
     )
 
 
 def far_from_max_distance(left: Array, right: Array, spec: JoinSpec, far: float) -> str:
-    """Return a warning if nearest rows are much farther apart than `far`, else "". Copies are ignored.
+    """Return a warning if nearest rows are much farther apart than `far`, else "".
+    Copies are ignored.
 
-    `left`, `right`: all points of two tables, or of one.  `far`: the largest distance, in meters.
+    `left`, `right`: all points of two tables, or of one.  `far`: the largest distance,
+    in meters.
     """
     if len(left) < PROBED:
         return ""
@@ -388,14 +544,19 @@ def far_from_max_distance(left: Array, right: Array, spec: JoinSpec, far: float)
     if not FAR * far <= away < math.inf:
         return ""
     return (
-        f"No row has a neighbor within max_distance={far!r} meters: in a sample, the nearest rows are about "
-        f"{away:,.0f} meters away. With metric={spec.metric!r}, max_distance= is in meters; if you mean "
-        f"kilometers, use max_distance={1000 * far:g}, and for degrees max_distance='{far:g} deg'."
+        f"No row has a neighbor within max_distance={far!r} meters: in a sample, the "
+        "nearest rows are about "
+        f"{away:,.0f} meters away. With metric={spec.metric!r}, max_distance= is in "
+        "meters; if you mean "
+        f"kilometers, use max_distance={1000 * far:g}, and for degrees "
+        f"max_distance='{far:g} deg'."
     )
 
 
 def count_copies(frames: Sequence[Frame], spec: JoinSpec) -> int:
-    """Return the number of pairs of rows with equal coordinates; 0 for frames of other libraries."""
+    """Return the number of pairs of rows with equal coordinates; 0 for frames of other
+    libraries.
+    """
     if not all(isinstance(frame, pd.DataFrame) for frame in frames):
         return 0
     specs = [spec] if len(frames) == 1 else [spec, spec.right]
@@ -427,8 +588,12 @@ def _sizes(x: np.ndarray) -> dict[tuple[float, ...], int]:
 
 
 def _typical(left: Array, right: Array, spec: JoinSpec) -> float:
-    """Return the median distance from some left points to their nearest right points that are not copies."""
-    some = left[np.random.default_rng(len(left)).choice(len(left), PROBED, replace=False)]
+    """Return the median distance from some left points to their nearest right points
+    that are not copies.
+    """
+    some = left[
+        np.random.default_rng(len(left)).choice(len(left), PROBED, replace=False)
+    ]
     nearest = np.empty(PROBED)
     for n, x in enumerate(some):
         total = ((right - x) ** 2).sum(axis=1)

@@ -1,10 +1,11 @@
 """Entity chunks, and the interfaces of all kinds of chunks.
 
-Each kind of chunks is a class: `EntityChunks`, `SpatialChunks`, `RegionChunks` for one table, and
-`EntityPairs`, `RegionPairs` for two.  All of them implement `JoinChunks`.
+Each kind of chunks is a class: `EntityChunks`, `SpatialChunks`, `RegionChunks` for one
+table, and `EntityPairs`, `RegionPairs` for two.  All of them implement `JoinChunks`.
 
-Entity chunks are consecutive rows of the frame: small partitions are coalesced, large ones are split. The
-chunks of two tables are numbered consecutively, the left table's chunks first.
+Entity chunks are consecutive rows of the frame: small partitions are coalesced, large
+ones are split. The chunks of two tables are numbered consecutively, the left table's
+chunks first.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Sources = tuple[tuple[int, str], ...]
 """For each partition of a table: its number of rows, and a digest of its box."""
 
 Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Boxes of chunks that may have points: lower bounds (n, d), upper bounds (n, d), chunk numbers (n,)."""
+"""Boxes of chunks that may have points: lower bounds (n, d), upper bounds (n, d), chunk
+numbers (n,).
+"""
 
 BY_WORKER = "by worker"
 """Shuffle method for tables in the memory of workers.
@@ -89,7 +92,9 @@ class JoinChunks(Protocol):
         """Return the number of candidate pairs of points in each block pair."""
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the left and of the right chunk of each sampled pair (pairs,)."""
+        """Return the numbers of the left and of the right chunk of each sampled pair
+        (pairs,).
+        """
 
     def describe(self) -> str:
         """Describe in words how rows are assigned to chunks."""
@@ -104,20 +109,28 @@ class Chunking(JoinChunks, Protocol):
 
     @property
     def in_frame_order(self) -> bool:
-        """Whether the chunks, one after the other, have all rows in the order of the frame."""
+        """Whether the chunks, one after the other, have all rows in the order of the
+        frame.
+        """
 
     @property
     def pieces(self) -> Pieces:
         """The pieces of partitions that make up each chunk; empty if rows are shuffled."""
 
     def boxes(self) -> Boxes:
-        """Return boxes around the chunks' own points, without halos, for the chunks that may have points."""
+        """Return boxes around the chunks' own points, without halos, for the chunks
+        that may have points.
+        """
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Return whether each partition of the table with these sources is exactly one chunk."""
+        """Return whether each partition of the table with these sources is exactly one
+        chunk.
+        """
 
     def describe(self, both: bool = False) -> str:
-        """Describe in words how rows are assigned to chunks; `both`: whether there are two tables."""
+        """Describe in words how rows are assigned to chunks; `both`: whether there are
+        two tables.
+        """
 
 
 class Shuffled(Chunking, Protocol):
@@ -158,10 +171,14 @@ class Shuffled(Chunking, Protocol):
         """Position of each partition's first row in the whole frame."""
 
     def own_chunk(self, region: Array, position: Array) -> Array:
-        """Return the chunk of each point, from the number of its region and its position in the frame."""
+        """Return the chunk of each point, from the number of its region and its
+        position in the frame.
+        """
 
     def halo_chunk(self, region: Array, position: Array) -> Array:
-        """Return the chunk that has each point in its halo; `region`: the region of the halo."""
+        """Return the chunk that has each point in its halo; `region`: the region of the
+        halo.
+        """
 
 
 def is_shuffled(chunks: Chunking) -> TypeGuard[Shuffled]:
@@ -172,11 +189,15 @@ def is_shuffled(chunks: Chunking) -> TypeGuard[Shuffled]:
 Made = TypeVar("Made", bound="EntityChunks")
 
 SERPENTINE = 4
-"""Block pairs are ordered in squares of SERPENTINE x SERPENTINE chunks: see `serpentine`."""
+"""Block pairs are ordered in squares of SERPENTINE x SERPENTINE chunks: see
+`serpentine`.
+"""
 
 
 class OneTable:
-    """Base class of the chunks of one table; `JoinChunks` and `Chunking` explain their methods."""
+    """Base class of the chunks of one table; `JoinChunks` and `Chunking` explain their
+    methods.
+    """
 
     first_data = 0
 
@@ -198,7 +219,9 @@ class HomeChunks(OneTable):
         return self.rows
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each chunk with the chunks that it is compared with: itself and some later chunks."""
+        """Yield each chunk with the chunks that it is compared with: itself and some
+        later chunks.
+        """
         raise NotImplementedError
 
     @functools.cached_property
@@ -226,13 +249,15 @@ class EntityChunks(HomeChunks):
     """Chunks of consecutive rows."""
 
     pieces: Pieces
-    starts: np.ndarray  # (chunks,) int64: the position of each chunk's first row in the whole frame
+    # (chunks,) int64: the position of each chunk's first row in the whole frame
+    starts: np.ndarray
     rows: np.ndarray
     # (chunks, d) float64: the chunks' boxes
     lower: np.ndarray
     upper: np.ndarray
     norm: Norm
-    threshold: float  # chunks are compared if the total between their boxes is at most this
+    # chunks are compared if the total between their boxes is at most this
+    threshold: float
 
     kind = "entity"
     method = None
@@ -243,7 +268,9 @@ class EntityChunks(HomeChunks):
         return self.lower[filled], self.upper[filled], filled
 
     def are_partitions(self, sources: Sources) -> bool:
-        return self.pieces == tuple(((n, 0, rows),) for n, (rows, _) in enumerate(sources))
+        return self.pieces == tuple(
+            ((n, 0, rows),) for n, (rows, _) in enumerate(sources)
+        )
 
     def describe(self, both: bool = False) -> str:
         return f"entity: rows in the order of the frame{'s' * both}"
@@ -267,7 +294,8 @@ class EntityChunks(HomeChunks):
 
     @property
     def identity(self) -> Any:
-        return repr(self.pieces)  # a string, because Dask tokenizes it faster than nested tuples of numbers
+        # a string, because Dask tokenizes it faster than nested tuples of numbers
+        return repr(self.pieces)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,9 +313,17 @@ class ReplicatedChunks(EntityChunks):
         return "replicated: one chunk of all rows, and tasks for parts of its queries"
 
 
-def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: int, norm: Norm,
-                  threshold: float, kind: type[Made] = EntityChunks) -> Made:  # type: ignore[assignment]  # fmt: skip
-    """Make chunks of at most `max_rows` rows, and of at least `min_rows` rows if the table has that many."""
+def entity_chunks(
+    summaries: list[PartitionSummary],
+    min_rows: int,
+    max_rows: int,
+    norm: Norm,
+    threshold: float,
+    kind: type[Made] = EntityChunks,
+) -> Made:  # type: ignore[assignment]
+    """Make chunks of at most `max_rows` rows, and of at least `min_rows` rows if the
+    table has that many.
+    """
     pieces: list[tuple[Piece, ...]] = []
     open_: list[Piece] = []
     size = 0
@@ -315,14 +351,20 @@ def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: in
         lower.append(np.min([some.lower for some in moments], axis=0))
         upper.append(np.max([some.upper for some in moments], axis=0))
         some = [(summaries[n], b - a) for n, a, b in chunk]
-        points.append(sum(s.moments.rows * rows / max(1, s.source_rows) for s, rows in some))
-    starts = np.array([offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64)
+        points.append(
+            sum(s.moments.rows * rows / max(1, s.source_rows) for s, rows in some)
+        )
+    starts = np.array(
+        [offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64
+    )
     boxes = np.array(lower), np.array(upper)
     return kind(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
 
 
 def serpentine(blocks: np.ndarray) -> np.ndarray:
-    """Order block pairs in squares along a serpentine, so that consecutive block pairs share chunks."""
+    """Order block pairs in squares along a serpentine, so that consecutive block pairs
+    share chunks.
+    """
     square = blocks // SERPENTINE
     back = (square[:, 0] % 2 == 1, blocks[:, 0] % 2 == 1)
     column = np.where(back[0], -square[:, 1], square[:, 1])
@@ -332,7 +374,8 @@ def serpentine(blocks: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TwoTableChunks:
-    """Base class of the chunks of two tables: see `JoinChunks`. The chunks of both tables have the same kind.
+    """Base class of the chunks of two tables: see `JoinChunks`. The chunks of both
+    tables have the same kind.
 
     The norm and the threshold of the left chunks decide which chunks are compared.
     """
@@ -365,7 +408,8 @@ class TwoTableChunks:
 
     @property
     def own_rows(self) -> np.ndarray:
-        return self.rows  # rows in halos count as well, because with two tables no pair is found twice
+        # rows in halos count as well, because with two tables no pair is found twice
+        return self.rows
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
@@ -392,7 +436,9 @@ class TwoTableChunks:
 
 @dataclass(frozen=True, eq=False)
 class EntityPairs(TwoTableChunks):
-    """Chunks of consecutive rows of two tables. Two chunks are compared if their boxes are near."""
+    """Chunks of consecutive rows of two tables. Two chunks are compared if their boxes
+    are near.
+    """
 
     left: EntityChunks
     right: EntityChunks
@@ -404,9 +450,14 @@ class EntityPairs(TwoTableChunks):
         for i in np.flatnonzero(left.rows):
             gap = box_gap(left.norm, left.lower[i], left.upper[i], lower, upper)
             near = filled[gap <= left.threshold]
-            found.append(np.stack([np.full_like(near, i), near + self.first_data], axis=1))
+            found.append(
+                np.stack([np.full_like(near, i), near + self.first_data], axis=1)
+            )
         return serpentine(np.concatenate(found))
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        own, there = self.left.chunk_of(sampled.first), self.right.chunk_of(sampled.second)
+        own, there = (
+            self.left.chunk_of(sampled.first),
+            self.right.chunk_of(sampled.second),
+        )
         return own[sampled.left], there[sampled.right] + self.first_data

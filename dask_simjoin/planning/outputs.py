@@ -1,4 +1,6 @@
-"""Outputs of a plan: what tasks return, the partitions of the result, and the number of tasks."""
+"""Outputs of a plan: what tasks return, the partitions of the result, and the number of
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -18,38 +20,48 @@ from dask_simjoin.planning.resources import Disk
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_OUTPUT = 2**30
-"""Largest number of rows of a result partition on GPUs: half of the rows that cuDF allows."""
+"""Largest number of rows of a result partition on GPUs: half of the rows that cuDF
+allows.
+"""
 
 QUERIES_PER_THREAD = 4
 """The queries of a replicated chunk are cut into this many parts per thread or GPU."""
 
 MAX_UNEVEN = 16
-"""Queries are cut into up to this multiple of the needed number of parts, so that the result of each part
-fits.
+"""Queries are cut into up to this multiple of the needed number of parts, so that the
+result of each part fits.
 
-If even this many parts do not suffice, pairs are counted first, and queries are cut by these counts."""
+If even this many parts do not suffice, pairs are counted first, and queries are cut by
+these counts."""
 
 
 UNCOUNTED = 4
-"""If the result takes at most 1 / UNCOUNTED of the memory of a thread, pairs need not be counted first.
+"""If the result takes at most 1 / UNCOUNTED of the memory of a thread, pairs need not
+be counted first.
 
-Counting makes partitions equally large, but in two dimensions it takes a quarter of the time of the join.
+Counting makes partitions equally large, but in two dimensions it takes a quarter of the
+time of the join.
 """
 
 MAX_DISPERSION = 1.0
-"""Pairs are counted first if `Estimate.dispersion` exceeds this, for example in clustered data.
+"""Pairs are counted first if `Estimate.dispersion` exceeds this, for example in
+clustered data.
 
 Otherwise one partition may have nearly all pairs.
 """
 
 
 def min_chunk_rows(dims: int) -> int:
-    """Return the minimum number of rows of a chunk that is worth a task: a few tenths of a second of work."""
+    """Return the minimum number of rows of a chunk that is worth a task: a few tenths
+    of a second of work.
+    """
     return max(1 << 14, int(2e6 / dims**1.5))
 
 
 def directions(spec: JoinSpec) -> int:
-    """Return the number of result rows per pair: 2 if pairs are returned in both directions, else 1."""
+    """Return the number of result rows per pair: 2 if pairs are returned in both
+    directions, else 1.
+    """
     return 2 if spec.pairs == "both" else 1
 
 
@@ -62,15 +74,23 @@ def rows_found(tables: tuple[int, ...], k: int) -> int:
     return tables[0] * min(k, max(data, 0))
 
 
-def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: JoinSpec) -> np.ndarray:
-    """Return an upper bound of the number of result rows of each block pair (block pairs,), float64."""
+def most_rows(
+    found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: JoinSpec
+) -> np.ndarray:
+    """Return an upper bound of the number of result rows of each block pair (block
+    pairs,), float64.
+    """
     most = found.high * directions(spec)
     if spec.include_self:
-        most = most + np.where(blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0)
+        most = most + np.where(
+            blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0
+        )
     return most
 
 
-def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources: Resources) -> np.ndarray:
+def whole_slices(
+    most: np.ndarray, pair_bytes: float, budget: Budget, resources: Resources
+) -> np.ndarray:
     """Return the number of result partitions of each block pair (block pairs,).
 
     `most`: upper bound of the result rows of each block pair.
@@ -81,8 +101,11 @@ def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources:
     return np.minimum(slices, np.ceil(most)).clip(1)
 
 
-def needs_counts(found: Estimate, size: float, spec: JoinSpec, budget: Budget, resources: Resources) -> bool:
-    """Return whether pairs must be counted, so that no partition of the result is larger than planned.
+def needs_counts(
+    found: Estimate, size: float, spec: JoinSpec, budget: Budget, resources: Resources
+) -> bool:
+    """Return whether pairs must be counted, so that no partition of the result is
+    larger than planned.
 
     `size`: bytes of the result.
     """
@@ -91,20 +114,29 @@ def needs_counts(found: Estimate, size: float, spec: JoinSpec, budget: Budget, r
     return UNCOUNTED * size > room or found.dispersion > MAX_DISPERSION
 
 
-def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, spec: JoinSpec, budget: Budget,
-                 resources: Resources) -> tuple[np.ndarray, bool]:  # fmt: skip
-    """Return the number of query parts of a replicated chunk, and whether they have equally many rows.
+def query_slices(
+    slices: np.ndarray,
+    found: Estimate,
+    size: float,
+    rows: int,
+    spec: JoinSpec,
+    budget: Budget,
+    resources: Resources,
+) -> tuple[np.ndarray, bool]:
+    """Return the number of query parts of a replicated chunk, and whether they have
+    equally many rows.
 
-    Parts of equally many rows need no pass that counts pairs. They are used unless some rows have far more
-    neighbors than others. `slices`: number of partitions that the result needs. `size`: bytes of the result.
+    Parts of equally many rows need no pass that counts pairs. They are used unless some
+    rows have far more neighbors than others. `slices`: number of partitions that the
+    result needs. `size`: bytes of the result.
     """
     parts = QUERIES_PER_THREAD * resources.threads
     if spec.partitioning == "auto":
         parts = min(parts, rows // min_chunk_rows(spec.dims or 1))
     needed = parts = max(parts, int(slices.max(initial=1)))
     if not resources.gpu:
-        # rows are paired with later rows only, so the first queries have up to twice as many pairs as on
-        # average
+        # rows are paired with later rows only, so the first queries have up to twice as
+        # many pairs as on average
         size *= 2
 
     def fits(parts: int) -> bool:
@@ -125,40 +157,52 @@ class OutputSpec:
     """
 
     with_ids: bool = False  # whether the result has row ids, which must then be unique
-    materialise: bool = False  # whether the result has a row for each pair; its size is then limited
+    # whether the result has a row for each pair; its size is then limited
+    materialise: bool = False
     result_bytes_per_row: int = 0  # bytes of results per row of a chunk
     # bytes for each neighbor of a row, and the largest number of neighbors of a row
     bytes_per_other: int = 0
     others_per_row: int = 0
-    # whether chunks keep the results of their rows; each row must then be in one chunk only
+    # whether chunks keep the results of their rows; each row must then be in one chunk
+    # only
     single_home: bool = False
     k: int | None = None  # nearest neighbors per row; None: pairs within a distance
-    # smallest and largest total of a pair; a total is a distance before its root is taken
+    # smallest and largest total of a pair; a total is a distance before its root is
+    # taken
     min_total: float = 0.0
     max_total: float = math.inf
-    # with more neighbors per row than this, the method "tiles" is fastest, because it counts many pairs at
-    # once
+    # with more neighbors per row than this, the method "tiles" is fastest, because it
+    # counts many pairs at once
     dense: float = math.inf
     joins: int = 1  # number of passes over the block pairs
-    spanning: bool = False  # whether a minimum spanning tree is made after the search for neighbors
-    by_row: bool = False  # whether each piece of work returns a number for each row of a chunk
+    # whether a minimum spanning tree is made after the search for neighbors
+    spanning: bool = False
+    # whether each piece of work returns a number for each row of a chunk
+    by_row: bool = False
     listed: bool = False  # whether tasks visit each pair without returning it
-    connected: bool = False  # whether rows are connected by pairs and labeled, without returning pairs
-    # whether a chunk can be clustered alone if it also has all rows within twice the distance
+    # whether rows are connected by pairs and labeled, without returning pairs
+    connected: bool = False
+    # whether a chunk can be clustered alone if it also has all rows within twice the
+    # distance
     wide_halo: bool = False
-    # whether the verb looks for copies of rows, so that copies do not indicate a mistake
+    # whether the verb looks for copies of rows, so that copies do not indicate a
+    # mistake
     finds_copies: bool = False
-    # extra cost per row if there are several chunks, in units of `Costs.visit`: rows must be numbered across
-    # chunks
+    # extra cost per row if there are several chunks, in units of `Costs.visit`: rows
+    # must be numbered across chunks
     together: float = 0.0
 
     def in_parts(self, resources: Resources) -> bool:
-        """Return whether the results of a single chunk come in parts, which are never all in memory."""
+        """Return whether the results of a single chunk come in parts, which are never
+        all in memory.
+        """
         return self.k is not None and self.with_ids and not resources.gpu
 
     def found_bytes(self, rows: int) -> int:
         """Return bytes of results per row; `rows`: number of rows of the table."""
-        return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)
+        return self.result_bytes_per_row + self.bytes_per_other * min(
+            self.others_per_row, rows
+        )
 
 
 COUNTS = OutputSpec(dense=4096)
@@ -171,10 +215,14 @@ LISTS = replace(COUNTS, listed=True)
 """Tasks visit each pair, and return a result that is computed from all pairs."""
 
 CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
-"""Tasks count the pairs of each row, and connect rows.  `dense` was measured in 2 and 3 dimensions."""
+"""Tasks count the pairs of each row, and connect rows.  `dense` was measured in 2 and 3
+dimensions.
+"""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False, finds_copies=True)
-"""Tasks list pairs of near duplicates, and decide one row after the other whether to drop it."""
+"""Tasks list pairs of near duplicates, and decide one row after the other whether to
+drop it.
+"""
 
 PAIRS = OutputSpec(with_ids=True, materialise=True)
 """Tasks return pairs: each row of the result has the ids of the two rows of a pair."""
@@ -183,7 +231,9 @@ PAIRS = OutputSpec(with_ids=True, materialise=True)
 def nearest_output(
     k: int, with_ids: bool = False, max_total: float = math.inf, min_total: float = 0.0
 ) -> OutputSpec:
-    """Return the output of a search for `k` neighbors. Tasks keep the nearest rows found so far."""
+    """Return the output of a search for `k` neighbors. Tasks keep the nearest rows
+    found so far.
+    """
     return OutputSpec(with_ids, False, 40, 32, k, True, k, min_total, max_total)
 
 
@@ -192,15 +242,24 @@ TREE_BYTES = 160
 
 
 def tree_output(k: int) -> OutputSpec:
-    """Return the output of a search for `k` neighbors that is followed by a minimum spanning tree."""
-    return replace(nearest_output(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True, together=1.0)
+    """Return the output of a search for `k` neighbors that is followed by a minimum
+    spanning tree.
+    """
+    return replace(
+        nearest_output(k),
+        result_bytes_per_row=40 + TREE_BYTES,
+        spanning=True,
+        together=1.0,
+    )
 
 
 BRANCH = 32
 """Largest number of partitions that Dask's shuffle by tasks handles in one stage."""
 
 MANY_TASKS, TASK_SECONDS = 10_000, 0.002
-"""Reports of plans with more than MANY_TASKS tasks name a remedy: Dask needs TASK_SECONDS for each task."""
+"""Reports of plans with more than MANY_TASKS tasks name a remedy: Dask needs
+TASK_SECONDS for each task.
+"""
 
 
 def describe_tasks(tasks: int, chunk: int) -> str:
@@ -208,13 +267,16 @@ def describe_tasks(tasks: int, chunk: int) -> str:
     if tasks <= MANY_TASKS:
         return f"about {tasks:,}"
     return (
-        f"about {tasks:,}: Dask alone needs {tasks * TASK_SECONDS:,.0f} s for these; for fewer tasks, use a "
+        f"about {tasks:,}: Dask alone needs {tasks * TASK_SECONDS:,.0f} s for these; "
+        "for fewer tasks, use a "
         f"blocksize= above {format_bytes(chunk)}, or larger partitions"
     )
 
 
 def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Return the number of tasks of a shuffle in Dask 2026.7. For `BY_WORKER`, two threads are assumed."""
+    """Return the number of tasks of a shuffle in Dask 2026.7. For `BY_WORKER`, two
+    threads are assumed.
+    """
     if method == BY_WORKER:
         return 2 * chunks
     if method != "p2p":
@@ -231,7 +293,9 @@ def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
 
 
 def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) -> int:
-    """Estimate the number of tasks that make chunks; `cluster`: whether they run on a cluster."""
+    """Estimate the number of tasks that make chunks; `cluster`: whether they run on a
+    cluster.
+    """
     tasks = 0
     for side, own in zip(chunks.sides, sources, strict=True):
         tasks += len(own) + len(side)
@@ -244,9 +308,11 @@ class BlockPairs:
     """The block pairs of a plan, and the partitions of its result."""
 
     blocks: np.ndarray  # (block pairs, 2) int32: chunks that are compared
-    # int64: number of result partitions of each block pair (block pairs,), or of each search (chunks,)
+    # int64: number of result partitions of each block pair (block pairs,), or of each
+    # search (chunks,)
     slices: np.ndarray
-    # (block pairs,) int64: number of pieces of work of each block pair, if the result has no pairs
+    # (block pairs,) int64: number of pieces of work of each block pair, if the result
+    # has no pairs
     parts: np.ndarray
     disk: Disk  # expected disk traffic
     data_warnings: tuple[DataWarning, ...] = ()  # likely mistakes of the caller
@@ -265,14 +331,20 @@ class BlockPairs:
         return int(self.slices.sum())
 
     def output(self, number: int) -> tuple[int, int, int]:
-        """For a partition of the result, return its block pair (or search), its slice, and their number."""
+        """For a partition of the result, return its block pair (or search), its slice,
+        and their number.
+        """
         block = int(np.searchsorted(self._ends, number, side="right"))
         parts = int(self.slices[block])
         return block, number - int(self._ends[block]) + parts, parts
 
     def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-        """Yield the pieces of work: a block pair, its two chunks, and (part, number of parts)."""
-        for b, ((i, j), parts) in enumerate(zip(self.blocks.tolist(), self.parts.tolist(), strict=True)):
+        """Yield the pieces of work: a block pair, its two chunks, and (part, number of
+        parts).
+        """
+        for b, ((i, j), parts) in enumerate(
+            zip(self.blocks.tolist(), self.parts.tolist(), strict=True)
+        ):
             for number in range(parts):
                 yield b, i, j, (number, parts)
 

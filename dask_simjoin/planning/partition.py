@@ -1,4 +1,6 @@
-"""Statistics of a partition from one pass: rows, box, variance, bad values, ids that are not unique."""
+"""Statistics of a partition from one pass: rows, box, variance, bad values, ids that
+are not unique.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,15 @@ from dask_simjoin.engine.ids import (
 )
 from dask_simjoin.errors import DuplicateIdError, ListError
 from dask_simjoin.metrics.norms import Array, Frame, Ids
-from dask_simjoin.planning.sample import Moments, Sample, bounds, box_digest, draw, every_point, moments
+from dask_simjoin.planning.sample import (
+    Moments,
+    Sample,
+    bounds,
+    box_digest,
+    draw,
+    every_point,
+    moments,
+)
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
@@ -56,16 +66,19 @@ class PartitionSummary:
 
     source_rows: int  # rows of the partition, including rows that `dropna` leaves out
     moments: Moments  # moments of its points
-    # column -> number of missing or NaN values, number of infinite values, and label of the first such row.
-    # For a column of lists, they are numbers of lists that have such values
+    # column -> number of missing or NaN values, number of infinite values, and label of
+    # the first such row. For a column of lists, they are numbers of lists that have
+    # such values
     bad: dict[Hashable, tuple[int, int, str]] = field(default_factory=dict)
     # column -> an integer in it that float64 does not represent
     inexact: dict[Hashable, int] = field(default_factory=dict)
     # column -> number of values that the metric does not allow, and one of these values
     beyond: dict[Hashable, tuple[int, float]] = field(default_factory=dict)
-    # if the metric compares directions: number of rows with only zeros, the first such row, and its label
+    # if the metric compares directions: number of rows with only zeros, the first such
+    # row, and its label
     zero: tuple[int, int, str] | None = None
-    # the first value that is not a list of numbers: its row number, the value in words, and the row's label
+    # the first value that is not a list of numbers: its row number, the value in words,
+    # and the row's label
     unlike: tuple[int, str, str] | None = None
     box: str = ""  # a digest of the box of the points
     ids: IdSummary | None = None  # None: ids are not needed
@@ -74,13 +87,19 @@ class PartitionSummary:
     kept_bytes: float = 0.0  # memory of the kept columns of one row, in bytes
     largest_radius: float = 0.0  # the largest radius, if each row has its own
     bad_radii: int = 0  # number of radii that are missing, negative or infinite
-    whole: Sample | None = None  # all points, if they are so few that the plan may count their pairs
-    narrow: bool = False  # whether chunks on a GPU may have narrow points: see `engine.compat`
+    # all points, if they are so few that the plan may count their pairs
+    whole: Sample | None = None
+    # whether chunks on a GPU may have narrow points: see `engine.compat`
+    narrow: bool = False
 
     @property
     def nbytes(self) -> int:
-        """Memory of the samples in bytes. The other fields are far smaller, so they are left out."""
-        samples = {id(some): some for some in (self.sample, self.whole) if some is not None}.values()
+        """Memory of the samples in bytes. The other fields are far smaller, so they are
+        left out.
+        """
+        samples = {
+            id(some): some for some in (self.sample, self.whole) if some is not None
+        }.values()
         return sum(some.x.nbytes + some.places.nbytes for some in samples)
 
     @property
@@ -94,52 +113,78 @@ class PartitionScan(NamedTuple):
 
     x: Array  # (n, d) float64: coordinates of the points
     frame: Frame  # the rows of these points
-    kept: Array | None  # (rows,) bool: mask of the partition's rows that are points; None: all rows are
-    limit: Array | None  # (n,) float64: threshold of each point; None: all points have the same threshold
+    # (rows,) bool: mask of the partition's rows that are points; None: all rows are
+    kept: Array | None
+    # (n,) float64: threshold of each point; None: all points have the same threshold
+    limit: Array | None
 
 
-def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
-              partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
+def summarise(
+    frame: Frame,
+    number: int,
+    spec: JoinSpec,
+    with_ids: bool,
+    partitions: int = 0,
+    most: int | None = None,
+) -> PartitionSummary:
     """Summarize a partition.
 
-    `number`: number of the partition.  `with_ids`: whether the result has ids, so they must be unique.
-    `partitions`: number of all partitions; 0: draw no sample.  `most`: largest number of sampled points.
+    `number`: number of the partition.  `with_ids`: whether the result has ids, so they
+    must be unique. `partitions`: number of all partitions; 0: draw no sample.  `most`:
+    largest number of sampled points.
     """
-    return scan_partition(frame, number, spec, with_ids, partitions, most, may_narrow=True)[0]
+    return scan_partition(
+        frame, number, spec, with_ids, partitions, most, may_narrow=True
+    )[0]
 
 
-def summarise_parts(frame: Frame, bounds: Sequence[int], first: int, spec: JoinSpec,
-                    with_ids: bool) -> list[PartitionSummary]:  # fmt: skip
-    """Summarize several partitions whose rows are in one frame. The coordinates are read only once.
+def summarise_parts(
+    frame: Frame, bounds: Sequence[int], first: int, spec: JoinSpec, with_ids: bool
+) -> list[PartitionSummary]:
+    """Summarize several partitions whose rows are in one frame. The coordinates are
+    read only once.
 
-    `bounds` (partitions + 1,): position of each partition's first row, and the number of all rows.  `first`:
-    number of the first partition.
+    `bounds` (partitions + 1,): position of each partition's first row, and the number
+    of all rows.  `first`: number of the first partition.
     """
     try:
         columns = columns_of(frame, spec)
-    # scan each partition by itself, so that the error names the partition and row of the unsuitable value
+    # scan each partition by itself, so that the error names the partition and row of
+    # the unsuitable value
     except ListError:
         columns = None
     found = []
     for n, (start, stop) in enumerate(itertools.pairwise(bounds)):
         own = None if columns is None else columns[start:stop]
         if own is not None and not own.flags.c_contiguous:
-            own = np.asfortranarray(own)  # copied, because kernels expect contiguous arrays
+            # copied, because kernels expect contiguous arrays
+            own = np.asfortranarray(own)
         part = frame.iloc[start:stop]
-        found.append(scan_partition(part, first + n, spec, with_ids, len(bounds) - 1, columns=own)[0])
+        found.append(
+            scan_partition(
+                part, first + n, spec, with_ids, len(bounds) - 1, columns=own
+            )[0]
+        )
     return found
 
 
 def scan_partition(
-    frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None,
-    columns: Array | None = None, *, may_narrow: bool = False,
-) -> tuple[PartitionSummary, PartitionScan | None]:  # fmt: skip
+    frame: Frame,
+    number: int,
+    spec: JoinSpec,
+    with_ids: bool,
+    partitions: int = 0,
+    most: int | None = None,
+    columns: Array | None = None,
+    *,
+    may_narrow: bool = False,
+) -> tuple[PartitionSummary, PartitionScan | None]:
     """Summarize a partition like `summarise`, and return its arrays too.
 
     The arrays are None if a column of lists has other values.
 
-    `columns`: the columns of coordinates, if they have been read. `may_narrow`: whether to check if the
-    points can be stored as narrow points.
+    `columns`: the columns of coordinates, if they have been read. `may_narrow`: whether
+    to check if the points can be stored as narrow points.
     """
     rows = len(frame)
     try:
@@ -165,21 +210,42 @@ def scan_partition(
     if spec.radius is not None:
         xp, r = module_of(x), radii(frame, spec)
         wrong = ~(xp.isfinite(r) & (r >= 0))
-        radius, limit = (float(r.max()) if len(r) else 0.0, count_of(wrong)), limits(r, spec)
+        radius, limit = (
+            (float(r.max()) if len(r) else 0.0, count_of(wrong)),
+            limits(r, spec),
+        )
     if partitions and not bad and zero is None:
-        # the seed includes the partition's number, so that partitions with equal boxes get different samples
+        # the seed includes the partition's number, so that partitions with equal boxes
+        # get different samples
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         own = None if kept is None else to_host(kept)
         sample = draw(x, own, partitions, seed, limit, most)
         if with_ids and most is None:
-            whole = sample if len(sample.x) == len(x) else every_point(x, own, partitions, limit)
+            whole = (
+                sample
+                if len(sample.x) == len(x)
+                else every_point(x, own, partitions, limit)
+            )
     box = box_digest(found.lower, found.upper) if found.rows else ""
     kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
     inexact = _inexact(frame, columns, found if columns is x else None, spec)
     summary = PartitionSummary(
-        rows, found, bad, inexact, _beyond(columns, spec), zero, None, box, ids, size,
-        sample, kept_bytes, *radius, whole, narrow,
-    )  # fmt: skip
+        rows,
+        found,
+        bad,
+        inexact,
+        _beyond(columns, spec),
+        zero,
+        None,
+        box,
+        ids,
+        size,
+        sample,
+        kept_bytes,
+        *radius,
+        whole,
+        narrow,
+    )
     return summary, PartitionScan(x, frame, kept, limit)
 
 
@@ -194,8 +260,11 @@ def limits(r: Array, spec: JoinSpec) -> Array:
         return spec.measure.threshold(r, module_of(r))
 
 
-def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Array, Array | None]:
-    """Return the coordinates (n, d) of a partition, and a mask of the rows that `dropna` keeps (None: all).
+def points(
+    frame: Frame, spec: JoinSpec, room: Array | None = None
+) -> tuple[Array, Array | None]:
+    """Return the coordinates (n, d) of a partition, and a mask of the rows that
+    `dropna` keeps (None: all).
 
     `room`: an array that the coordinates may be written to.
     """
@@ -203,12 +272,18 @@ def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Arr
 
 
 def supports_narrow(spec: JoinSpec, dims: int) -> bool:
-    """Return whether tables of a join with these options may have narrow points. Only tables on GPUs may."""
+    """Return whether tables of a join with these options may have narrow points. Only
+    tables on GPUs may.
+    """
     return spec.library == "cudf" and spec.radius is None and dims >= MIN_DIMS
 
 
-def narrow_points(frame: Frame, spec: JoinSpec) -> tuple[Array, Array | None, Array | None]:
-    """Return the results of `points`, and the points as narrow points (None: they cannot be narrow)."""
+def narrow_points(
+    frame: Frame, spec: JoinSpec
+) -> tuple[Array, Array | None, Array | None]:
+    """Return the results of `points`, and the points as narrow points (None: they
+    cannot be narrow).
+    """
     columns = columns_of(frame, spec)
     x, kept, lengths = _embedded(columns, spec, True)
     return x, kept, _narrowed(columns, x, lengths)
@@ -220,7 +295,9 @@ def _narrowed(columns: Array, x: Array, lengths: Array | None) -> Array | None:
 
 
 def columns_of(frame: Frame, spec: JoinSpec, room: Array | None = None) -> Array:
-    """Return the columns of coordinates as an array (n, columns), float64; `room`: see `points`."""
+    """Return the columns of coordinates as an array (n, columns), float64; `room`: see
+    `points`.
+    """
     frames = frames_for(frame)
     if len(spec.read_together) == 1:
         return frames.coordinates(frame, spec.on, room)
@@ -228,11 +305,14 @@ def columns_of(frame: Frame, spec: JoinSpec, room: Array | None = None) -> Array
     return frames.xp.concatenate(parts, axis=1)
 
 
-def _embedded(columns: Array, spec: JoinSpec,
-              with_lengths: bool = False) -> tuple[Array, Array | None, Array | None]:  # fmt: skip
-    """Return the coordinates, a mask of the rows that `dropna` keeps (None: all rows), and lengths or None.
+def _embedded(
+    columns: Array, spec: JoinSpec, with_lengths: bool = False
+) -> tuple[Array, Array | None, Array | None]:
+    """Return the coordinates, a mask of the rows that `dropna` keeps (None: all rows),
+    and lengths or None.
 
-    `with_lengths`: whether to return the lengths that the columns are divided by, if the metric has lengths.
+    `with_lengths`: whether to return the lengths that the columns are divided by, if
+    the metric has lengths.
     """
     xp, lengths = module_of(columns), None
     if with_lengths:
@@ -245,19 +325,35 @@ def _embedded(columns: Array, spec: JoinSpec,
     return x, None if all_of(kept) else kept, lengths
 
 
-def _bad(columns: Array, frame: Frame, spec: JoinSpec) -> dict[Hashable, tuple[int, int, str]]:
+def _bad(
+    columns: Array, frame: Frame, spec: JoinSpec
+) -> dict[Hashable, tuple[int, int, str]]:
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
     if spec.lists:
-        # all numbers of a list belong to one column of the table, except for group numbers in the last column
+        # all numbers of a list belong to one column of the table, except for group
+        # numbers in the last column
         of_lists = columns.shape[1] - bool(spec.by)
         nan, infinite = (
-            xp.concatenate([some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]], axis=1)
+            xp.concatenate(
+                [some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]],
+                axis=1,
+            )
             for some in (nan, infinite)
         )
     first = (nan | infinite).argmax(axis=0).tolist()
-    counts = zip(spec.on, nan.sum(axis=0).tolist(), infinite.sum(axis=0).tolist(), first, strict=True)
-    return {name: (*both, _label(frame, spec, row)) for name, *both, row in counts if any(both)}
+    counts = zip(
+        spec.on,
+        nan.sum(axis=0).tolist(),
+        infinite.sum(axis=0).tolist(),
+        first,
+        strict=True,
+    )
+    return {
+        name: (*both, _label(frame, spec, row))
+        for name, *both, row in counts
+        if any(both)
+    }
 
 
 def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] | None:
@@ -271,9 +367,13 @@ def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] 
 
 def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]:
     found, xp = {}, module_of(columns)
-    for k, (name, (least, most)) in enumerate(zip(spec.on, spec.measure.limits, strict=False)):
+    for k, (name, (least, most)) in enumerate(
+        zip(spec.on, spec.measure.limits, strict=False)
+    ):
         column = columns[:, k]
-        rows = xp.flatnonzero(((column < least) | (column > most)) & xp.isfinite(column))
+        rows = xp.flatnonzero(
+            ((column < least) | (column > most)) & xp.isfinite(column)
+        )
         if len(rows):
             found[name] = (len(rows), float(column[rows[0]]))
     return found
@@ -284,19 +384,30 @@ def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
     return shown(label.item() if isinstance(label, np.generic) else label)
 
 
-def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
-    """Return a dict: column -> an integer in it that float64 cannot represent. Other columns are left out.
+def _inexact(
+    frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec
+) -> dict[Hashable, int]:
+    """Return a dict: column -> an integer in it that float64 cannot represent. Other
+    columns are left out.
 
     `found_in`: moments of the columns, if known.
     """
     found: dict[Hashable, int] = {}
-    if found_in is not None and (np.abs([found_in.lower, found_in.upper]) < EXACT_INTEGER).all():
+    if (
+        found_in is not None
+        and (np.abs([found_in.lower, found_in.upper]) < EXACT_INTEGER).all()
+    ):
         return found
     if spec.lists:
         name, held = spec.on[0], lists_of(frame[spec.on[0]])
         floats = held is not None and held.kind is not None and held.kind.kind == "f"
-        # look at the values unless the bounds prove that all are small; a NaN bound proves nothing
-        if len(columns) and not floats and not (np.abs(bounds(columns)) < EXACT_INTEGER).all():
+        # look at the values unless the bounds prove that all are small; a NaN bound
+        # proves nothing
+        if (
+            len(columns)
+            and not floats
+            and not (np.abs(bounds(columns)) < EXACT_INTEGER).all()
+        ):
             for value in extremes(frame[name]):
                 if abs(value) > EXACT_INTEGER:
                     found[name] = value
@@ -311,7 +422,9 @@ def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinS
 
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number near 2**64 / golden ratio: its multiples are spread evenly (Knuth 1973, section 6.4)."""
+"""An odd number near 2**64 / golden ratio: its multiples are spread evenly (Knuth 1973,
+section 6.4).
+"""
 
 MAX_SUSPECTS = 1000
 """At most this many repeated keys are checked for equal ids."""
@@ -319,9 +432,11 @@ MAX_SUSPECTS = 1000
 
 @dataclass(frozen=True)
 class IdSummary:
-    """Summary of the ids of one partition: their number, missing ids, range, and an id that repeats.
+    """Summary of the ids of one partition: their number, missing ids, range, and an id
+    that repeats.
 
-    `low` and `high` are None if ids cannot be ordered.  `repeated` is a tuple of one id, or None.
+    `low` and `high` are None if ids cannot be ordered.  `repeated` is a tuple of one
+    id, or None.
     """
 
     rows: int
@@ -343,7 +458,11 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     missing = count_of(ids.isna())
     if missing:
         return IdSummary(n, missing, None, None, None)
-    if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
+    if (
+        isinstance(ids.dtype, np.dtype)
+        and ids.dtype.kind in "iufmM"
+        and not on_gpu(ids)
+    ):
         ordered = np.sort(ids.to_numpy())
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
         values = pd.Index(ordered)  # converts NumPy's times to pandas' types
@@ -353,7 +472,8 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
         repeated = _first_again(ids)
     except TypeError:
         raise DuplicateIdError(
-            f"{describe_ids(id)} have values such as {ids[0]!r}, which are not single values, so they cannot "
+            f"{describe_ids(id)} have values such as {ids[0]!r}, which are not single "
+            "values, so they cannot "
             "be ids. "
             f"{_remedy(id)}"
         ) from None
@@ -378,9 +498,14 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
     """
     for number, summary in enumerate(summaries):
         if summary.missing:
-            without = "" if id is None else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."
+            without = (
+                ""
+                if id is None
+                else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."
+            )
             raise DuplicateIdError(
-                f"{describe_ids(id)} are missing in {summary.missing} rows of partition {number}, but every "
+                f"{describe_ids(id)} are missing in {summary.missing} rows of "
+                f"partition {number}, but every "
                 f"row needs a unique id. {_remedy(id)}{without}"
             )
         if summary.repeated is not None:
@@ -406,13 +531,16 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
 
 
 def key_buckets(ids: Ids, buckets: int) -> list[Array]:
-    """Return one array per bucket with the keys of ids (see `id_keys`). Equal keys are in the same bucket."""
+    """Return one array per bucket with the keys of ids (see `id_keys`). Equal keys are
+    in the same bucket.
+    """
     keys = id_keys(ids)
     if buckets == 1:
         return [keys]
     xp = module_of(keys)
     bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
-    # 16-bit integers if possible, because NumPy sorts them by radix sort, which is many times faster
+    # 16-bit integers if possible, because NumPy sorts them by radix sort, which is many
+    # times faster
     bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
     keys = keys[xp.argsort(bucket, kind="stable")]
     counts = to_host(tally(bucket, buckets))
@@ -428,27 +556,32 @@ def id_keys(ids: Ids) -> Array:
     if labels is not None:
         return labels.view(np.uint64)
     if ids.dtype.kind in "fc":
-        # turns -0.0 into 0.0, because these equal numbers have different hashes in pandas 2 and cuDF
+        # turns -0.0 into 0.0, because these equal numbers have different hashes in
+        # pandas 2 and cuDF
         ids = ids + 0.0
     if on_gpu(ids):
         return values_of(ids.to_series().hash_values(method="xxhash64"))
     keys = np.array(pd.util.hash_pandas_object(pd.Series(ids), index=False), np.uint64)
     if ids.dtype == object:
-        # one key for all objects but strings and bytes, because 1, 1.0 and True are equal but have different
-        # hashes
+        # one key for all objects but strings and bytes, because 1, 1.0 and True are
+        # equal but have different hashes
         keys[[not isinstance(value, (str, bytes)) for value in ids]] = 0
     return keys
 
 
 def repeated_keys(*parts: Array) -> np.ndarray:
-    """Return at most `MAX_SUSPECTS` keys that occur more than once in the concatenation of all parts."""
+    """Return at most `MAX_SUSPECTS` keys that occur more than once in the concatenation
+    of all parts.
+    """
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
     return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
 
 
 def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
-    """Return the ids whose keys are among `keys`; ids with equal keys may still be different."""
+    """Return the ids whose keys are among `keys`; ids with equal keys may still be
+    different.
+    """
     own = id_keys(ids)
     xp = module_of(own)
     some = decoded(ids[xp.isin(own, xp.asarray(keys))])
@@ -456,7 +589,9 @@ def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
 
 
 def check_suspects(parts: list[pd.Index], id: Hashable | None) -> None:
-    """Refuse an id that is in two partitions. `parts`: for each partition, its ids whose keys repeat."""
+    """Refuse an id that is in two partitions. `parts`: for each partition, its ids
+    whose keys repeat.
+    """
     repeated = _first_again(joined(parts))
     if repeated is not None:
         raise repeated_id(repeated[0], id, " in several partitions")
@@ -464,9 +599,15 @@ def check_suspects(parts: list[pd.Index], id: Hashable | None) -> None:
 
 def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError:
     """Return an error that names a repeated id."""
-    plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
+    plain = (
+        value.item()
+        if isinstance(value, (np.integer, np.floating, np.bool_))
+        else value
+    )
     return DuplicateIdError(
-        f"{describe_ids(id)} are not unique: {plain!r} repeats{where}, so pairs would be "
-        f"ambiguous. {_remedy(id)} Labels often repeat in a table of several files, because each file counts "
+        f"{describe_ids(id)} are not unique: {plain!r} repeats{where}, so pairs would "
+        "be "
+        f"ambiguous. {_remedy(id)} Labels often repeat in a table of several files, "
+        "because each file counts "
         "its rows from 0."
     )

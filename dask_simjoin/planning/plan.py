@@ -16,7 +16,13 @@ from dask_simjoin.engine.base import joiner_of_library, recall_module
 from dask_simjoin.engine.index.grids import SweepLayout
 from dask_simjoin.engine.protocols import MethodSearch
 from dask_simjoin.metrics.norms import box_gap
-from dask_simjoin.planning.budget import Budget, Resources, budget_of, budget_of_rows, make_budget
+from dask_simjoin.planning.budget import (
+    Budget,
+    Resources,
+    budget_of,
+    budget_of_rows,
+    make_budget,
+)
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
     RANK_BYTES,
@@ -28,8 +34,18 @@ from dask_simjoin.planning.checks import (
 )
 from dask_simjoin.planning.chunk_limits import ChunkLimits, check_one, one_chunk_of_tree
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.data_warnings import DataWarning, check_share, naming_causes, warnings_of_data
-from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, serpentine
+from dask_simjoin.planning.data_warnings import (
+    DataWarning,
+    check_share,
+    naming_causes,
+    warnings_of_data,
+)
+from dask_simjoin.planning.entity_chunks import (
+    Chunking,
+    JoinChunks,
+    Sources,
+    serpentine,
+)
 from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.outputs import (
     PAIRS,
@@ -42,7 +58,13 @@ from dask_simjoin.planning.outputs import (
     rows_found,
     whole_slices,
 )
-from dask_simjoin.planning.resources import Disk, check_moving, expect_disk, needed_of_chunks, sent_rows
+from dask_simjoin.planning.resources import (
+    Disk,
+    check_moving,
+    expect_disk,
+    needed_of_chunks,
+    sent_rows,
+)
 from dask_simjoin.planning.searches import (
     ALONE,
     COPIED_SECONDS,
@@ -60,7 +82,9 @@ AnyLayout = Any
 
 
 class RowCounts:
-    """Base class of plans, with numbers of rows. `table_rows`: number of points of each table."""
+    """Base class of plans, with numbers of rows. `table_rows`: number of points of each
+    table.
+    """
 
     table_rows: tuple[int, ...]
 
@@ -70,7 +94,9 @@ class RowCounts:
         return sum(self.table_rows)
 
     def rows_found(self, k: int) -> int:
-        """Return the number of result rows with k neighbors per row, without a max_distance."""
+        """Return the number of result rows with k neighbors per row, without a
+        max_distance.
+        """
         return rows_found(self.table_rows, k)
 
 
@@ -87,40 +113,54 @@ class Plan(RowCounts, BlockPairs):
     slices: np.ndarray
     even: bool  # whether slices have equal estimated work, not equally many pairs
     estimate: Estimate  # the pairs, each counted once
-    # memory in bytes of one row of the result, and of one row of a chunk (coordinates and id)
+    # memory in bytes of one row of the result, and of one row of a chunk (coordinates
+    # and id)
     pair_bytes: float
     row_bytes: float
     table_rows: tuple[int, ...]  # number of points of each table
     budget: Budget
     data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
-    # int64: for each chunk of queries, the chunks that may contain neighbors of these queries, nearest first
+    # int64: for each chunk of queries, the chunks that may contain neighbors of these
+    # queries, nearest first
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
-    # (n, 2) int32: pairs of chunks that edges of the spanning tree may connect; empty without a tree
-    joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
-    # int64: number of pieces of work, for each block pair (block pairs,) or each search (chunks,)
-    parts: np.ndarray = field(kw_only=True)
-    # float64: expected seconds that a thread needs, for each block pair (block pairs,) or each search
+    # (n, 2) int32: pairs of chunks that edges of the spanning tree may connect; empty
+    # without a tree
+    joined: np.ndarray = field(
+        default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True
+    )
+    # int64: number of pieces of work, for each block pair (block pairs,) or each search
     # (chunks,)
+    parts: np.ndarray = field(kw_only=True)
+    # float64: expected seconds that a thread needs, for each block pair (block pairs,)
+    # or each search (chunks,)
     seconds: np.ndarray = field(kw_only=True)
-    # expected seconds from the first task to the last; this includes disk traffic, but not writing pairs
+    # expected seconds from the first task to the last; this includes disk traffic, but
+    # not writing pairs
     expected: float = field(kw_only=True)
     disk: Disk = field(default=Disk(), kw_only=True)
-    threads: int = field(default=1, kw_only=True)  # number of threads that index a chunk together
+    # number of threads that index a chunk together
+    threads: int = field(default=1, kw_only=True)
     # number of workers that each make a copy of every chunk: see `Costs.copies`
     copies: int = field(default=1, kw_only=True)
     # number of threads and of workers that make the spanning tree of a single chunk
     sharing: Sharing = field(default=ALONE, kw_only=True)
-    # peak bytes on each worker that has the chunk, if one chunk has all rows and a spanning tree; otherwise 0
+    # peak bytes on each worker that has the chunk, if one chunk has all rows and a
+    # spanning tree; otherwise 0
     alone: float = field(default=0.0, kw_only=True)
     # maximum number of rows of a partition that are shuffled at a time
     sent: int = field(default=MAX_ROWS, kw_only=True)
-    narrow: bool = field(default=False, kw_only=True)  # whether points are narrow: see `engine.compat`
-    recall: Recall = field(default=ALL, kw_only=True)  # expected fraction of the true pairs that is found
-    # whether each partition is read by a task of its own; otherwise the tasks that index chunks read it
+    # whether points are narrow: see `engine.compat`
+    narrow: bool = field(default=False, kw_only=True)
+    # expected fraction of the true pairs that is found
+    recall: Recall = field(default=ALL, kw_only=True)
+    # whether each partition is read by a task of its own; otherwise the tasks that
+    # index chunks read it
     read_apart: bool = field(default=True, kw_only=True)
-    # order of the visits of block pairs by workers; None: Dask's order, because all chunks fit in memory
+    # order of the visits of block pairs by workers; None: Dask's order, because all
+    # chunks fit in memory
     visits: Visits | None = field(default=None, kw_only=True)
-    run: str = field(default="", kw_only=True)  # name of the recorded run; "": tasks are not recorded
+    # name of the recorded run; "": tasks are not recorded
+    run: str = field(default="", kw_only=True)
 
     @property
     def shuffles_on_disk(self) -> bool:
@@ -142,26 +182,43 @@ class Plan(RowCounts, BlockPairs):
         return self.chunks.sides[0]
 
     def __repr__(self) -> str:
-        alone = f", up to {format_bytes(int(self.alone))} of memory" if self.alone else ""
+        alone = (
+            f", up to {format_bytes(int(self.alone))} of memory" if self.alone else ""
+        )
         return (
-            f"<{self.layout.method}: {self.rows:,} rows, {len(self.chunks)} {self.partitioning} chunks, "
+            f"<{self.layout.method}: {self.rows:,} rows, {len(self.chunks)} "
+            f"{self.partitioning} chunks, "
             f"{len(self):,} block pairs{alone}>"
         )
 
     def __dask_tokenize__(self) -> Any:
         content = (
-            repr(self.layout), repr(self.sources), self.chunks.identity, self.blocks, self.slices, self.even,
-            self.searches, self.joined, self.parts, self.copies, self.sharing, self.narrow,
-        )  # fmt: skip
+            repr(self.layout),
+            repr(self.sources),
+            self.chunks.identity,
+            self.blocks,
+            self.slices,
+            self.even,
+            self.searches,
+            self.joined,
+            self.parts,
+            self.copies,
+            self.sharing,
+            self.narrow,
+        )
         return normalize_token((type(self).__qualname__, *content))
 
 
-def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources: Resources | None = None,
-              shuffle: str = "tasks") -> Plan:  # fmt: skip
+def make_plan(
+    statistics: JoinStatistics,
+    output: OutputSpec = PAIRS,
+    resources: Resources | None = None,
+    shuffle: str = "tasks",
+) -> Plan:
     """Plan a join; refuse tables that cannot be joined.
 
-    `output`: what the tasks return.  `resources`: workers and memory; None for plain frames.  `shuffle`: the
-    method to use if rows are shuffled.
+    `output`: what the tasks return.  `resources`: workers and memory; None for plain
+    frames.  `shuffle`: the method to use if rows are shuffled.
     """
     lazy = resources is not None
     resources = resources or Resources()
@@ -174,7 +231,9 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     sources = tuple(table.sources for table in statistics.each)
     if lazy and len(statistics.each) == 1:
         check_blocksize(float(sum(statistics.rows)), row_bytes, budget)
-    layout: AnyLayout = statistics.layout() if output.k is None else statistics.search_layout()
+    layout: AnyLayout = (
+        statistics.layout() if output.k is None else statistics.search_layout()
+    )
     costs = _costs(statistics, layout, output, resources, row_bytes, sources)
     one = one_chunk_of_tree(statistics.left, output, resources)
     limits = ChunkLimits(output, budget, resources, shuffle, one, len(statistics.each))
@@ -183,10 +242,14 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     if output.in_parts(resources) and all(len(side) == 1 for side in chunks.sides):
         output = replace(output, result_bytes_per_row=0, bytes_per_other=0)
     row_bytes = statistics.row_bytes(output, shuffled=shuffled)
-    budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, resources)
+    budget = budget_of(
+        len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, resources
+    )
     by_region = partial(statistics.blocks_by_region, limits)
     with naming_causes(lambda: warnings_of_data(*statistics.each)):
-        check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
+        check_blocks(
+            chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region
+        )
     made, blocks = costs.made(chunks), chunks.blocks()
     if output.k is not None:
         # a nearest-neighbor search needs no estimate, because it finds k rows per row
@@ -197,7 +260,9 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         )
     else:
         found, recall = statistics.estimate(chunks, blocks, layout), ALL
-        if output.materialise and _countable(statistics, blocks, layout, found, costs, lazy):
+        if output.materialise and _countable(
+            statistics, blocks, layout, found, costs, lazy
+        ):
             found = statistics.count(chunks, blocks, layout, found) or found
     layout = _layout_for(statistics, layout, output, found)
     pair_bytes, replicated = statistics.pair_bytes, chunks.kind == "replicated"
@@ -208,30 +273,63 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     parts = costs.pieces(seconds, first, row_bytes)
     size = float(max_rows.sum()) * pair_bytes
     if replicated:
-        slices, even = query_slices(slices, found, size, statistics.left.rows, spec, budget, resources)
+        slices, even = query_slices(
+            slices, found, size, statistics.left.rows, spec, budget, resources
+        )
     elif output.materialise:
-        even = bool((slices == 1).all()) or not needs_counts(found, size, spec, budget, resources)
+        even = bool((slices == 1).all()) or not needs_counts(
+            found, size, spec, budget, resources
+        )
         slices = np.maximum(slices, parts)
-    data_warnings = statistics.data_warnings(found if output.k is None else None, output.finds_copies)
+    data_warnings = statistics.data_warnings(
+        found if output.k is None else None, output.finds_copies
+    )
     if output.materialise:
         with naming_causes(lambda: data_warnings):
-            check_outputs(float(slices.sum()), budget, spec.request, resources, len(statistics.each) > 1)
+            check_outputs(
+                float(slices.sum()),
+                budget,
+                spec.request,
+                resources,
+                len(statistics.each) > 1,
+            )
     result = found.total * directions(spec) * pair_bytes if output.materialise else 0.0
     alone = one.need if one is not None and len(chunks) == 1 else 0.0
-    disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
+    disk = (
+        Disk()
+        if alone
+        else expect_disk(chunks, row_bytes, result, output.joins, resources)
+    )
     own_bytes = statistics.point_bytes(output, shuffled=shuffled)
     used = slices if output.materialise and even else np.maximum(slices, parts)
     copies = costs.copies(chunks, int(used.max(initial=1)))
     visits = None
     if output.k is None and not alone:
         if copies == 1:
-            visits = plan_visits(chunks, blocks, seconds, row_bytes, output.with_ids, resources)
+            visits = plan_visits(
+                chunks, blocks, seconds, row_bytes, output.with_ids, resources
+            )
         if visits is not None:
             disk = disk.with_spilled(output.joins * visits.again * row_bytes, resources)
-        disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output.joins > 1, resources))
+        disk = replace(
+            disk,
+            needed=needed_of_chunks(
+                chunks, blocks, own_bytes, output.joins > 1, resources
+            ),
+        )
     plan = Plan(
-        layout, statistics.dims, sources, chunks, blocks, slices.astype(np.int64), even, found,
-        pair_bytes, row_bytes, statistics.rows, budget,
+        layout,
+        statistics.dims,
+        sources,
+        chunks,
+        blocks,
+        slices.astype(np.int64),
+        even,
+        found,
+        pair_bytes,
+        row_bytes,
+        statistics.rows,
+        budget,
         parts=parts,
         seconds=seconds,
         expected=costs.expected(made, seconds) + disk.seconds,
@@ -244,7 +342,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         sent=sent_rows(chunks.method, resources, max(own_bytes)),
         narrow=statistics.is_narrow(output) and not shuffled,
         recall=recall,
-    )  # fmt: skip
+    )
     check_moving(chunks.method, resources, statistics.each)
     with naming_causes(lambda: data_warnings):
         if one is not None and alone:
@@ -256,55 +354,117 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         if output.materialise:
             own = plan.rows if spec.include_self else 0
             rows = found.total_low * directions(spec) + own
-            check_result(rows, pair_bytes, budget, spec.request, len(statistics.each) > 1, found.counted)
+            check_result(
+                rows,
+                pair_bytes,
+                budget,
+                spec.request,
+                len(statistics.each) > 1,
+                found.counted,
+            )
             if lazy:  # for a plain frame, this is checked together with its warnings
                 share = found.total_low / max(1.0, statistics.candidates)
                 check_share(data_warnings, share, rows, pair_bytes, spec)
-    return plan if output.k is None else _searched(plan, statistics, output, costs, made)
+    return (
+        plan if output.k is None else _searched(plan, statistics, output, costs, made)
+    )
 
 
 def _layout_for(
     statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, found: Estimate
 ) -> AnyLayout:
-    """Replace a default layout by tiles if rows have many neighbors: tiles count many pairs at once."""
+    """Replace a default layout by tiles if rows have many neighbors: tiles count many
+    pairs at once.
+    """
     spec, neighbors = statistics.spec, 2 * found.total / max(1, statistics.left.rows)
     if spec.method == AUTO and not spec.several and output.dense < neighbors:
         return statistics.layout(dense=True)
     return layout
 
 
-def _countable(statistics: JoinStatistics, blocks: np.ndarray, layout: AnyLayout, found: Estimate,
-               costs: Costs, lazy: bool) -> bool:  # fmt: skip
-    """Return whether to count all pairs, because this takes no longer than estimating them from a sample.
+def _countable(
+    statistics: JoinStatistics,
+    blocks: np.ndarray,
+    layout: AnyLayout,
+    found: Estimate,
+    costs: Costs,
+    lazy: bool,
+) -> bool:
+    """Return whether to count all pairs, because this takes no longer than estimating
+    them from a sample.
 
     `found`: the estimate of pairs.
     """
-    if found.counted or layout.method not in ("sweep", DENSE):  # the costs of other methods were not measured
+    # the costs of other methods were not measured
+    if found.counted or layout.method not in ("sweep", DENSE):
         return False
     spec, sampled = statistics.spec, [len(table.points.x) for table in statistics.each]
-    listed, planning = lists_pairs(blocks, spec), costs.planning(lazy, spec.measure.embeds)
+    listed, planning = (
+        lists_pairs(blocks, spec),
+        costs.planning(lazy, spec.measure.embeds),
+    )
     return costs.counts(statistics.rows, sampled, found.total, listed, planning)
 
 
-def _costs(statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, resources: Resources,
-           row_bytes: float, sources: tuple[Sources, ...]) -> Costs:  # fmt: skip
+def _costs(
+    statistics: JoinStatistics,
+    layout: AnyLayout,
+    output: OutputSpec,
+    resources: Resources,
+    row_bytes: float,
+    sources: tuple[Sources, ...],
+) -> Costs:
     """Return the cost model of a join."""
     swept = layout.swept_dims if isinstance(layout, SweepLayout) else statistics.dims
     method = layout.method if output.k is None else DENSE
     # the cost of a sweep does not depend on near tiles
     near = (1.0, 1.0) if method == "sweep" and not resources.gpu else statistics.near()
     rows = float(sum(statistics.rows))
-    return Costs(method, statistics.dims, near, rows, output, resources, swept, row_bytes, sources)
+    return Costs(
+        method,
+        statistics.dims,
+        near,
+        rows,
+        output,
+        resources,
+        swept,
+        row_bytes,
+        sources,
+    )
 
 
-def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs: Costs, made: float) -> Plan:
+def _searched(
+    plan: Plan,
+    statistics: JoinStatistics,
+    output: OutputSpec,
+    costs: Costs,
+    made: float,
+) -> Plan:
     """Replace the block pairs of a plan by searches for nearest neighbors."""
     searches = find_searches(statistics, output, plan.chunks)
-    check_blocks(sum(map(len, searches)), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources)
-    pairs = np.array([(min(i, j), max(i, j)) for i, found in enumerate(searches) for j in found.tolist()])
+    check_blocks(
+        sum(map(len, searches)),
+        plan.chunks.rows,
+        plan.row_bytes,
+        plan.budget,
+        costs.resources,
+    )
+    pairs = np.array(
+        [
+            (min(i, j), max(i, j))
+            for i, found in enumerate(searches)
+            for j in found.tolist()
+        ]
+    )
     blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
-    joined = find_joined(statistics, output.k or 1, plan.chunks) if output.spanning else plan.joined
-    check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources)
+    joined = (
+        find_joined(statistics, output.k or 1, plan.chunks)
+        if output.spanning
+        else plan.joined
+    )
+    check_blocks(
+        len(joined), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources
+    )
     rows = plan.chunks.rows
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
@@ -312,7 +472,9 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     divisible = not (costs.resources.gpu and isinstance(plan.layout, MethodSearch))
     if output.spanning:
         copies = costs.copies(plan.chunks, costs.resources.workers)
-        sharing = find_sharing(statistics, plan.chunks, seconds, copies, costs.resources)
+        sharing = find_sharing(
+            statistics, plan.chunks, seconds, copies, costs.resources
+        )
         copies = copies if sharing[1] > 1 else 1
     elif divisible and seconds.sum() >= COPIED_SECONDS:
         copies = costs.copies(plan.chunks, costs.resources.workers)
@@ -320,28 +482,50 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
         parts = np.full(len(searches), 1 if output.spanning else copies)
     else:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
-    parts, slices = np.where(met > 0, parts, 1), np.ones_like(parts)  # without a search there are no parts
+    # without a search there are no parts
+    parts, slices = np.where(met > 0, parts, 1), np.ones_like(parts)
     if output.with_ids and divisible:
-        most = rows[: len(searches)] * float(plan.rows_found(output.k or 1)) / max(1, plan.table_rows[0])
-        least = whole_slices(most, plan.pair_bytes + RANK_BYTES, plan.budget, costs.resources)
+        most = (
+            rows[: len(searches)]
+            * float(plan.rows_found(output.k or 1))
+            / max(1, plan.table_rows[0])
+        )
+        least = whole_slices(
+            most, plan.pair_bytes + RANK_BYTES, plan.budget, costs.resources
+        )
         least = np.ceil(least / copies).astype(np.int64) * copies
-        # a small result is one partition, in the order of the rows; else each part makes a partition
+        # a small result is one partition, in the order of the rows; else each part
+        # makes a partition
         divided = (least > 1) & (met > 0)
         parts = np.where(divided, np.maximum(parts, least), parts)
         slices = np.where(divided, parts, 1)
-        check_outputs(float(slices.sum()), plan.budget, f"k={output.k}", costs.resources)
+        check_outputs(
+            float(slices.sum()), plan.budget, f"k={output.k}", costs.resources
+        )
     disk = plan.disk
     if not plan.alone:
         own_bytes = [table.row_bytes for table in statistics.each]
-        met_in_turn = np.array([(c, d) for c, some in enumerate(searches) for d in some.tolist()])
+        met_in_turn = np.array(
+            [(c, d) for c, some in enumerate(searches) for d in some.tolist()]
+        )
         again = output.joins > 1 or output.spanning
-        needed = needed_of_chunks(plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, again, costs.resources)
+        needed = needed_of_chunks(
+            plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, again, costs.resources
+        )
         disk = replace(disk, needed=needed)
     return replace(
-        plan, blocks=blocks, slices=slices, searches=searches, joined=joined,
-        parts=parts, seconds=seconds, copies=copies, sharing=sharing, disk=disk,
+        plan,
+        blocks=blocks,
+        slices=slices,
+        searches=searches,
+        joined=joined,
+        parts=parts,
+        seconds=seconds,
+        copies=copies,
+        sharing=sharing,
+        disk=disk,
         expected=costs.expected(made, seconds) + plan.disk.seconds,
-    )  # fmt: skip
+    )
 
 
 NO_BLOCKS = np.zeros((0, 2), np.int32)
@@ -349,29 +533,43 @@ NO_BLOCKS = np.zeros((0, 2), np.int32)
 
 @dataclass(frozen=True, eq=False)
 class WholePlan(RowCounts):
-    """The plan of an eager join: each table is one chunk.  `Plan` explains the fields without a comment."""
+    """The plan of an eager join: each table is one chunk.  `Plan` explains the fields
+    without a comment.
+    """
 
     layout: AnyLayout
     dims: int
     table_rows: tuple[int, ...]
     estimate: Estimate
     pair_bytes: float
-    # whether the two chunks are compared: both must have points, and their boxes must be within the distance
+    # whether the two chunks are compared: both must have points, and their boxes must
+    # be within the distance
     meets: bool
     data_warnings: tuple[DataWarning, ...]
 
 
 def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
-    """Plan an eager join with one chunk per table. Refuse a result above the configured limit."""
+    """Plan an eager join with one chunk per table. Refuse a result above the configured
+    limit.
+    """
     shared = statistics.dims, statistics.rows
     if output.k is not None:
         # a nearest-neighbor search needs no estimate, because it finds k rows per row
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
         return WholePlan(
-            layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)
+            layout,
+            *shared,
+            none,
+            statistics.pair_bytes,
+            all(statistics.rows),
+            statistics.data_warnings(None),
         )
     (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
-    gap = box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper) if all(statistics.rows) else math.inf
+    gap = (
+        box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper)
+        if all(statistics.rows)
+        else math.inf
+    )
     meets = bool(gap <= spec.threshold)
     found = no_estimate(NO_BLOCKS)
     layout = statistics.layout()
@@ -384,8 +582,12 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
     layout = _layout_for(statistics, layout, output, found)
     data_warnings = statistics.data_warnings(found, output.finds_copies)
     if output.materialise:
-        rows = found.total_low * directions(spec) + (sum(statistics.rows) if spec.include_self else 0)
+        rows = found.total_low * directions(spec) + (
+            sum(statistics.rows) if spec.include_self else 0
+        )
         budget = make_budget(spec.blocksize, spec.settings, Resources())
         with naming_causes(lambda: data_warnings):
             check_result(rows, statistics.pair_bytes, budget, spec.request)
-    return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, data_warnings)
+    return WholePlan(
+        layout, *shared, found, statistics.pair_bytes, meets, data_warnings
+    )

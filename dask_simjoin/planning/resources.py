@@ -18,7 +18,13 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes
 
 from dask_simjoin.engine.base import frames_of_library
-from dask_simjoin.errors import LARGER_DISK, BudgetError, PlanningError, Remedy, ScratchError
+from dask_simjoin.errors import (
+    LARGER_DISK,
+    BudgetError,
+    PlanningError,
+    Remedy,
+    ScratchError,
+)
 from dask_simjoin.planning.budget import MEMORY_LIMIT, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
@@ -30,8 +36,8 @@ if TYPE_CHECKING:
 
 
 IN_MEMORY = 0.2
-"""Rows are shuffled by tasks, in memory, if they take less than this fraction of the memory. Otherwise they
-are shuffled through files.
+"""Rows are shuffled by tasks, in memory, if they take less than this fraction of the
+memory. Otherwise they are shuffled through files.
 
 On two workers of one machine, the shuffle by tasks took 0.7 times as long as p2p."""
 
@@ -40,20 +46,25 @@ ITSELF = 300 * 2**20
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
 PROCESSES = ("processes", "multiprocessing")
-"""Names of Dask's schedulers: first those with one thread, then those with several processes."""
+"""Names of Dask's schedulers: first those with one thread, then those with several
+processes.
+"""
 
 ATTEMPTS = 10
 """The scheduler is asked for its workers at most this many times: see `workers_of`."""
 
 MAX_MOVES = 4096
-"""On a cluster, rows are shuffled by tasks if partitions times threads are at most this.
+"""On a cluster, rows are shuffled by tasks if partitions times threads are at most
+this.
 
 Otherwise p2p is used, because it needs fewer tasks.
 """
 
 
 def resources_for(library: str) -> Resources:
-    """Return the threads and memory that Dask would use now to compute with frames of a library."""
+    """Return the threads and memory that Dask would use now to compute with frames of a
+    library.
+    """
     client = current_client()
     workers: dict[str, Any] = {}
     if client is not None and not client.asynchronous:
@@ -65,29 +76,50 @@ def resources_for(library: str) -> Resources:
         threads = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
         return Resources(threads, own // threads, gpu=True, disk=disk)
     if own is not None:
-        each = [(w.get("gpu") or {}).get("memory-total") or own for w in workers.values()]
+        each = [
+            (w.get("gpu") or {}).get("memory-total") or own for w in workers.values()
+        ]
         threads = sum(w["nthreads"] for w in workers.values())
         many = max((w["nthreads"] for w in workers.values()), default=1)
         memory = min(each, default=own) // many
-        return Resources(max(1, threads), memory, True, gpu=True, workers=max(1, len(workers)), disk=disk)
+        return Resources(
+            max(1, threads),
+            memory,
+            True,
+            gpu=True,
+            workers=max(1, len(workers)),
+            disk=disk,
+        )
     if client is None:
         together = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
-        shared = None if dask.config.get("scheduler", None) in PROCESSES else MEMORY_LIMIT // local
+        shared = (
+            None
+            if dask.config.get("scheduler", None) in PROCESSES
+            else MEMORY_LIMIT // local
+        )
         return Resources(threads=local, shared=shared, together=together, disk=disk)
-    limited = [(w["memory_limit"], w["nthreads"]) for w in workers.values() if w["memory_limit"]]
-    memory = min((max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None)
+    limited = [
+        (w["memory_limit"], w["nthreads"])
+        for w in workers.values()
+        if w["memory_limit"]
+    ]
+    memory = min(
+        (max(limit - ITSELF, limit // 3) // n for limit, n in limited), default=None
+    )
     threads = sum(w["nthreads"] for w in workers.values())
     limit = min((limit for limit, _ in limited), default=None)
     together = min((w["nthreads"] for w in workers.values()), default=1)
     many = max(1, len(workers))
-    return Resources(max(1, threads), memory, True, limit, workers=many, together=together, disk=disk)
+    return Resources(
+        max(1, threads), memory, True, limit, workers=many, together=together, disk=disk
+    )
 
 
 def workers_of(client: Client) -> dict[str, Any]:
     """Return the scheduler's information about each worker, by address.
 
-    Every two seconds, another thread of Dask replaces this information by a copy that lacks some workers. If
-    `scheduler_info` returns such a copy, it is called again.
+    Every two seconds, another thread of Dask replaces this information by a copy that
+    lacks some workers. If `scheduler_info` returns such a copy, it is called again.
     """
     for _ in range(ATTEMPTS):
         info = client.scheduler_info(n_workers=-1)
@@ -97,9 +129,11 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def plain_threads() -> int:
-    """Return the number of threads for a plain frame: as many as Dask's threaded scheduler would use.
+    """Return the number of threads for a plain frame: as many as Dask's threaded
+    scheduler would use.
 
-    It is 1 if the caller is not in the main thread, because other threads may compute at the same time.
+    It is 1 if the caller is not in the main thread, because other threads may compute
+    at the same time.
     """
     one = dask.config.get("scheduler", None) in ONE_THREAD
     if one or threading.current_thread() is not threading.main_thread():
@@ -108,10 +142,11 @@ def plain_threads() -> int:
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:
-    """Return the free bytes on the disk with the most space, among all that Dask or the caller writes to.
+    """Return the free bytes on the disk with the most space, among all that Dask or the
+    caller writes to.
 
-    These are the disks of the working directory, of Dask's temporary directory and of the workers.  None:
-    some workers are on other machines, so their disks are unknown.
+    These are the disks of the working directory, of Dask's temporary directory and of
+    the workers.  None: some workers are on other machines, so their disks are unknown.
     """
     scratch = list(of_workers)
     if not all(Path(folder).exists() for folder in scratch):
@@ -123,16 +158,32 @@ def _free_disk(of_workers: Iterable[str]) -> int | None:
     return max(free, default=None)
 
 
-def shuffle_method(configured: str | None, resources: Resources, size: float, partitions: int,
-                   dtypes: list[Any]) -> str:  # fmt: skip
-    """Choose the shuffle method for rows of `size` bytes in total, with columns of these dtypes."""
+def shuffle_method(
+    configured: str | None,
+    resources: Resources,
+    size: float,
+    partitions: int,
+    dtypes: list[Any],
+) -> str:
+    """Choose the shuffle method for rows of `size` bytes in total, with columns of
+    these dtypes.
+    """
     if resources.gpu:
         return "tasks"  # the other methods would copy rows from GPUs to the host
-    if any(isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) for dtype in dtypes):
-        return "tasks"  # the other methods write Arrow data, which does not preserve objects and categories
+    if any(
+        isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object)
+        for dtype in dtypes
+    ):
+        # the other methods write Arrow data, which does not preserve objects and
+        # categories
+        return "tasks"
     if configured is not None and (configured != "p2p" or resources.cluster):
         return configured
-    memory = (resources.memory or 0) * resources.threads if resources.cluster else MEMORY_LIMIT
+    memory = (
+        (resources.memory or 0) * resources.threads
+        if resources.cluster
+        else MEMORY_LIMIT
+    )
     few = partitions * resources.threads <= MAX_MOVES
     if size < IN_MEMORY * memory and (few or not resources.cluster):
         return "tasks"
@@ -140,12 +191,20 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
-    """Refuse a shuffle that was planned for a cluster but runs without one, or the other way round."""
+    """Refuse a shuffle that was planned for a cluster but runs without one, or the
+    other way round.
+    """
     if cluster != on_cluster() and method != "tasks":
-        was, is_ = ("for a cluster", "without one") if cluster else ("without a cluster", "on one")
+        was, is_ = (
+            ("for a cluster", "without one")
+            if cluster
+            else ("without a cluster", "on one")
+        )
         raise PlanningError(
-            f"The join was planned {was}, and now runs {is_}. Its shuffle method {method!r} does not work "
-            "there. Call the function that made the result again, so that the join is planned anew."
+            f"The join was planned {was}, and now runs {is_}. Its shuffle method "
+            f"{method!r} does not work "
+            "there. Call the function that made the result again, so that the join is "
+            "planned anew."
         )
 
 
@@ -156,11 +215,13 @@ A worker with 500 MB paused and never continued.
 """
 
 AT_ONCE = 24
-"""A thread sends rows to other workers in batches that take at most 1 / AT_ONCE of its memory.
+"""A thread sends rows to other workers in batches that take at most 1 / AT_ONCE of its
+memory.
 
-A shuffle holds about eight copies of these rows: five at the sender, three at the receiver. The rest of the
-memory is for the partition, the shuffle's buffers, and rows that wait. Without this limit, partitions of
-1,000,000 rows of 40 bytes killed workers with 700 MB.
+A shuffle holds about eight copies of these rows: five at the sender, three at the
+receiver. The rest of the memory is for the partition, the shuffle's buffers, and rows
+that wait. Without this limit, partitions of 1,000,000 rows of 40 bytes killed workers
+with 700 MB.
 """
 
 MOVE_BYTES = 16
@@ -169,11 +230,13 @@ MOVE_BYTES = 16
 LARGEST = 6
 """A thread can shuffle a partition of at most 1 / LARGEST of its memory.
 
-Workers with 700 MB could shuffle partitions of an eighth of their memory.  Partitions of a quarter killed
-them."""
+Workers with 700 MB could shuffle partitions of an eighth of their memory.  Partitions
+of a quarter killed them."""
 
 READ_COPIES = 3.7
-"""To read a partition and assign its rows to chunks takes this multiple of the memory of its columns."""
+"""To read a partition and assign its rows to chunks takes this multiple of the memory
+of its columns.
+"""
 
 BY_ORDER = Remedy({"partitioning": "entity"})
 """Remedy in errors: a join without a shuffle."""
@@ -186,37 +249,53 @@ def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int
     """
     if method != "p2p" or resources.memory is None:
         return MAX_ROWS
-    return max(1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
+    return max(
+        1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES)))
+    )
 
 
-def check_moving(method: str | None, resources: Resources, tables: Sequence[TableSummary]) -> None:
+def check_moving(
+    method: str | None, resources: Resources, tables: Sequence[TableSummary]
+) -> None:
     """Refuse to shuffle tables between workers with too little memory.
 
-    Dask pauses a worker at 80 % of its memory limit, and kills it at 95 %. A paused worker that has no data
-    to spill never continues. A worker whose partitions are too large is killed again and again. In both cases
-    the join never ends.
+    Dask pauses a worker at 80 % of its memory limit, and kills it at 95 %. A paused
+    worker that has no data to spill never continues. A worker whose partitions are too
+    large is killed again and again. In both cases the join never ends.
     """
     if method != "p2p" or resources.limit is None or resources.memory is None:
         return
     if resources.limit < MIN_WORKER:
         raise BudgetError(
-            f"Rows would be shuffled between workers of {format_bytes(resources.limit)}. Each worker needs "
-            f"at least {format_bytes(MIN_WORKER)}, mostly for loaded libraries. Use fewer, larger workers, "
+            "Rows would be shuffled between workers of "
+            f"{format_bytes(resources.limit)}. Each worker needs "
+            f"at least {format_bytes(MIN_WORKER)}, mostly for loaded libraries. Use "
+            "fewer, larger workers, "
             "or partitioning='entity', which does not shuffle.",
             remedies=[BY_ORDER],
         )
     max_bytes = resources.memory // LARGEST
     for table in tables:
-        rows, each = max(summary.source_rows for summary in table.summaries), table.row_bytes
+        rows, each = (
+            max(summary.source_rows for summary in table.summaries),
+            table.row_bytes,
+        )
         if rows * each > max_bytes:
             raise BudgetError(
-                f"Rows would be shuffled from partitions of up to {format_bytes(int(rows * each))} "
-                f"({rows:,} rows of {each:.0f} bytes). A thread of the smallest worker has "
-                f"{format_bytes(resources.memory)}, which is enough for partitions of at most "
-                f"{format_bytes(max_bytes)}. There are three remedies. Use partitioning='entity', which does "
-                "not shuffle. Or use workers with more memory or fewer threads. Or write files with row "
-                f"groups of at most {int(max_bytes // each):,} rows, and read them with "
-                "split_row_groups=True. ddf.repartition() still reads whole partitions first.",
+                "Rows would be shuffled from partitions of up to "
+                f"{format_bytes(int(rows * each))} "
+                f"({rows:,} rows of {each:.0f} bytes). A thread of the smallest worker "
+                "has "
+                f"{format_bytes(resources.memory)}, which is enough for partitions of "
+                "at most "
+                f"{format_bytes(max_bytes)}. There are three remedies. Use "
+                "partitioning='entity', which does "
+                "not shuffle. Or use workers with more memory or fewer threads. Or "
+                "write files with row "
+                f"groups of at most {int(max_bytes // each):,} rows, and read them "
+                "with "
+                "split_row_groups=True. ddf.repartition() still reads whole partitions "
+                "first.",
                 remedies=[BY_ORDER],
             )
 
@@ -248,17 +327,22 @@ MIN_ITSELF = 200 * 2**20
 """Lower bound of the memory of a worker without data, in bytes."""
 
 PARCEL = 1.8
-"""Size of shuffled rows with their regions and positions, divided by the size of the rows alone."""
+"""Size of shuffled rows with their regions and positions, divided by the size of the
+rows alone.
+"""
 
 SHUFFLE_BYTE = 38.0
-"""Extra nanoseconds that a thread needs to shuffle a byte of rows that do not fit in memory.
+"""Extra nanoseconds that a thread needs to shuffle a byte of rows that do not fit in
+memory.
 
-It was measured with 117 million rows in two dimensions, which two workers with 700 MB each shuffled in 133 to
-148 s.
+It was measured with 117 million rows in two dimensions, which two workers with 700 MB
+each shuffled in 133 to 148 s.
 """
 
 PARQUET_BYTE = 3.2
-"""Nanoseconds that a thread needs to write pairs as parquet, per byte that they take in memory."""
+"""Nanoseconds that a thread needs to write pairs as parquet, per byte that they take in
+memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -273,28 +357,40 @@ class Disk:
     shuffled: float = 0.0  # bytes of shuffled rows
     shuffling: float = 0.0  # seconds to shuffle rows
     writing: float = 0.0  # seconds to write the pairs as parquet
-    # lower bound of the bytes that are on the disks of all workers at the same time. For the shuffle "disk":
-    # in the temporary folder of this process
+    # lower bound of the bytes that are on the disks of all workers at the same time.
+    # For the shuffle "disk": in the temporary folder of this process
     needed: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """Seconds of disk traffic until all pairs are found, without the time to write the pairs."""
+        """Seconds of disk traffic until all pairs are found, without the time to write
+        the pairs.
+        """
         return self.spilling + self.shuffling
 
     def with_spilled(self, row_bytes: float, resources: Resources) -> Disk:
-        """Return the same traffic, but with spilled chunks whose rows have `row_bytes` bytes."""
+        """Return the same traffic, but with spilled chunks whose rows have `row_bytes`
+        bytes.
+        """
         spilled = INDEXED * row_bytes
-        return replace(self, spilled=spilled, spilling=NANO * SPILL_BYTE * spilled / resources.workers)
+        return replace(
+            self,
+            spilled=spilled,
+            spilling=NANO * SPILL_BYTE * spilled / resources.workers,
+        )
 
 
 def expect_disk(
-    chunks: JoinChunks, row_bytes: float, result: float, joins: int, resources: Resources
+    chunks: JoinChunks,
+    row_bytes: float,
+    result: float,
+    joins: int,
+    resources: Resources,
 ) -> Disk:
     """Estimate the disk traffic of a join.
 
-    `row_bytes`: bytes of a chunk's row.  `result`: bytes of all pairs.  `joins`: number of passes over the
-    block pairs.
+    `row_bytes`: bytes of a chunk's row.  `result`: bytes of all pairs.  `joins`: number
+    of passes over the block pairs.
     """
     if resources.gpu:
         return Disk()
@@ -303,12 +399,18 @@ def expect_disk(
         threads = resources.threads / resources.workers
         largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
         itself = resources.limit - threads * resources.memory
-        room = SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
+        room = (
+            SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
+        )
         # a worker has only a part of the block pairs, but these may need all chunks
         held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
         away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
     spilled = joins * away * INDEXED * row_bytes * chunks.visits[1]
-    shuffled = away * PARCEL * row_bytes * float(chunks.rows.sum()) if chunks.method == "p2p" else 0.0
+    shuffled = (
+        away * PARCEL * row_bytes * float(chunks.rows.sum())
+        if chunks.method == "p2p"
+        else 0.0
+    )
     return Disk(
         spilled,
         NANO * SPILL_BYTE * spilled / resources.workers,
@@ -319,10 +421,11 @@ def expect_disk(
 
 
 def bytes_needed(held: float, written: float, resources: Resources) -> float:
-    """Return a lower bound of the bytes that are on the disks of all workers at the same time.
+    """Return a lower bound of the bytes that are on the disks of all workers at the
+    same time.
 
-    `held`: bytes that all workers hold at the same time, in memory or spilled. `written`: bytes that are
-    written to files in any case, even if they fit in memory.
+    `held`: bytes that all workers hold at the same time, in memory or spilled.
+    `written`: bytes that are written to files in any case, even if they fit in memory.
     """
     if resources.limit is None or resources.gpu:
         return 0.0
@@ -330,17 +433,29 @@ def bytes_needed(held: float, written: float, resources: Resources) -> float:
     return max(written, held - room, 0.0)
 
 
-def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], again: bool,
-                     resources: Resources) -> float:  # fmt: skip
+def needed_of_chunks(
+    chunks: JoinChunks,
+    blocks: np.ndarray,
+    row_bytes: Sequence[float],
+    again: bool,
+    resources: Resources,
+) -> float:
     """Return `bytes_needed` for block pairs that are joined in the order of `blocks`.
 
-    `row_bytes`: bytes of one row of a chunk, for each table. `again`: whether a later step needs all chunks
-    again, so that all must be kept.
+    `row_bytes`: bytes of one row of a chunk, for each table. `again`: whether a later
+    step needs all chunks again, so that all must be kept.
     """
-    each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
+    each = np.concatenate(
+        [side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)]
+    )
     held = INDEXED * (float(each.sum()) if again else held_at_once(blocks, each))
-    sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
-    if chunks.method == "disk":  # this process writes all rows to Dask's temporary folder
+    sent = (
+        float(each.sum() + MOVE_BYTES * chunks.rows.sum())
+        if chunks.method is not None
+        else 0.0
+    )
+    # this process writes all rows to Dask's temporary folder
+    if chunks.method == "disk":
         return sent
     if chunks.method == "p2p":
         return bytes_needed(held, sent, resources)
@@ -348,10 +463,11 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
 
 
 def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
-    """Return the peak bytes of chunks that are needed at the same time if `blocks` are joined in this order.
+    """Return the peak bytes of chunks that are needed at the same time if `blocks` are
+    joined in this order.
 
-    A chunk is needed from its first block pair to its last. `blocks` (n, 2): block pairs. `sizes` (chunks,):
-    bytes of each chunk.
+    A chunk is needed from its first block pair to its last. `blocks` (n, 2): block
+    pairs. `sizes` (chunks,): bytes of each chunk.
     """
     blocks = np.asarray(blocks, np.int64).reshape(-1, 2)
     number = len(blocks)
@@ -391,17 +507,23 @@ def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
         if share > disk.free:
             many = f"{disk.workers} workers" if disk.workers > 1 else "a worker"
             raise BudgetError(
-                f"At least {format_bytes(int(needed))} do not fit in the memory of {workers} workers, "
-                f"and go to disk: {format_bytes(int(needed / workers))} per worker. The disk of "
-                f"{disk.directory!r} on {disk.host} has only {format_bytes(disk.free)} free for {many}. "
+                f"At least {format_bytes(int(needed))} do not fit in the memory of "
+                f"{workers} workers, "
+                f"and go to disk: {format_bytes(int(needed / workers))} per worker. "
+                "The disk of "
+                f"{disk.directory!r} on {disk.host} has only {format_bytes(disk.free)} "
+                f"free for {many}. "
                 f"{LARGER_DISK}"
             )
 
 
 def check_folder(needed: float, directory: str) -> None:
-    """Refuse to shuffle rows through files in a folder with fewer than `needed` free bytes."""
+    """Refuse to shuffle rows through files in a folder with fewer than `needed` free
+    bytes.
+    """
     remedy = (
-        "Set Dask's configuration temporary-directory to a writable folder with enough space, "
+        "Set Dask's configuration temporary-directory to a writable folder with enough "
+        "space, "
         f"or shuffle in memory: dask.config.set({BY_TASKS.config})."
     )
     try:
@@ -409,13 +531,16 @@ def check_folder(needed: float, directory: str) -> None:
             free = shutil.disk_usage(directory).free
     except OSError as error:
         raise ScratchError(
-            f"Rows would be shuffled through files in {directory!r}, which cannot be written: {error}. "
+            f"Rows would be shuffled through files in {directory!r}, which cannot be "
+            f"written: {error}. "
             f"{remedy}",
             remedies=[BY_TASKS],
         ) from error
     if needed > free:
         raise ScratchError(
-            f"Rows would be shuffled through files in {directory!r}, which take at least "
-            f"{format_bytes(int(needed))}, but only {format_bytes(free)} are free there. {remedy}",
+            f"Rows would be shuffled through files in {directory!r}, which take at "
+            "least "
+            f"{format_bytes(int(needed))}, but only {format_bytes(free)} are free "
+            f"there. {remedy}",
             remedies=[BY_TASKS],
         )

@@ -15,15 +15,20 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.sample import Sample
 
 MAX_PAIRS = 1 << 21
-"""Maximum number of sampled pairs. If samples have more pairs, fewer of their points are joined."""
+"""Maximum number of sampled pairs. If samples have more pairs, fewer of their points
+are joined.
+"""
 
 PROBE = 2048
-"""Number of sample points that are joined first, to estimate how many pairs all sample points have."""
+"""Number of sample points that are joined first, to estimate how many pairs all sample
+points have.
+"""
 
 FEW_POINTS, FEW_PROBED = 1 << 14, 512
 """`FEW_PROBED` replaces `PROBE` for up to `FEW_POINTS` points.
 
-Then a rough guess suffices, because `MAX_PAIRS` is at least 1.6 % of all possible pairs.
+Then a rough guess suffices, because `MAX_PAIRS` is at least 1.6 % of all possible
+pairs.
 """
 
 
@@ -33,14 +38,17 @@ class SamplePoints:
 
     x: np.ndarray
     position: np.ndarray  # (m,) int64: row numbers in the whole frame, ascending
-    weight: np.ndarray  # (m,) float64: number of points that each sampled point represents
+    # (m,) float64: number of points that each sampled point represents
+    weight: np.ndarray
     rows: int  # number of points that the samples were drawn from
     partition: np.ndarray  # (m,) int64: the partition of each sampled point
-    # (m,) float64: factor on the weights of pairs within one partition, because samples are without
-    # replacement
+    # (m,) float64: factor on the weights of pairs within one partition, because samples
+    # are without replacement
     together: np.ndarray
-    thinned: float = 1.0  # factor on the weights of all pairs, if some points were left out
-    limit: np.ndarray | None = None  # (m,) float64: threshold of each point, if rows have own radii
+    # factor on the weights of all pairs, if some points were left out
+    thinned: float = 1.0
+    # (m,) float64: threshold of each point, if rows have own radii
+    limit: np.ndarray | None = None
 
     def take(self, places: np.ndarray) -> SamplePoints:
         """Return the points at these positions.
@@ -60,33 +68,51 @@ class SamplePoints:
         )
 
     def stands_for(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the weight of each pair of points: the number of pairs that it represents."""
+        """Return the weight of each pair of points: the number of pairs that it
+        represents.
+        """
         same = self.partition[left] == self.partition[right]
         product = self.weight[left] * self.weight[right] * self.thinned
         return np.where(same, product * self.together[left], product)
 
 
 def _together(rows: int, drawn: int) -> float:
-    """Return the correction of a pair's weight, ``(rows / drawn)**2``, for samples without replacement."""
+    """Return the correction of a pair's weight, ``(rows / drawn)**2``, for samples
+    without replacement.
+    """
     return (1 - 1 / rows) / (1 - 1 / drawn) if drawn > 1 else 1.0
 
 
-def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> SamplePoints:
-    """Concatenate the samples of partitions; `offsets`: the position of each partition's first row."""
+def gather_samples(
+    samples: list[Sample], offsets: np.ndarray, dims: int
+) -> SamplePoints:
+    """Concatenate the samples of partitions; `offsets`: the position of each
+    partition's first row.
+    """
     parts = [(n, sample) for n, sample in enumerate(samples) if len(sample.x)]
     rows = sum(sample.rows for sample in samples)
     if not parts:
         none = np.zeros(0, np.int64)
-        return SamplePoints(np.zeros((0, dims)), none, np.zeros(0), rows, none, np.zeros(0))
-    sizes, numbers = [len(sample.x) for _, sample in parts], np.array([n for n, _ in parts])
+        return SamplePoints(
+            np.zeros((0, dims)), none, np.zeros(0), rows, none, np.zeros(0)
+        )
+    sizes, numbers = (
+        [len(sample.x) for _, sample in parts],
+        np.array([n for n, _ in parts]),
+    )
     return SamplePoints(
         np.concatenate([sample.x for _, sample in parts]),
-        np.concatenate([sample.places for _, sample in parts]) + np.repeat(offsets[numbers], sizes),
+        np.concatenate([sample.places for _, sample in parts])
+        + np.repeat(offsets[numbers], sizes),
         np.repeat([sample.rows / len(sample.x) for _, sample in parts], sizes),
         rows,
         np.repeat(numbers, sizes),
-        np.repeat([_together(sample.rows, len(sample.x)) for _, sample in parts], sizes),
-        limit=np.concatenate([s.limit for _, s in parts]) if parts[0][1].limit is not None else None,
+        np.repeat(
+            [_together(sample.rows, len(sample.x)) for _, sample in parts], sizes
+        ),
+        limit=np.concatenate([s.limit for _, s in parts])
+        if parts[0][1].limit is not None
+        else None,
     )
 
 
@@ -99,8 +125,8 @@ class Sampled(NamedTuple):
     # (pairs,): the positions of each pair's points in `first` and `second`
     left: np.ndarray
     right: np.ndarray
-    # (pairs,) float64: 0.5 if each point has its own threshold, and the total is within only one of both;
-    # else 1.0
+    # (pairs,) float64: 0.5 if each point has its own threshold, and the total is within
+    # only one of both; else 1.0
     share: np.ndarray | float
 
     @property
@@ -109,7 +135,9 @@ class Sampled(NamedTuple):
         return self.second is self.first
 
 
-def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
+def sample_pairs(
+    first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner
+) -> Sampled:
     """Join the samples of two tables, or of one table with itself.
 
     Use fewer points if there would be too many pairs.
@@ -124,60 +152,92 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
     return all_pairs(first, second, layout, joiner)
 
 
-def all_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
-    """Join points like `sample_pairs`, but use all of them, however many pairs they have."""
+def all_pairs(
+    first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner
+) -> Sampled:
+    """Join points like `sample_pairs`, but use all of them, however many pairs they
+    have.
+    """
     return _within_limits(_joined(first, second, layout, joiner), first, second)
 
 
-def number_of_pairs(tables: Sequence[list[np.ndarray]], layout: Layout, joiner: Joiner) -> int:
-    """Count the pairs of points of two tables, or of one table with itself, without listing them.
+def number_of_pairs(
+    tables: Sequence[list[np.ndarray]], layout: Layout, joiner: Joiner
+) -> int:
+    """Count the pairs of points of two tables, or of one table with itself, without
+    listing them.
 
     `tables`: for each table, points (n, d) of its partitions.
     """
     whole = [parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in tables]
     index = [joiner.build(joiner.xp.asarray(x), layout) for x in whole]
-    return int(joiner.weights(index[0], index[-1], layout, is_self_join=len(index) == 1).sum())
+    return int(
+        joiner.weights(index[0], index[-1], layout, is_self_join=len(index) == 1).sum()
+    )
 
 
-def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Pairs:
+def _joined(
+    first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner
+) -> Pairs:
     same = second is first
     left = joiner.build(joiner.xp.asarray(first.x), layout)
     right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else (lambda totals: totals)
     # int64 labels, as in joins, so that no other kernels are compiled for samples
     names = tuple(
-        side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
+        side["order"][: len(of.x)].astype(np.int64)
+        for side, of in ((left, first), (right, second))
     )
-    return joiner.pairs(left, right, layout, is_self_join=same, distance=made, labels=names)
+    return joiner.pairs(
+        left, right, layout, is_self_join=same, distance=made, labels=names
+    )
 
 
-def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
-                    random: np.random.Generator) -> float:  # fmt: skip
-    """Estimate from some sample points how many pairs all of them have; 0 if there are few sample points."""
+def _pairs_expected(
+    first: SamplePoints,
+    second: SamplePoints,
+    layout: Layout,
+    joiner: Joiner,
+    random: np.random.Generator,
+) -> float:
+    """Estimate from some sample points how many pairs all of them have; 0 if there are
+    few sample points.
+    """
     every = [first] if second is first else [first, second]
     most = max(len(points.x) for points in every)
     if most <= PROBE:
         return 0.0
     probe = PROBE if most > FEW_POINTS else FEW_PROBED
-    some = [points.take(random.choice(len(points.x), min(len(points.x), probe), False)) for points in every]
+    some = [
+        points.take(random.choice(len(points.x), min(len(points.x), probe), False))
+        for points in every
+    ]
     found = float(len(_joined(some[0], some[-1], layout, joiner).left))
     for points in (first, second):
         found *= max(1.0, len(points.x) / probe)
     return found
 
 
-def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed: bool) -> np.ndarray:
+def sample_degrees(
+    points: SamplePoints, layout: Layout, joiner: Joiner, listed: bool
+) -> np.ndarray:
     """Return the number of pairs of each sample point (m,).
 
-    `listed`: whether the join visits each pair. If it does, and the sample has few pairs, these are visited
-    as well: then only the kernels of the join are compiled. Otherwise pairs are counted, which is faster.
+    `listed`: whether the join visits each pair. If it does, and the sample has few
+    pairs, these are visited as well: then only the kernels of the join are compiled.
+    Otherwise pairs are counted, which is faster.
     """
     x = joiner.xp.asarray(points.x)
     m = len(x)
     few = listed
     if listed and m > PROBE:
         some = np.random.default_rng(m).choice(m, PROBE, replace=False)
-        few = int(_list_degrees(x[np.sort(some)], layout, joiner).sum()) / 2 * (m / PROBE) ** 2 <= MAX_PAIRS
+        few = (
+            int(_list_degrees(x[np.sort(some)], layout, joiner).sum())
+            / 2
+            * (m / PROBE) ** 2
+            <= MAX_PAIRS
+        )
     if few:
         return to_host(_list_degrees(x, layout, joiner))
     index = joiner.build(x, layout)
@@ -195,7 +255,9 @@ def _list_degrees(x: Array, layout: Layout, joiner: Joiner) -> Array:
     return degrees
 
 
-def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> SamplePoints:
+def _thinned(
+    points: SamplePoints, part: float, random: np.random.Generator
+) -> SamplePoints:
     m = len(points.x)
     fewer = min(m, max(PROBE, int(m * part)))
     return points.take(np.sort(random.choice(m, fewer, replace=False)))

@@ -1,11 +1,12 @@
 """Choose which chunks a nearest-neighbor search or a spanning tree compares.
 
-Bounds for a spanning tree come from paths over hubs. Each box has a hub: the sample row with the smallest
-distance to the farthest corner of the box. The edge between the hub and a row of the box has a bounded
-weight. It is at most the maximum of this distance and both core distances. So paths over hubs connect all
-rows, and the weights of their edges are bounded. A tree edge is at most as heavy as the heaviest edge of any
-other path between its ends. So if the gap between two boxes exceeds the heaviest edge of the path between
-them, no tree edge joins them.
+Bounds for a spanning tree come from paths over hubs. Each box has a hub: the sample row
+with the smallest distance to the farthest corner of the box. The edge between the hub
+and a row of the box has a bounded weight. It is at most the maximum of this distance
+and both core distances. So paths over hubs connect all rows, and the weights of their
+edges are bounded. A tree edge is at most as heavy as the heaviest edge of any other
+path between its ends. So if the gap between two boxes exceeds the heaviest edge of the
+path between them, no tree edge joins them.
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
-"""To guess distances to neighbors, the neighbors of ASKED points among GUESSED points are searched."""
+"""To guess distances to neighbors, the neighbors of ASKED points among GUESSED points
+are searched.
+"""
 
 FEW_ASKED = 64
-"""Replaces `ASKED` for at most `FEW_ROWS` points, because a bad choice of their regions costs little."""
+"""Replaces `ASKED` for at most `FEW_ROWS` points, because a bad choice of their regions
+costs little.
+"""
 
 AT_ONCE = 16
-"""Number of points whose neighbors are searched at a time, so that their distances stay in a CPU cache."""
+"""Number of points whose neighbors are searched at a time, so that their distances stay
+in a CPU cache.
+"""
 
 MAX_WORK = 1 << 27
 """Maximum of (number of sample points) * (number of coordinates of all boxes).
@@ -41,20 +48,29 @@ It limits the time to compute distances from sample points to boxes.
 """
 
 FEWEST = 1024
-"""At least this many sample points are compared with boxes, even if that exceeds `MAX_WORK`."""
+"""At least this many sample points are compared with boxes, even if that exceeds
+`MAX_WORK`.
+"""
 
 
-def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
-    """Return the statistics with a guessed distance to neighbors as `eps`, and the output with a valid k.
+def neighbor_query(
+    statistics: JoinStatistics, output: OutputSpec
+) -> tuple[JoinStatistics, OutputSpec]:
+    """Return the statistics with a guessed distance to neighbors as `eps`, and the
+    output with a valid k.
 
-    A row cannot have more neighbors than there are other rows, so k is reduced to that number.
+    A row cannot have more neighbors than there are other rows, so k is reduced to that
+    number.
     """
     assert output.k is not None
-    most = statistics.right.rows - (len(statistics.each) == 1)  # neighbors that a row can have
+    # neighbors that a row can have
+    most = statistics.right.rows - (len(statistics.each) == 1)
     k = min(output.k, max(1, most))
     guess = _guess(statistics.right.points, k, statistics.spec.measure)
     found = output.found_bytes(k)
-    return statistics.with_eps(guess), replace(output, k=k, result_bytes_per_row=found, others_per_row=0)
+    return statistics.with_eps(guess), replace(
+        output, k=k, result_bytes_per_row=found, others_per_row=0
+    )
 
 
 def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
@@ -85,36 +101,51 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
 def find_searches(
     statistics: JoinStatistics, output: OutputSpec, chunks: JoinChunks
 ) -> tuple[np.ndarray, ...]:
-    """For each chunk of queries, return the data chunks that may have their neighbors, nearest first."""
+    """For each chunk of queries, return the data chunks that may have their neighbors,
+    nearest first.
+    """
     assert output.k is not None
     queries, first, norm = chunks.sides[0], chunks.first_data, statistics.spec.norm
     lower, upper, filled = queries.boxes()
     others = chunks.sides[-1].boxes()
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
-    if not first and len(filled) == 1:  # a single chunk must be searched, so no bounds are needed
+    # a single chunk must be searched, so no bounds are needed
+    if not first and len(filled) == 1:
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
     x, least = statistics.right.points.x, output.min_total
-    limits = np.minimum(largest_totals(x, lower, upper, output.k, norm, least), output.max_total)
+    limits = np.minimum(
+        largest_totals(x, lower, upper, output.k, norm, least), output.max_total
+    )
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
             away[at] = -1.0
-        near = np.flatnonzero(~(away > limit))  # not `<=`, so that NaN gaps count as near
+        # not `<=`, so that NaN gaps count as near
+        near = np.flatnonzero(~(away > limit))
         found[c] = others[2][near[np.argsort(away[near], kind="stable")]] + first
     return tuple(found)
 
 
-def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
-                   norm: Norm = 2, least: float = 0.0) -> np.ndarray:  # fmt: skip
-    """For each box, return an upper bound of the totals from a point in it to its `neighbors` nearest rows.
+def largest_totals(
+    x: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    neighbors: int,
+    norm: Norm = 2,
+    least: float = 0.0,
+) -> np.ndarray:
+    """For each box, return an upper bound of the totals from a point in it to its
+    `neighbors` nearest rows.
 
-    If `neighbors` + 1 sample points are within a total of every corner of the box, no neighbor is farther. At
-    most one of these points is the point itself. Totals to corners are computed like all totals, with the
-    same operations in the same order. Rounding is monotone, so no computed total in the box is larger.
+    If `neighbors` + 1 sample points are within a total of every corner of the box, no
+    neighbor is farther. At most one of these points is the point itself. Totals to
+    corners are computed like all totals, with the same operations in the same order.
+    Rounding is monotone, so no computed total in the box is larger.
 
-    `least`: the smallest total that a neighbor may have. Only sample points with at least this total to the
-    box are used, because these are far enough from every point in it.
+    `least`: the smallest total that a neighbor may have. Only sample points with at
+    least this total to the box are used, because these are far enough from every point
+    in it.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -137,10 +168,14 @@ def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
     number = max(FEWEST, min_points, MAX_WORK // max(1, numbers))
     if len(x) <= number:
         return x
-    return x[np.sort(np.random.default_rng(len(x)).choice(len(x), number, replace=False))]
+    return x[
+        np.sort(np.random.default_rng(len(x)).choice(len(x), number, replace=False))
+    ]
 
 
-def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm) -> np.ndarray:
+def farthest_totals(
+    x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm
+) -> np.ndarray:
     """Return the largest total from each point to any point in a box (n,)."""
     total = np.zeros(len(x))
     for k in range(x.shape[1]):
@@ -150,29 +185,42 @@ def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: N
 
 
 SHARED_ROWS = 1 << 13
-"""With at least this many rows, several threads or workers make a tree faster than a single one."""
+"""With at least this many rows, several threads or workers make a tree faster than a
+single one.
+"""
 
 SHARED_SECONDS = 0.1
-"""Several workers make a tree faster than one if the neighbor searches take at least this many seconds."""
+"""Several workers make a tree faster than one if the neighbor searches take at least
+this many seconds.
+"""
 
 COPIED_SECONDS = 0.3
-"""Several GPUs search nearest rows in copies of a chunk if the searches take at least this many seconds.
+"""Several GPUs search nearest rows in copies of a chunk if the searches take at least
+this many seconds.
 
-Rows on two H200 were searched in 0.20 s with copies and 0.22 s without, for 0.5 s of expected work.
+Rows on two H200 were searched in 0.20 s with copies and 0.22 s without, for 0.5 s of
+expected work.
 """
 
 PART_ROWS = 1 << 11
 """Minimum number of rows in a part of a round."""
 
 Sharing = tuple[int, int]
-"""Number of threads or GPUs that make a single chunk's tree, and of workers with a copy of the chunk."""
+"""Number of threads or GPUs that make a single chunk's tree, and of workers with a copy
+of the chunk.
+"""
 
 ALONE: Sharing = (1, 1)
 """One thread of one worker makes the tree."""
 
 
-def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
-                 resources: Resources) -> Sharing:  # fmt: skip
+def find_sharing(
+    statistics: JoinStatistics,
+    chunks: JoinChunks,
+    seconds: np.ndarray,
+    copies: int,
+    resources: Resources,
+) -> Sharing:
     """Choose how many threads and workers make the tree.
 
     `seconds`: expected time of the neighbor searches.
@@ -188,10 +236,13 @@ def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.nda
     return parts, min(resources.workers, parts)
 
 
-def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
+def find_joined(
+    statistics: JoinStatistics, neighbors: int, chunks: JoinChunks
+) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
-    `neighbors`: k; the core distance of a row is the distance to its k-th nearest neighbor.
+    `neighbors`: k; the core distance of a row is the distance to its k-th nearest
+    neighbor.
     """
     norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()
@@ -203,7 +254,9 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
     if len(x):
         hubs, far = _hubs(x, lower, upper, norm)
         ends = np.maximum(ends, far)
-        place, heaviest = _hub_order(hubs, largest_totals(x, hubs, hubs, neighbors, norm), norm)
+        place, heaviest = _hub_order(
+            hubs, largest_totals(x, hubs, hubs, neighbors, norm), norm
+        )
     by_place = np.empty(number, np.int64)
     by_place[place] = np.arange(number)
     found = []
@@ -211,22 +264,26 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
         away = box_gap(norm, lower[c], upper[c], lower, upper)
         bound, at = np.full(number, np.inf), int(place[c])
         if len(x):
-            # the heaviest edge on the path between two hubs is the heaviest that Prim's algorithm adds after
-            # the first hub, up to the second
+            # the heaviest edge on the path between two hubs is the heaviest that Prim's
+            # algorithm adds after the first hub, up to the second
             before = np.maximum.accumulate(heaviest[1 : at + 1][::-1])[::-1]
             after = np.maximum.accumulate(heaviest[at + 1 :])
             bound[by_place[:at]], bound[by_place[at + 1 :]] = before, after
         bound = np.maximum(bound, np.maximum(ends, ends[c]))
-        near = np.flatnonzero(~(away > bound))  # not `<=`, so that NaN gaps count as near
+        # not `<=`, so that NaN gaps count as near
+        near = np.flatnonzero(~(away > bound))
         near = near[near > c]
         found.append(np.stack([np.full(len(near), c), near], axis=1))
     pairs = np.sort(filled[np.concatenate(found)], axis=1)
     return serpentine(pairs).astype(np.int32)
 
 
-def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
-          norm: Norm) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the hub of each box (n, d), and the largest total from the hub to any point in the box (n,)."""
+def _hubs(
+    x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hub of each box (n, d), and the largest total from the hub to any
+    point in the box (n,).
+    """
     x = used_points(x, lower.size)
     chosen, far = np.empty(len(lower), np.int64), np.empty(len(lower))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -237,11 +294,13 @@ def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
     return x[chosen], far
 
 
-def _hub_order(hubs: np.ndarray, core: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
+def _hub_order(
+    hubs: np.ndarray, core: np.ndarray, norm: Norm
+) -> tuple[np.ndarray, np.ndarray]:
     """Order hubs by Prim's algorithm.
 
-    Return the position of each hub in this order (n,), and the weight of the edge added at each position
-    (n,).
+    Return the position of each hub in this order (n,), and the weight of the edge added
+    at each position (n,).
     """
     n = len(hubs)
     place, heaviest = np.zeros(n, np.int64), np.zeros(n)

@@ -1,9 +1,10 @@
 """Blocks of rows of similar size, for joins of sets and texts.
 
-If two rows are similar enough, their sizes are similar, too. So two blocks are compared only if their sizes
-allow it. All sizes are cut into ranges, and the rows of a range are a block. If they take too much memory,
-they are split into several blocks by a hash, so that equal rows are in the same block. A row without elements
-has size 0, and a missing row has size -1.
+If two rows are similar enough, their sizes are similar, too. So two blocks are compared
+only if their sizes allow it. All sizes are cut into ranges, and the rows of a range are
+a block. If they take too much memory, they are split into several blocks by a hash, so
+that equal rows are in the same block. A row without elements has size 0, and a missing
+row has size -1.
 """
 
 from __future__ import annotations
@@ -19,17 +20,22 @@ from dask_simjoin.planning.outputs import BlockPairs
 
 
 class SizeRule(Protocol):
-    """The bounds on the sizes of similar rows. They follow from the kind of similarity and its threshold."""
+    """The bounds on the sizes of similar rows. They follow from the kind of similarity
+    and its threshold.
+    """
 
     def smallest(self, size: int, /) -> int:
         """Return the size of the smallest row that may match a row of this size."""
 
     def largest(self, size: int, /) -> int | None:
-        """Return the size of the largest row that may match a row of this size; None: any size."""
+        """Return the size of the largest row that may match a row of this size; None:
+        any size.
+        """
 
 
 ELEMENT_BYTES = 8
-"""Bytes per element, such as a token: its int32 number, and a copy of it for sorting."""
+"""Bytes per element, such as a token: its int32 number, and a copy of it for sorting.
+"""
 
 MISSING, LAST = -1, 2**31
 """The smallest size, and a size above all others."""
@@ -41,7 +47,8 @@ class SizeBlocks:
 
     lows: np.ndarray  # (ranges,) int64: smallest size of each range
     splits: np.ndarray  # (ranges,) int64: number of blocks of each range
-    # (blocks,) float64: expected number of rows of each block, number of their elements, and bytes
+    # (blocks,) float64: expected number of rows of each block, number of their
+    # elements, and bytes
     rows: np.ndarray
     elements: np.ndarray
     bytes: np.ndarray
@@ -69,13 +76,20 @@ class SizeBlocks:
         return np.repeat(self.lows, self.splits), np.repeat(highs, self.splits)
 
 
-def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, number: int,
-                row_bytes: float = 0.0, element_bytes: float = ELEMENT_BYTES) -> SizeBlocks:  # fmt: skip
-    """Cut a table into about `number` blocks of equal memory, as estimated from a sample of rows.
+def size_blocks(
+    sizes: np.ndarray,
+    hashes: np.ndarray,
+    weights: np.ndarray,
+    number: int,
+    row_bytes: float = 0.0,
+    element_bytes: float = ELEMENT_BYTES,
+) -> SizeBlocks:
+    """Cut a table into about `number` blocks of equal memory, as estimated from a
+    sample of rows.
 
-    `sizes`, `hashes`: size and hash of each sampled row. `weights`: number of rows that each sampled row
-    represents.
-    `row_bytes`: bytes of a row without its elements.  `element_bytes`: bytes of an element.
+    `sizes`, `hashes`: size and hash of each sampled row. `weights`: number of rows that
+    each sampled row represents. `row_bytes`: bytes of a row without its elements.
+    `element_bytes`: bytes of an element.
     """
     kinds, which = np.unique(np.maximum(sizes, 0), return_inverse=True)
     taken = weights * (row_bytes + element_bytes * np.maximum(sizes, 0))
@@ -100,11 +114,14 @@ def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, numb
     return SizeBlocks(blocks.lows, blocks.splits, *expected)
 
 
-def compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool) -> np.ndarray:
+def compared_blocks(
+    left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool
+) -> np.ndarray:
     """Return the pairs of blocks (pairs, 2), int32, whose rows may match.
 
-    `right`: blocks of the right table, numbered after the blocks of the left table.  None: pairs are within
-    one table, and each block is also paired with itself.  `special`: whether rows without elements may match.
+    `right`: blocks of the right table, numbered after the blocks of the left table.
+    None: pairs are within one table, and each block is also paired with itself.
+    `special`: whether rows without elements may match.
     """
     first = 0 if right is None else len(left)
     pairs = []
@@ -114,9 +131,16 @@ def compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, 
     return np.concatenate(pairs).astype(np.int32)
 
 
-def count_compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool) -> int:
-    """Count the pairs of `compared_blocks` without listing them, because a list might not fit in memory."""
-    return sum(int(np.count_nonzero(compared)) for compared in _compared_with(left, right, rule, special))
+def count_compared_blocks(
+    left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool
+) -> int:
+    """Count the pairs of `compared_blocks` without listing them, because a list might
+    not fit in memory.
+    """
+    return sum(
+        int(np.count_nonzero(compared))
+        for compared in _compared_with(left, right, rule, special)
+    )
 
 
 def _compared_with(
@@ -142,27 +166,38 @@ def _compared_with(
 
 
 def _size_limits(blocks: SizeBlocks, rule: SizeRule) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and largest size that rows of each block may match (blocks,), int64."""
+    """Return the smallest and largest size that rows of each block may match (blocks,),
+    int64.
+    """
     lows, highs = blocks.bounds
     largest = [rule.largest(max(high, 1)) for high in highs.tolist()]
     return (
         np.array([rule.smallest(max(low, 1)) for low in lows.tolist()], np.int64),
-        np.array([LAST if size is None else min(size, LAST) for size in largest], np.int64),
+        np.array(
+            [LAST if size is None else min(size, LAST) for size in largest], np.int64
+        ),
     )
 
 
-def candidate_pairs(blocks: np.ndarray, rows: np.ndarray, is_self_join: bool) -> np.ndarray:
-    """Return the number of candidate pairs of rows in each pair of blocks (pairs,), float64."""
+def candidate_pairs(
+    blocks: np.ndarray, rows: np.ndarray, is_self_join: bool
+) -> np.ndarray:
+    """Return the number of candidate pairs of rows in each pair of blocks (pairs,),
+    float64.
+    """
     i, j = blocks[:, 0], blocks[:, 1]
     product: np.ndarray = rows[i] * rows[j]
-    return np.where((i == j) & is_self_join, np.maximum(rows[i] * (rows[i] - 1) / 2, 0), product)
+    return np.where(
+        (i == j) & is_self_join, np.maximum(rows[i] * (rows[i] - 1) / 2, 0), product
+    )
 
 
 def heavy_first(candidates: np.ndarray) -> np.ndarray:
-    """Return an order of block pairs: those with the most candidates first, so that no large task comes last.
+    """Return an order of block pairs: those with the most candidates first, so that no
+    large task comes last.
 
-    Block pairs with similar numbers of candidates keep their order, so that a block is used again before it
-    is spilled to disk.
+    Block pairs with similar numbers of candidates keep their order, so that a block is
+    used again before it is spilled to disk.
     """
     return np.argsort(-np.floor(np.log2(np.maximum(candidates, 1))), kind="stable")
 
@@ -170,7 +205,8 @@ def heavy_first(candidates: np.ndarray) -> np.ndarray:
 class SizeBlockPlan(BlockPairs):
     """A plan whose chunks are blocks by size."""
 
-    sources: tuple[tuple[int, ...], ...]  # for each partition of each table, its number of rows
+    # for each partition of each table, its number of rows
+    sources: tuple[tuple[int, ...], ...]
     sides: tuple[SizeBlocks, ...]  # blocks of each table
 
     even: ClassVar[bool] = False

@@ -1,8 +1,10 @@
-"""Spatial chunks: each has the points of a region, or a part of these points, with or without a halo.
+"""Spatial chunks: each has the points of a region, or a part of these points, with or
+without a halo.
 
-With halos, a chunk also has the points around its region, so each pair is found within one chunk.  Without
-halos, the chunks of neighboring regions are compared with each other, so rows are visited more often.
-Clusterings use no halos, because a row must be in one chunk only: this chunk keeps the results of the row.
+With halos, a chunk also has the points around its region, so each pair is found within
+one chunk.  Without halos, the chunks of neighboring regions are compared with each
+other, so rows are visited more often. Clusterings use no halos, because a row must be
+in one chunk only: this chunk keeps the results of the row.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach, twice
-from dask_simjoin.planning.entity_chunks import Boxes, HomeChunks, OneTable, Pieces, Sources, TwoTableChunks
+from dask_simjoin.planning.entity_chunks import (
+    Boxes,
+    HomeChunks,
+    OneTable,
+    Pieces,
+    Sources,
+    TwoTableChunks,
+)
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 from dask_simjoin.request.messages import counted
 
@@ -29,11 +38,13 @@ class OfRegions(OneTable, Sized):
 
     regions: Regions
     norm: Norm
-    # (regions,) int64: number of each region's first chunk, and how many chunks its own points are in
+    # (regions,) int64: number of each region's first chunk, and how many chunks its own
+    # points are in
     first: np.ndarray
     own: np.ndarray
     method: str  # how Dask shuffles: "p2p", "tasks" or "disk"
-    # (partitions + 1,) int64: the position of each partition's first row in the whole frame
+    # (partitions + 1,) int64: the position of each partition's first row in the whole
+    # frame
     offsets: np.ndarray
 
     kind = "spatial"
@@ -52,13 +63,15 @@ class OfRegions(OneTable, Sized):
         return dealt(self.first, self.own, region, position)
 
 
-def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) -> Array:
+def dealt(
+    first: np.ndarray, parts: np.ndarray, region: Array, position: Array
+) -> Array:
     """Return the chunk of each point.
 
     If a region has several chunks, they get its points in turn, by position.
 
-    `first`, `parts`: the first chunk and the number of chunks of each region.  `region`, `position`: the
-    region and the position of each point.
+    `first`, `parts`: the first chunk and the number of chunks of each region.
+    `region`, `position`: the region and the position of each point.
     """
     start, number = (module_of(region).asarray(some) for some in (first, parts))
     if parts.max(initial=1) == 1:
@@ -70,9 +83,9 @@ def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) 
 class SpatialChunks(OfRegions):
     """Chunks that have the points of a region and of its halo: see `OfRegions`.
 
-    Usually a region's own points and its halo are one chunk.  If too many points are equal, the region cannot
-    be cut further. It is then split by positions: own points into `own` chunks, the halo into `halo` further
-    chunks.
+    Usually a region's own points and its halo are one chunk.  If too many points are
+    equal, the region cannot be cut further. It is then split by positions: own points
+    into `own` chunks, the halo into `halo` further chunks.
     """
 
     regions: Regions
@@ -81,9 +94,11 @@ class SpatialChunks(OfRegions):
     threshold: float  # largest total between a region and a point of its halo
     first: np.ndarray
     own: np.ndarray
-    # (regions,) int64: number of chunks with points of the halo only; 0 if own points and halo are one chunk
+    # (regions,) int64: number of chunks with points of the halo only; 0 if own points
+    # and halo are one chunk
     halo: np.ndarray
-    # (chunks,) float64: expected number of own points in each chunk, and of points in its halo
+    # (chunks,) float64: expected number of own points in each chunk, and of points in
+    # its halo
     own_rows: np.ndarray
     halo_rows: np.ndarray
     method: str
@@ -94,7 +109,11 @@ class SpatialChunks(OfRegions):
 
     def boxes(self) -> Boxes:
         region = np.repeat(np.arange(len(self.own)), self.own + self.halo)
-        return self.regions.lower[region], self.regions.upper[region], np.arange(len(self))
+        return (
+            self.regions.lower[region],
+            self.regions.upper[region],
+            np.arange(len(self)),
+        )
 
     def describe(self, both: bool = False) -> str:
         halo = self.halo_rows.sum() / max(self.own_rows.sum(), 1.0)
@@ -108,7 +127,10 @@ class SpatialChunks(OfRegions):
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
         i, j = blocks[:, 0], blocks[:, 1]
         own, others = self.own_rows[i], self.own_rows[j]
-        return np.where(i == j, own * (own - 1).clip(0) / 2, own * others) + own * self.halo_rows[j]
+        return (
+            np.where(i == j, own * (own - 1).clip(0) / 2, own * others)
+            + own * self.halo_rows[j]
+        )
 
     def halo_chunk(self, region: Array, position: Array) -> Array:
         start = self.first + np.where(self.halo > 0, self.own, 0)
@@ -123,16 +145,22 @@ class SpatialChunks(OfRegions):
         return int(number.sum()), float((rows * np.maximum(self.own, 1)).sum())
 
     def blocks(self) -> np.ndarray:
-        """Return block pairs: each chunk of own points with itself and with later chunks of its region."""
+        """Return block pairs: each chunk of own points with itself and with later
+        chunks of its region.
+        """
         found = []
-        for first, own, halo in zip(self.first.tolist(), self.own.tolist(), self.halo.tolist(), strict=True):
+        for first, own, halo in zip(
+            self.first.tolist(), self.own.tolist(), self.halo.tolist(), strict=True
+        ):
             for i in range(own):
                 found += [(first + i, first + j) for j in range(i, own + halo)]
         return np.array(found, np.int32).reshape(-1, 2)
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
         points, left, right = sampled.first, sampled.left, sampled.right
-        region = host_joiner().regions(points.x, self.regions, self.reach, self.threshold, self.norm)[0]
+        region = host_joiner().regions(
+            points.x, self.regions, self.reach, self.threshold, self.norm
+        )[0]
         swap = region[left] > region[right]
         a, b = np.where(swap, right, left), np.where(swap, left, right)
         same = region[a] == region[b]
@@ -144,18 +172,43 @@ class SpatialChunks(OfRegions):
     @property
     def identity(self) -> Any:
         tree = self.regions.arrays
-        return (tree, self.norm, self.reach, self.threshold, self.own, self.halo, self.method, self.offsets)
+        return (
+            tree,
+            self.norm,
+            self.reach,
+            self.threshold,
+            self.own,
+            self.halo,
+            self.method,
+            self.offsets,
+        )
 
 
-def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, threshold: float,
-                   max_rows: float, offsets: np.ndarray, method: str) -> SpatialChunks:  # fmt: skip
-    """Make chunks with at most about `max_rows` points each. Sizes are estimated from the sample `points`."""
-    own, rows, needing = host_joiner().regions(points.x, regions, reach, threshold, norm)
+def spatial_chunks(
+    points: SamplePoints,
+    regions: Regions,
+    norm: Norm,
+    reach: float,
+    threshold: float,
+    max_rows: float,
+    offsets: np.ndarray,
+    method: str,
+) -> SpatialChunks:
+    """Make chunks with at most about `max_rows` points each. Sizes are estimated from
+    the sample `points`.
+    """
+    own, rows, needing = host_joiner().regions(
+        points.x, regions, reach, threshold, norm
+    )
     own_rows = np.bincount(own, points.weight, minlength=len(regions))
     halo_rows = np.bincount(needing, points.weight[rows], minlength=len(regions))
     together = own_rows + halo_rows <= 2 * max_rows
-    own_parts = np.where(together, 1, np.ceil(own_rows / max_rows).clip(1)).astype(np.int64)
-    halo_parts = np.where(together, 0, np.ceil(halo_rows / max_rows).clip(1)).astype(np.int64)
+    own_parts = np.where(together, 1, np.ceil(own_rows / max_rows).clip(1)).astype(
+        np.int64
+    )
+    halo_parts = np.where(together, 0, np.ceil(halo_rows / max_rows).clip(1)).astype(
+        np.int64
+    )
     first = np.cumsum([0, *(own_parts + halo_parts)[:-1]])
     own_of, halo_of = [], []
     for r in range(len(regions)):
@@ -163,44 +216,75 @@ def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: fl
         if together[r]:
             halo_of.append(halo_rows[r])
         else:
-            halo_of += [0.0] * own_parts[r] + [halo_rows[r] / halo_parts[r]] * halo_parts[r]
+            halo_of += [0.0] * own_parts[r] + [
+                halo_rows[r] / halo_parts[r]
+            ] * halo_parts[r]
     return SpatialChunks(
-        regions, norm, reach, threshold, first, own_parts, halo_parts, np.array(own_of), np.array(halo_of),
-        method, offsets,
-    )  # fmt: skip
+        regions,
+        norm,
+        reach,
+        threshold,
+        first,
+        own_parts,
+        halo_parts,
+        np.array(own_of),
+        np.array(halo_of),
+        method,
+        offsets,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterChunks(SpatialChunks):
-    """Chunks that have the points of a region, and all other points near it: within twice the join's
-    distance.
+    """Chunks that have the points of a region, and all other points near it: within
+    twice the join's distance.
 
-    So a chunk has all neighbors of its own points, and of the points near its region. Its task can decide
-    without other chunks which of these are core points. Here `reach` and `threshold` are for twice the
-    distance of the join.
+    So a chunk has all neighbors of its own points, and of the points near its region.
+    Its task can decide without other chunks which of these are core points. Here
+    `reach` and `threshold` are for twice the distance of the join.
     """
 
-    # `reach` and `threshold` for the distance itself: only points within these may be neighbors of own points
+    # `reach` and `threshold` for the distance itself: only points within these may be
+    # neighbors of own points
     near_reach: float
     near_threshold: float
 
     mutual = True
 
 
-def cluster_chunks(points: SamplePoints, regions: Regions, norm: Norm, threshold: float, offsets: np.ndarray,
-                   method: str) -> ClusterChunks:  # fmt: skip
+def cluster_chunks(
+    points: SamplePoints,
+    regions: Regions,
+    norm: Norm,
+    threshold: float,
+    offsets: np.ndarray,
+    method: str,
+) -> ClusterChunks:
     """Make one chunk per region. Sizes are estimated from the sample `points`."""
     limit = twice(norm, threshold)
     away = reach(norm, limit)
-    own, rows, needing = host_joiner().regions(points.x, regions, away, limit, norm, mutual=True)
+    own, rows, needing = host_joiner().regions(
+        points.x, regions, away, limit, norm, mutual=True
+    )
     number = len(regions)
     own_rows = np.bincount(own, points.weight, minlength=number)
     halo_rows = np.bincount(needing, points.weight[rows], minlength=number)
     one, none = np.ones(number, np.int64), np.zeros(number, np.int64)
     return ClusterChunks(
-        regions, norm, away, limit, np.arange(number), one, none, own_rows, halo_rows, method, offsets,
-        reach(norm, threshold), threshold,
-    )  # fmt: skip
+        regions,
+        norm,
+        away,
+        limit,
+        np.arange(number),
+        one,
+        none,
+        own_rows,
+        halo_rows,
+        method,
+        offsets,
+        reach(norm, threshold),
+        threshold,
+    )
 
 
 NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
@@ -209,11 +293,14 @@ NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 
 @dataclass(frozen=True, eq=False)
 class RegionChunks(HomeChunks, OfRegions):
-    """Chunks that have the points of a region. A region with too many points has several chunks."""
+    """Chunks that have the points of a region. A region with too many points has
+    several chunks.
+    """
 
     regions: Regions
     norm: Norm
-    # two regions are compared if the total between the nearest points of their boxes is at most this
+    # two regions are compared if the total between the nearest points of their boxes is
+    # at most this
     limit: float
     first: np.ndarray
     own: np.ndarray
@@ -229,7 +316,11 @@ class RegionChunks(HomeChunks, OfRegions):
         return np.repeat(np.arange(len(self.own)), self.own)
 
     def boxes(self) -> Boxes:
-        return self.regions.lower[self.region], self.regions.upper[self.region], np.arange(len(self))
+        return (
+            self.regions.lower[self.region],
+            self.regions.upper[self.region],
+            np.arange(len(self)),
+        )
 
     def describe(self, both: bool = False) -> str:
         return f"spatial: {counted(len(self.regions), 'region')}{', the same for both tables' * both}"
@@ -238,12 +329,20 @@ class RegionChunks(HomeChunks, OfRegions):
         return position  # `position` is empty, because there are no halos
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each chunk with itself and with the later chunks of its own region and of near regions."""
+        """Yield each chunk with itself and with the later chunks of its own region and
+        of near regions.
+        """
         lower, upper = self.regions.lower, self.regions.upper
         for r in range(len(self.own)):
-            near = box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
-            near[0] = True  # set explicitly, because with NaN bounds the comparison would be False
-            later = np.flatnonzero(near[self.region[self.first[r] :] - r]) + self.first[r]
+            near = (
+                box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:])
+                <= self.limit
+            )
+            # set explicitly, because with NaN bounds the comparison would be False
+            near[0] = True
+            later = (
+                np.flatnonzero(near[self.region[self.first[r] :] - r]) + self.first[r]
+            )
             for k in range(int(self.own[r])):
                 yield int(self.first[r]) + k, later[k:]
 
@@ -260,23 +359,41 @@ class RegionChunks(HomeChunks, OfRegions):
 
     @property
     def identity(self) -> Any:
-        return (self.regions.arrays, self.norm, self.limit, self.own, self.method, self.offsets)
+        return (
+            self.regions.arrays,
+            self.norm,
+            self.limit,
+            self.own,
+            self.method,
+            self.offsets,
+        )
 
 
-def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: float, max_rows: float,
-                  offsets: np.ndarray, method: str) -> RegionChunks:  # fmt: skip
-    """Make chunks with at most about `max_rows` points each. Sizes are estimated from the sample `points`."""
+def region_chunks(
+    points: SamplePoints,
+    regions: Regions,
+    norm: Norm,
+    limit: float,
+    max_rows: float,
+    offsets: np.ndarray,
+    method: str,
+) -> RegionChunks:
+    """Make chunks with at most about `max_rows` points each. Sizes are estimated from
+    the sample `points`.
+    """
     region = host_joiner().regions(points.x, regions, **NO_HALO)[0]
     first, own, rows = _split(region, points.weight, len(regions), max_rows)
     return RegionChunks(regions, norm, limit, first, own, rows, method, offsets)
 
 
-def _split(region: np.ndarray, weight: np.ndarray, regions: int,
-           max_rows: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """Return each region's first chunk and number of chunks, and the expected rows of each chunk.
+def _split(
+    region: np.ndarray, weight: np.ndarray, regions: int, max_rows: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each region's first chunk and number of chunks, and the expected rows of
+    each chunk.
 
-    `region`: the region of each sample point. `weight`: the number of points that each sample point
-    represents.
+    `region`: the region of each sample point. `weight`: the number of points that each
+    sample point represents.
     """
     rows = np.bincount(region, weight, minlength=regions)
     own = np.ceil(rows / max_rows).clip(1).astype(np.int64)
@@ -285,10 +402,12 @@ def _split(region: np.ndarray, weight: np.ndarray, regions: int,
 
 @dataclass(frozen=True, eq=False)
 class ReachChunks(RegionChunks):
-    """Chunks that have all points within reach of a region. A point may be in several chunks."""
+    """Chunks that have all points within reach of a region. A point may be in several
+    chunks.
+    """
 
-    # width of the halo in each coordinate; `limit` is the largest total between the region and a point of its
-    # halo
+    # width of the halo in each coordinate; `limit` is the largest total between the
+    # region and a point of its halo
     reach: float = 0.0
 
     everywhere = True
@@ -302,10 +421,22 @@ class ReachChunks(RegionChunks):
         return (*super().identity, self.reach)
 
 
-def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, limit: float,
-                 max_rows: float, offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
-    """Make chunks with at most about `max_rows` points each. Sizes are estimated from the sample `points`."""
-    _, places, region = host_joiner().regions(points.x, regions, reach, limit, norm, everywhere=True)
+def reach_chunks(
+    points: SamplePoints,
+    regions: Regions,
+    norm: Norm,
+    reach: float,
+    limit: float,
+    max_rows: float,
+    offsets: np.ndarray,
+    method: str,
+) -> ReachChunks:
+    """Make chunks with at most about `max_rows` points each. Sizes are estimated from
+    the sample `points`.
+    """
+    _, places, region = host_joiner().regions(
+        points.x, regions, reach, limit, norm, everywhere=True
+    )
     first, own, rows = _split(region, points.weight[places], len(regions), max_rows)
     return ReachChunks(regions, norm, limit, first, own, rows, method, offsets, reach)
 
@@ -314,8 +445,9 @@ def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: floa
 class RegionPairs(TwoTableChunks):
     """Chunks of two tables that are cut into the same regions.
 
-    If the chunks of the right table have all points within reach of their regions, left and right chunks of
-    the same region are compared. Otherwise, chunks of near regions are compared.
+    If the chunks of the right table have all points within reach of their regions, left
+    and right chunks of the same region are compared. Otherwise, chunks of near regions
+    are compared.
     """
 
     left: RegionChunks
@@ -329,13 +461,24 @@ class RegionPairs(TwoTableChunks):
             own = left.first[r] + np.arange(left.own[r])
             near = region == r
             if not self.right.everywhere:
-                near |= (box_gap(left.norm, lower[r], upper[r], lower, upper) <= left.limit)[region]
+                near |= (
+                    box_gap(left.norm, lower[r], upper[r], lower, upper) <= left.limit
+                )[region]
             others = np.flatnonzero(near) + self.first_data
-            found.append(np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(-1, 2))
+            found.append(
+                np.stack(np.meshgrid(own, others, indexing="ij"), axis=-1).reshape(
+                    -1, 2
+                )
+            )
         return np.concatenate(found)
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        data, others, left, right = self.right, sampled.second, sampled.left, sampled.right
+        data, others, left, right = (
+            self.right,
+            sampled.second,
+            sampled.left,
+            sampled.right,
+        )
         region = self.left.region_of(sampled.first)
         own = self.left.own_chunk(region, sampled.first.position)
         if data.everywhere:

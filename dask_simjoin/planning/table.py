@@ -20,38 +20,53 @@ from dask_simjoin.request.spec import JoinSpec
 class TableSummary:
     """Statistics of a table that can be joined."""
 
-    spec: JoinSpec  # the options for this table; if each row has its own radius, `eps` is the largest radius
+    # the options for this table; if each row has its own radius, `eps` is the largest
+    # radius
+    spec: JoinSpec
     summaries: list[PartitionSummary]
     every: Moments  # moments of all points
-    offsets: np.ndarray  # (partitions + 1,) int64: the position of each partition's first row
+    # (partitions + 1,) int64: the position of each partition's first row
+    offsets: np.ndarray
     points: SamplePoints  # the samples of all partitions
     # memory in bytes of one row's id, and of its columns that the result keeps
     id_bytes: float
     kept_bytes: float
     rows: int = field(init=False)  # number of points
-    source_rows: int = field(init=False)  # rows of the table, including rows without a point
+    # rows of the table, including rows without a point
+    source_rows: int = field(init=False)
     row_bytes: float = field(init=False)  # memory in bytes of one row of a chunk
     # `row_bytes` for a chunk with narrow points; None: the points cannot be narrow
     narrow_bytes: float | None = field(init=False)
-    sources: Sources = field(init=False)  # for each partition: its number of rows, and a digest of its box
+    # for each partition: its number of rows, and a digest of its box
+    sources: Sources = field(init=False)
 
     def __post_init__(self) -> None:
         radius, dims = 8 * (self.spec.radius is not None), len(self.every.lower)
         rest = self.id_bytes + self.kept_bytes + radius
-        is_narrow = all(summary.narrow for summary in self.summaries if summary.moments.rows)
+        is_narrow = all(
+            summary.narrow for summary in self.summaries if summary.moments.rows
+        )
         narrow = row_bytes(dims, self.spec.measure.embeds) + rest
         vars(self).update(
             rows=self.every.rows,
             source_rows=int(self.offsets[-1]),
             row_bytes=8 * dims + rest,
-            narrow_bytes=narrow if is_narrow and supports_narrow(self.spec, dims) else None,
-            sources=tuple((summary.source_rows, summary.box) for summary in self.summaries),
+            narrow_bytes=narrow
+            if is_narrow and supports_narrow(self.spec, dims)
+            else None,
+            sources=tuple(
+                (summary.source_rows, summary.box) for summary in self.summaries
+            ),
         )
 
     @property
     def whole(self) -> list[Sample] | None:
-        """All points of each partition; None if there are too many to count their pairs during planning."""
-        parts = [summary.whole for summary in self.summaries if summary.whole is not None]
+        """All points of each partition; None if there are too many to count their pairs
+        during planning.
+        """
+        parts = [
+            summary.whole for summary in self.summaries if summary.whole is not None
+        ]
         return parts if len(parts) == len(self.summaries) else None
 
     @property
@@ -63,8 +78,9 @@ class TableSummary:
     def hidden(self) -> SamplePoints:
         """Sample points that estimate the recall of an approximate join.
 
-        They are the half of the sample that is not in `shown`. The half in `shown` may be used to make
-        clusters, so its recall would be too high. If the sample has all points of the table, it is not split.
+        They are the half of the sample that is not in `shown`. The half in `shown` may
+        be used to make clusters, so its recall would be too high. If the sample has all
+        points of the table, it is not split.
         """
         return self._half(1) if self._is_split else self.points
 
@@ -73,16 +89,22 @@ class TableSummary:
         return self.spec.approximate and len(self.points.x) < self.rows
 
     def _half(self, which: int) -> SamplePoints:
-        order = np.random.default_rng(len(self.points.x)).permutation(len(self.points.x))
+        order = np.random.default_rng(len(self.points.x)).permutation(
+            len(self.points.x)
+        )
         return self.points.take(np.flatnonzero(order % 2 == which))
 
 
 def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableSummary:
-    """Merge the summaries of a table's partitions; refuse a table that cannot be joined."""
+    """Merge the summaries of a table's partitions; refuse a table that cannot be
+    joined.
+    """
     summaries, spec = resolve_dims(summaries, spec)
     if spec.radius is not None:
         check_radii(summaries, spec)
-        spec = replace(spec, eps=max((s.largest_radius for s in summaries), default=0.0))
+        spec = replace(
+            spec, eps=max((s.largest_radius for s in summaries), default=0.0)
+        )
     every = merge_moments([summary.moments for summary in summaries])
     rows = [summary.moments.rows for summary in summaries]
     weights = rows if sum(rows) else None
@@ -96,9 +118,12 @@ def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableS
     return TableSummary(spec, summaries, every, offsets, points, id_bytes, kept_bytes)
 
 
-def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSummary],
-                  spec: JoinSpec) -> tuple[TableSummary, TableSummary]:  # fmt: skip
-    """Merge the summaries of two tables; an empty table of lists gets the dimensions of the other table."""
+def summarise_two(
+    summaries: list[PartitionSummary], others: list[PartitionSummary], spec: JoinSpec
+) -> tuple[TableSummary, TableSummary]:
+    """Merge the summaries of two tables; an empty table of lists gets the dimensions of
+    the other table.
+    """
     with in_table("left"):
         left = summarise_table(summaries, spec)
     with in_table("right"):
@@ -111,6 +136,7 @@ def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSumma
     if not left.rows:
         return summarise_table(summaries, replace(spec, dims=dims[1])), right
     raise CoordinateError(
-        f"Lists have {dims[0]} numbers in column {spec.on[0]!r} of the left table, but {dims[1]} in column "
+        f"Lists have {dims[0]} numbers in column {spec.on[0]!r} of the left table, but "
+        f"{dims[1]} in column "
         f"{spec.right.on[0]!r} of the right table. All must have the same length."
     )

@@ -1,7 +1,7 @@
 """Statistics of the tables of a join.
 
-From these statistics, `make_plan` derives layouts, chunks, estimates of the number of pairs, and warnings. In
-a self-join, the right table is the left table.
+From these statistics, `make_plan` derives layouts, chunks, estimates of the number of
+pairs, and warnings. In a self-join, the right table is the left table.
 """
 
 from __future__ import annotations
@@ -20,9 +20,19 @@ from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.data_warnings import DataWarning, warnings_of_data, warnings_of_eps
+from dask_simjoin.planning.data_warnings import (
+    DataWarning,
+    warnings_of_data,
+    warnings_of_eps,
+)
 from dask_simjoin.planning.entity_chunks import BY_WORKER, EntityPairs, JoinChunks
-from dask_simjoin.planning.estimate import Estimate, block_of, counted, estimate, estimate_one
+from dask_simjoin.planning.estimate import (
+    Estimate,
+    block_of,
+    counted,
+    estimate,
+    estimate_one,
+)
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.resources import can_move
@@ -49,25 +59,30 @@ MAX_REGIONS = 1 << 14
 """Largest number of regions of spatial chunks."""
 
 WIDEST = 1.0
-"""Chunks with halos of twice the distance are used if all halos together have at most this many rows per row
-of the table.
+"""Chunks with halos of twice the distance are used if all halos together have at most
+this many rows per row of the table.
 
 With larger halos, comparing chunks of neighboring regions visits fewer rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class JoinStatistics:
-    """Statistics of the tables of a join: rows of the left table are joined with rows of the right table."""
+    """Statistics of the tables of a join: rows of the left table are joined with rows
+    of the right table.
+    """
 
     # the same object if a table is joined with itself
     left: TableSummary
     right: TableSummary
-    each: tuple[TableSummary, ...] = field(init=False)  # the only table of a self-join, or both tables
-    spec: JoinSpec = field(init=False)  # the options for the left table, and for the join
+    # the only table of a self-join, or both tables
+    each: tuple[TableSummary, ...] = field(init=False)
+    # the options for the left table, and for the join
+    spec: JoinSpec = field(init=False)
     every: Moments = field(init=False)  # moments of the points of all tables
     dims: int = field(init=False)
     rows: tuple[int, ...] = field(init=False)  # number of points of each table
-    # number of possible pairs: of two different rows of one table, or of a left and a right row
+    # number of possible pairs: of two different rows of one table, or of a left and a
+    # right row
     candidates: float = field(init=False)
     pair_bytes: float = field(init=False)  # memory in bytes of one row of the result
 
@@ -78,21 +93,31 @@ class JoinStatistics:
         vars(self).update(
             each=(left,) if is_self_join else (left, right),
             spec=spec,
-            every=left.every if is_self_join else merge_moments([left.every, right.every]),
+            every=left.every
+            if is_self_join
+            else merge_moments([left.every, right.every]),
             dims=len(left.every.lower),
             rows=(left.rows,) if is_self_join else (left.rows, right.rows),
-            candidates=math.comb(left.rows, 2) if is_self_join else float(left.rows) * right.rows,
+            candidates=math.comb(left.rows, 2)
+            if is_self_join
+            else float(left.rows) * right.rows,
             pair_bytes=own + 8 * spec.return_distance,
         )
 
     def row_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> float:
-        """Return the memory in bytes of one row of a chunk, on average over both tables."""
+        """Return the memory in bytes of one row of a chunk, on average over both
+        tables.
+        """
         if len(self.each) == 1:
             return self.chunk_row_bytes(output, shuffled=shuffled)[0]
         each = self.point_bytes(output, shuffled=shuffled)
-        return sum(size * rows for size, rows in zip(each, self.rows, strict=True)) / max(sum(self.rows), 1)
+        return sum(
+            size * rows for size, rows in zip(each, self.rows, strict=True)
+        ) / max(sum(self.rows), 1)
 
-    def chunk_row_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> tuple[float, ...]:
+    def chunk_row_bytes(
+        self, output: OutputSpec, *, shuffled: bool = False
+    ) -> tuple[float, ...]:
         """Return the memory in bytes of one row of a chunk, for each table.
 
         For left rows, it includes their results.
@@ -103,34 +128,55 @@ class JoinStatistics:
         return (first + output.found_bytes(self.left.rows), *others)
 
     def point_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> list[float]:
-        """Return the memory in bytes of one row of a chunk, for each table, without results."""
+        """Return the memory in bytes of one row of a chunk, for each table, without
+        results.
+        """
         narrow = self.is_narrow(output) and not shuffled
-        return [(table.narrow_bytes if narrow else None) or table.row_bytes for table in self.each]
+        return [
+            (table.narrow_bytes if narrow else None) or table.row_bytes
+            for table in self.each
+        ]
 
     def is_narrow(self, output: OutputSpec) -> bool:
-        """Return whether chunks have narrow points. Chunks of shuffled rows never have them.
+        """Return whether chunks have narrow points. Chunks of shuffled rows never have
+        them.
 
-        Chunks of both tables must store points in the same way.  Only joins by tiles have kernels for narrow
-        points.
+        Chunks of both tables must store points in the same way.  Only joins by tiles
+        have kernels for narrow points.
         """
         tiles = output.k is None and name_of(self.spec.method) in (AUTO, DENSE)
         can = tiles and self.spec.partitioning != "spatial"
         return can and all(table.narrow_bytes is not None for table in self.each)
 
     def layout(self, dense: bool = False) -> Layout:
-        """Choose how chunks are indexed to find pairs. `dense`: whether rows have many pairs each."""
-        joiner, spec, method = joiner_of_library(self.spec.library), self.spec, self.spec.method
+        """Choose how chunks are indexed to find pairs. `dense`: whether rows have many
+        pairs each.
+        """
+        joiner, spec, method = (
+            joiner_of_library(self.spec.library),
+            self.spec,
+            self.spec.method,
+        )
         lower, upper, mean, variance = self._moments()
         if not isinstance(method, str):
-            x, rows = np.concatenate([table.points.x for table in self.each]), sum(self.rows)
+            x, rows = (
+                np.concatenate([table.points.x for table in self.each]),
+                sum(self.rows),
+            )
             method = method.fitted(x, rows, variance, spec.threshold, spec.norm)
         elif dense and method == AUTO:
             method = DENSE
         shown = [table.shown for table in self.each]
         sample = JoinSample(shown[0], shown[-1], self.right.rows)
-        found = joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, sample)
+        found = joiner.layout(
+            method, lower, upper, mean, variance, spec.threshold, spec.norm, sample
+        )
         options = as_method(method)
-        return options.approximate_layout(found) if options is not None and spec.approximate else found
+        return (
+            options.approximate_layout(found)
+            if options is not None and spec.approximate
+            else found
+        )
 
     def search_layout(self) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbors."""
@@ -139,15 +185,17 @@ class JoinStatistics:
         return searcher.layout(*self._moments(), self.right.points.x, *how)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return lower and upper bounds, mean and variance of all points; all 0 if there are no points."""
+        """Return lower and upper bounds, mean and variance of all points; all 0 if
+        there are no points.
+        """
         every = self.every
         if every.rows:
             return every.lower, every.upper, every.mean, every.variance
         return (np.zeros(len(every.lower)),) * 4
 
     def near(self) -> tuple[float, float]:
-        """Estimate the fraction of pairs of points whose tiles are near, for all rows and for a quarter of
-        the rows.
+        """Estimate the fraction of pairs of points whose tiles are near, for all rows
+        and for a quarter of the rows.
         """
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
@@ -165,10 +213,14 @@ class JoinStatistics:
             if len(made) == len(whole):
                 return made[0] if len(made) == 1 else EntityPairs(*made)
         row_bytes = self.chunk_row_bytes(output)
-        sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
+        sizes = [
+            limits.rows(table, size)
+            for table, size in zip(self.each, row_bytes, strict=True)
+        ]
         if request == "spatial" and all(self.rows):
             return self._spatial(limits)
-        if output.in_parts(limits.resources):  # results take no memory in a single chunk
+        # results take no memory in a single chunk
+        if output.in_parts(limits.resources):
             row_bytes = tuple(self.point_bytes(output))
         best, best_seconds = None, math.inf
         for number in limits.numbers:
@@ -181,7 +233,11 @@ class JoinStatistics:
             if best is None or seconds < best_seconds:
                 best, best_seconds = chunks, seconds
         assert best is not None
-        if request == "entity" or not all(self.rows) or best_seconds <= costs.shuffled(limits.shuffle):
+        if (
+            request == "entity"
+            or not all(self.rows)
+            or best_seconds <= costs.shuffled(limits.shuffle)
+        ):
             return best
         if not can_move(limits.shuffle, limits.resources, self.each):
             return best
@@ -189,7 +245,9 @@ class JoinStatistics:
         return spatial if costs.choosing(spatial) < best_seconds else best
 
     def blocks_by_region(self, limits: ChunkLimits) -> int | None:
-        """Return the number of block pairs of spatial chunks; None: the join cannot have such chunks."""
+        """Return the number of block pairs of spatial chunks; None: the join cannot
+        have such chunks.
+        """
         has_regions = limits.output.k is None and all(self.rows)
         if not has_regions or not can_move(limits.shuffle, limits.resources, self.each):
             return None
@@ -201,19 +259,27 @@ class JoinStatistics:
         if len(self.each) > 1:
             x, weight = (
                 np.concatenate([own, other])
-                for own, other in ((x, self.right.points.x), (weight, self.right.points.weight))
+                for own, other in (
+                    (x, self.right.points.x),
+                    (weight, self.right.points.weight),
+                )
             )
         away = reach(self.spec.norm, self.spec.threshold)
-        return make_regions(x, weight, every.lower, every.upper, away, target, MAX_REGIONS)
+        return make_regions(
+            x, weight, every.lower, every.upper, away, target, MAX_REGIONS
+        )
 
-    def estimate(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout) -> Estimate:
+    def estimate(
+        self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout
+    ) -> Estimate:
         """Estimate the number of pairs of each block pair from samples."""
         joiner = joiner_of_library(self.spec.library)
         sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
         return self._estimate(sampled, chunks, blocks)
 
-    def count(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout,
-              found: Estimate) -> Estimate | None:  # fmt: skip
+    def count(
+        self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout, found: Estimate
+    ) -> Estimate | None:
         """Count the pairs of each block pair; None if not all points were gathered.
 
         `found`: the estimate to replace.
@@ -224,30 +290,46 @@ class JoinStatistics:
             return None
         joiner = joiner_of_library(self.spec.library)
         if not lists_pairs(blocks, self.spec):
-            return counted(number_of_pairs([[s.x for s in some] for some in parts], layout, joiner), found)
+            return counted(
+                number_of_pairs(
+                    [[s.x for s in some] for some in parts], layout, joiner
+                ),
+                found,
+            )
         points = [
             gather_samples(some, table.offsets, self.dims)
             for some, table in zip(parts, self.each, strict=True)
         ]
-        return self._estimate(all_pairs(points[0], points[-1], layout, joiner), chunks, blocks)
+        return self._estimate(
+            all_pairs(points[0], points[-1], layout, joiner), chunks, blocks
+        )
 
-    def _estimate(self, sampled: Sampled, chunks: JoinChunks, blocks: np.ndarray) -> Estimate:
+    def _estimate(
+        self, sampled: Sampled, chunks: JoinChunks, blocks: np.ndarray
+    ) -> Estimate:
         block = block_of(blocks, len(chunks), chunks.chunk_pairs(sampled))
         return estimate(sampled, blocks, chunks.candidates(blocks), block)
 
-    def estimate_whole(self, layout: Layout, counted: bool, listed: bool = False) -> Estimate:
+    def estimate_whole(
+        self, layout: Layout, counted: bool, listed: bool = False
+    ) -> Estimate:
         """Estimate the number of pairs if each table is one chunk.
 
-        `counted`: whether pairs are only counted.  `listed`: whether the join visits each pair.
+        `counted`: whether pairs are only counted.  `listed`: whether the join visits
+        each pair.
         """
         joiner, points = joiner_of_library(self.spec.library), self.left.points
         if counted and self.right is self.left and points.limit is None:
-            return estimate_one(points, sample_degrees(points, layout, joiner, listed), self.candidates)
+            return estimate_one(
+                points, sample_degrees(points, layout, joiner, listed), self.candidates
+            )
         sampled = sample_pairs(points, self.right.points, layout, joiner)
         block, sizes = np.zeros((1, 2), np.int32), np.array([self.candidates])
         return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
-    def data_warnings(self, found: Estimate | None, copies_count: bool = False) -> tuple[DataWarning, ...]:
+    def data_warnings(
+        self, found: Estimate | None, copies_count: bool = False
+    ) -> tuple[DataWarning, ...]:
         """Return warnings about likely mistakes.
 
         `found`: estimate of the number of pairs; None if the join has no `eps`.
@@ -271,7 +353,10 @@ class JoinStatistics:
     def _spatial(self, limits: ChunkLimits) -> JoinChunks:
         """Make chunks of regions; two tables are cut into the same regions."""
         row_bytes = self.chunk_row_bytes(limits.output, shuffled=True)
-        sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
+        sizes = [
+            limits.rows(table, size)
+            for table, size in zip(self.each, row_bytes, strict=True)
+        ]
         spec, rows, shuffle = self.spec, sum(self.rows), limits.shuffle
         norm, threshold = spec.norm, spec.threshold
         away, single_home = reach(norm, threshold), limits.output.single_home
@@ -282,7 +367,9 @@ class JoinStatistics:
         left, right = self.left, self.right
         first = left.points, regions, norm
         if len(self.each) == 1 and not single_home:
-            return spatial_chunks(*first, away, threshold, max_rows[0], left.offsets, shuffle)
+            return spatial_chunks(
+                *first, away, threshold, max_rows[0], left.offsets, shuffle
+            )
         if limits.output.wide_halo and shuffle == BY_WORKER:
             wide = cluster_chunks(*first, threshold, left.offsets, shuffle)
             # the factor 2 is the same as for other chunks with halos
@@ -294,17 +381,27 @@ class JoinStatistics:
             return queries
         rest = threshold, max_rows[1], right.offsets, shuffle
         if single_home:
-            return RegionPairs(queries, region_chunks(right.points, regions, norm, *rest))
-        return RegionPairs(queries, reach_chunks(right.points, regions, norm, away, *rest))
+            return RegionPairs(
+                queries, region_chunks(right.points, regions, norm, *rest)
+            )
+        return RegionPairs(
+            queries, reach_chunks(right.points, regions, norm, away, *rest)
+        )
 
 
 def lists_pairs(blocks: np.ndarray, spec: JoinSpec) -> bool:
-    """Return whether pairs must be listed to count them: for several block pairs, or for rows with radii."""
+    """Return whether pairs must be listed to count them: for several block pairs, or
+    for rows with radii.
+    """
     return len(blocks) > 1 or spec.radius is not None
 
 
-def join_statistics(summaries: Sequence[list[PartitionSummary]], spec: JoinSpec) -> JoinStatistics:
-    """Merge the summaries of the partitions of one table or two; refuse tables that cannot be joined."""
+def join_statistics(
+    summaries: Sequence[list[PartitionSummary]], spec: JoinSpec
+) -> JoinStatistics:
+    """Merge the summaries of the partitions of one table or two; refuse tables that
+    cannot be joined.
+    """
     if len(summaries) == 1:
         table = summarise_table(summaries[0], spec)
         return JoinStatistics(table, table)

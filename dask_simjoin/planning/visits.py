@@ -1,12 +1,15 @@
-"""The order of visits: how workers join block pairs if chunks do not fit in their memory.
+"""The order of visits: how workers join block pairs if chunks do not fit in their
+memory.
 
-To visit a block pair, a worker needs both of its chunks in memory. It reads the chunks that it had to spill.
-If m chunks fit in memory, a chunk that is read meets at most m - 1 others there. So each read allows at most
-m - 1 new block pairs. This gives a lower bound of the number of reads, which `min_reads` returns.
-`plan_visits` chooses an order that comes near to this bound: several chunks stay in memory, while the others
-are read one after the other.
+To visit a block pair, a worker needs both of its chunks in memory. It reads the chunks
+that it had to spill. If m chunks fit in memory, a chunk that is read meets at most m -
+1 others there. So each read allows at most m - 1 new block pairs. This gives a lower
+bound of the number of reads, which `min_reads` returns. `plan_visits` chooses an order
+that comes near to this bound: several chunks stay in memory, while the others are read
+one after the other.
 
-Workers of a cluster evict the chunk that was used least recently (LRU), which `count_reads` simulates.
+Workers of a cluster evict the chunk that was used least recently (LRU), which
+`count_reads` simulates.
 """
 
 from __future__ import annotations
@@ -25,34 +28,42 @@ from dask_simjoin.planning.resources import INDEXED, SPILL_FROM
 TARGET = "distributed.worker.memory.target"
 """Key of Dask's configuration.
 
-Its value is the fraction of a worker's memory limit that data may take before it spills.
+Its value is the fraction of a worker's memory limit that data may take before it
+spills.
 """
 
 INDEX_BYTES, ID_BYTES = 9, 8
-"""Bytes per row of the index of a chunk with few columns: positions and cells, and keys of ids."""
+"""Bytes per row of the index of a chunk with few columns: positions and cells, and keys
+of ids.
+"""
 
 MARGIN = 0.85
 """Chunks are planned to fill this fraction of the memory that is left for them.
 
-A margin is needed: if one chunk too many stays in memory, LRU evicts each chunk just before its next
-visit.
+A margin is needed: if one chunk too many stays in memory, LRU evicts each chunk just
+before its next visit.
 """
 
 PINNED = 2
 """A task uses this many indexed chunks."""
 
 MAX_GREEDY = 50_000
-"""`greedy_order` is tried for at most this many block pairs, because it takes about 20 µs for each."""
+"""`greedy_order` is tried for at most this many block pairs, because it takes about 20
+µs for each.
+"""
 
 GAIN = 0.9
-"""An order replaces the best one so far only if it reads less than this fraction of its rows."""
+"""An order replaces the best one so far only if it reads less than this fraction of its
+rows.
+"""
 
 
 def count_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
-    """Simulate visits with LRU eviction, and return how often each chunk is read (chunks,), int64.
+    """Simulate visits with LRU eviction, and return how often each chunk is read
+    (chunks,), int64.
 
-    `blocks` (visits, 2): the chunks of each block pair, in the order of the visits.  `capacity`: number of
-    chunks that fit in memory, at least 2.
+    `blocks` (visits, 2): the chunks of each block pair, in the order of the visits.
+    `capacity`: number of chunks that fit in memory, at least 2.
     """
     reads = [0] * _chunks(blocks)
     memory: dict[int, None] = {}  # chunks in memory, in the order of their last visits
@@ -69,10 +80,14 @@ def count_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
 
 
 def min_reads(blocks: np.ndarray, capacity: int) -> int:
-    """Return a lower bound of the number of reads of chunks, for any order and any eviction."""
+    """Return a lower bound of the number of reads of chunks, for any order and any
+    eviction.
+    """
     blocks = np.asarray(blocks).reshape(-1, 2)
     used = len(np.unique(blocks))
-    edges = len(np.unique(np.sort(blocks[blocks[:, 0] != blocks[:, 1]], axis=1), axis=0))
+    edges = len(
+        np.unique(np.sort(blocks[blocks[:, 0] != blocks[:, 1]], axis=1), axis=0)
+    )
     first = min(capacity, used)
     beyond = max(0, edges - first * (first - 1) // 2)
     return max(used, first + math.ceil(beyond / (capacity - 1)))
@@ -83,8 +98,8 @@ def grouped_order(blocks: np.ndarray, kept: int) -> np.ndarray:
 
     A group stays in memory while it meets all later chunks.
 
-    Return the positions of the block pairs (visits,), int64. The chunks that a group meets last are the first
-    chunks of the next group, so these are already in memory.
+    Return the positions of the block pairs (visits,), int64. The chunks that a group
+    meets last are the first chunks of the next group, so these are already in memory.
     """
     i, j = np.asarray(blocks, np.int64).reshape(-1, 2).T
     group, passing = i // kept, j // kept > i // kept
@@ -92,10 +107,11 @@ def grouped_order(blocks: np.ndarray, kept: int) -> np.ndarray:
 
 
 def greedy_order(blocks: np.ndarray, capacity: int) -> np.ndarray:
-    """Order block pairs such that each chunk that is read meets as many chunks in memory as possible.
+    """Order block pairs such that each chunk that is read meets as many chunks in
+    memory as possible.
 
-    The chunk in memory with the most block pairs left is evicted, because the others will soon be done.
-    Return the positions of the block pairs (visits,), int64.
+    The chunk in memory with the most block pairs left is evicted, because the others
+    will soon be done. Return the positions of the block pairs (visits,), int64.
     """
     near: list[dict[int, int]] = [{} for _ in range(_chunks(blocks))]
     for place, (i, j) in enumerate(np.asarray(blocks).tolist()):
@@ -103,13 +119,16 @@ def greedy_order(blocks: np.ndarray, capacity: int) -> np.ndarray:
     order: list[int] = []
     memory: list[int] = []
     left = np.array([len(found) for found in near], np.int64)
-    met = np.zeros(len(near), np.int64)  # number of each chunk's unvisited block pairs with chunks in memory
+    # number of each chunk's unvisited block pairs with chunks in memory
+    met = np.zeros(len(near), np.int64)
     for _ in iter(lambda: bool(left.any()), False):
         away = left > 0
         away[memory] = False
         chunk = int(np.lexsort((left, -met, ~away))[0])
         if len(memory) >= capacity:
-            evicted = max(memory, key=lambda some: (some not in near[chunk], left[some], some))
+            evicted = max(
+                memory, key=lambda some: (some not in near[chunk], left[some], some)
+            )
             memory.remove(evicted)
             met[list(near[evicted])] -= 1
         for other in [*memory, chunk]:
@@ -127,61 +146,91 @@ def greedy_order(blocks: np.ndarray, capacity: int) -> np.ndarray:
 class Visits:
     """The order of visits of each worker, and what the workers read."""
 
-    # (block pairs,): number of the worker of each block pair, and its place in the visits of this worker
+    # (block pairs,): number of the worker of each block pair, and its place in the
+    # visits of this worker
     worker: np.ndarray
     place: np.ndarray
     capacity: int  # number of chunks in the memory of a worker
-    again: float  # number of rows that all workers read again, in one pass over the block pairs
+    # number of rows that all workers read again, in one pass over the block pairs
+    again: float
 
 
-def chunks_in_memory(chunks: JoinChunks, row_bytes: float, with_ids: bool,
-                     resources: Resources) -> int | None:  # fmt: skip
-    """Return how many chunks a worker can hold, including those that its tasks use; None: no known limit."""
+def chunks_in_memory(
+    chunks: JoinChunks, row_bytes: float, with_ids: bool, resources: Resources
+) -> int | None:
+    """Return how many chunks a worker can hold, including those that its tasks use;
+    None: no known limit.
+    """
     if resources.gpu or resources.limit is None or resources.memory is None:
         return None
     threads = resources.threads / resources.workers
     indexed = max(INDEXED * row_bytes, row_bytes + INDEX_BYTES + ID_BYTES * with_ids)
-    size, largest = indexed * float(np.mean(chunks.rows)), row_bytes * float(chunks.rows.max(initial=0.0))
+    size, largest = (
+        indexed * float(np.mean(chunks.rows)),
+        row_bytes * float(chunks.rows.max(initial=0.0)),
+    )
     itself = resources.limit - threads * resources.memory
     others = threads * (NEED - PINNED * INDEXED) * largest
-    room = min(SPILL_FROM * resources.limit - itself - others, _target() * resources.limit)
+    room = min(
+        SPILL_FROM * resources.limit - itself - others, _target() * resources.limit
+    )
     return max(int(MARGIN * room / max(size, 1.0)), 2)
 
 
-def plan_visits(chunks: JoinChunks, blocks: np.ndarray, seconds: np.ndarray, row_bytes: float,
-                with_ids: bool, resources: Resources) -> Visits | None:  # fmt: skip
+def plan_visits(
+    chunks: JoinChunks,
+    blocks: np.ndarray,
+    seconds: np.ndarray,
+    row_bytes: float,
+    with_ids: bool,
+    resources: Resources,
+) -> Visits | None:
     """Choose the order of visits that reads the fewest rows.
 
-    Return None if all chunks fit in memory, or if each chunk is needed during one period only.
+    Return None if all chunks fit in memory, or if each chunk is needed during one
+    period only.
 
-    `blocks`: the block pairs in their usual order. `seconds`: seconds that a thread needs for each block
-    pair. `row_bytes`: bytes of one row of a chunk. `with_ids`: whether the result has ids of rows.
+    `blocks`: the block pairs in their usual order. `seconds`: seconds that a thread
+    needs for each block pair. `row_bytes`: bytes of one row of a chunk. `with_ids`:
+    whether the result has ids of rows.
     """
     capacity = chunks_in_memory(chunks, row_bytes, with_ids, resources)
     used = np.bincount(blocks.ravel(), minlength=len(chunks)) > 0
     if capacity is None or used.sum() <= capacity or len(blocks) <= used.sum():
         return None
     threads = math.ceil(resources.threads / resources.workers)
-    # fewer chunks, because the other threads of a worker have already begun with the next ones
+    # fewer chunks, because the other threads of a worker have already begun with the
+    # next ones
     free = max(capacity - threads + 1, 2)
-    orders = [np.arange(len(blocks)), *(grouped_order(blocks, k) for k in range(max(free - 2, 1), free))]
+    orders = [
+        np.arange(len(blocks)),
+        *(grouped_order(blocks, k) for k in range(max(free - 2, 1), free)),
+    ]
     if len(blocks) <= MAX_GREEDY:
-        orders += [greedy_order(blocks, some) for some in range(max(free - 1, 2), free + 1)]
+        orders += [
+            greedy_order(blocks, some) for some in range(max(free - 1, 2), free + 1)
+        ]
     best, worker, least = orders[0], np.zeros(len(blocks), np.int64), math.inf
     for order in orders:
         own = _workers(seconds[order], resources.workers)
         parts = [blocks[order[own == number]] for number in range(resources.workers)]
-        rows = sum(float(count_reads(part, free) @ chunks.rows[: _chunks(part)]) for part in parts)
+        rows = sum(
+            float(count_reads(part, free) @ chunks.rows[: _chunks(part)])
+            for part in parts
+        )
         if rows < GAIN * least:
             best, worker, least = order, own, rows
     place, workers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
-    starts = np.searchsorted(worker, worker)  # for each visit: the first one of its worker
+    # for each visit: the first one of its worker
+    starts = np.searchsorted(worker, worker)
     place[best], workers[best] = np.arange(len(blocks)) - starts, worker
     return Visits(workers, place, capacity, least - float(chunks.rows[used].sum()))
 
 
 def _target() -> float:
-    """Return the fraction of a worker's memory limit that data may take; 1.0 if Dask does not limit it."""
+    """Return the fraction of a worker's memory limit that data may take; 1.0 if Dask
+    does not limit it.
+    """
     return float(dask.config.get(TARGET, default=None) or 1.0)
 
 
@@ -191,9 +240,13 @@ def _workers(seconds: np.ndarray, number: int) -> np.ndarray:
     Each worker gets consecutive visits that take equally long.
     """
     ends = np.cumsum(np.maximum(seconds, 1e-9))
-    return np.minimum((ends - ends[:1] / 2) / ends[-1:] * number, number - 1).astype(np.int64)
+    return np.minimum((ends - ends[:1] / 2) / ends[-1:] * number, number - 1).astype(
+        np.int64
+    )
 
 
 def _chunks(blocks: np.ndarray) -> int:
-    """Return the number of chunks: the largest number of a chunk in the block pairs, plus one."""
+    """Return the number of chunks: the largest number of a chunk in the block pairs,
+    plus one.
+    """
     return int(np.max(blocks, initial=-1)) + 1

@@ -1,4 +1,6 @@
-"""Base classes of all reports: a title and a table of facts, shown as text, HTML and pictures."""
+"""Base classes of all reports: a title and a table of facts, shown as text, HTML and
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,19 @@ from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
 
 Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
-"""The facts of a report, as (label, function). The function returns the text of the fact, or None to omit it.
+"""The facts of a report, as (label, function). The function returns the text of the
+fact, or None to omit it.
 
 A fact with an empty label is a further line of the fact before it.
 """
 
-MEMORY = ("partition_bytes", "task_bytes", "chunk_limit", "partition_limit", "result_limit")
+MEMORY = (
+    "partition_bytes",
+    "task_bytes",
+    "chunk_limit",
+    "partition_limit",
+    "result_limit",
+)
 """Attributes of a plan that are sizes in bytes."""
 
 
@@ -37,8 +46,13 @@ def table_html(heading: str, lines: Iterable[tuple[str, str]]) -> str:
 
 
 def summaries_html(heading: str, functions: Mapping[str, object]) -> str:
-    """Return a heading and a table of functions, each with the first line of its docstring, as HTML."""
-    lines = ((name, (inspect.getdoc(one) or "").partition("\n")[0]) for name, one in functions.items())
+    """Return a heading and a table of functions, each with the first line of its
+    docstring, as HTML.
+    """
+    lines = (
+        (name, (inspect.getdoc(one) or "").partition("\n")[0])
+        for name, one in functions.items()
+    )
     return f"<div>{table_html(heading, lines)}</div>"
 
 
@@ -71,12 +85,17 @@ class Report:
         return self.title
 
     def _further_facts(self) -> Iterable[tuple[str, str]]:
-        """Return labels and texts of the facts whose number varies; they are shown last."""
+        """Return labels and texts of the facts whose number varies; they are shown
+        last.
+        """
         return ()
 
     def _lines(self) -> list[tuple[str, str]]:
         texts = ((label, text(self)) for label, text in self._facts)
-        return [*((label, text) for label, text in texts if text is not None), *self._further_facts()]
+        return [
+            *((label, text) for label, text in texts if text is not None),
+            *self._further_facts(),
+        ]
 
     def _html_picture(self) -> str:
         return ""
@@ -84,7 +103,9 @@ class Report:
     def __repr__(self) -> str:
         lines = self._lines()
         width = max((len(label) for label, _ in lines), default=0)
-        return "\n".join([self._heading(), *(f"  {label:<{width}}  {text}" for label, text in lines)])
+        return "\n".join(
+            [self._heading(), *(f"  {label:<{width}}  {text}" for label, text in lines)]
+        )
 
     def _repr_html_(self) -> str:
         return f"<div>{table_html(self._heading(), self._lines())}{self._html_picture()}</div>"
@@ -103,9 +124,10 @@ class PicturedReport(Report):
     def svg(self) -> str:
         """Return the picture as SVG text.
 
-        The picture of a plan has query chunks as rows and data chunks as columns. Darker cells have more
-        pairs (for nearest neighbors: candidates), on a logarithmic scale. Gray cells have no pairs, and white
-        cells are not joined. The picture of a profile has bars on a logarithmic scale.
+        The picture of a plan has query chunks as rows and data chunks as columns.
+        Darker cells have more pairs (for nearest neighbors: candidates), on a
+        logarithmic scale. Gray cells have no pairs, and white cells are not joined. The
+        picture of a profile has bars on a logarithmic scale.
         """
         return self._picture().svg(self._caption())
 
@@ -126,7 +148,9 @@ class PicturedReport(Report):
 
 @dataclass(frozen=True, repr=False)
 class FieldsReport(Report):
-    """A report whose facts are its own fields. A field whose name begins with "bytes" is shown as a size."""
+    """A report whose facts are its own fields. A field whose name begins with "bytes"
+    is shown as a size.
+    """
 
     title: ClassVar[str]
 
@@ -139,7 +163,10 @@ class FieldsReport(Report):
         return self.numbers
 
     def _further_facts(self) -> list[tuple[str, str]]:
-        return [(name.replace("_", " "), _number(name, value)) for name, value in self.numbers.items()]
+        return [
+            (name.replace("_", " "), _number(name, value))
+            for name, value in self.numbers.items()
+        ]
 
 
 def without(facts: Facts, *labels: str) -> Facts:
@@ -158,15 +185,23 @@ def _number(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
-ROWS: Facts = (("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.table_rows)),)
+ROWS: Facts = (
+    ("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.table_rows)),
+)
 
 COST_FACTS: Facts = (
     ("memory", lambda r: f"{size(r.task_bytes)} for the largest task"),
     ("reading", lambda r: r._reading),
-    ("budget", lambda r: f"{size(r.plan.budget.chunk)} per {r._unit} ({r.plan.budget.origin})"),
+    (
+        "budget",
+        lambda r: f"{size(r.plan.budget.chunk)} per {r._unit} ({r.plan.budget.origin})",
+    ),
     (
         "",
-        lambda r: f"{size(r.plan.budget.output)} per partition, {size(r.plan.budget.result)} for the result",
+        lambda r: (
+            f"{size(r.plan.budget.output)} per partition, {size(r.plan.budget.result)} "
+            "for the result"
+        ),
     ),
     ("tasks", lambda r: describe_tasks(r._tasks, r.plan.budget.chunk)),
 )
@@ -175,22 +210,35 @@ RESULT_FACTS: Facts = (
     ("block pairs", lambda r: f"{r.block_pairs:,} of {r._possible:,} possible"),
     ("skipped", lambda r: f"{r._possible - r.block_pairs:,}, {r._skipped_because}"),
     ("pairs", lambda r: r._pairs),
-    ("sampled", lambda r: None if r.counted else f"{r.plan.estimate.sampled:,} rows, for a 95 % interval"),
+    (
+        "sampled",
+        lambda r: (
+            None
+            if r.counted
+            else f"{r.plan.estimate.sampled:,} rows, for a 95 % interval"
+        ),
+    ),
     ("recall", lambda r: r._recall),
     ("neighbors", lambda r: f"{r._neighbors:,.3g} per row on average"),
     ("result", lambda r: f"{size(r.result_bytes)}, {r.pair_bytes:.3g} bytes per pair"),
-    ("partitions", lambda r: f"{r.partitions:,}, the largest {size(r._largest_partition)}"),
+    (
+        "partitions",
+        lambda r: f"{r.partitions:,}, the largest {size(r._largest_partition)}",
+    ),
     *COST_FACTS,
 )
 
 
 class BlockReport(PicturedReport):
-    """Base class of the reports of plans. A subclass also defines `_tasks`, the number of tasks."""
+    """Base class of the reports of plans. A subclass also defines `_tasks`, the number
+    of tasks.
+    """
 
     plan: Any
     spec: Any
 
-    _picture_column = "pairs"  # the column of `to_frame` that the picture of the block pairs shows
+    # the column of `to_frame` that the picture of the block pairs shows
+    _picture_column = "pairs"
     _unit = "chunk"  # the word in texts for a group of rows that is compared as a whole
     _skipped_because = "too far apart"
 
@@ -237,12 +285,16 @@ class BlockReport(PicturedReport):
 
     @property
     def task_bytes(self) -> int:
-        """Return the expected memory of the largest task: chunks, indexes, and a partition of the result."""
+        """Return the expected memory of the largest task: chunks, indexes, and a
+        partition of the result.
+        """
         return round(task_bytes(self._largest_bytes, self._largest_partition))
 
     @property
     def _reading(self) -> str | None:
-        """Describe the memory to read a partition. None: other tasks need more, or there is no cluster."""
+        """Describe the memory to read a partition. None: other tasks need more, or
+        there is no cluster.
+        """
         return None
 
     @property
@@ -257,7 +309,9 @@ class BlockReport(PicturedReport):
 
     @property
     def result_limit(self) -> int:
-        """Return the maximum size of the whole result in bytes; larger results are refused."""
+        """Return the maximum size of the whole result in bytes; larger results are
+        refused.
+        """
         return self.plan.budget.result
 
     def to_frame(self) -> pd.DataFrame:
@@ -270,7 +324,9 @@ class BlockReport(PicturedReport):
         raise NotImplementedError
 
     def _result_rows(self, pairs: float) -> float:
-        """Convert a number of unordered pairs to a number of result rows. A pair may take two rows."""
+        """Convert a number of unordered pairs to a number of result rows. A pair may
+        take two rows.
+        """
         return pairs
 
     @property
@@ -286,7 +342,9 @@ class BlockReport(PicturedReport):
     def _pairs(self) -> str:
         if self.counted:
             return f"{self.pairs:,.0f} (counted)"
-        return f"about {self.pairs:,.0f} ({self.pairs_low:,.0f} to {self.pairs_high:,.0f})"
+        return (
+            f"about {self.pairs:,.0f} ({self.pairs_low:,.0f} to {self.pairs_high:,.0f})"
+        )
 
     @property
     def _largest_bytes(self) -> float:
@@ -295,7 +353,9 @@ class BlockReport(PicturedReport):
     @property
     def _largest_partition(self) -> float:
         blocks = self.to_frame()
-        sizes = np.repeat((blocks["bytes"] / blocks["partitions"]).to_numpy(), self.plan.slices)
+        sizes = np.repeat(
+            (blocks["bytes"] / blocks["partitions"]).to_numpy(), self.plan.slices
+        )
         return float(sizes.max(initial=0.0))
 
     def _picture(self) -> Matrix:

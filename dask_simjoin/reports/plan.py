@@ -41,21 +41,39 @@ INPUT_FACTS: Facts = (
     ("distances", lambda r: r._distances),
     ("engine", lambda r: r.engine),
     ("partitioning", lambda r: r.plan.chunks.describe()),
-    ("chunks", lambda r: f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.row_bytes)})"),
-    ("median chunk", lambda r: r._chunk(np.median(r.plan.chunks.rows) if r.chunks else 0.0)),
+    (
+        "chunks",
+        lambda r: f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.row_bytes)})",
+    ),
+    (
+        "median chunk",
+        lambda r: r._chunk(np.median(r.plan.chunks.rows) if r.chunks else 0.0),
+    ),
     ("largest chunk", lambda r: r._chunk(r.plan.chunks.rows.max(initial=0.0))),
 )
 """Facts about the input and its chunks."""
 
 TIME_FACTS: Facts = (
-    ("time", lambda r: f"about {r.seconds:.2g} s (estimated for our benchmark CPU; yours will differ)"),
+    (
+        "time",
+        lambda r: (
+            f"about {r.seconds:.2g} s (estimated for our benchmark CPU; yours will "
+            "differ)"
+        ),
+    ),
     (
         "",
         lambda r: _disk(
-            r.plan.disk.shuffling, f"of this to shuffle {size(r.shuffled_bytes)} of rows through the disk"
+            r.plan.disk.shuffling,
+            f"of this to shuffle {size(r.shuffled_bytes)} of rows through the disk",
         ),
     ),
-    ("", lambda r: _disk(r.plan.disk.spilling, f"of this to spill {size(r.spilled_bytes)} of chunks")),
+    (
+        "",
+        lambda r: _disk(
+            r.plan.disk.spilling, f"of this to spill {size(r.spilled_bytes)} of chunks"
+        ),
+    ),
     ("", lambda r: _disk(r.plan.disk.writing, "more to write the pairs as parquet")),
     ("bytes read", lambda r: r._bytes_read),
 )
@@ -65,8 +83,8 @@ TIME_FACTS: Facts = (
 class PlanReport(BlockReport):
     """The work of a join, and an estimate of its result.
 
-    Print it for a summary; a notebook shows a table and a picture of the block pairs. With two tables, chunk
-    numbers begin at 0 in each table.
+    Print it for a summary; a notebook shows a table and a picture of the block pairs.
+    With two tables, chunk numbers begin at 0 in each table.
 
     Attributes
     ----------
@@ -81,23 +99,26 @@ class PlanReport(BlockReport):
     partitions : int
         Partitions of the result.
     pairs, pairs_low, pairs_high : float
-        Number of rows of the result: an estimate from a sample, and the ends of its 95 % interval.
-        `count_pairs` with the same options returns the exact number. If `counted`, all three are exact.
+        Number of rows of the result: an estimate from a sample, and the ends of its 95
+        % interval. `count_pairs` with the same options returns the exact number. If
+        `counted`, all three are exact.
     counted : bool
-        Whether pairs were counted, not estimated. They are counted if this costs no more than estimating: see
-        `plan`.
+        Whether pairs were counted, not estimated. They are counted if this costs no
+        more than estimating: see `plan`.
     recall, recall_low, recall_high : float
-        The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
-        `approximate`. With `approximate` it is estimated from the sample, and is NaN if the sample has too
-        few pairs. With `k` it is measured for some rows of a plain frame, and is NaN for a Dask DataFrame.
+        The share of the true pairs that the join finds, and its 95 % interval. It is
+        1.0 without `approximate`. With `approximate` it is estimated from the sample,
+        and is NaN if the sample has too few pairs. With `k` it is measured for some
+        rows of a plain frame, and is NaN for a Dask DataFrame.
     result_bytes : int
         Estimated memory of the whole result.
     partition_bytes, task_bytes : int
-        Estimated memory of the largest partition of the result, and of the largest task. A task holds its
-        chunks, their indexes, and its part of the result.
+        Estimated memory of the largest partition of the result, and of the largest
+        task. A task holds its chunks, their indexes, and its part of the result.
     chunk_limit, partition_limit, result_limit : int
-        Maximum sizes in bytes of a chunk, of a partition of the result, and of the whole result. For a plain
-        frame there is one chunk and one partition, and free memory limits the result.
+        Maximum sizes in bytes of a chunk, of a partition of the result, and of the
+        whole result. For a plain frame there is one chunk and one partition, and free
+        memory limits the result.
     partitioning : {"entity", "spatial", "replicated"}
         How rows are divided into chunks.
     method : str
@@ -105,17 +126,21 @@ class PlanReport(BlockReport):
     engine : str
         Description of how rows are searched within chunks.
     seconds : float
-        Estimated time from the first task to the last, on idle cores of our benchmark CPU.
+        Estimated time from the first task to the last, on idle cores of our benchmark
+        CPU.
     writing_seconds : float
-        Estimated additional time to write the pairs as parquet; 0 on GPUs, where it was not measured.
+        Estimated additional time to write the pairs as parquet; 0 on GPUs, where it was
+        not measured.
     spilled_bytes, shuffled_bytes : int
-        Bytes of chunks, and bytes of shuffled rows, that do not fit in the memory of the workers. They are
-        written to disk and read again; `seconds` includes the time for this.
+        Bytes of chunks, and bytes of shuffled rows, that do not fit in the memory of
+        the workers. They are written to disk and read again; `seconds` includes the
+        time for this.
     table_bytes : int
         Bytes of the rows that take part, with coordinates and ids.
     table_reads : float
-        Expected bytes read / bytes of the table. It is 1.0 if each row is read once. It is larger if spilled
-        chunks, which also have indexes, are read again. Shuffled rows do not count.
+        Expected bytes read / bytes of the table. It is 1.0 if each row is read once. It
+        is larger if spilled chunks, which also have indexes, are read again. Shuffled
+        rows do not count.
     """
 
     plan: Plan
@@ -124,16 +149,36 @@ class PlanReport(BlockReport):
     _recall_unit = "pairs"
     _facts: ClassVar[Facts] = (*INPUT_FACTS, *RESULT_FACTS, *TIME_FACTS)
     _exported = (
-        "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
-        "pairs_high", "counted", "recall", "recall_low", "recall_high", "result_bytes", "partitioning",
-        "method", "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes", "table_bytes",
-        "table_reads", *MEMORY,
-    )  # fmt: skip
+        "pair_bytes",
+        "title",
+        "rows",
+        "chunks",
+        "block_pairs",
+        "partitions",
+        "pairs",
+        "pairs_low",
+        "pairs_high",
+        "counted",
+        "recall",
+        "recall_low",
+        "recall_high",
+        "result_bytes",
+        "partitioning",
+        "method",
+        "engine",
+        "seconds",
+        "writing_seconds",
+        "spilled_bytes",
+        "shuffled_bytes",
+        "table_bytes",
+        "table_reads",
+        *MEMORY,
+    )
 
     @property
     def _distances(self) -> str | None:
-        """The unit of the returned distances. None if no distances are returned, or if they are in the unit
-        of the columns.
+        """The unit of the returned distances. None if no distances are returned, or if
+        they are in the unit of the columns.
         """
         if not self.spec.return_distance:
             return None
@@ -199,7 +244,9 @@ class PlanReport(BlockReport):
 
     @property
     def _bytes_read(self) -> str | None:
-        """Describe how many bytes are read; None if all chunks fit in memory, so that each is read once."""
+        """Describe how many bytes are read; None if all chunks fit in memory, so that
+        each is read once.
+        """
         if self.plan.visits is None:
             return None
         fit = f"{self.plan.visits.capacity:,} of {self.chunks:,} chunks fit in the memory of a worker"
@@ -207,14 +254,18 @@ class PlanReport(BlockReport):
 
     @property
     def _reading(self) -> str | None:
-        rows = max((rows for sources in self.plan.sources for rows, _ in sources), default=0)
+        rows = max(
+            (rows for sources in self.plan.sources for rows, _ in sources), default=0
+        )
         need = READ_COPIES * rows * self.plan.row_bytes
         if not self.spec.settings.cluster or need <= self.task_bytes:
             return None
         return f"about {size(need)} for the largest partition of the table"
 
     def _result_rows(self, pairs: float) -> float:
-        return pairs * directions(self.spec) + (self.rows if self.spec.include_self else 0)
+        return pairs * directions(self.spec) + (
+            self.rows if self.spec.include_self else 0
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per block pair.
@@ -226,26 +277,38 @@ class PlanReport(BlockReport):
 
             - ``query_chunk``, ``data_chunk``: the numbers of the two chunks;
             - ``query_rows``, ``data_rows``: their rows;
-            - ``candidates``: all pairs of rows of the two chunks, before indexes exclude any;
-            - ``pairs``, ``pairs_low``, ``pairs_high``: rows of the result, with a 95 % interval for this
-              block pair;
+            - ``candidates``: all pairs of rows of the two chunks, before indexes
+              exclude any;
+            - ``pairs``, ``pairs_low``, ``pairs_high``: rows of the result, with a 95 %
+              interval for this block pair;
             - ``bytes``, ``partitions``: memory and partitions of the result;
             - ``seconds``: seconds of one thread.
         """
         plan, chunks = self.plan, self.plan.chunks
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]
-        self_pairs = np.where(i == j, chunks.own_rows[i], 0.0) if self.spec.include_self else 0.0
+        self_pairs = (
+            np.where(i == j, chunks.own_rows[i], 0.0) if self.spec.include_self else 0.0
+        )
         estimate = plan.estimate
         pairs, low, high = (
-            n * directions(self.spec) + self_pairs for n in (estimate.pairs, estimate.low, estimate.high)
+            n * directions(self.spec) + self_pairs
+            for n in (estimate.pairs, estimate.low, estimate.high)
         )
-        return pd.DataFrame({
-            "query_chunk": i, "data_chunk": j - chunks.first_data,
-            "query_rows": chunks.rows[i], "data_rows": chunks.rows[j],
-            "candidates": chunks.candidates(plan.blocks), "pairs": pairs, "pairs_low": low,
-            "pairs_high": high, "bytes": pairs * self.plan.pair_bytes, "partitions": plan.slices,
-            "seconds": plan.seconds,
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "query_chunk": i,
+                "data_chunk": j - chunks.first_data,
+                "query_rows": chunks.rows[i],
+                "data_rows": chunks.rows[j],
+                "candidates": chunks.candidates(plan.blocks),
+                "pairs": pairs,
+                "pairs_low": low,
+                "pairs_high": high,
+                "bytes": pairs * self.plan.pair_bytes,
+                "partitions": plan.slices,
+                "seconds": plan.seconds,
+            }
+        )
 
     @property
     def _sides(self) -> tuple[int, int]:
@@ -256,12 +319,18 @@ class PlanReport(BlockReport):
     def _tasks(self) -> int:
         plan = self.plan
         join = self.partitions + int((plan.slices > 1).sum()) * (not plan.even)
-        return self._making_tasks() + join - self.chunks * (plan.read_apart and plan.chunks_are_partitions)
+        return (
+            self._making_tasks()
+            + join
+            - self.chunks * (plan.read_apart and plan.chunks_are_partitions)
+        )
 
     def _making_tasks(self) -> int:
         if not self.plan.read_apart:
             return self.chunks
-        return making_tasks(self.plan.chunks, self.plan.sources, self.spec.settings.cluster)
+        return making_tasks(
+            self.plan.chunks, self.plan.sources, self.spec.settings.cluster
+        )
 
     @property
     def _largest_bytes(self) -> float:
@@ -272,11 +341,16 @@ class PlanReport(BlockReport):
 
     @property
     def _recall(self) -> str | None:
-        return self.plan.recall.in_words(self._recall_unit) if self.spec.approximate else None
+        return (
+            self.plan.recall.in_words(self._recall_unit)
+            if self.spec.approximate
+            else None
+        )
 
     @property
     def _neighbors(self) -> float:
-        ends = 1 if self._two else 2  # in a self-join, each pair is a neighbor for both of its rows
+        # in a self-join, each pair is a neighbor for both of its rows
+        ends = 1 if self._two else 2
         return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
 
     def _dimensions(self) -> str:
@@ -290,7 +364,11 @@ class PlanReport(BlockReport):
     def _names(self, places: Iterable[int]) -> str:
         if self.spec.lists:
             number = len(list(places))
-            return f"the {number:,} numbers that vary most" if number > 1 else "the number that varies most"
+            return (
+                f"the {number:,} numbers that vary most"
+                if number > 1
+                else "the number that varies most"
+            )
         axes = self.spec.measure.axes or self.spec.on
         return _listed([axes[k] for k in places])
 
@@ -304,13 +382,13 @@ class NearestPlanReport(PlanReport):
     k : int
         Number of neighbors.
     bound, least : float
-        Largest and smallest distance that a neighbor may have, in the form that is compared: for example,
-        squared distances.
+        Largest and smallest distance that a neighbor may have, in the form that is
+        compared: for example, squared distances.
     block_pairs : int
         Number of searches for the neighbors of one chunk in another chunk.
     pairs, pairs_low, pairs_high : float
-        Number of rows of the result. If distances have bounds, `pairs` and `pairs_high` are the maximum, and
-        `pairs_low` is 0.
+        Number of rows of the result. If distances have bounds, `pairs` and `pairs_high`
+        are the maximum, and `pairs_low` is 0.
     counted : bool
         Whether the number of pairs is exact.
     """
@@ -324,8 +402,16 @@ class NearestPlanReport(PlanReport):
         *INPUT_FACTS,
         ("neighbors", lambda r: r._fewer),
         ("recall", lambda r: r._recall),
-        ("block pairs", lambda r: f"at most {r.block_pairs:,} of {math.prod(r._sides):,} possible"),
-        ("result", lambda r: f"{'at most ' * r._bounded}{r.pairs:,.0f} rows, {size(r.result_bytes)}"),
+        (
+            "block pairs",
+            lambda r: f"at most {r.block_pairs:,} of {math.prod(r._sides):,} possible",
+        ),
+        (
+            "result",
+            lambda r: (
+                f"{'at most ' * r._bounded}{r.pairs:,.0f} rows, {size(r.result_bytes)}"
+            ),
+        ),
         ("partitions", lambda r: f"{r.partitions:,}"),
         *without(COST_FACTS, ""),
     )
@@ -362,7 +448,9 @@ class NearestPlanReport(PlanReport):
     def _largest_partition(self) -> float:
         slices = self.plan.slices
         rows = (self.plan.chunks.rows[: len(slices)] / slices).max(initial=0.0)
-        return float(rows) * self.pairs / max(1, self.plan.table_rows[0]) * self.pair_bytes
+        return (
+            float(rows) * self.pairs / max(1, self.plan.table_rows[0]) * self.pair_bytes
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each query chunk and each data chunk that it searches.
@@ -370,17 +458,25 @@ class NearestPlanReport(PlanReport):
         Returns
         -------
         pandas.DataFrame
-            ``query_chunk``, ``data_chunk``, ``query_rows``, ``data_rows`` and ``candidates``, as in
-            `PlanReport`. The order is the order of the search, nearest chunks first.
+            ``query_chunk``, ``data_chunk``, ``query_rows``, ``data_rows`` and
+            ``candidates``, as in `PlanReport`. The order is the order of the search,
+            nearest chunks first.
         """
         plan = self.plan
-        numbers = np.repeat(np.arange(len(plan.searches)), [len(found) for found in plan.searches])
+        numbers = np.repeat(
+            np.arange(len(plan.searches)), [len(found) for found in plan.searches]
+        )
         found = np.concatenate([np.zeros(0, np.int64), *plan.searches])
         rows = plan.chunks.rows
-        return pd.DataFrame({
-            "query_chunk": numbers, "data_chunk": found - plan.chunks.first_data, "query_rows": rows[numbers],
-            "data_rows": rows[found], "candidates": rows[numbers] * rows[found],
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "query_chunk": numbers,
+                "data_chunk": found - plan.chunks.first_data,
+                "query_rows": rows[numbers],
+                "data_rows": rows[found],
+                "candidates": rows[numbers] * rows[found],
+            }
+        )
 
     @property
     def _bounded(self) -> bool:
@@ -397,19 +493,29 @@ class NearestPlanReport(PlanReport):
     def _recall(self) -> str | None:
         if self.spec.approximate and self.plan.recall is UNKNOWN:
             return (
-                f"unknown, as a sample is less dense than the table; profile(k={shown(self.k)}) measures it"
+                "unknown, as a sample is less dense than the table; "
+                f"profile(k={shown(self.k)}) measures it"
             )
         return super()._recall
 
     @property
     def _tasks(self) -> int:
         parts, slices = self.plan.parts, self.plan.slices
-        searches = int(((parts + slices) * [len(found) for found in self.plan.searches]).sum())
-        return self._making_tasks() + searches + self.partitions + int(slices[parts > 1].sum())
+        searches = int(
+            ((parts + slices) * [len(found) for found in self.plan.searches]).sum()
+        )
+        return (
+            self._making_tasks()
+            + searches
+            + self.partitions
+            + int(slices[parts > 1].sum())
+        )
 
 
 def _disk(seconds: float, what: str) -> str | None:
-    """Describe the seconds of some work on the disk; None if they are too few to matter."""
+    """Describe the seconds of some work on the disk; None if they are too few to
+    matter.
+    """
     return f"{seconds:.2g} s {what}" if seconds >= MIN_DISK_SECONDS else None
 
 

@@ -22,14 +22,17 @@ class StepRecord(NamedTuple):
     # step: name of the step; key: identifies the task within the step
     step: str
     key: str
-    # number of tasks that make rows of the result, including this one; 0 if this task makes none
+    # number of tasks that make rows of the result, including this one; 0 if this task
+    # makes none
     result_tasks: int
     # start and end in seconds since the epoch
     begin: float
     end: float
-    rows: int | None  # number of rows or pairs that the task made or counted; None if it did neither
+    # number of rows or pairs that the task made or counted; None if it did neither
+    rows: int | None
     thread: Any
-    # bytes of spilled data that the worker had read back since its start, before and after the task
+    # bytes of spilled data that the worker had read back since its start, before and
+    # after the task
     read_before: int = 0
     read_after: int = 0
 
@@ -46,26 +49,48 @@ class RunReport(Report):
     planning : float
         Seconds of planning.
     read_again : int
-        Bytes of spilled data that the workers of a cluster read again from their disks during the join. If
-        they computed something else at the same time, its data count as well.
+        Bytes of spilled data that the workers of a cluster read again from their disks
+        during the join. If they computed something else at the same time, its data
+        count as well.
     table_reads : float or None
-        Bytes read / bytes of the table: 1.0 if nothing was read again. The plan has the expected number. It
-        is None for joins of sets.
+        Bytes read / bytes of the table: 1.0 if nothing was read again. The plan has the
+        expected number. It is None for joins of sets.
     """
 
     _facts = (
-        ("state", lambda r: "done" if r.done else "not done, or only a part of the result was computed"),
+        (
+            "state",
+            lambda r: (
+                "done"
+                if r.done
+                else "not done, or only a part of the result was computed"
+            ),
+        ),
         ("found", lambda r: r._found()),
-        ("partitions", lambda r: f"{r.partitions:,}" + (f" of {r._result_tasks:,}" if r._made else "")),
+        (
+            "partitions",
+            lambda r: (
+                f"{r.partitions:,}" + (f" of {r._result_tasks:,}" if r._made else "")
+            ),
+        ),
         ("candidates", lambda r: r._candidates()),
         ("planning", lambda r: f"{r.planning:.2f} s"),
         ("joining", lambda r: f"{r.seconds:.2f} s, by {counted(r.threads, 'thread')}"),
         ("bytes read", lambda r: r._bytes_read()),
     )
     _exported = (
-        "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates",
-        "read_again", "table_reads",
-    )  # fmt: skip
+        "title",
+        "planning",
+        "seconds",
+        "rows",
+        "bytes",
+        "partitions",
+        "done",
+        "threads",
+        "candidates",
+        "read_again",
+        "table_reads",
+    )
 
     title = ""  # replaced by `__init__`
 
@@ -81,13 +106,17 @@ class RunReport(Report):
         return self.title.partition(",")[0]
 
     def begin(self) -> None:
-        """Prepare for another run. The first record of this run replaces the records of earlier runs."""
+        """Prepare for another run. The first record of this run replaces the records of
+        earlier runs.
+        """
         self._is_new_run = True
 
     def add(self, record: StepRecord) -> None:
         if self._is_new_run or self.done:
             self._steps, self._is_new_run, self._made = {}, False, 0
-        self._made += bool(record.result_tasks) and (record.step, record.key) not in self._steps
+        self._made += (
+            bool(record.result_tasks) and (record.step, record.key) not in self._steps
+        )
         self._result_tasks = record.result_tasks or self._result_tasks
         self._steps[record.step, record.key] = record
 
@@ -97,7 +126,9 @@ class RunReport(Report):
 
     @property
     def partitions(self) -> int:
-        """Return the number of finished partitions of the result; a result that is a number counts as one."""
+        """Return the number of finished partitions of the result; a result that is a
+        number counts as one.
+        """
         return self._made
 
     @property
@@ -107,15 +138,25 @@ class RunReport(Report):
 
     @property
     def rows(self) -> int | None:
-        """Return the number of rows of the result so far; if the result is a count of pairs, that count."""
+        """Return the number of rows of the result so far; if the result is a count of
+        pairs, that count.
+        """
         results = self._results
-        counted = [record.rows for record in results or list(self._steps.values()) if record.rows is not None]
+        counted = [
+            record.rows
+            for record in results or list(self._steps.values())
+            if record.rows is not None
+        ]
         return sum(counted) if counted else None
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the result so far, estimated by the plan's bytes per row; 0 for a number."""
-        made = sum(record.rows or 0 for record in self._results if record.step in MAKE_ROWS)
+        """Return the memory of the result so far, estimated by the plan's bytes per
+        row; 0 for a number.
+        """
+        made = sum(
+            record.rows or 0 for record in self._results if record.step in MAKE_ROWS
+        )
         return round(made * self.plan.pair_bytes)
 
     @property
@@ -147,14 +188,19 @@ class RunReport(Report):
         after: dict[str, int] = {}
         for record in list(self._steps.values()):
             worker = str(record.thread).partition(" ")[0]
-            before[worker] = min(record.read_before, before.get(worker, record.read_before))
+            before[worker] = min(
+                record.read_before, before.get(worker, record.read_before)
+            )
             after[worker] = max(record.read_after, after.get(worker, 0))
         return sum(after.values()) - sum(before.values())
 
     @property
     def table_reads(self) -> float | None:
-        """Return the bytes read, divided by the bytes of the table; None if the table's size is unknown."""
-        table = getattr(self.plan, "table_bytes", None)  # joins of sets do not know the bytes of the table
+        """Return the bytes read, divided by the bytes of the table; None if the table's
+        size is unknown.
+        """
+        # joins of sets do not know the bytes of the table
+        table = getattr(self.plan, "table_bytes", None)
         return 1 + self.read_again / table if table else None
 
     def to_frame(self) -> pd.DataFrame:
@@ -163,32 +209,40 @@ class RunReport(Report):
         Returns
         -------
         pandas.DataFrame
-            ``tasks``: number of tasks that took a millisecond or more; ``seconds``: the sum of their seconds;
-            ``longest``: the seconds of the longest task.
+            ``tasks``: number of tasks that took a millisecond or more; ``seconds``: the
+            sum of their seconds; ``longest``: the seconds of the longest task.
         """
         steps = pd.DataFrame(list(self._steps.values()), columns=StepRecord._fields)
         each = steps.assign(seconds=(steps["end"] - steps["begin"]).astype("float64"))
         return each.groupby("step", sort=False).agg(
-            tasks=("step", "size"), seconds=("seconds", "sum"), longest=("seconds", "max")
+            tasks=("step", "size"),
+            seconds=("seconds", "sum"),
+            longest=("seconds", "max"),
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values of the report by name, for JSON, with tasks and seconds of each step."""
+        """Return the values of the report by name, for JSON, with tasks and seconds of
+        each step.
+        """
         return super().to_dict() | {"steps": self.to_frame().to_dict("index")}
 
     def planned_line(self) -> str:
         plan = self.plan
         size = f"about {plan.pairs:,.0f} pairs, {format_bytes(plan.result_bytes)}"
-        seconds = getattr(plan, "seconds", None)  # plans of joins of sets do not estimate seconds
+        # plans of joins of sets do not estimate seconds
+        seconds = getattr(plan, "seconds", None)
         time = "" if seconds is None else f", about {seconds:.2g} s"
         return (
-            f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block pairs, {size}{time}; "
+            f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block "
+            f"pairs, {size}{time}; "
             f"in {self.planning:.2f} s"
         )
 
     def done_line(self) -> str:
         found = self._found()
-        return f"done {self.title}: {found + ', ' if found else ''}in {self.seconds:.2f} s"
+        return (
+            f"done {self.title}: {found + ', ' if found else ''}in {self.seconds:.2f} s"
+        )
 
     def _heading(self) -> str:
         if self._steps:
@@ -201,12 +255,17 @@ class RunReport(Report):
     def _further_facts(self) -> Iterable[tuple[str, str]]:
         for step in self.to_frame().itertuples():
             tasks = counted(step.tasks, "task")
-            yield step.Index, f"{tasks}, {step.seconds:.2f} s, longest {step.longest:.2f} s"
+            yield (
+                step.Index,
+                f"{tasks}, {step.seconds:.2f} s, longest {step.longest:.2f} s",
+            )
 
     def _found(self) -> str | None:
         if self.rows is None:
             return None
-        return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
+        return (
+            f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
+        )
 
     def _bytes_read(self) -> str | None:
         """Describe the spilled data that workers read back; None if there were none."""
@@ -222,12 +281,27 @@ class RunReport(Report):
 
 
 COUNTED = (
-    "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
-    "pairs", "neighbors",
-)  # fmt: skip
+    "lookups",
+    "found",
+    "tile_pairs",
+    "near_queries",
+    "candidates",
+    "comparisons",
+    "decided",
+    "refused",
+    "pairs",
+    "neighbors",
+)
 """Names of the counters that the picture of a profile shows."""
 
-SHARES = ("compared_ratio", "recall", "recall_low", "recall_high", "warp_efficiency", "warp_efficiency_model")
+SHARES = (
+    "compared_ratio",
+    "recall",
+    "recall_low",
+    "recall_high",
+    "warp_efficiency",
+    "warp_efficiency_model",
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -278,18 +352,29 @@ class ProfileReport(PicturedReport):
         Returns
         -------
         pandas.DataFrame
-            ``value``, and its description ``about``. Rows of steps have seconds as values; their labels begin
-            with "seconds:".
+            ``value``, and its description ``about``. Rows of steps have seconds as
+            values; their labels begin with "seconds:".
         """
-        steps = [(f"seconds: {step}", time, "seconds of this step") for step, time in self.seconds.items()]
-        lines = [*((name, value, self.about[name]) for name, value in self.numbers.items()), *steps]
+        steps = [
+            (f"seconds: {step}", time, "seconds of this step")
+            for step, time in self.seconds.items()
+        ]
+        lines = [
+            *((name, value, self.about[name]) for name, value in self.numbers.items()),
+            *steps,
+        ]
         return pd.DataFrame(
-            {"value": [float(line[1]) for line in lines], "about": [line[2] for line in lines]},
+            {
+                "value": [float(line[1]) for line in lines],
+                "about": [line[2] for line in lines],
+            },
             index=pd.Index([line[0] for line in lines], name="number"),
         )
 
     def _further_facts(self) -> list[tuple[str, str]]:
-        steps = [(f"seconds, {step}", f"{time:.4g}") for step, time in self.seconds.items()]
+        steps = [
+            (f"seconds, {step}", f"{time:.4g}") for step, time in self.seconds.items()
+        ]
         return [*((name, text) for name, _, text in self._shown(self.numbers)), *steps]
 
     def _picture(self) -> Bars:
@@ -300,11 +385,16 @@ class ProfileReport(PicturedReport):
 
     def _shown(self, names: Iterable[str]) -> list[tuple[str, float, str]]:
         numbers = self.numbers
-        return [(name.replace("_", " "), numbers[name], shown_number(name, numbers[name])) for name in names]
+        return [
+            (name.replace("_", " "), numbers[name], shown_number(name, numbers[name]))
+            for name in names
+        ]
 
 
 class NearestProfile(ProfileReport):
-    """Counters and times of one nearest-neighbor search in a frame; see `ProfileReport`."""
+    """Counters and times of one nearest-neighbor search in a frame; see
+    `ProfileReport`.
+    """
 
     title: ClassVar[str] = "Profile of a nearest-neighbor join"
 

@@ -14,11 +14,24 @@ from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import check_label, has_column
 from dask_simjoin.request.messages import did_you_mean, listed, shown
-from dask_simjoin.request.options import Distance, EngineOption, MetricRequest, Nearest, Within, about
+from dask_simjoin.request.options import (
+    Distance,
+    EngineOption,
+    MetricRequest,
+    Nearest,
+    Within,
+    about,
+)
 from dask_simjoin.request.requests import DISTANCE, SAMPLES
 from dask_simjoin.request.resolve import Spec, check_flag, resolve
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
+from dask_simjoin.request.units import (
+    check_choice,
+    check_eps,
+    check_metric,
+    check_whole,
+    without_unit,
+)
 
 Selection = Literal["eom", "leaf"]
 OrderMode = Literal["auto", "edges", "forest"]
@@ -34,7 +47,9 @@ class DbscanRequest(MetricRequest, Within, EngineOption):
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
 
     def samples(self) -> int:
-        """Return the checked `min_samples`: a core row has at least this many near rows, itself included."""
+        """Return the checked `min_samples`: a core row has at least this many near
+        rows, itself included.
+        """
         return check_whole("min_samples", self.min_samples, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -53,17 +68,22 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
     mode: OrderMode = field(
         default="auto",
         metadata=about(
-            "edges: the order of scikit-learn; forest: an order that needs less memory, for every metric",
+            "edges: the order of scikit-learn; forest: an order that needs less "
+            "memory, for every metric",
             choices=get_args(OrderMode),
         ),
     )
 
     def samples(self) -> int:
-        """Return the checked `min_samples`: a core row has at least this many near rows, itself included."""
+        """Return the checked `min_samples`: a core row has at least this many near
+        rows, itself included.
+        """
         return check_whole("min_samples", self.min_samples, 2)
 
     def order(self, spec: JoinSpec) -> str:
-        """Return the mode; "auto" is "edges" if the metric is Euclidean, otherwise "forest"."""
+        """Return the mode; "auto" is "edges" if the metric is Euclidean, otherwise
+        "forest".
+        """
         fitting = "edges" if spec.measure.name == "euclidean" else "forest"
         return fitting if self.mode == "auto" else self.mode
 
@@ -72,8 +92,10 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
         spec = resolve(self, meta, self.max_eps)
         if self.mode == "edges" and spec.measure.name != "euclidean":
             raise OptionError(
-                f"metric={self.metric!r} is not allowed in optics() with mode='edges', whose distances are "
-                "Euclidean, as in scikit-learn. Use mode='forest', which takes every metric, "
+                f"metric={self.metric!r} is not allowed in optics() with mode='edges', "
+                "whose distances are "
+                "Euclidean, as in scikit-learn. Use mode='forest', which takes every "
+                "metric, "
                 "or metric='euclidean'."
             )
         return spec
@@ -81,7 +103,9 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
 
 @dataclass(frozen=True)
 class Choice:
-    """Checked options that choose clusters of a condensed tree. Fields are named like the options."""
+    """Checked options that choose clusters of a condensed tree. Fields are named like
+    the options.
+    """
 
     cluster_selection_method: str = "eom"
     cluster_selection_epsilon: float = 0.0
@@ -117,34 +141,52 @@ class HdbscanRequest(Nearest):
     )
     min_samples: int | None = field(default=None, kw_only=False, metadata=SAMPLES)
     cluster_selection_method: Selection = field(
-        default="eom", metadata=about("method that chooses clusters", choices=get_args(Selection))
+        default="eom",
+        metadata=about("method that chooses clusters", choices=get_args(Selection)),
     )
     cluster_selection_epsilon: float = field(
-        default=0.0, metadata=about("do not split clusters at smaller distances than this")
+        default=0.0,
+        metadata=about("do not split clusters at smaller distances than this"),
     )
-    max_cluster_size: int | None = field(default=None, metadata=about("largest number of rows in a cluster"))
-    allow_single_cluster: bool = field(default=False, metadata=about("allow a single cluster of all rows"))
+    max_cluster_size: int | None = field(
+        default=None, metadata=about("largest number of rows in a cluster")
+    )
+    allow_single_cluster: bool = field(
+        default=False, metadata=about("allow a single cluster of all rows")
+    )
 
     def min_rows(self) -> int:
-        """Return the checked `min_cluster_size`: the minimum number of rows of a cluster."""
+        """Return the checked `min_cluster_size`: the minimum number of rows of a
+        cluster.
+        """
         return check_whole("min_cluster_size", self.min_cluster_size, 2)
 
     def samples(self) -> int:
         """Return the checked `min_samples`. Default: `min_cluster_size`."""
         return (
-            self.min_rows() if self.min_samples is None else check_whole("min_samples", self.min_samples, 1)
+            self.min_rows()
+            if self.min_samples is None
+            else check_whole("min_samples", self.min_samples, 1)
         )
 
     def choice(self) -> Choice:
         """Check the options that choose clusters, and return them."""
-        check_choice("cluster_selection_method", self.cluster_selection_method, get_args(Selection))
-        name, (metric, _) = "cluster_selection_epsilon", check_metric(self.metric, self.p)
+        check_choice(
+            "cluster_selection_method",
+            self.cluster_selection_method,
+            get_args(Selection),
+        )
+        name, (metric, _) = (
+            "cluster_selection_epsilon",
+            check_metric(self.metric, self.p),
+        )
         max_rows = self.max_cluster_size
         if max_rows is not None:
             max_rows = check_whole("max_cluster_size", max_rows, 1)
         if max_rows is not None and max_rows < self.min_rows():
             raise OptionError(
-                f"max_cluster_size={shown(max_rows)} is less than min_cluster_size={self.min_rows()}; use at "
+                f"max_cluster_size={shown(max_rows)} is less than "
+                f"min_cluster_size={self.min_rows()}; use at "
                 "least min_cluster_size, or None."
             )
         return Choice(
@@ -173,7 +215,8 @@ class OneStays:
     keep: Hashable = field(
         default="first",
         metadata=about(
-            "row of each group that stays: first, last, the largest by a named column, or False for none"
+            "row of each group that stays: first, last, the largest by a named column, "
+            "or False for none"
         ),
     )
     grouping: Grouping = field(
@@ -202,12 +245,23 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
         column = check_kept_row(meta, self.keep)
-        # leave the column of `keep` out of the default coordinates: it is a coordinate only if `on` names it
-        own = column is not None and self.on is None and column != self.id and len(meta.columns) > 1
-        found = with_representative(
-            column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps)
+        # leave the column of `keep` out of the default coordinates: it is a coordinate
+        # only if `on` names it
+        own = (
+            column is not None
+            and self.on is None
+            and column != self.id
+            and len(meta.columns) > 1
         )
-        if self.grouping == "greedy" and not self.counted and found.partitioning == "auto":
+        found = with_representative(
+            column,
+            resolve(self, meta.drop(columns=[column]) if own else meta, self.eps),
+        )
+        if (
+            self.grouping == "greedy"
+            and not self.counted
+            and found.partitioning == "auto"
+        ):
             # because the greedy choice visits rows in the order of the frame
             found = replace(found, partitioning="entity")
         return found
@@ -220,8 +274,11 @@ def with_representative(column: Hashable | None, spec: Spec) -> Spec:
     """
     if column is None:
         return spec
-    changed: Any = spec  # Any, because mypy does not know that every spec is a dataclass
-    found: Spec = replace(changed, keep=(column,), names=(f"{column}_left", f"{column}_right"))
+    # Any, because mypy does not know that every spec is a dataclass
+    changed: Any = spec
+    found: Spec = replace(
+        changed, keep=(column,), names=(f"{column}_left", f"{column}_right")
+    )
     return found
 
 
@@ -237,20 +294,29 @@ def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
     """
     if is_none_kept(keep) or (isinstance(keep, str) and keep in WORDS):
         return None
-    allowed = "use 'first', 'last', False, or a column (the row with its largest value stays)"
-    if isinstance(keep, (bool, np.bool_)) or keep is None or not isinstance(keep, Hashable):
+    allowed = (
+        "use 'first', 'last', False, or a column (the row with its largest value stays)"
+    )
+    if (
+        isinstance(keep, (bool, np.bool_))
+        or keep is None
+        or not isinstance(keep, Hashable)
+    ):
         raise OptionError(f"keep={shown(keep)} is not allowed; {allowed}.")
     if not has_column(meta.columns, keep):
         meant = did_you_mean(keep, [*WORDS, *meta.columns], 0.5)
         raise OptionError(
-            f"keep={shown(keep)} is not allowed{meant}; {allowed}: the columns are {listed(meta.columns)}."
+            f"keep={shown(keep)} is not allowed{meant}; {allowed}: the columns are "
+            f"{listed(meta.columns)}."
         )
     check_label("keep", keep, meta.columns)
     dtype = meta[keep].dtype
     if kind_of_number(dtype) == "":
         raise ColumnError(
-            f"keep={shown(keep)} names a column of dtype {dtype}, not of numbers. Name a numeric column, "
-            "whose largest value stays. For dates use df[...].astype('int64'), or sort the rows and use "
+            f"keep={shown(keep)} names a column of dtype {dtype}, not of numbers. Name "
+            "a numeric column, "
+            "whose largest value stays. For dates use df[...].astype('int64'), or sort "
+            "the rows and use "
             "keep='first'."
         )
     return keep

@@ -12,20 +12,36 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog import arrow_type, check_library, kind_of_number, library, lists_of
+from dask_simjoin.catalog import (
+    arrow_type,
+    check_library,
+    kind_of_number,
+    library,
+    lists_of,
+)
 from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Columns, DType, Frame, Ids
-from dask_simjoin.request.messages import did_you_mean, instead_of_frame, listed, number_in_text, shown
+from dask_simjoin.request.messages import (
+    did_you_mean,
+    instead_of_frame,
+    listed,
+    number_in_text,
+    shown,
+)
 from dask_simjoin.request.units import parsed
 
 ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
 )
-"""Pattern for lower-case names of identifiers, and for names that pandas gives to a former index."""
+"""Pattern for lower-case names of identifiers, and for names that pandas gives to a
+former index.
+"""
 
 ENDS_IN_ID = re.compile(r"[a-z]{2,}id$")
-NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
+NO_ID = re.compile(
+    r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$"
+)
 """Pattern for words such as "grid", which end in "id" but are not identifiers.
 
 It does not match identifiers such as "geonameid".
@@ -46,7 +62,9 @@ def is_identifier(name: Hashable, kind: str) -> bool:
 
 
 def check_chosen(kinds: dict[Hashable, str]) -> None:
-    """Raise an error if default coordinates include identifiers. `kinds`: column -> kind of number."""
+    """Raise an error if default coordinates include identifiers. `kinds`: column ->
+    kind of number.
+    """
     found = [name for name, kind in kinds.items() if is_identifier(name, kind)]
     if not found:
         return
@@ -54,22 +72,30 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
     how = "look like identifiers" if len(found) > 1 else "looks like an identifier"
     such = f", such as on=[{listed(rest)}]" if rest else ""
     raise ColumnError(
-        f"Without on= the coordinates are all numeric columns, {listed(kinds)}. But {listed(found)} "
-        f"{how}. Name the coordinates with on=[...]{such}, or leave out the identifier with "
+        f"Without on= the coordinates are all numeric columns, {listed(kinds)}. But "
+        f"{listed(found)} "
+        f"{how}. Name the coordinates with on=[...]{such}, or leave out the identifier "
+        "with "
         f"id={found[0]!r}."
     )
 
 
 ON_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
-"""Prefixes of the names of two columns: latitude and longitude, or declination and right ascension."""
+"""Prefixes of the names of two columns: latitude and longitude, or declination and
+right ascension.
+"""
 
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
-    """Find latitude and longitude, or declination and right ascension, in a list of names. Return their
-    positions, or None if they are not found.
+    """Find latitude and longitude, or declination and right ascension, in a list of
+    names. Return their positions, or None if they are not found.
     """
     starts = [str(name).lower()[:3] for name in names]
-    places = [(starts.index(lat), starts.index(lon)) for lat, lon in ON_SPHERES if {lat, lon} <= {*starts}]
+    places = [
+        (starts.index(lat), starts.index(lon))
+        for lat, lon in ON_SPHERES
+        if {lat, lon} <= {*starts}
+    ]
     return places[0] if places else None
 
 
@@ -77,7 +103,9 @@ def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
     """Return the columns that are most likely coordinates, as a suggestion in messages."""
     rest = {name: kind for name, kind in kinds.items() if not is_identifier(name, kind)}
     for starts in ON_SPHERES[:2]:
-        places = [[n for n in rest if str(n).lower().startswith(start)] for start in starts]
+        places = [
+            [n for n in rest if str(n).lower().startswith(start)] for start in starts
+        ]
         if all(len(some) == 1 for some in places):
             return [some[0] for some in places]
     floats = [name for name, kind in rest.items() if kind == "f"]
@@ -96,12 +124,17 @@ def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
 def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     """Return the error for the name of a column that none of the tables has."""
     columns = [column for table in tables for column in table.columns]
-    # compare only texts with names, because comparing objects such as pandas.NA raises an error
+    # compare only texts with names, because comparing objects such as pandas.NA raises
+    # an error
     plain = isinstance(name, str)
     if plain and any(name in table.index.names for table in tables):
         meant = ", but the name of the index; frame.reset_index() makes it a column"
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
-        every = "df.columns" if len(tables) == 1 else "left.columns.union(right.columns, sort=False)"
+        every = (
+            "df.columns"
+            if len(tables) == 1
+            else "left.columns.union(right.columns, sort=False)"
+        )
         meant = f"; all are kept by keep=list({every})"
     else:
         meant = meant_columns(name, columns)
@@ -112,21 +145,32 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
 
 
 def meant_columns(name: object, columns: Collection[object]) -> str:
-    """Return a hint with the columns that a user may have meant: " (did you mean ...?)", or "".
+    """Return a hint with the columns that a user may have meant: " (did you mean
+    ...?)", or "".
 
-    It suggests the columns of a text such as "x, y", columns that a merge has renamed, or columns with
-    similar names.
+    It suggests the columns of a text such as "x, y", columns that a merge has renamed,
+    or columns with similar names.
     """
     if not isinstance(name, str):
         return ""
     known = [column for column in columns if isinstance(column, str)]
-    numbered = [column for column in columns if not isinstance(column, str) and str(column) == name]
+    numbered = [
+        column
+        for column in columns
+        if not isinstance(column, str) and str(column) == name
+    ]
     if numbered:
         return f" (did you mean {numbered[0]!r}, without quotes?)"
-    parts = [part.strip("'\"[]()") for part in re.split(r"[,;\s]+", name.strip()) if part]
+    parts = [
+        part.strip("'\"[]()") for part in re.split(r"[,;\s]+", name.strip()) if part
+    ]
     if len(parts) > 1 and all(part in known for part in parts):
         return f" (did you mean [{listed(parts)}]?)"
-    renamed = [column for column in known if column.startswith((f"{name}_", f"{name}."))] if name else []
+    renamed = (
+        [column for column in known if column.startswith((f"{name}_", f"{name}."))]
+        if name
+        else []
+    )
     if renamed:
         return f" (did you mean {' or '.join(map(repr, renamed[:2]))}?)"
     same = [column for column in known if column.lower() == name.lower()]
@@ -134,10 +178,14 @@ def meant_columns(name: object, columns: Collection[object]) -> str:
 
 
 def no_number(name: Hashable, dtype: DType) -> ColumnError:
-    """Return the error for a column without real numbers; its message suggests a conversion."""
+    """Return the error for a column without real numbers; its message suggests a
+    conversion.
+    """
     return ColumnError(
-        f"on= names {name!r} of dtype {dtype}, whose values are not real numbers of at most 64 bits. Name "
-        f"numeric columns only, or convert this one, for example with {_converted(name, dtype)}"
+        f"on= names {name!r} of dtype {dtype}, whose values are not real numbers of at "
+        "most 64 bits. Name "
+        "numeric columns only, or convert this one, for example with "
+        f"{_converted(name, dtype)}"
     )
 
 
@@ -151,13 +199,16 @@ def _converted(name: Hashable, dtype: Any) -> str:
     as_sets = f"Texts are compared by their words: set_self_join({name!r}, threshold)."
     if isinstance(dtype, pd.CategoricalDtype):
         return (
-            ".astype('float64'), if its categories are numbers. If its values must be equal in both rows, "
+            ".astype('float64'), if its categories are numbers. If its values must be "
+            "equal in both rows, "
             f"use by={name!r}."
         )
     if isinstance(dtype, pd.StringDtype):
         return (
-            ".astype('float64'), if it holds numbers as text. If some texts are not numbers, use "
-            f"pd.to_numeric({column}, errors='coerce') and dropna=True. {as_sets}{of_dask(dtype)}"
+            ".astype('float64'), if it holds numbers as text. If some texts are not "
+            "numbers, use "
+            f"pd.to_numeric({column}, errors='coerce') and dropna=True. "
+            f"{as_sets}{of_dask(dtype)}"
         )
     if isinstance(dtype, np.dtype) and kind == "O":
         return f".astype('float64'), if it holds numbers as text or as objects, such as Decimal. {as_sets}"
@@ -175,13 +226,16 @@ def of_dask(dtype: DType) -> str:
 
 
 def is_decimal(dtype: DType) -> bool:
-    """Return whether a column has Arrow decimals, which float64 may not represent exactly."""
+    """Return whether a column has Arrow decimals, which float64 may not represent
+    exactly.
+    """
     arrow = arrow_type(dtype)
     return arrow is not None and pa.types.is_decimal(arrow)
 
 
 ROW_ID = "row_id"
-"""Name of the column that `with_row_id` adds. It is a coordinate only if `on` names it."""
+"""Name of the column that `with_row_id` adds. It is a coordinate only if `on` names it.
+"""
 
 
 def check_columns(meta: Frame) -> None:
@@ -194,12 +248,15 @@ def check_columns(meta: Frame) -> None:
     repeated = list(meta.columns[meta.columns.duplicated()].unique())
     if repeated:
         raise ColumnError(
-            f"The frame has several columns named {listed(repeated)}; column names must be "
+            f"The frame has several columns named {listed(repeated)}; column names "
+            "must be "
             "unique: rename or drop all but one."
         )
 
 
-def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
+def check_on(
+    meta: Frame, on: Columns, id: Hashable | None, radius: str | None
+) -> tuple[Hashable, ...]:
     """Return the coordinates: the columns that `on` names, or all numeric columns.
 
     Raise an error if one is unsuitable.
@@ -209,9 +266,12 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
         found = numeric_columns(meta, (id, radius, ROW_ID))
         if not found:
             raise ColumnError(
-                f"The frame has no numeric column to join on besides ids and booleans (columns: "
-                f"{listed(meta.columns)}); name the coordinates with on=[...]. If numbers are stored as "
-                "texts or objects, such as Decimal, convert these columns: df.astype({...: 'float64'})."
+                "The frame has no numeric column to join on besides ids and booleans "
+                "(columns: "
+                f"{listed(meta.columns)}); name the coordinates with on=[...]. If "
+                "numbers are stored as "
+                "texts or objects, such as Decimal, convert these columns: "
+                "df.astype({...: 'float64'})."
             )
         for name in found:
             check_label("on", name, meta.columns)
@@ -219,19 +279,23 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
         return tuple(found)
     if isinstance(on, (set, frozenset)):
         raise ColumnError(
-            f"on={shown(on)} has no order, but squares are summed in the order of on=; use a list."
+            f"on={shown(on)} has no order, but squares are summed in the order of on=; "
+            "use a list."
         )
     names = as_names(on)
     if isinstance(on, tuple) and has_column(meta.columns, on):
         names = [on]
     if not names:
         raise ColumnError(
-            f"on={shown(on)} names no column; name at least one, or leave out on= for all numeric columns."
+            f"on={shown(on)} names no column; name at least one, or leave out on= for "
+            "all numeric columns."
         )
     for name in names:
         check_column_exists("on", name, [meta])
         if names.count(name) > 1:
-            raise ColumnError(f"on= names {name!r} more than once; name each column once.")
+            raise ColumnError(
+                f"on= names {name!r} more than once; name each column once."
+            )
         if kind_of_number(dtypes[name]) in ("i", "u", "f", "b"):
             continue
         lists = lists_of(meta[name])
@@ -239,7 +303,8 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
             continue
         if lists is not None and lists.kind is not None:
             raise ColumnError(
-                f"on= names {name!r} of dtype {dtypes[name]} and other columns. A column of lists must "
+                f"on= names {name!r} of dtype {dtypes[name]} and other columns. A "
+                "column of lists must "
                 f"be the only one: on={name!r}."
             )
         raise no_number(name, dtypes[name])
@@ -248,13 +313,21 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
 
 def as_names(given: Any) -> list[Hashable]:
     """Return one name or several names as a list."""
-    # the test of `ndim` is for 0-dimensional arrays, which have __iter__ but cannot be iterated over
-    one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
+    # the test of `ndim` is for 0-dimensional arrays, which have __iter__ but cannot be
+    # iterated over
+    one = (
+        isinstance(given, (str, bytes))
+        or not hasattr(given, "__iter__")
+        or getattr(given, "ndim", 1) == 0
+    )
     return [given] if one else list(given)
 
 
-def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = False) -> None:
-    """Raise an error if a metric such as haversine needs other columns, or another order of columns.
+def check_columns_of(
+    metric: Metric, on: tuple[Hashable, ...], chosen: bool = False
+) -> None:
+    """Raise an error if a metric such as haversine needs other columns, or another
+    order of columns.
 
     `chosen`: whether `on` was left out, so that all numeric columns are coordinates.
     """
@@ -263,14 +336,20 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
         return
     order = f"on=[{', '.join(repr(name) for name in wanted)}]"
     if len(on) != len(wanted):
-        how = f"without on= there are {len(on)} numeric ones" if chosen else f"on= names {len(on)}"
+        how = (
+            f"without on= there are {len(on)} numeric ones"
+            if chosen
+            else f"on= names {len(on)}"
+        )
         raise ColumnError(
-            f"metric={metric.name!r} needs {len(wanted)} columns, {' and '.join(wanted)}, and {how}: "
+            f"metric={metric.name!r} needs {len(wanted)} columns, "
+            f"{' and '.join(wanted)}, and {how}: "
             f"{listed(on)}; name them in this order, such as {order}."
         )
     if latitude_and_longitude(on) == (1, 0):
         raise ColumnError(
-            f"metric={metric.name!r} needs {' and '.join(wanted)} in this order, but {listed(on)} "
+            f"metric={metric.name!r} needs {' and '.join(wanted)} in this order, but "
+            f"{listed(on)} "
             f"in on= are in the opposite order; use on=[{listed(on[::-1])}]."
         )
 
@@ -287,27 +366,38 @@ def own_radius(meta: Frame, eps: object) -> str | None:
             return None
         meant = meant_columns(eps, meta.columns)
         raise OptionTypeError(
-            f"eps={shown(eps)} is not a number; use a finite number >= 0{number_in_text(eps)}. For one "
-            f"distance per row, name a column. No column has this name{meant}; the columns are "
+            f"eps={shown(eps)} is not a number; use a finite number >= "
+            f"0{number_in_text(eps)}. For one "
+            f"distance per row, name a column. No column has this name{meant}; the "
+            "columns are "
             f"{listed(meta.columns)}."
         )
     if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):
         raise ColumnError(
-            f"eps={eps!r} names a column of dtype {meta[eps].dtype}, which holds no distances; name a column "
+            f"eps={eps!r} names a column of dtype {meta[eps].dtype}, which holds no "
+            "distances; name a column "
             "of real numbers, or use a number for all rows."
         )
     return eps
 
 
 def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
-    """Return the columns of real numbers. Booleans and the columns in `besides` are left out."""
+    """Return the columns of real numbers. Booleans and the columns in `besides` are
+    left out.
+    """
     besides = [name for name in besides if name is not None]
     kinds = zip(meta.columns, meta.dtypes, strict=True)
-    return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
+    return [
+        name
+        for name, dtype in kinds
+        if name not in besides and kind_of_number(dtype) in ("i", "u", "f")
+    ]
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return a dict from each column to its kind of number, which is given as NumPy's letter."""
+    """Return a dict from each column to its kind of number, which is given as NumPy's
+    letter.
+    """
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
@@ -322,19 +412,28 @@ def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> Non
 
 
 def check_label(option: str, name: Hashable, columns: Ids) -> None:
-    """Raise an error for column names that pandas cannot look up: booleans, which select rows, and None."""
+    """Raise an error for column names that pandas cannot look up: booleans, which
+    select rows, and None.
+    """
     if isinstance(name, str):  # a text equals no such label
         return
-    of_column = next((label for label in columns if label is name or (label == name) is True), name)
-    if isinstance(of_column, (bool, np.bool_)) or (pd.api.types.is_scalar(of_column) and pd.isna(of_column)):
+    of_column = next(
+        (label for label in columns if label is name or (label == name) is True), name
+    )
+    if isinstance(of_column, (bool, np.bool_)) or (
+        pd.api.types.is_scalar(of_column) and pd.isna(of_column)
+    ):
         raise ColumnError(
-            f"{option}= names the column {of_column!r}, a label that pandas and Dask do not find "
+            f"{option}= names the column {of_column!r}, a label that pandas and Dask "
+            "do not find "
             f"reliably; rename it first: df.rename(columns={{{of_column!r}: 'name'}})."
         )
 
 
 def free_name(name: str, tables: Iterable[Frame]) -> str:
-    """Return a name that no column of the tables has: `name`, with apostrophes appended if needed."""
+    """Return a name that no column of the tables has: `name`, with apostrophes appended
+    if needed.
+    """
     taken = {label for table in tables for label in table.columns}
     while name in taken:
         name += "'"
@@ -342,19 +441,25 @@ def free_name(name: str, tables: Iterable[Frame]) -> str:
 
 
 def has_column(columns: Ids, name: Hashable) -> bool:
-    """Return whether a column has this name; raise an error for values that cannot be names."""
+    """Return whether a column has this name; raise an error for values that cannot be
+    names.
+    """
     try:
         return name in columns
-    # TypeError: `name` is unhashable. OverflowError: pandas 2 compares infinity with integers
+    # TypeError: `name` is unhashable. OverflowError: pandas 2 compares infinity with
+    # integers
     except (TypeError, OverflowError):
         raise ColumnError(
-            f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
+            f"{shown(name)} cannot be the name of a column; columns are given by their "
+            "names, as in "
             "['latitude', 'longitude']."
         ) from None
 
 
 class Groups(NamedTuple):
-    """The columns that `by` names, and the column of group numbers that was added for them."""
+    """The columns that `by` names, and the column of group numbers that was added for
+    them.
+    """
 
     names: tuple[Hashable, ...]
     code: str
@@ -372,13 +477,19 @@ def is_frame(frame: object) -> bool:
 
 
 def example_of(frame: Frame) -> Frame:
-    """Return an empty frame with the columns of `frame`; raise an error for other objects."""
-    meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
+    """Return an empty frame with the columns of `frame`; raise an error for other
+    objects.
+    """
+    meta = (
+        frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
+    )
     if not is_frame(frame):
         raise UnsupportedFrameError(
             f"{_kind(frame)} is not a data frame; use a Dask "
-            "DataFrame or a pandas DataFrame, or cuDF's. Functions of the package also take an array of "
-            "shape (rows, columns), or a table that Arrow can stream (__arrow_c_stream__)."
+            "DataFrame or a pandas DataFrame, or cuDF's. Functions of the package also "
+            "take an array of "
+            "shape (rows, columns), or a table that Arrow can stream "
+            "(__arrow_c_stream__)."
             f"{instead_of_frame(frame)}"
         )
     check_library(library(meta))
@@ -386,9 +497,15 @@ def example_of(frame: Frame) -> Frame:
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value for messages, with the module of the type unless the type is built in."""
+    """Return the type of a value for messages, with the module of the type unless the
+    type is built in.
+    """
     kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return (
+        kind.__name__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__name__}"
+    )
 
 
 Axes = Any
@@ -396,19 +513,22 @@ Axes = Any
 
 
 def optional(module: str, package: str, wanted: str) -> Any:
-    """Import an optional module; if it is missing, raise an error with the command that installs it.
+    """Import an optional module; if it is missing, raise an error with the command that
+    installs it.
 
     Examples
     --------
     >>> optional("no_such_module", "no-such-package", "Colours")
     Traceback (most recent call last):
-    ModuleNotFoundError: Colours need no-such-package, which is not installed: pip install no-such-package
+    ModuleNotFoundError: Colours need no-such-package, which is not installed: pip
+    install no-such-package
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{wanted} need {package}, which is not installed: pip install {package}", name=error.name
+            f"{wanted} need {package}, which is not installed: pip install {package}",
+            name=error.name,
         ) from error
 
 

@@ -38,42 +38,79 @@ def counted(number: int, thing: str) -> str:
 
 
 def listed(names: Iterable[object], max_names: int = 12) -> str:
-    """Format names for a message. Only the first `max_names` are listed, and the others are counted."""
+    """Format names for a message. Only the first `max_names` are listed, and the others
+    are counted.
+    """
     texts = [repr(name) for name in names]
     more = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
     return ", ".join(texts[:max_names]) + more
 
 
 Names = dict[str, tuple[str, ...]]
-"""Type of the tables below: name in other libraries -> possible names in this package."""
+"""Type of the tables below: name in other libraries -> possible names in this package.
+"""
 
 OPTIONS: Names = {
     "max_distance": ("eps",),
-    "n_neighbors": ("k",), "neighbors": ("k",), "radius": ("eps", "max_eps", "max_distance"),
-    "r": ("eps", "max_eps", "max_distance"), "threshold": ("eps", "max_eps", "max_distance", "similarity"),
-    "distance_upper_bound": ("max_distance",), "distance": ("return_distance",), "min_pts": ("min_samples",),
-    "columns": ("on",), "by": ("on",), "cols": ("on",), "include_columns": ("keep",),
-    "right": ("other",), "chunksize": ("blocksize",), "similarity_threshold": ("threshold",),
-    "min_similarity": ("threshold",), "eps": ("threshold", "max_distance", "max_eps"),
+    "n_neighbors": ("k",),
+    "neighbors": ("k",),
+    "radius": ("eps", "max_eps", "max_distance"),
+    "r": ("eps", "max_eps", "max_distance"),
+    "threshold": ("eps", "max_eps", "max_distance", "similarity"),
+    "distance_upper_bound": ("max_distance",),
+    "distance": ("return_distance",),
+    "min_pts": ("min_samples",),
+    "columns": ("on",),
+    "by": ("on",),
+    "cols": ("on",),
+    "include_columns": ("keep",),
+    "right": ("other",),
+    "chunksize": ("blocksize",),
+    "similarity_threshold": ("threshold",),
+    "min_similarity": ("threshold",),
+    "eps": ("threshold", "max_distance", "max_eps"),
     "metric": ("similarity",),
-    "measure": ("similarity",), "comp_op": ("comparison",), "tokenize": ("tokenizer",),
-    "subset": ("on",), "features": ("on",), "group": ("by",), "groupby": ("by",), "on_attribute": ("by",),
+    "measure": ("similarity",),
+    "comp_op": ("comparison",),
+    "tokenize": ("tokenizer",),
+    "subset": ("on",),
+    "features": ("on",),
+    "group": ("by",),
+    "groupby": ("by",),
+    "on_attribute": ("by",),
     **dict.fromkeys(
-        ("tolerance", "tol", "epsilon", "dist", "cutoff"), ("eps", "max_eps", "max_distance", "threshold")
+        ("tolerance", "tol", "epsilon", "dist", "cutoff"),
+        ("eps", "max_eps", "max_distance", "threshold"),
     ),
-    "max_eps": ("eps",), "minpts": ("min_samples",),
-    "return_distance": ("return_similarity",), "max_dist": ("max_distance", "eps"),
-    "distance_col": ("return_distance",), "lsuffix": ("suffixes",), "rsuffix": ("suffixes",),
-    "left_suffix": ("suffixes",), "n_clusters": ("min_cluster_size",), "fillna": ("dropna",),
-}  # fmt: skip
+    "max_eps": ("eps",),
+    "minpts": ("min_samples",),
+    "return_distance": ("return_similarity",),
+    "max_dist": ("max_distance", "eps"),
+    "distance_col": ("return_distance",),
+    "lsuffix": ("suffixes",),
+    "rsuffix": ("suffixes",),
+    "left_suffix": ("suffixes",),
+    "n_clusters": ("min_cluster_size",),
+    "fillna": ("dropna",),
+}
 """Option of pandas, SciPy or scikit-learn -> possible names in this package."""
 
 METRICS: Names = {
-    "l2": ("euclidean",), "l1": ("manhattan",), "cityblock": ("manhattan",), "taxicab": ("manhattan",),
-    "linf": ("chebyshev",), "linfinity": ("chebyshev",), "infinity": ("chebyshev",), "inf": ("chebyshev",),
-    "max": ("chebyshev",), "maximum": ("chebyshev",), "l2sqr": ("sqeuclidean",), "angular": ("cosine",),
-    "great_circle": ("haversine",), "geodesic": ("haversine",),
-}  # fmt: skip
+    "l2": ("euclidean",),
+    "l1": ("manhattan",),
+    "cityblock": ("manhattan",),
+    "taxicab": ("manhattan",),
+    "linf": ("chebyshev",),
+    "linfinity": ("chebyshev",),
+    "infinity": ("chebyshev",),
+    "inf": ("chebyshev",),
+    "max": ("chebyshev",),
+    "maximum": ("chebyshev",),
+    "l2sqr": ("sqeuclidean",),
+    "angular": ("cosine",),
+    "great_circle": ("haversine",),
+    "geodesic": ("haversine",),
+}
 """Metric of other libraries -> its name in this package."""
 
 NO_OPTIONS: dict[str, str] = {
@@ -92,7 +129,8 @@ NO_OPTIONS: dict[str, str] = {
     "lat": "on= names both coordinates: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
     **dict.fromkeys(
-        ("left_by", "right_by"), "columns of by= need the same name in both tables; rename one of them first"
+        ("left_by", "right_by"),
+        "columns of by= need the same name in both tables; rename one of them first",
     ),
     "lower": "an object such as tokenizer=dask_simjoin.sets.Words(lower=True) ignores case",
 }
@@ -100,61 +138,116 @@ NO_OPTIONS: dict[str, str] = {
 
 NO_METRICS: dict[str, str] = dict.fromkeys(
     ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-    "an inner product is not a distance; for rows of length 1, metric='cosine' is one minus the product",
+    "an inner product is not a distance; for rows of length 1, metric='cosine' is one "
+    "minus the product",
 ) | dict.fromkeys(
-    ("jaccard", "dice", "overlap", "levenshtein", "edit", "edit_distance", "jaro_winkler", "minhash"),
-    "set_self_join() compares sets of tokens, and edit_self_join() compares texts by edit distance",
+    (
+        "jaccard",
+        "dice",
+        "overlap",
+        "levenshtein",
+        "edit",
+        "edit_distance",
+        "jaro_winkler",
+        "minhash",
+    ),
+    "set_self_join() compares sets of tokens, and edit_self_join() compares texts by "
+    "edit distance",
 )
 """Metric that only other libraries have -> what to use instead."""
 
-NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
-    ("levenshtein", "edit", "edit_distance", "jaro", "jaro_winkler", "hamming"),
-    "texts that differ by few letters share most q-grams: use tokenizer=('qgrams', 3)",
-) | dict.fromkeys(
-    ("euclidean", "haversine", "manhattan"), "numbers are compared by self_join() and join()"
-), "method": dict.fromkeys(
-    ("kd_tree", "kdtree", "ball_tree", "balltree", "brute", "bruteforce", "rtree", "hnsw", "faiss", "exact"),
-    "all methods find the same pairs, and 'auto' is usually the fastest",
-)}  # fmt: skip
+NO_CHOICES: dict[str, dict[str, str]] = {
+    "similarity": dict.fromkeys(
+        ("levenshtein", "edit", "edit_distance", "jaro", "jaro_winkler", "hamming"),
+        "texts that differ by few letters share most q-grams: use tokenizer=('qgrams', "
+        "3)",
+    )
+    | dict.fromkeys(
+        ("euclidean", "haversine", "manhattan"),
+        "numbers are compared by self_join() and join()",
+    ),
+    "method": dict.fromkeys(
+        (
+            "kd_tree",
+            "kdtree",
+            "ball_tree",
+            "balltree",
+            "brute",
+            "bruteforce",
+            "rtree",
+            "hnsw",
+            "faiss",
+            "exact",
+        ),
+        "all methods find the same pairs, and 'auto' is usually the fastest",
+    ),
+}
 """Option -> value that other libraries support -> what to use instead."""
 
 VERBS: Names = {
-    "radius_join": ("self_join",), "similarity_join": ("self_join",), "radius_neighbors": ("self_join",),
-    "query_pairs": ("self_join",), "sjoin": ("join",), "merge": ("join",), "sjoin_nearest": ("knn_join",),
-    "kneighbors": ("knn_join",), "nearest": ("knn_join",), "kneighbors_graph": ("neighbor_graph",),
-    "radius_neighbors_graph": ("neighbor_graph",), "explain": ("plan",),
-    "jaccard_join": ("set_self_join",), "set_sim_join": ("set_join",),
-    "near_duplicates": ("near_duplicated",), "duplicated": ("near_duplicated",),
+    "radius_join": ("self_join",),
+    "similarity_join": ("self_join",),
+    "radius_neighbors": ("self_join",),
+    "query_pairs": ("self_join",),
+    "sjoin": ("join",),
+    "merge": ("join",),
+    "sjoin_nearest": ("knn_join",),
+    "kneighbors": ("knn_join",),
+    "nearest": ("knn_join",),
+    "kneighbors_graph": ("neighbor_graph",),
+    "radius_neighbors_graph": ("neighbor_graph",),
+    "explain": ("plan",),
+    "jaccard_join": ("set_self_join",),
+    "set_sim_join": ("set_join",),
+    "near_duplicates": ("near_duplicated",),
+    "duplicated": ("near_duplicated",),
     "drop_duplicates": ("drop_near_duplicates",),
-}  # fmt: skip
+}
 """Verb of other libraries -> possible names in this package."""
 
 
 def not_an_option(name: object, known: Collection[object]) -> str:
-    """Return a hint for an unknown option: the name that it has in this package, or what to use instead."""
-    distance = isinstance(name, str) and (name == "eps" or "eps" in OPTIONS.get(name.lower(), ()))
+    """Return a hint for an unknown option: the name that it has in this package, or
+    what to use instead.
+    """
+    distance = isinstance(name, str) and (
+        name == "eps" or "eps" in OPTIONS.get(name.lower(), ())
+    )
     if distance and name != "threshold" and "transpositions" in known:
         return " (did you mean 'k'?)"  # a distance between texts is a number of edits
-    called_so = isinstance(name, str) and any(own in known for own in OPTIONS.get(name.lower(), ()))
+    called_so = isinstance(name, str) and any(
+        own in known for own in OPTIONS.get(name.lower(), ())
+    )
     hint = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
     return f" ({hint})" if hint else elsewhere(name, OPTIONS, known)
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:
-    """Return a hint for a name of another library: its name in this package, or a similar one."""
-    same = [own for own in names.get(name.lower(), ()) if own in known] if isinstance(name, str) else []
+    """Return a hint for a name of another library: its name in this package, or a
+    similar one.
+    """
+    same = (
+        [own for own in names.get(name.lower(), ()) if own in known]
+        if isinstance(name, str)
+        else []
+    )
     return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known)
 
 
 def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> str:
     """Return a hint with the most similar known name; "" if no name is similar."""
     names = [other for other in known if isinstance(other, str)]
-    close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []
+    close = (
+        get_close_matches(name, names, n=1, cutoff=cutoff)
+        if isinstance(name, str)
+        else []
+    )
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 NO_UNICODE = (
-    "which is not valid Unicode, as it has half of a surrogate pair (replace it, for example by "
+    "which is not valid Unicode, as it has half of a surrogate pair (replace it, for "
+    "example by "
     ".encode(errors='replace').decode())"
 )
 """End of a message about a text that Arrow does not accept."""
@@ -191,13 +284,19 @@ def number_in_text(value: str) -> str:
 
 
 def instead_of_frame(value: object) -> str:
-    """Return a sentence that explains how to make a frame from a value, to end a message."""
-    if isinstance(value, os.PathLike) or (isinstance(value, str) and ("." in value or "/" in value)):
+    """Return a sentence that explains how to make a frame from a value, to end a
+    message.
+    """
+    if isinstance(value, os.PathLike) or (
+        isinstance(value, str) and ("." in value or "/" in value)
+    ):
         return " Read files first, as by dask.dataframe.read_parquet() or read_csv()."
     if isinstance(value, (list, tuple)) and any(_is_table(one) for one in value):
         return " Put tables together first, as by pandas.concat() or dask.dataframe.concat()."
     if _dims(value) == 1 and hasattr(value, "to_frame"):
-        return " Use .to_frame() to make a frame from one column; on= names its columns."
+        return (
+            " Use .to_frame() to make a frame from one column; on= names its columns."
+        )
     if isinstance(value, (list, tuple)):
         return " Use pandas.DataFrame(...) to make a frame from lists."
     if type(value).__name__ == "LazyFrame" and hasattr(value, "collect"):

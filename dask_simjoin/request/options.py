@@ -28,10 +28,18 @@ if TYPE_CHECKING:
     from distributed import Client
 
 MetricName = Literal[
-    "euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"
-]  # fmt: skip
+    "euclidean",
+    "sqeuclidean",
+    "manhattan",
+    "chebyshev",
+    "minkowski",
+    "cosine",
+    "haversine",
+]
 Pairs = Literal["unique", "both"]
-MethodName = Literal["auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"]
+MethodName = Literal[
+    "auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"
+]
 Method = MethodName | catalog.Method
 """A name in `dask_simjoin.catalog.CHOICES`, or an object of `dask_simjoin.methods`."""
 
@@ -47,26 +55,76 @@ Radii = Radius | Sequence[float]
 """A radius, or several distances that are counted separately."""
 
 Size = int | str | None
-"""Number of bytes, or a text such as "64 MiB". None: the plan derives it from the memory of the workers."""
+"""Number of bytes, or a text such as "64 MiB". None: the plan derives it from the
+memory of the workers.
+"""
 
 SUFFIXES = ("_left", "_right")
 
 EPS_HELP = "largest distance of a pair, or a column with one distance per row"
 
 ORDER = (
-    "n", "other", "eps", "path", "max_eps", "k", "max_distance", "min_distance", "threshold", "how",
-    "min_cluster_size", "min_samples", "cluster_selection_method", "cluster_selection_epsilon",
-    "max_cluster_size", "allow_single_cluster", "name", "mode", "grouping", "on", "left_on", "right_on",
-    "by", "per_group", "mutual", "id", "left_id", "right_id", "metric", "p", "similarity", "comparison",
-    "transpositions", "tokenizer", "allow_empty", "allow_missing", "pairs", "include_self",
-    "return_distance", "distance_unit",
-    "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
-    "store_pairs", "recluster", "row_group", "blocksize", "storage_options",
-)  # fmt: skip
-"""Order of options in signatures: first the query, then columns, result and computation."""
+    "n",
+    "other",
+    "eps",
+    "path",
+    "max_eps",
+    "k",
+    "max_distance",
+    "min_distance",
+    "threshold",
+    "how",
+    "min_cluster_size",
+    "min_samples",
+    "cluster_selection_method",
+    "cluster_selection_epsilon",
+    "max_cluster_size",
+    "allow_single_cluster",
+    "name",
+    "mode",
+    "grouping",
+    "on",
+    "left_on",
+    "right_on",
+    "by",
+    "per_group",
+    "mutual",
+    "id",
+    "left_id",
+    "right_id",
+    "metric",
+    "p",
+    "similarity",
+    "comparison",
+    "transpositions",
+    "tokenizer",
+    "allow_empty",
+    "allow_missing",
+    "pairs",
+    "include_self",
+    "return_distance",
+    "distance_unit",
+    "return_similarity",
+    "keep",
+    "suffixes",
+    "dropna",
+    "method",
+    "approximate",
+    "partitioning",
+    "store_pairs",
+    "recluster",
+    "row_group",
+    "blocksize",
+    "storage_options",
+)
+"""Order of options in signatures: first the query, then columns, result and
+computation.
+"""
 
 
-def about(text: str, choices: tuple[str, ...] = (), unit: str = "") -> dict[str, object]:
+def about(
+    text: str, choices: tuple[str, ...] = (), unit: str = ""
+) -> dict[str, object]:
     """Return the metadata of an option.
 
     `text`: its help; `choices`: all allowed values, if they can be listed.
@@ -78,11 +136,19 @@ def about(text: str, choices: tuple[str, ...] = (), unit: str = "") -> dict[str,
 class Coordinates:
     """Options: columns of coordinates and ids, and the metric."""
 
-    on: Columns = field(default=None, metadata=about("columns of coordinates, or one column of lists"))
-    id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
-    metric: MetricName = field(default="euclidean", metadata=about("distance metric", choices=tuple(METRICS)))
+    on: Columns = field(
+        default=None, metadata=about("columns of coordinates, or one column of lists")
+    )
+    id: Hashable | None = field(
+        default=None, metadata=about("column of unique row ids")
+    )
+    metric: MetricName = field(
+        default="euclidean", metadata=about("distance metric", choices=tuple(METRICS))
+    )
     p: float = field(default=2, metadata=about("power of the Minkowski metric"))
-    dropna: bool = field(default=False, metadata=about("drop rows with missing or infinite coordinates"))
+    dropna: bool = field(
+        default=False, metadata=about("drop rows with missing or infinite coordinates")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +156,14 @@ class Chunked:
     """Options: how rows are divided into chunks."""
 
     partitioning: Partitioning = field(
-        default="auto", metadata=about("division of rows into chunks", choices=get_args(Partitioning))
+        default="auto",
+        metadata=about("division of rows into chunks", choices=get_args(Partitioning)),
     )
     blocksize: Size = field(
         default=None,
-        metadata=about("largest size of a chunk, and of a partition of the result", unit="bytes"),
+        metadata=about(
+            "largest size of a chunk, and of a partition of the result", unit="bytes"
+        ),
     )
 
 
@@ -104,16 +173,21 @@ class MetricRequest(Coordinates, Chunked):
 
     groups_need_bound: ClassVar[bool] = True  # whether `by` requires a largest distance
     bound: ClassVar[str] = "eps"  # name of the option for the largest distance
-    radii: ClassVar[bool] = False  # whether the option `bound` may name a column with one distance per row
-    names_rows: ClassVar[bool] = True  # whether the result has row ids; if not, ids may repeat
-    metrics: ClassVar[tuple[str, ...]] = tuple(METRICS)  # the metrics that the verb supports
+    # whether the option `bound` may name a column with one distance per row
+    radii: ClassVar[bool] = False
+    # whether the result has row ids; if not, ids may repeat
+    names_rows: ClassVar[bool] = True
+    # the metrics that the verb supports
+    metrics: ClassVar[tuple[str, ...]] = tuple(METRICS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOption:
     """Option: the algorithm that finds pairs in chunks."""
 
-    method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
+    method: Method = field(
+        default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +197,10 @@ class MayLose(EngineOption):
     lossy: ClassVar[tuple[str, ...]] = LOSSY  # methods that can skip pairs
 
     approximate: bool = field(
-        default=False, metadata=about("with method='kmeans', skip pairs of rows in different clusters")
+        default=False,
+        metadata=about(
+            "with method='kmeans', skip pairs of rows in different clusters"
+        ),
     )
 
 
@@ -131,14 +208,18 @@ class MayLose(EngineOption):
 class Within:
     """Option: columns that must be equal in both rows of a pair."""
 
-    by: Columns = field(default=None, metadata=about("columns that must be equal in both rows"))
+    by: Columns = field(
+        default=None, metadata=about("columns that must be equal in both rows")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
     """Options: columns that are added to the result."""
 
-    keep: Columns = field(default=None, metadata=about("columns of both rows to add to the result"))
+    keep: Columns = field(
+        default=None, metadata=about("columns of both rows to add to the result")
+    )
     suffixes: tuple[str, str] = field(
         default=SUFFIXES, metadata=about("suffixes for overlapping column names")
     )
@@ -157,10 +238,18 @@ class WithUnit:
 class TwoTableOptions(MetricRequest, Kept):
     """Base of requests for two tables, whose columns may have different names."""
 
-    left_on: Columns = field(default=None, metadata=about("columns of coordinates of the left table"))
-    right_on: Columns = field(default=None, metadata=about("columns of coordinates of the right table"))
-    left_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the left table"))
-    right_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the right table"))
+    left_on: Columns = field(
+        default=None, metadata=about("columns of coordinates of the left table")
+    )
+    right_on: Columns = field(
+        default=None, metadata=about("columns of coordinates of the right table")
+    )
+    left_id: Hashable | None = field(
+        default=None, metadata=about("column of unique ids of the left table")
+    )
+    right_id: Hashable | None = field(
+        default=None, metadata=about("column of unique ids of the right table")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,9 +261,13 @@ class Paired(MetricRequest, Within, MayLose):
     eps: Radius = field(kw_only=False, metadata=about(EPS_HELP))
     pairs: Pairs = field(
         default="unique",
-        metadata=about("return each pair once, or in both directions", choices=get_args(Pairs)),
+        metadata=about(
+            "return each pair once, or in both directions", choices=get_args(Pairs)
+        ),
     )
-    include_self: bool = field(default=False, metadata=about("also pair each row with itself"))
+    include_self: bool = field(
+        default=False, metadata=about("also pair each row with itself")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +275,10 @@ class Nearest(MetricRequest):
     """Base of requests for nearest neighbors. They do not support replicated chunks."""
 
     partitioning: Literal["auto", "entity", "spatial"] = field(
-        default="auto", metadata=about("division of rows into chunks", choices=("auto", "entity", "spatial"))
+        default="auto",
+        metadata=about(
+            "division of rows into chunks", choices=("auto", "entity", "spatial")
+        ),
     )
 
 
@@ -194,7 +290,9 @@ MAX_BYTES = 2**62
 SHUFFLES = ("tasks", "disk", "p2p")
 """Dask's methods of shuffling rows."""
 
-GIVEN = yaml.safe_load((resources.files("dask_simjoin") / "request/simjoin.yaml").read_text())
+GIVEN = yaml.safe_load(
+    (resources.files("dask_simjoin") / "request/simjoin.yaml").read_text()
+)
 DEFAULTS: dict[str, Any] = GIVEN["simjoin"]
 """Default values of the settings under "simjoin" in Dask's configuration."""
 
@@ -203,12 +301,14 @@ dask.config.update_defaults(GIVEN)
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that affect a plan, copied from Dask's configuration when a verb is called.
+    """The settings that affect a plan, copied from Dask's configuration when a verb is
+    called.
 
     None: not set.
     """
 
-    blocksize: int | None  # `blocksize`, `output` and `result` are in bytes: see `planning.budget.Budget`
+    # `blocksize`, `output` and `result` are in bytes: see `planning.budget.Budget`
+    blocksize: int | None
     output: int | None
     result: int | None
     shuffle: str | None  # Dask's method of shuffling rows
@@ -220,35 +320,60 @@ def current_settings(cluster: bool = False) -> Settings:
     sizes = {}
     for name, default in DEFAULTS.items():
         value = dask.config.get(f"simjoin.{name}", default)
-        sizes[name] = None if value is None else parse_size(f"The configuration's simjoin.{name}", value)
+        sizes[name] = (
+            None
+            if value is None
+            else parse_size(f"The configuration's simjoin.{name}", value)
+        )
     shuffle = dask.config.get("dataframe.shuffle.method", None)
     if shuffle not in (None, *SHUFFLES):
         raise OptionError(
-            f"The configuration's dataframe.shuffle.method={shown(shuffle)} is not allowed; use one of "
+            f"The configuration's dataframe.shuffle.method={shown(shuffle)} is not "
+            "allowed; use one of "
             f"{', '.join(map(repr, SHUFFLES))}, or remove the setting."
         )
-    return Settings(sizes["blocksize"], sizes["output-size"], sizes["result-limit"], shuffle, cluster)
+    return Settings(
+        sizes["blocksize"],
+        sizes["output-size"],
+        sizes["result-limit"],
+        shuffle,
+        cluster,
+    )
 
 
 def parse_size(name: str, value: Any) -> int:
-    """Convert a number or a text such as "64 MiB" to bytes; raise an error for other values."""
+    """Convert a number or a text such as "64 MiB" to bytes; raise an error for other
+    values.
+    """
     # timedelta64 is excluded explicitly, because NumPy registers it as an integer
-    number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.timedelta64))
+    number = isinstance(value, numbers.Real) and not isinstance(
+        value, (bool, np.timedelta64)
+    )
     try:
-        size = int(parse_bytes(value)) if isinstance(value, str) else int(value) if number else 0
+        size = (
+            int(parse_bytes(value))
+            if isinstance(value, str)
+            else int(value)
+            if number
+            else 0
+        )
     except (ValueError, OverflowError):
         size = 0
     if size < 1:
         raise OptionError(
-            f"{name}={shown(value)} is not allowed; use a number of bytes of at least 1, or text such as "
+            f"{name}={shown(value)} is not allowed; use a number of bytes of at least "
+            "1, or text such as "
             "'64 MiB'."
         )
     return min(size, MAX_BYTES)
 
 
 def current_client() -> Client | None:
-    """Return the client that Dask would compute with now; None: Dask would not use a cluster."""
-    if "distributed" not in sys.modules:  # then there is no client, and asking Dask would import the module
+    """Return the client that Dask would compute with now; None: Dask would not use a
+    cluster.
+    """
+    # then there is no client, and asking Dask would import the module
+    if "distributed" not in sys.modules:
         return None
     from distributed import Client
 
@@ -265,8 +390,8 @@ def on_cluster() -> bool:
 def texts_as_given() -> Iterator[None]:
     """Prevent Dask from converting texts and objects to its string dtype.
 
-    All threads share Dask's configuration, so a lock is needed. Otherwise a thread could save the temporary
-    value of another thread, and restore it permanently.
+    All threads share Dask's configuration, so a lock is needed. Otherwise a thread
+    could save the temporary value of another thread, and restore it permanently.
     """
     with _setting, dask.config.set({"dataframe.convert-string": False}):
         yield

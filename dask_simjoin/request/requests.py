@@ -1,7 +1,8 @@
 """The requests of the verbs: their options, with types, defaults and checks.
 
-A request holds the options of one call. `spec` checks them against the frames, and returns the options of
-the join. Fields that are not keyword-only are positional options.
+A request holds the options of one call. `spec` checks them against the frames, and
+returns the options of the join. Fields that are not keyword-only are positional
+options.
 """
 
 from __future__ import annotations
@@ -65,9 +66,14 @@ MIN_DISTANCE = (AUTO, "tiles")
 """Methods that support `min_distance`."""
 
 DISTANCE = about("largest distance of neighbors, finite")
-SAMPLES = about("a core row has at least this many rows within the distance, counting itself")
+SAMPLES = about(
+    "a core row has at least this many rows within the distance, counting itself"
+)
 HOW_HELP = "pairs (inner), also rows without a pair (left), or rows with or without one (leftsemi, leftanti)"
-SEVERAL = about("largest distance of a pair, several distances, or a column with one distance per row")
+SEVERAL = about(
+    "largest distance of a pair, several distances, or a column with one distance per "
+    "row"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +93,9 @@ class CountPairsRequest(Paired):
 class SelfJoinRequest(Paired, Kept, WithUnit):
     """Request for the pairs of rows of one table."""
 
-    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
+    return_distance: bool = field(
+        default=False, metadata=about("add the distance of each pair")
+    )
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
@@ -119,9 +127,12 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
     mode: GraphMode = field(
-        default="distance", metadata=about("values of the matrix entries", choices=get_args(GraphMode))
+        default="distance",
+        metadata=about("values of the matrix entries", choices=get_args(GraphMode)),
     )
-    include_self: bool = field(default=False, metadata=about("count each row as its own neighbor"))
+    include_self: bool = field(
+        default=False, metadata=about("count each row as its own neighbor")
+    )
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
@@ -130,14 +141,20 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
-    """Request for the pairs of two tables, or for the left rows with or without a match."""
+    """Request for the pairs of two tables, or for the left rows with or without a
+    match.
+    """
 
     radii: ClassVar[bool] = True
 
-    other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
+    other: Frame = field(
+        kw_only=False, repr=False, compare=False, metadata=about("right table")
+    )
     eps: Radius = field(kw_only=False, metadata=about(EPS_HELP))
     how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
-    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
+    return_distance: bool = field(
+        default=False, metadata=about("add the distance of each pair")
+    )
 
     def spec(self, left: Frame, right: Frame) -> JoinSpec:
         """Check the request for these two frames; return the options of the join."""
@@ -155,15 +172,24 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
     bound: ClassVar[str] = "max_distance"
     return_distance: ClassVar[bool] = True
 
-    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a pair"))
-    method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
+    max_distance: Distance | None = field(
+        default=None, metadata=about("largest distance of a pair")
+    )
+    method: Method = field(
+        default="auto",
+        metadata=about("algorithm that finds neighbors", choices=NEAREST),
+    )
 
     def max_total(self, spec: JoinSpec) -> float:
-        """Return the largest total of a pair. A total is a distance before its root is taken."""
+        """Return the largest total of a pair. A total is a distance before its root is
+        taken.
+        """
         return math.inf if self.max_distance is None else spec.threshold
 
     def _searched(self, left: Frame, right: Frame | None) -> JoinSpec:
-        """Check the request for these frames. Raise an error if the method cannot search neighbors."""
+        """Check the request for these frames. Raise an error if the method cannot
+        search neighbors.
+        """
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
@@ -184,21 +210,34 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         compare=False,
         metadata=about("table to search for neighbors; default: the same table"),
     )
-    k: int = field(default=10, kw_only=False, metadata=about("number of neighbors per row"))
+    k: int = field(
+        default=10, kw_only=False, metadata=about("number of neighbors per row")
+    )
     how: NearestHow = field(
         default="inner",
         metadata=about(
-            "pairs (inner), also rows without a neighbor (left), or only these rows (leftanti)",
+            "pairs (inner), also rows without a neighbor (left), or only these rows "
+            "(leftanti)",
             choices=get_args(NearestHow),
         ),
     )
     mutual: bool = field(
-        default=False, metadata=about("keep only pairs whose rows are among the k nearest of each other")
+        default=False,
+        metadata=about(
+            "keep only pairs whose rows are among the k nearest of each other"
+        ),
     )
-    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbor"))
-    min_distance: Distance | None = field(default=None, metadata=about("smallest distance of a neighbor"))
+    max_distance: Distance | None = field(
+        default=None, metadata=about("largest distance of a neighbor")
+    )
+    min_distance: Distance | None = field(
+        default=None, metadata=about("smallest distance of a neighbor")
+    )
     approximate: bool = field(
-        default=False, metadata=about("with method='zorder', return neighbors that may not be the nearest")
+        default=False,
+        metadata=about(
+            "with method='zorder', return neighbors that may not be the nearest"
+        ),
     )
 
     def number(self) -> int:
@@ -206,7 +245,9 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         return check_whole("k", self.k, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Check the request for frames like `left` and `right`, or for one; return the join's options."""
+        """Check the request for frames like `left` and `right`, or for one; return the
+        join's options.
+        """
         self._check_how()
         spec = self._searched(left, right)
         self._check_min_distance(spec)
@@ -215,40 +256,59 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
 
     def _check_min_distance(self, spec: JoinSpec) -> None:
-        """Raise an error if `min_distance` is invalid, or if the method or library does not support it."""
+        """Raise an error if `min_distance` is invalid, or if the method or library does
+        not support it.
+        """
         least = self._least(spec)
         if least is None:
             return
         given = f"min_distance={shown(self.min_distance)}"
         if self.max_distance is not None and least > spec.eps:
             raise OptionError(
-                f"{given} is larger than max_distance={shown(self.max_distance)}, so no row would have a "
+                f"{given} is larger than max_distance={shown(self.max_distance)}, so "
+                "no row would have a "
                 "neighbor; use a smaller min_distance=."
             )
         if spec.approximate or name_of(spec.method) not in MIN_DISTANCE:
             raise OptionError(
                 f"{given} is not allowed with method={name_of(spec.method)!r}"
-                f"{' and approximate=True' if spec.approximate else ''}, which may miss neighbors beyond it; "
-                f"use method={' or '.join(map(repr, MIN_DISTANCE))}, which finds all neighbors."
+                f"{' and approximate=True' if spec.approximate else ''}, which may "
+                "miss neighbors beyond it; "
+                f"use method={' or '.join(map(repr, MIN_DISTANCE))}, which finds all "
+                "neighbors."
             )
         if spec.library != HOME:
             raise OptionError(
-                f"{given} is not allowed for frames of {spec.library!r}: searches on GPUs do not support it. "
-                "Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
+                f"{given} is not allowed for frames of {spec.library!r}: searches on "
+                "GPUs do not support it. "
+                "Convert the tables with ddf.to_backend('pandas'), or "
+                "frame.to_pandas()."
             )
 
     def _least(self, spec: JoinSpec) -> float | None:
         """Return `min_distance` in the unit of the metric; None: no limit."""
         least, name = self.min_distance, "min_distance"
-        return None if least is None else check_eps(without_unit(least, spec.measure, name), name)
+        return (
+            None
+            if least is None
+            else check_eps(without_unit(least, spec.measure, name), name)
+        )
 
     def _check_how(self) -> None:
-        """Raise an error if `how` is unknown, or if it cannot be combined with `mutual`."""
-        check_how(self.how, f"other.simjoin.knn_join(frame, k, how={LEFT!r})", get_args(NearestHow))
+        """Raise an error if `how` is unknown, or if it cannot be combined with
+        `mutual`.
+        """
+        check_how(
+            self.how,
+            f"other.simjoin.knn_join(frame, k, how={LEFT!r})",
+            get_args(NearestHow),
+        )
         if self.mutual and self.how != INNER:
             raise OptionError(
-                f"how={self.how!r} is not allowed with mutual=True; leave out one of them. To find rows "
-                "without a mutual neighbor, drop the ids of the mutual neighbors from the frame."
+                f"how={self.how!r} is not allowed with mutual=True; leave out one of "
+                "them. To find rows "
+                "without a mutual neighbor, drop the ids of the mutual neighbors from "
+                "the frame."
             )
 
     def min_total(self, spec: JoinSpec) -> float:
@@ -265,19 +325,29 @@ class ClosestPairsRequest(NearestPairsRequest):
 
     n: int = field(kw_only=False, metadata=about("number of pairs"))
     other: Frame | None = field(
-        default=None, kw_only=False, repr=False, compare=False, metadata=about("right table")
+        default=None,
+        kw_only=False,
+        repr=False,
+        compare=False,
+        metadata=about("right table"),
     )
-    per_group: bool = field(default=False, metadata=about("find the n closest pairs of each group of by"))
+    per_group: bool = field(
+        default=False, metadata=about("find the n closest pairs of each group of by")
+    )
 
     def number(self) -> int:
         """Return the checked `n`: the number of pairs."""
         return check_whole("n", self.n, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Check the request for frames like `left` and `right`, or for one; return the join's options."""
+        """Check the request for frames like `left` and `right`, or for one; return the
+        join's options.
+        """
         if check_flag("per_group", self.per_group) and self.by is None:
             raise OptionError("per_group=True needs by=, the columns of the groups.")
-        return with_unit(self._searched(left, right), self.distance_unit, self.max_distance)
+        return with_unit(
+            self._searched(left, right), self.distance_unit, self.max_distance
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,7 +356,9 @@ class KDistancesRequest(Nearest, WithUnit):
 
     names_rows: ClassVar[bool] = False
 
-    k: int = field(kw_only=False, metadata=about("rank of the neighbor whose distance is returned"))
+    k: int = field(
+        kw_only=False, metadata=about("rank of the neighbor whose distance is returned")
+    )
 
     def number(self) -> int:
         """Return the checked `k`: the rank of the neighbor."""
@@ -301,7 +373,9 @@ class KDistancesRequest(Nearest, WithUnit):
 class RowIdRequest:
     """Request for a column of row numbers."""
 
-    name: str = field(default=ROW_ID, kw_only=False, metadata=about("name of the new column"))
+    name: str = field(
+        default=ROW_ID, kw_only=False, metadata=about("name of the new column")
+    )
 
 
 def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None:
@@ -311,19 +385,26 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
     """
     if not isinstance(how, str) or how not in allowed:
         right = isinstance(how, str) and how == "right"
-        hint = f". Or swap the tables: {swapped}" if right else did_you_mean(how, allowed)
+        hint = (
+            f". Or swap the tables: {swapped}" if right else did_you_mean(how, allowed)
+        )
         raise OptionError(
-            f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, allowed))}{hint}."
+            f"how={shown(how)} is not allowed; use one of "
+            f"{', '.join(map(repr, allowed))}{hint}."
         )
 
 
 def _bare(spec: JoinSpec) -> JoinSpec:
-    """Remove ids and kept columns from a spec, for a result that consists of whole rows of the left table."""
+    """Remove ids and kept columns from a spec, for a result that consists of whole rows
+    of the left table.
+    """
     other = None if spec.other is None else _bare(spec.other)
     return replace(without_ids(spec), keep=(), names=(), other=other)
 
 
-def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object) -> JoinSpec:
+def _counted(
+    request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object
+) -> JoinSpec:
     """Return the options of a join that counts within one distance, or within several."""
     several = several_of(eps, request.metric, request.p)
     if several is None:
@@ -335,8 +416,10 @@ def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
     """Raise an error for ``pairs="unique"`` if each row has its own distance."""
     if spec.radius is not None and spec.pairs != "both":
         raise OptionError(
-            f"eps={spec.radius!r} names a column with one distance per row, so a pair may match in one "
-            "direction only. Use pairs='both': each pair is then within the distance of its left row."
+            f"eps={spec.radius!r} names a column with one distance per row, so a pair "
+            "may match in one "
+            "direction only. Use pairs='both': each pair is then within the distance "
+            "of its left row."
         )
     return spec
 
@@ -346,29 +429,43 @@ NO_EPS = "eps= is missing; use a finite number >= 0, or k= for a join with neare
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedKnnJoinRequest(KnnJoinRequest):
-    """Request for the plan of a nearest-neighbor join. Its largest distance is called `eps`."""
+    """Request for the plan of a nearest-neighbor join. Its largest distance is called
+    `eps`.
+    """
 
     bound: ClassVar[str] = "eps"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
-    """Request for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
+    """Request for the plan of a self-join, a join of two tables, or a nearest-neighbor
+    join.
+    """
 
     eps: Radius | None = field(default=None, kw_only=False, metadata=about(EPS_HELP))
-    other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
+    other: Frame | None = field(
+        default=None, repr=False, compare=False, metadata=about("right table")
+    )
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))
     pairs: Pairs = field(
         default="unique",
-        metadata=about("return each pair once, or in both directions", choices=get_args(Pairs)),
+        metadata=about(
+            "return each pair once, or in both directions", choices=get_args(Pairs)
+        ),
     )
-    include_self: bool = field(default=False, metadata=about("also pair each row with itself"))
-    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
+    include_self: bool = field(
+        default=False, metadata=about("also pair each row with itself")
+    )
+    return_distance: bool = field(
+        default=False, metadata=about("add the distance of each pair")
+    )
 
     def planned(self) -> SelfJoinRequest | JoinRequest | PlannedKnnJoinRequest:
         """Return the request of the join to plan."""
         if self.k is not None:
-            return PlannedKnnJoinRequest(**self._shared(PlannedKnnJoinRequest) | {"max_distance": self.eps})
+            return PlannedKnnJoinRequest(
+                **self._shared(PlannedKnnJoinRequest) | {"max_distance": self.eps}
+            )
         if self.eps is None:
             raise OptionTypeError(NO_EPS)
         if self.other is not None:
@@ -378,7 +475,11 @@ class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
 
     def _shared(self, kind: type[MetricRequest]) -> dict[str, Any]:
         own = {option.name for option in fields(self)}
-        return {option.name: getattr(self, option.name) for option in fields(kind) if option.name in own}
+        return {
+            option.name: getattr(self, option.name)
+            for option in fields(kind)
+            if option.name in own
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,7 +491,9 @@ class ProfiledKnnJoinRequest(PlannedKnnJoinRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest(Coordinates, MayLose):
-    """Request for the profile of a self-join, or of a nearest-neighbor search within one table."""
+    """Request for the profile of a self-join, or of a nearest-neighbor search within
+    one table.
+    """
 
     eps: Distance | None = field(default=None, kw_only=False, metadata=DISTANCE)
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))
@@ -399,7 +502,9 @@ class ProfileRequest(Coordinates, MayLose):
         """Return the request of the search to profile; None: profile a self-join."""
         if self.k is None:
             return None
-        return ProfiledKnnJoinRequest(**self._shared() | {"k": self.k, "max_distance": self.eps})
+        return ProfiledKnnJoinRequest(
+            **self._shared() | {"k": self.k, "max_distance": self.eps}
+        )
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the options of a self-join for frames like `meta`."""
@@ -410,4 +515,8 @@ class ProfileRequest(Coordinates, MayLose):
         return losing(NeighborGraphRequest(**same).spec(meta), approximate)
 
     def _shared(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("eps", "k")}
+        return {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in ("eps", "k")
+        }

@@ -18,7 +18,13 @@ from dask_simjoin.catalog import (
     lists_of,
     name_of,
 )
-from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
+from dask_simjoin.errors import (
+    TABLES,
+    ColumnError,
+    OptionError,
+    OptionTypeError,
+    in_table,
+)
 from dask_simjoin.metrics.norms import Columns, DType, Frame
 from dask_simjoin.request.columns import (
     ROW_ID,
@@ -48,7 +54,12 @@ from dask_simjoin.request.options import (
     parse_size,
 )
 from dask_simjoin.request.spec import JoinSpec, RowSpec, check_dims, without_ids
-from dask_simjoin.request.units import check_choice, check_eps, check_metric, without_unit
+from dask_simjoin.request.units import (
+    check_choice,
+    check_eps,
+    check_metric,
+    without_unit,
+)
 
 OWN = ("left", "right", "rank", "distance", "similarity")
 """Names of the columns that joins make. Kept columns cannot get these names."""
@@ -59,7 +70,8 @@ def check_suffixes(suffixes: Any) -> tuple[str, str]:
     given = () if isinstance(suffixes, str) else as_names(suffixes)
     if len(given) != 2 or not all(isinstance(one, str) for one in given):
         raise OptionTypeError(
-            f"suffixes={shown(suffixes)} are not two strings; use two, such as {SUFFIXES!r}."
+            f"suffixes={shown(suffixes)} are not two strings; use two, such as "
+            f"{SUFFIXES!r}."
         )
     return str(given[0]), str(given[1])
 
@@ -68,21 +80,29 @@ def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
     """Return the columns that `keep` names."""
     if keep is None:
         return []
-    if isinstance(keep, tuple) and any(has_column(table.columns, keep) for table in tables):
+    if isinstance(keep, tuple) and any(
+        has_column(table.columns, keep) for table in tables
+    ):
         return [keep]
     if isinstance(keep, (set, frozenset)):
         raise ColumnError(f"keep={shown(keep)} has no order; use a list.")
     names = as_names(keep)
     for name in names:
         if not isinstance(name, Hashable):
-            raise ColumnError(f"keep= names {shown(name)}, which cannot be the name of a column.")
+            raise ColumnError(
+                f"keep= names {shown(name)}, which cannot be the name of a column."
+            )
         if names.count(name) > 1:
-            raise ColumnError(f"keep= names {name!r} more than once; name each column once.")
+            raise ColumnError(
+                f"keep= names {name!r} more than once; name each column once."
+            )
     return names
 
 
 KeptColumns = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
-"""Kept columns of left rows, kept columns of right rows, and the names of all these columns in the result."""
+"""Kept columns of left rows, kept columns of right rows, and the names of all these
+columns in the result.
+"""
 
 
 def resolve_keep(
@@ -90,8 +110,9 @@ def resolve_keep(
 ) -> KeptColumns:
     """Return the kept columns, and their names in the result.
 
-    `left`, `right`: empty examples of the tables. In a self-join, all names get suffixes. With two tables,
-    only names that occur in both tables get suffixes, as in `pandas.merge`.
+    `left`, `right`: empty examples of the tables. In a self-join, all names get
+    suffixes. With two tables, only names that occur in both tables get suffixes, as in
+    `pandas.merge`.
     """
     first, second = check_suffixes(suffixes)
     tables = [left] if right is None else [left, right]
@@ -99,21 +120,27 @@ def resolve_keep(
     for name in wanted:
         check_column_exists("keep", name, tables)
     of_left = [name for name in wanted if name in left.columns]
-    of_right = of_left if right is None else [name for name in wanted if name in right.columns]
+    of_right = (
+        of_left if right is None else [name for name in wanted if name in right.columns]
+    )
     names = [f"{name}{first}" if name in of_right else str(name) for name in of_left]
     names += [f"{name}{second}" if name in of_left else str(name) for name in of_right]
     taken: set[str] = set()
     for called in names:
         if called in OWN:
             raise OptionError(
-                f"keep={shown(keep)} with suffixes={shown(suffixes)} would make a column {called!r}, a name "
-                f"that is reserved for columns of results ({listed(OWN)}); rename the column first"
+                f"keep={shown(keep)} with suffixes={shown(suffixes)} would make a "
+                f"column {called!r}, a name "
+                f"that is reserved for columns of results ({listed(OWN)}); rename the "
+                "column first"
                 f"{', or use other suffixes' if called not in wanted or suffixes != SUFFIXES else ''}."
             )
         if called in taken:
             raise OptionError(
-                f"The result would have two columns {called!r}, with keep={shown(keep)} and "
-                f"suffixes={shown(suffixes)}; use other suffixes, or rename the column first."
+                f"The result would have two columns {called!r}, with "
+                f"keep={shown(keep)} and "
+                f"suffixes={shown(suffixes)}; use other suffixes, or rename the column "
+                "first."
             )
         taken.add(called)
     return tuple(of_left), tuple(of_right), tuple(names)
@@ -121,40 +148,76 @@ def resolve_keep(
 
 Spec = TypeVar("Spec", bound=RowSpec)
 
-AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "partitioning")
+AS_GIVEN = (
+    "pairs",
+    "include_self",
+    "return_distance",
+    "dropna",
+    "method",
+    "partitioning",
+)
 """Options that are copied unchanged from a request to its spec."""
 
 FLAGS = ("include_self", "return_distance", "dropna")
 
 
 def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
-    """Check all options of a request except `keep` against one frame. `meta`: an empty frame like it."""
+    """Check all options of a request except `keep` against one frame. `meta`: an empty
+    frame like it.
+    """
     settings, name = current_settings(on_cluster()), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
     far, text = 0.0, None
     if radius is None:
-        far = check_eps(without_unit(eps, metric, request.bound), request.bound, request.radii)
+        far = check_eps(
+            without_unit(eps, metric, request.bound), request.bound, request.radii
+        )
         text = (far, eps) if isinstance(eps, str) else None
     check_choices(request)
-    blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
-    given = {name: getattr(request, name) for name in AS_GIVEN if hasattr(request, name)}
+    blocksize = (
+        None
+        if request.blocksize is None
+        else parse_size("blocksize", request.blocksize)
+    )
+    given = {
+        name: getattr(request, name) for name in AS_GIVEN if hasattr(request, name)
+    }
     given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
     check_columns(meta)
     dtype = id_dtype(meta, request.id, getattr(request, "other", None) is not None)
     by, grouped = groups_of(getattr(request, "by", None))
-    suggested = meta[[name for name in meta.columns if name not in (*by, *grouped)]] if by else meta
-    on = check_on(suggested if request.on is None else meta, request.on, request.id, radius)
+    suggested = (
+        meta[[name for name in meta.columns if name not in (*by, *grouped)]]
+        if by
+        else meta
+    )
+    on = check_on(
+        suggested if request.on is None else meta, request.on, request.id, radius
+    )
     check_columns_of(metric, on, request.on is None)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
     dims = None if columns is None else metric.dims(columns) + len(grouped)
     spec = JoinSpec(
-        far, (*on, *grouped), request.id, metric=request.metric, p=p, dims=dims, by=by,
-        lists=lists is not None, blocksize=blocksize, settings=settings, id_dtype=dtype, library=name,
-        radius=radius, bound=request.bound, text=text, **given,
+        far,
+        (*on, *grouped),
+        request.id,
+        metric=request.metric,
+        p=p,
+        dims=dims,
+        by=by,
+        lists=lists is not None,
+        blocksize=blocksize,
+        settings=settings,
+        id_dtype=dtype,
+        library=name,
+        radius=radius,
+        bound=request.bound,
+        text=text,
+        **given,
         chosen=integers_among(kinds_of(meta, on)) if request.on is None else None,
-    )  # fmt: skip
+    )
     methods = choices_for(name)
     method = name_of(spec.method)
     if method not in methods:
@@ -163,19 +226,25 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
             f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
         )
     check_dims(spec)
-    spec = losing(spec, getattr(request, "approximate", False), getattr(request, "lossy", LOSSY))
+    spec = losing(
+        spec, getattr(request, "approximate", False), getattr(request, "lossy", LOSSY)
+    )
     return spec if request.names_rows else without_ids(spec)
 
 
-def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
+def losing(
+    spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY
+) -> JoinSpec:
     """Set `approximate` in a spec.
 
-    Raise an error if `approximate` is True and the method is not in `methods`. These methods can skip pairs.
+    Raise an error if `approximate` is True and the method is not in `methods`. These
+    methods can skip pairs.
     """
     approximate = check_flag("approximate", approximate)
     if approximate and name_of(spec.method) not in methods:
         raise OptionError(
-            f"approximate=True is not allowed with method={name_of(spec.method)!r}, which finds all pairs. "
+            f"approximate=True is not allowed with method={name_of(spec.method)!r}, "
+            "which finds all pairs. "
             f"Remove approximate=True, or use method={' or '.join(map(repr, methods))}."
         )
     return replace(spec, approximate=approximate)
@@ -192,28 +261,38 @@ def searched(spec: JoinSpec) -> JoinSpec:
     return spec
 
 
-def check_choices(request: Any, is_method: Callable[[object], bool] = is_method) -> None:
+def check_choices(
+    request: Any, is_method: Callable[[object], bool] = is_method
+) -> None:
     """Raise an error if an option has a value that is not among its choices.
 
-    `metric` and `how` are checked elsewhere. `is_method`: function that returns whether a value is a method
-    object.
+    `metric` and `how` are checked elsewhere. `is_method`: function that returns whether
+    a value is a method object.
     """
-    found = (option for option in fields(request) if option.name not in ("metric", "how"))
+    found = (
+        option for option in fields(request) if option.name not in ("metric", "how")
+    )
     for option in sorted(found, key=lambda option: ORDER.index(option.name)):
-        choices, value = cast(tuple[str, ...], option.metadata["choices"]), getattr(request, option.name)
+        choices, value = (
+            cast(tuple[str, ...], option.metadata["choices"]),
+            getattr(request, option.name),
+        )
         if option.name == "method":
             check_method(value, choices, is_method)
         elif choices:
             check_choice(option.name, value, choices)
 
 
-def check_method(value: object, names: tuple[str, ...], is_method: Callable[[object], bool]) -> None:
+def check_method(
+    value: object, names: tuple[str, ...], is_method: Callable[[object], bool]
+) -> None:
     """Raise an error if a value is neither the name of a method nor a method object."""
     if isinstance(value, str) and value in names:
         return
     if isinstance(value, type):
         raise OptionTypeError(
-            f"method={value.__name__} is a class; use method={value.__name__}(), or one of "
+            f"method={value.__name__} is a class; use method={value.__name__}(), or "
+            "one of "
             f"{', '.join(map(repr, names))}."
         )
     if not is_method(value):
@@ -223,7 +302,9 @@ def check_method(value: object, names: tuple[str, ...], is_method: Callable[[obj
 def check_flag(name: str, value: object) -> bool:
     """Raise an error if a value is neither True nor False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
+        raise OptionTypeError(
+            f"{name}={shown(value)} is not allowed; use True or False."
+        )
     return bool(value)
 
 
@@ -234,13 +315,17 @@ def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> D
     """
     if id is not None and not has_column(meta.columns, id):
         each = (
-            "If the tables have different id columns, use left_id= and right_id=. " if is_one_of_two else ""
+            "If the tables have different id columns, use left_id= and right_id=. "
+            if is_one_of_two
+            else ""
         )
         raise ColumnError(
-            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. {each}"
+            f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. "
+            f"{each}"
             "Leave out id to name rows by their index labels."
         )
-    # the index is not checked here, because verbs whose results have no row ids accept any index
+    # the index is not checked here, because verbs whose results have no row ids accept
+    # any index
     if id is None:
         return meta.index.dtype
     check_label("id", id, meta.columns)
@@ -254,21 +339,30 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
     found: Any = spec  # Any, because mypy does not know that every spec is a dataclass
     if spec.other is not None:
         other: Any = spec.other
-        found = replace(found, other=replace(other, keep=of_right, names=names[len(of_left) :]))
+        found = replace(
+            found, other=replace(other, keep=of_right, names=names[len(of_left) :])
+        )
         names = names[: len(of_left)]
     resolved: Spec = replace(found, keep=of_left, names=names)
     return resolved
 
 
-def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object) -> JoinSpec:
-    """Check all options of a request except `keep` against two frames. `left`, `right`: empty frames like
-    them.
+def resolve_two(
+    request: TwoTableOptions, left: Frame, right: Frame, eps: object
+) -> JoinSpec:
+    """Check all options of a request except `keep` against two frames. `left`, `right`:
+    empty frames like them.
     """
-    ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
+    ids = [
+        request.id if own is None else own
+        for own in (request.left_id, request.right_id)
+    ]
     radius = own_radius(left, eps) if request.radii else None
     by, added = groups_of(getattr(request, "by", None))
     columns = _coordinates(request, left, right, [*ids, radius], (*by, *added))
-    sides = zip((left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True)
+    sides = zip(
+        (left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True
+    )
     specs = []
     for which, (table, on, id, far) in zip(TABLES, sides, strict=True):
         with in_table(which):
@@ -276,14 +370,17 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
     first, second = specs
     if len(first.on) != len(second.on):
         raise ColumnError(
-            f"The left table is joined on {len(first.on)} columns, {list(first.on)!r}, and the right "
-            f"one on {len(second.on)}, {list(second.on)!r}. Name equally many columns of both "
+            f"The left table is joined on {len(first.on)} columns, {list(first.on)!r}, "
+            "and the right "
+            f"one on {len(second.on)}, {list(second.on)!r}. Name equally many columns "
+            "of both "
             "tables, in the same order."
         )
     if first.lists != second.lists:
         holds = ["lists" if own.lists else "numbers" for own in specs]
         raise ColumnError(
-            f"Column {first.on[0]!r} of the left table holds {holds[0]}, and {second.on[0]!r} of the "
+            f"Column {first.on[0]!r} of the left table holds {holds[0]}, and "
+            f"{second.on[0]!r} of the "
             f"right one {holds[1]}; both must hold lists, or both numbers."
         )
     if request.on is None and request.left_on is None:
@@ -297,25 +394,36 @@ def check_one_table(request: Any) -> None:
     sides = request.left_on, request.right_on, request.left_id, request.right_id
     if any(side is not None for side in sides):
         raise OptionError(
-            "left_on=, right_on=, left_id= and right_id= are for joins of two tables; use on= and id=."
+            "left_on=, right_on=, left_id= and right_id= are for joins of two tables; "
+            "use on= and id=."
         )
 
 
-def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashable, str]:
+def _kinds(
+    left: Frame, right: Frame, shared: Iterable[Hashable]
+) -> dict[Hashable, str]:
     """Return the kind of number of each shared column.
 
     It is float if the column has floats in one of the tables.
     """
-    kinds = zip(kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True)
+    kinds = zip(
+        kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True
+    )
     return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
 
 
-def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
-                 besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
-    """Return the coordinates of both tables: the named columns, or else numeric columns of both tables.
+def _coordinates(
+    request: TwoTableOptions,
+    left: Frame,
+    right: Frame,
+    besides: list[Hashable | None],
+    groups: tuple[Hashable, ...],
+) -> list[Columns]:
+    """Return the coordinates of both tables: the named columns, or else numeric columns
+    of both tables.
 
-    `besides`: numeric columns that are not coordinates by default. `groups`: columns of `by` and the group
-    numbers.
+    `besides`: numeric columns that are not coordinates by default. `groups`: columns of
+    `by` and the group numbers.
     """
     if request.left_on is None and request.right_on is None:
         if request.on is not None:
@@ -327,15 +435,24 @@ def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
         ]
         if not shared:
             raise ColumnError(
-                "The tables have no numeric column of the same name to join on besides ids and booleans. "
-                "Name the coordinates with on=[...], or with left_on=[...] and right_on=[...]. The columns "
-                f"are {listed(left.columns)} of the left table, and {listed(right.columns)} of the right one."
+                "The tables have no numeric column of the same name to join on besides "
+                "ids and booleans. "
+                "Name the coordinates with on=[...], or with left_on=[...] and "
+                "right_on=[...]. The columns "
+                f"are {listed(left.columns)} of the left table, and "
+                f"{listed(right.columns)} of the right one."
             )
         check_chosen(_kinds(left, right, shared))
         return [shared, shared]
     if request.on is not None:
-        raise OptionError("on= names the columns of both tables; use either on=, or left_on= and right_on=.")
+        raise OptionError(
+            "on= names the columns of both tables; use either on=, or left_on= and "
+            "right_on=."
+        )
     if request.left_on is None or request.right_on is None:
         missing = "left_on" if request.left_on is None else "right_on"
-        raise OptionError(f"{missing}= is missing; name the columns of both tables, or use on= for both.")
+        raise OptionError(
+            f"{missing}= is missing; name the columns of both tables, or use on= for "
+            "both."
+        )
     return [request.left_on, request.right_on]

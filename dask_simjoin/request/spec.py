@@ -26,27 +26,38 @@ class RowSpec:
 
     on: tuple[Hashable, ...]  # columns that are compared
     id: Hashable | None  # column of ids; None: the index
-    id_dtype: DType  # dtype of the ids in the empty example of the frame; partitions may have other dtypes
+    # dtype of the ids in the empty example of the frame; partitions may have other
+    # dtypes
+    id_dtype: DType
     keep: tuple[Hashable, ...]  # columns that are copied to the result
-    names: tuple[str, ...]  # names of these columns in the result: first of left rows, then of right rows
-    blocksize: int | None  # bytes of a chunk; None: derived from the memory of the workers
-    # the configuration when the join was built; joins with different settings are different joins to Dask
+    # names of these columns in the result: first of left rows, then of right rows
+    names: tuple[str, ...]
+    # bytes of a chunk; None: derived from the memory of the workers
+    blocksize: int | None
+    # the configuration when the join was built; joins with different settings are
+    # different joins to Dask
     settings: Settings
     library: str  # the data frame library of the partitions
 
     @property
     def request(self) -> str:
-        """The option that limits the pairs, with its value, as messages show it: "eps=1"."""
+        """The option that limits the pairs, with its value, as messages show it:
+        "eps=1".
+        """
         raise NotImplementedError
 
     @property
     def unnamed(self) -> str:
-        """A note for reports if columns were chosen by default; "" if the user named them."""
+        """A note for reports if columns were chosen by default; "" if the user named
+        them.
+        """
         return ""
 
     @property
     def score(self) -> str | None:
-        """Name of the result column with distances or similarities; None if it was not requested."""
+        """Name of the result column with distances or similarities; None if it was not
+        requested.
+        """
         raise NotImplementedError
 
     @property
@@ -56,7 +67,9 @@ class RowSpec:
 
     @property
     def radius(self) -> Hashable | None:
-        """Name of the column with one largest distance per row; None: `eps` applies to all rows."""
+        """Name of the column with one largest distance per row; None: `eps` applies to
+        all rows.
+        """
         return None
 
     @property
@@ -87,14 +100,17 @@ class RowSpec:
 
 @dataclass(frozen=True)
 class JoinSpec(RowSpec):
-    """The options of one join by distance. Fields without a comment are as in `RowSpec` or `self_join`."""
+    """The options of one join by distance. Fields without a comment are as in `RowSpec`
+    or `self_join`.
+    """
 
     eps: float  # largest distance of a pair, finite and not negative
     on: tuple[Hashable, ...]  # columns of coordinates; squares are summed in this order
     id: Hashable | None = None
     metric: str = "euclidean"
     p: Norm = 2
-    dims: int | None = None  # number of dimensions; None: unknown before the data are read
+    # number of dimensions; None: unknown before the data are read
+    dims: int | None = None
     lists: bool = False  # whether `on` is one column of lists
     pairs: str = "unique"
     include_self: bool = False
@@ -108,12 +124,16 @@ class JoinSpec(RowSpec):
     id_dtype: DType = None
     library: str = "pandas"
     radius: Hashable | None = None
-    """Name of the column with one largest distance per row. After it has been read, `eps` is its maximum."""
+    """Name of the column with one largest distance per row. After it has been read,
+    `eps` is its maximum.
+    """
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
-    other: JoinSpec | None = None  # options for the right table; None: there is only one table
+    # options for the right table; None: there is only one table
+    other: JoinSpec | None = None
     bound: str = "eps"  # name of the option that `eps` was passed as
-    several: tuple[float, ...] = ()  # several distances that are counted separately; `eps` is the largest
+    # several distances that are counted separately; `eps` is the largest
+    several: tuple[float, ...] = ()
     chosen: tuple[Hashable, ...] | None = None
     """Integer columns among the default coordinates, if there are also float columns.
 
@@ -124,9 +144,12 @@ class JoinSpec(RowSpec):
 
     If there are such columns, the last column of `on` has group numbers.
     """
-    unit: DistanceUnit | None = None  # the unit of returned distances; None: the unit of the metric
-    text: tuple[float, str] | None = None  # `eps`, and the text with a unit that it was passed as
-    narrow: bool = False  # whether tasks read narrow points, because the plan says so: see `engine.compat`
+    # the unit of returned distances; None: the unit of the metric
+    unit: DistanceUnit | None = None
+    # `eps`, and the text with a unit that it was passed as
+    text: tuple[float, str] | None = None
+    # whether tasks read narrow points, because the plan says so: see `engine.compat`
+    narrow: bool = False
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:
@@ -138,12 +161,16 @@ class JoinSpec(RowSpec):
 
     @property
     def unnamed(self) -> str:
-        """A note for reports if coordinates were chosen by default; "" if the user named them."""
+        """A note for reports if coordinates were chosen by default; "" if the user
+        named them.
+        """
         return "" if self.chosen is None else ", all numeric columns"
 
     @property
     def request(self) -> str:
-        """The option that limits the pairs, with its value, as messages show it: "eps=1"."""
+        """The option that limits the pairs, with its value, as messages show it:
+        "eps=1".
+        """
         if self.text is not None and self.text[0] == self.eps:
             return f"{self.bound}={self.text[1]}"
         value = self.eps if self.radius is None else repr(self.radius)
@@ -166,7 +193,8 @@ class JoinSpec(RowSpec):
     def norm(self) -> Norm:
         """The norm of the coordinate differences.
 
-        Its totals are compared with thresholds. A total is the sum before the root is taken.
+        Its totals are compared with thresholds. A total is the sum before the root is
+        taken.
         """
         return self.measure.norm
 
@@ -191,7 +219,9 @@ class TotalsSpec(JoinSpec):
     @classmethod
     def of(cls, spec: JoinSpec, **changes: Any) -> Self:
         """Return a copy of `spec` that returns totals, with `changes`."""
-        return cls(**{one.name: getattr(spec, one.name) for one in fields(JoinSpec)} | changes)
+        return cls(
+            **{one.name: getattr(spec, one.name) for one in fields(JoinSpec)} | changes
+        )
 
     @property
     def measure(self) -> Metric:
@@ -200,26 +230,36 @@ class TotalsSpec(JoinSpec):
 
 
 def without_ids(spec: JoinSpec) -> JoinSpec:
-    """Remove the ids from a spec. Results without row ids do not need them, so ids may repeat."""
+    """Remove the ids from a spec. Results without row ids do not need them, so ids may
+    repeat.
+    """
     return replace(spec, id=None, id_dtype=None)
 
 
 def check_dims(spec: JoinSpec) -> None:
-    """Raise an error if there are more dimensions than the method or the library supports."""
+    """Raise an error if there are more dimensions than the method or the library
+    supports.
+    """
     if spec.dims is None:
         return  # the number of dimensions is checked during planning, when it is known
     max_dims = MAX_DIMS[spec.library]
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"
-    has = f"{has} {spec.dims - 1:,}, and by= adds one" if spec.by else f"{has} {spec.dims:,}"
+    has = (
+        f"{has} {spec.dims - 1:,}, and by= adds one"
+        if spec.by
+        else f"{has} {spec.dims:,}"
+    )
     served, method = choices_of(spec.dims), name_of(spec.method)
     if method not in served:
         raise OptionError(
-            f"method={method!r} takes at most {METHODS[method].max_dims} {what}, and {has}; "
+            f"method={method!r} takes at most {METHODS[method].max_dims} {what}, and "
+            f"{has}; "
             f"use method={' or '.join(map(repr, served))}."
         )
     if max_dims is not None and spec.dims > max_dims:
         raise OptionError(
-            f"Frames of {spec.library!r} are joined on at most {max_dims:,} {what}, and {has}; use "
+            f"Frames of {spec.library!r} are joined on at most {max_dims:,} {what}, "
+            f"and {has}; use "
             "fewer, or ddf.to_backend('pandas')."
         )

@@ -26,23 +26,56 @@ from dask_simjoin.request.messages import (
 )
 from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
-LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "km": 1e3, "ft": 0.3048, "mi": 1609.344, "nmi": 1852.0}
+LENGTHS = {
+    "mm": 1e-3,
+    "cm": 1e-2,
+    "m": 1.0,
+    "km": 1e3,
+    "ft": 0.3048,
+    "mi": 1609.344,
+    "nmi": 1852.0,
+}
 """Unit of length -> size in meters."""
 
-ANGLES = {"rad": 1.0, "deg": math.pi / 180, "arcmin": math.pi / 10_800, "arcsec": math.pi / 648_000,
-          "mas": math.pi / 648_000_000}  # fmt: skip
+ANGLES = {
+    "rad": 1.0,
+    "deg": math.pi / 180,
+    "arcmin": math.pi / 10_800,
+    "arcsec": math.pi / 648_000,
+    "mas": math.pi / 648_000_000,
+}
 """Unit of angle -> size in radians."""
 
 WORDS = {
-    "meter": "m", "meters": "m", "metre": "m", "metres": "m", "kilometer": "km", "kilometers": "km",
-    "kilometre": "km", "kilometres": "km", "foot": "ft", "feet": "ft", "mile": "mi", "miles": "mi",
-    "degree": "deg", "degrees": "deg", "°": "deg", "arcminute": "arcmin", "arcminutes": "arcmin",
-    "'": "arcmin", "arcsecond": "arcsec", "arcseconds": "arcsec", '"': "arcsec", "radian": "rad",
+    "meter": "m",
+    "meters": "m",
+    "metre": "m",
+    "metres": "m",
+    "kilometer": "km",
+    "kilometers": "km",
+    "kilometre": "km",
+    "kilometres": "km",
+    "foot": "ft",
+    "feet": "ft",
+    "mile": "mi",
+    "miles": "mi",
+    "degree": "deg",
+    "degrees": "deg",
+    "°": "deg",
+    "arcminute": "arcmin",
+    "arcminutes": "arcmin",
+    "'": "arcmin",
+    "arcsecond": "arcsec",
+    "arcseconds": "arcsec",
+    '"': "arcsec",
+    "radian": "rad",
     "radians": "rad",
-}  # fmt: skip
+}
 """Other name of a unit -> short name."""
 
-WITH_UNIT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]+|[°'\"])\s*")
+WITH_UNIT = re.compile(
+    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]+|[°'\"])\s*"
+)
 
 
 def parsed(text: object) -> tuple[float, str] | None:
@@ -66,7 +99,9 @@ def unit_name(name: str) -> str:
 
 
 def meters(text: object, name: str) -> float | None:
-    """Convert a length with a unit, such as "2 km", to meters. Return None for angles and other values."""
+    """Convert a length with a unit, such as "2 km", to meters. Return None for angles
+    and other values.
+    """
     found = parsed(text)
     if found is None or found[1] in ANGLES:
         return None
@@ -77,9 +112,11 @@ def meters(text: object, name: str) -> float | None:
 
 
 def without_unit(eps: object, metric: Metric, name: str) -> object:
-    """Convert a distance with a unit to the unit of the metric; return other values unchanged.
+    """Convert a distance with a unit to the unit of the metric; return other values
+    unchanged.
 
-    "haversine" takes lengths, or angles at the center of the Earth. "cosine" takes angles.
+    "haversine" takes lengths, or angles at the center of the Earth. "cosine" takes
+    angles.
 
     Examples
     --------
@@ -96,8 +133,10 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     angular, units = metric.name == Cosine.name, units_of(metric)
     if not units:
         raise OptionError(
-            f"{name}={shown(eps)} has a unit, but with metric={metric.name!r} distances are in the unit of "
-            "the columns. Use a plain number, or metric='haversine' with latitudes and longitudes in degrees."
+            f"{name}={shown(eps)} has a unit, but with metric={metric.name!r} "
+            "distances are in the unit of "
+            "the columns. Use a plain number, or metric='haversine' with latitudes and "
+            "longitudes in degrees."
         )
     if unit not in units:
         raise _unknown(eps, unit, name, units)
@@ -110,38 +149,56 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
 
 def units_of(metric: Metric) -> list[str]:
     """Return the units that distances of a metric can have."""
-    return list(ANGLES) if metric.name == Cosine.name else [*LENGTHS, *ANGLES] if metric.unit else []
+    return (
+        list(ANGLES)
+        if metric.name == Cosine.name
+        else [*LENGTHS, *ANGLES]
+        if metric.unit
+        else []
+    )
 
 
 def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of returned distances to `unit`; if that is None, to the first unit in `bounds`."""
+    """Set the unit of returned distances to `unit`; if that is None, to the first unit
+    in `bounds`.
+    """
     if spec.return_distance:
         return in_unit(spec, unit, *bounds)
     if isinstance(unit, str):
         raise OptionError(
-            f"distance_unit={shown(unit)} needs distances in the result; use return_distance=True, or "
+            f"distance_unit={shown(unit)} needs distances in the result; use "
+            "return_distance=True, or "
             "leave out distance_unit=."
         )
     return spec
 
 
 def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of distances for a result that always has distances: see `with_unit`."""
+    """Set the unit of distances for a result that always has distances: see
+    `with_unit`.
+    """
     if isinstance(unit, DistanceUnit):
         return replace(spec, unit=unit)
     if unit is None:
         texts = [] if spec.radius is not None else [parsed(bound) for bound in bounds]
         unit = next((text[1] for text in texts if text is not None), None)
-        return spec if unit is None else replace(spec, unit=_distance_unit(unit, spec.measure))
+        return (
+            spec
+            if unit is None
+            else replace(spec, unit=_distance_unit(unit, spec.measure))
+        )
     units = units_of(spec.measure)
     if not units:
         raise OptionError(
-            f"distance_unit={shown(unit)} is not allowed with metric={spec.metric!r}, whose distances have "
-            "the unit of the columns; leave out distance_unit=, or use metric='haversine'."
+            f"distance_unit={shown(unit)} is not allowed with metric={spec.metric!r}, "
+            "whose distances have "
+            "the unit of the columns; leave out distance_unit=, or use "
+            "metric='haversine'."
         )
     if not isinstance(unit, str) or unit_name(unit) not in units:
         raise OptionError(
-            f"distance_unit={shown(unit)} is not allowed; use one of {', '.join(map(repr, units))}"
+            f"distance_unit={shown(unit)} is not allowed; use one of "
+            f"{', '.join(map(repr, units))}"
             f"{did_you_mean(unit, units)}."
         )
     return replace(spec, unit=_distance_unit(unit_name(unit), spec.measure))
@@ -150,12 +207,15 @@ def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
 def _distance_unit(name: str, metric: Metric) -> DistanceUnit:
     if name in LENGTHS:
         return DistanceUnit(name, LENGTHS[name])
-    return DistanceUnit(name, ANGLES[name] if metric.name == Cosine.name else ANGLES[name] * RADIUS)
+    return DistanceUnit(
+        name, ANGLES[name] if metric.name == Cosine.name else ANGLES[name] * RADIUS
+    )
 
 
 def _unknown(eps: object, unit: str, name: str, units: list[str]) -> OptionError:
     return OptionError(
-        f"{name}={shown(eps)} is in {unit!r}, which is not a unit here{did_you_mean(unit, units)}; use a "
+        f"{name}={shown(eps)} is in {unit!r}, which is not a unit "
+        f"here{did_you_mean(unit, units)}; use a "
         f"number, or one of {', '.join(map(repr, units))}."
     )
 
@@ -164,17 +224,22 @@ MAX_P = 2**31 - 1
 """Largest finite exponent p of a norm."""
 
 MAX_WHOLE = 2**62
-"""Larger whole numbers are replaced by this one, because kernels use 64-bit integers."""
+"""Larger whole numbers are replaced by this one, because kernels use 64-bit integers.
+"""
 
 
 def is_number(value: object) -> bool:
     """Return whether a value is a real number, but not a boolean."""
     # NumPy counts timedelta64 among its integers
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
+    return isinstance(value, numbers.Real) and not isinstance(
+        value, (bool, np.bool_, np.timedelta64)
+    )
 
 
 def as_number(value: Any) -> float:
-    """Convert a value to a float: to inf if it is too large, and to NaN if it is not a real number."""
+    """Convert a value to a float: to inf if it is too large, and to NaN if it is not a
+    real number.
+    """
     if not is_number(value):
         return math.nan
     try:
@@ -190,11 +255,15 @@ def check_eps(eps: Any, name: str, by_row: bool = False) -> float:
     """
     if not is_number(eps):
         instead = instead_of_distance(name, eps, by_row)
-        raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead}.")
+        raise OptionTypeError(
+            f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead}."
+        )
     value = as_number(eps)
     # compare `eps`, not `value`, because a tiny negative Fraction becomes -0.0
     if not math.isfinite(value) or eps < 0:
-        raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
+        raise OptionError(
+            f"{name}={shown(eps)} is not allowed; use a finite number >= 0."
+        )
     return value
 
 
@@ -205,7 +274,11 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
             choices = f"use {allowed[0]!r}, the only value so far"
         else:
             names = ", ".join(repr(choice) for choice in allowed)
-            hint = NO_CHOICES.get(name, {}).get(value.lower()) if isinstance(value, str) else None
+            hint = (
+                NO_CHOICES.get(name, {}).get(value.lower())
+                if isinstance(value, str)
+                else None
+            )
             choices = f"use one of {names}{f' ({hint})' if hint else did_you_mean(value, allowed)}"
         raise OptionError(f"{name}={shown(value)} is not allowed; {choices}.")
 
@@ -217,25 +290,33 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
     """
     if callable(name):
         raise OptionError(
-            f"metric={shown(name)} is a function, but only known formulas find the same pairs on "
+            f"metric={shown(name)} is a function, but only known formulas find the "
+            "same pairs on "
             f"every machine; use one of {', '.join(map(repr, METRICS))}."
         )
     if isinstance(name, str) and name not in METRICS:
         raise OptionError(
-            f"metric={shown(name)} is not allowed; use one of {', '.join(map(repr, METRICS))}"
+            f"metric={shown(name)} is not allowed; use one of "
+            f"{', '.join(map(repr, METRICS))}"
             f"{_metric_meant(name)}."
         )
     check_choice("metric", name, tuple(METRICS))
     if not is_number(p):
-        raise OptionTypeError(f"p={shown(p)} is not a number; use a whole number >= 1, or inf.")
+        raise OptionTypeError(
+            f"p={shown(p)} is not a number; use a whole number >= 1, or inf."
+        )
     value = as_number(p)
-    if (value != math.inf or p != math.inf) and not (1 <= value <= MAX_P and value == math.floor(value)):
+    if (value != math.inf or p != math.inf) and not (
+        1 <= value <= MAX_P and value == math.floor(value)
+    ):
         raise OptionError(
-            f"p={shown(p)} is not allowed; use a whole number from 1 to {MAX_P:,}, or float('inf')."
+            f"p={shown(p)} is not allowed; use a whole number from 1 to {MAX_P:,}, or "
+            "float('inf')."
         )
     if name != "minkowski" and p != 2:
         raise OptionError(
-            f"p={shown(p)} is only for metric='minkowski', not for metric={name!r}; use "
+            f"p={shown(p)} is only for metric='minkowski', not for metric={name!r}; "
+            "use "
             "metric='minkowski', or leave out p."
         )
     norm = value if value == math.inf else int(value)
@@ -248,37 +329,55 @@ def _metric_meant(name: str) -> str:
 
 
 def check_whole(name: str, value: Any, minimum: int) -> int:
-    """Return a whole number as an int, at most `MAX_WHOLE`; raise an error for other values."""
+    """Return a whole number as an int, at most `MAX_WHOLE`; raise an error for other
+    values.
+    """
     # NumPy counts timedelta64 among its integers
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+    whole = isinstance(value, (int, np.integer)) and not isinstance(
+        value, (bool, np.timedelta64)
+    )
     if not whole or value < minimum:
-        raise OptionError(f"{name}={shown(value)} is not allowed; use a whole number >= {minimum}.")
+        raise OptionError(
+            f"{name}={shown(value)} is not allowed; use a whole number >= {minimum}."
+        )
     return min(int(value), MAX_WHOLE)
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
-    """Return the distances in a list or an array, in their order; None if `eps` is neither of them.
+    """Return the distances in a list or an array, in their order; None if `eps` is
+    neither of them.
 
-    `metric`, `p`: the options, checked or not. The metric determines which units are allowed.
+    `metric`, `p`: the options, checked or not. The metric determines which units are
+    allowed.
     """
     if isinstance(eps, (set, frozenset, dict)):
         raise OptionTypeError(
-            f"eps={shown(eps)} has no order, but the result lists distances in order; use a list, such as "
+            f"eps={shown(eps)} has no order, but the result lists distances in order; "
+            "use a list, such as "
             f"eps={shown(sorted(value for value in eps if is_number(value)))}."
         )
     # a Series usually has one distance per row, which needs the name of a column
-    one = isinstance(eps, (str, bytes)) or not isinstance(eps, Iterable) or type(eps).__name__ == "Series"
+    one = (
+        isinstance(eps, (str, bytes))
+        or not isinstance(eps, Iterable)
+        or type(eps).__name__ == "Series"
+    )
     if one or getattr(eps, "ndim", 1) == 0:
         return None
     if getattr(eps, "ndim", 1) > 1:
-        raise OptionTypeError(f"eps={shown(eps)} has {eps.ndim} dimensions; use a list of numbers.")
+        raise OptionTypeError(
+            f"eps={shown(eps)} has {eps.ndim} dimensions; use a list of numbers."
+        )
     some = eps.tolist() if hasattr(eps, "tolist") else list(eps)
     if not some:
-        raise OptionError("eps=[] names no distance; use a number, or a list of at least one number.")
+        raise OptionError(
+            "eps=[] names no distance; use a number, or a list of at least one number."
+        )
     kind, _ = check_metric(metric, p)
     names = [f"eps[{n}]" for n in range(len(some))]
     return tuple(
-        check_eps(without_unit(value, kind, name), name) for value, name in zip(some, names, strict=True)
+        check_eps(without_unit(value, kind, name), name)
+        for value, name in zip(some, names, strict=True)
     )
 
 
@@ -288,16 +387,19 @@ def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
     def threshold(eps: float) -> tuple[float, float]:
         return float(spec.measure.threshold(eps)), eps
 
-    # choose the distance with the largest threshold, which finds all pairs; after rounding, several may have
-    # it
+    # choose the distance with the largest threshold, which finds all pairs; after
+    # rounding, several may have it
     return replace(spec, eps=max(several, key=threshold), several=several)
 
 
 def check_once(several: tuple[float, ...]) -> None:
-    """Raise an error if a distance is repeated, because each distance is the name of a column."""
+    """Raise an error if a distance is repeated, because each distance is the name of a
+    column.
+    """
     twice = [eps for n, eps in enumerate(several) if eps in several[:n]]
     if twice:
         raise OptionError(
-            f"eps={shown(list(several))} names {twice[0]} more than once, but the result has one column per "
+            f"eps={shown(list(several))} names {twice[0]} more than once, but the "
+            "result has one column per "
             "distance; name each once."
         )

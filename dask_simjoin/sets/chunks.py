@@ -1,4 +1,6 @@
-"""Read chunks of sets from partitions, gather them into blocks, and make pairs of blocks to compare."""
+"""Read chunks of sets from partitions, gather them into blocks, and make pairs of
+blocks to compare.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_for, frames_of_library, set_joiner_of_library
+from dask_simjoin.engine.base import (
+    frames_for,
+    frames_of_library,
+    set_joiner_of_library,
+)
 from dask_simjoin.engine.ids import id_bytes, joined, row_ids, value_bytes
 from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
@@ -40,16 +46,17 @@ from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 
 class SetChunk(Chunk, SetBlock):
-    """The rows of a chunk and its distinct sets. It is a plain dict of arrays and frames, which Dask can
-    spill to disk.
+    """The rows of a chunk and its distinct sets. It is a plain dict of arrays and
+    frames, which Dask can spill to disk.
 
-    `order` has the positions of rows in the chunk. It begins with the rows that have tokens, sorted by set as
-    in `SetBlock`. Then come rows with empty sets, and then rows without a set.
+    `order` has the positions of rows in the chunk. It begins with the rows that have
+    tokens, sorted by set as in `SetBlock`. Then come rows with empty sets, and then
+    rows without a set.
     """
 
     firsts: Array
-    """(sets + 3,): where in `order` the rows of each set begin. Then come the starts of the rows with empty
-    sets and of the rows without a set, and the end.
+    """(sets + 3,): where in `order` the rows of each set begin. Then come the starts of
+    the rows with empty sets and of the rows without a set, and the end.
     """
 
 
@@ -74,14 +81,20 @@ Read = TypeVar("Read", bound=ReadSetRows)
 
 
 def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows that have a set. Raise `TokenError` for a value that is not a set."""
+    """Return a mask (rows,) of the rows that have a set. Raise `TokenError` for a value
+    that is not a set.
+    """
     try:
         return presence(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
-        raise TokenError(refused(frame, spec, number, error, _allowed_values(spec))) from None
+        raise TokenError(
+            refused(frame, spec, number, error, _allowed_values(spec))
+        ) from None
 
 
-def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, with_ids: bool = True) -> ReadSets:
+def read_sets(
+    frame: Frame, spec: SetSpec, number: int | None = None, with_ids: bool = True
+) -> ReadSets:
     """Read the sets and the ids of the rows in a partition.
 
     `number`: number of the partition, which messages name; None for a plain frame.
@@ -89,15 +102,20 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, with_ids: 
     try:
         present, found = occurrences(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
-        raise TokenError(refused(frame, spec, number, error, _allowed_values(spec))) from None
+        raise TokenError(
+            refused(frame, spec, number, error, _allowed_values(spec))
+        ) from None
     sets, vocabulary = unique_tokens(found)
-    return ReadSets(**rows_read(frame, spec, sets, present, with_ids), vocabulary=vocabulary)
+    return ReadSets(
+        **rows_read(frame, spec, sets, present, with_ids), vocabulary=vocabulary
+    )
 
 
 def rows_read(
     frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, with_ids: bool
 ) -> ReadSetRows:
-    """Combine the encoded sets of a frame with the ids and the kept columns of its rows.
+    """Combine the encoded sets of a frame with the ids and the kept columns of its
+    rows.
 
     `present`: mask of the rows with a set. `sets` is for these rows only.
     """
@@ -106,38 +124,60 @@ def rows_read(
         missing = ~present
         sizes = np.zeros(len(present), np.int64)
         sizes[present] = np.diff(sets["offsets"])
-        sets = EncodedSets(offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"])
+        sets = EncodedSets(
+            offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"]
+        )
     ids = row_ids(frame, spec.id, spec.id_dtype) if with_ids else frame.index
-    read = ReadSetRows(sets=sets, missing=missing, ids=ids, example=frame.iloc[:0].copy())
+    read = ReadSetRows(
+        sets=sets, missing=missing, ids=ids, example=frame.iloc[:0].copy()
+    )
     if spec.keep and with_ids:
         read["kept"] = frame[list(spec.keep)]
     return read
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
-    """Hash each row by its set and its kept columns (rows,), uint64. Equal rows have equal hashes."""
+    """Hash each row by its set and its kept columns (rows,), uint64. Equal rows have
+    equal hashes.
+    """
     read = read_sets(frame, spec, with_ids=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
     numbers = token_hashes(read["vocabulary"]["tokens"]).view(np.uint64)
     mixed = mixed_bits(np.zeros(len(numbers), np.uint64), numbers)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed[codes], dtype=np.uint64)])
+    sums = np.concatenate(
+        [np.zeros(1, np.uint64), np.cumsum(mixed[codes], dtype=np.uint64)]
+    )
     found = sums[offsets[1:]] - sums[offsets[:-1]]
     if read["missing"] is not None:
         found[read["missing"]] = 1
     hashed = frames_for(frame).xp.asarray(found)
-    return mixed_bits(hashed, hash_columns(frame, (spec.keep,))) if spec.keep else hashed
+    return (
+        mixed_bits(hashed, hash_columns(frame, (spec.keep,))) if spec.keep else hashed
+    )
 
 
-def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, what: str = "texts") -> str:
-    """Return the message for a row with an invalid value. `what`: the values that are allowed.
+def refused(
+    frame: Frame,
+    spec: RowSpec,
+    number: int | None,
+    error: ListError,
+    what: str = "texts",
+) -> str:
+    """Return the message for a row with an invalid value. `what`: the values that are
+    allowed.
 
     `number`: number of the row's partition; None for a plain frame.
     """
-    label = frame.index[error.row] if spec.id not in frame.columns else frame[spec.id].iloc[error.row]
+    label = (
+        frame.index[error.row]
+        if spec.id not in frame.columns
+        else frame[spec.id].iloc[error.row]
+    )
     where = "" if number is None else f" of partition {number}"
     plain = label.item() if isinstance(label, np.generic) else label
     return (
-        f"Column {spec.on[0]!r} must hold {what}: row {error.row}{where} (label {shown(plain)}) holds "
+        f"Column {spec.on[0]!r} must hold {what}: row {error.row}{where} (label "
+        f"{shown(plain)}) holds "
         f"{error.what}. Drop or convert such rows first."
     )
 
@@ -146,8 +186,15 @@ def _allowed_values(spec: SetSpec) -> str:
     return "texts" if spec.tokenizer is not None else "lists of tokens"
 
 
-def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
-              kept: Frame | None = None, position: np.ndarray | None = None) -> SetChunk:  # fmt: skip
+def set_chunk(
+    sets: EncodedSets,
+    universe: int,
+    missing: np.ndarray | None,
+    ids: Ids,
+    example: Frame,
+    kept: Frame | None = None,
+    position: np.ndarray | None = None,
+) -> SetChunk:
     """Make a chunk of rows whose tokens are ranks.
 
     `position`: position of each row in the table, ascending.
@@ -156,10 +203,13 @@ def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids:
     made = collapse(sets, universe, missing)
     block = made["block"]
     index = {
-        "offsets": xp.asarray(block["offsets"]), "tokens": xp.asarray(block["tokens"]),
-        "weights": xp.asarray(block["weights"]), "universe": universe,
-        "order": xp.asarray(made["order"]), "firsts": xp.asarray(made["firsts"]),
-    }  # fmt: skip
+        "offsets": xp.asarray(block["offsets"]),
+        "tokens": xp.asarray(block["tokens"]),
+        "weights": xp.asarray(block["weights"]),
+        "universe": universe,
+        "order": xp.asarray(made["order"]),
+        "firsts": xp.asarray(made["firsts"]),
+    }
     chunk = named_rows(index, ids, example, {} if kept is None else {"kept": kept})
     if position is not None:
         chunk["position"] = xp.asarray(position)
@@ -177,31 +227,41 @@ class SetParcel(TypedDict):
     kept: NotRequired[Frame]
 
 
-def read_partition(frame: Frame, planned: tuple[int, int], spec: Any,
-                   read_rows: Callable[..., ReadSetRows] = read_sets) -> ReadSetRows:  # fmt: skip
-    """Read a partition. Raise an error if its number of rows has changed since planning.
+def read_partition(
+    frame: Frame,
+    planned: tuple[int, int],
+    spec: Any,
+    read_rows: Callable[..., ReadSetRows] = read_sets,
+) -> ReadSetRows:
+    """Read a partition. Raise an error if its number of rows has changed since
+    planning.
 
-    `planned`: number of the partition, and the number of rows that it had when the join was planned.
+    `planned`: number of the partition, and the number of rows that it had when the join
+    was planned.
     """
     number, rows = planned
     check_source(number, len(frame), rows)
     return read_rows(frame, spec, number)
 
 
-def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Replace the tokens of a partition by their ranks, and split its rows by block. `rank`: the rank of each
-    token.
+def send(
+    read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks
+) -> list[SetParcel | None]:
+    """Replace the tokens of a partition by their ranks, and split its rows by block.
+    `rank`: the rank of each token.
     """
     numbered: Any = {**read, "sets": ranked(read["sets"], rank)}
     return parcels_of(numbered, first, blocks)
 
 
-def parcels_of(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Split the rows of a partition by block. Return one parcel per block; None for a block that gets no
-    rows.
+def parcels_of(
+    read: ReadSetRows, first: int, blocks: SizeBlocks
+) -> list[SetParcel | None]:
+    """Split the rows of a partition by block. Return one parcel per block; None for a
+    block that gets no rows.
 
-    Tokens must have the same numbers in all partitions. `first`: position of the partition's first row in the
-    table.
+    Tokens must have the same numbers in all partitions. `first`: position of the
+    partition's first row in the table.
     """
     block = blocks.block_of(np.diff(read["sets"]["offsets"]), hashes(read["sets"]))
     rows = (np.flatnonzero(block == b) for b in range(len(blocks)))
@@ -223,12 +283,18 @@ def _parcel(read: ReadSetRows, rows: np.ndarray, first: int) -> SetParcel:
     return parcel
 
 
-def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None) -> SetChunk:
+def gather_block(
+    universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None
+) -> SetChunk:
     return gathered(universe, example, functools.partial(read_sets, spec=spec), parcels)
 
 
-def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows],
-             parcels: Sequence[SetParcel | None]) -> SetChunk:  # fmt: skip
+def gathered(
+    universe: int,
+    example: Frame,
+    read: Callable[[Frame], ReadSetRows],
+    parcels: Sequence[SetParcel | None],
+) -> SetChunk:
     """Concatenate the parcels that a block receives.
 
     `read`: reads a frame; it is called with an empty one.
@@ -243,7 +309,9 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
     if any(parcel["missing"] is not None for parcel in there):
         missing = np.concatenate(
             [
-                np.zeros(len(parcel["ids"]), np.bool_) if parcel["missing"] is None else parcel["missing"]
+                np.zeros(len(parcel["ids"]), np.bool_)
+                if parcel["missing"] is None
+                else parcel["missing"]
                 for parcel in there
             ]
         )
@@ -251,14 +319,20 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
     if "kept" in there[0]:
         kept = stacked([parcel["kept"] for parcel in there], example)
     return set_chunk(
-        EncodedSets(offsets=offsets, codes=codes), universe, missing,
-        joined([parcel["ids"] for parcel in there]), example, kept,
+        EncodedSets(offsets=offsets, codes=codes),
+        universe,
+        missing,
+        joined([parcel["ids"] for parcel in there]),
+        example,
+        kept,
         np.concatenate([parcel["position"] for parcel in there]),
-    )  # fmt: skip
+    )
 
 
 class SetComparison(NamedTuple):
-    """The arguments of one call to a joiner, which compares the sets of two blocks, or of one block."""
+    """The arguments of one call to a joiner, which compares the sets of two blocks, or
+    of one block.
+    """
 
     left: SetBlock
     right: SetBlock | None  # None: compare the sets of `left` with each other
@@ -294,33 +368,38 @@ class SetBlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first share of the work. Only that share finds the pairs of rows with equal
-        sets.
+        """Whether this is the first share of the work. Only that share finds the pairs
+        of rows with equal sets.
         """
         return not self.part[0]
 
     @property
     def range(self) -> tuple[int, int]:
-        """The range of sets in `data` that this share compares. All shares have about equal numbers of
-        tokens.
+        """The range of sets in `data` that this share compares. All shares have about
+        equal numbers of tokens.
         """
         (number, parts), sets = self.part, len(self.data["weights"])
         if parts == 1:
             return 0, sets
         offsets = self.data["offsets"]
         total = int(offsets[-1])
-        wanted = self.xp.asarray([total * number // parts, total * (number + 1) // parts])
+        wanted = self.xp.asarray(
+            [total * number // parts, total * (number + 1) // parts]
+        )
         start, stop = self.xp.searchsorted(offsets, wanted).tolist()
         return start, sets if number == parts - 1 else stop
 
     def comparisons(self, start: int, stop: int) -> Iterator[SetComparison]:
-        """Yield the comparisons of the sets `start` to `stop` - 1 of `data` with all sets of `query`.
+        """Yield the comparisons of the sets `start` to `stop` - 1 of `data` with all
+        sets of `query`.
 
         If both are the same chunk, sets are compared only with earlier sets.
         """
         some = part_of(self.data, start, stop)
         if not self.is_self_join:
-            yield SetComparison(part_of(self.query, 0, len(self.query["weights"])), some, 0, start)
+            yield SetComparison(
+                part_of(self.query, 0, len(self.query["weights"])), some, 0, start
+            )
             return
         if start:
             yield SetComparison(part_of(self.data, 0, start), some, 0, start)
@@ -339,17 +418,23 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
 
 
 def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
-    """For each table, return its name in messages, and its options. If there is only one table, its name is
-    None.
+    """For each table, return its name in messages, and its options. If there is only
+    one table, its name is None.
     """
     if spec.other is None:
         return [(None, spec)]
     return list(zip(TABLES, (spec, spec.other), strict=True))
 
 
-def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
-              read_rows: Callable[[Frame, Any], Read]) -> list[Read]:  # fmt: skip
-    """Read one or two plain frames by calling `read_rows`. If `with_ids`, raise an error for repeated ids."""
+def read_each(
+    frames: Sequence[Frame],
+    spec: Any,
+    with_ids: bool,
+    read_rows: Callable[[Frame, Any], Read],
+) -> list[Read]:
+    """Read one or two plain frames by calling `read_rows`. If `with_ids`, raise an
+    error for repeated ids.
+    """
     read: list[Read] = []
     for (which, own), frame in zip(named_sides(spec), frames, strict=True):
         check_rows(len(frame), 0)
@@ -366,13 +451,27 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
     rank = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
     chunks = []
     for part, one in enumerate(read):
-        sets = ranked(one["sets"], rank if merged is None else ranks_of(rank, merged["codes"], part))
-        chunks.append(set_chunk(sets, len(rank), one["missing"], one["ids"], one["example"], one.get("kept")))
+        sets = ranked(
+            one["sets"],
+            rank if merged is None else ranks_of(rank, merged["codes"], part),
+        )
+        chunks.append(
+            set_chunk(
+                sets,
+                len(rank),
+                one["missing"],
+                one["ids"],
+                one["example"],
+                one.get("kept"),
+            )
+        )
     return chunks
 
 
 def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that raises an error if a given number of result rows does not fit in memory."""
+    """Return a function that raises an error if a given number of result rows does not
+    fit in memory.
+    """
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])
@@ -380,6 +479,10 @@ def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], N
         if "kept" in chunk
         for name in chunk["kept"].columns
     )
-    row_bytes = sum(id_bytes(chunk["ids"]) for chunk in sides) + kept + 8 * (spec.score is not None)
+    row_bytes = (
+        sum(id_bytes(chunk["ids"]) for chunk in sides)
+        + kept
+        + 8 * (spec.score is not None)
+    )
     device = frames_of_library(spec.library).memory()
     return room_now(row_bytes, spec.request, device)

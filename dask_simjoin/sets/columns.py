@@ -1,4 +1,6 @@
-"""Read columns of sets from pandas and cuDF: lists of tokens, or texts that a tokenizer splits."""
+"""Read columns of sets from pandas and cuDF: lists of tokens, or texts that a tokenizer
+splits.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,16 @@ from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
-"""The content of a column, as far as its dtype shows it. Objects may be lists or texts."""
+"""The content of a column, as far as its dtype shows it. Objects may be lists or texts.
+"""
 
 NO_UTF8 = "whose bytes are not valid UTF-8 (read them in their own encoding, such as encoding='latin-1')"
 """End of messages about texts that are not valid."""
 
 
 def content_of(dtype: DType) -> str | None:
-    """Return what columns of this dtype hold: `LISTS`, `TEXTS`, `OBJECTS` (either of them), or None for
-    neither.
+    """Return what columns of this dtype hold: `LISTS`, `TEXTS`, `OBJECTS` (either of
+    them), or None for neither.
     """
     if isinstance(dtype, pd.CategoricalDtype):
         return TEXTS if content_of(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
@@ -50,26 +53,34 @@ def content_of(dtype: DType) -> str | None:
 
 
 def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> None:
-    """Raise an error if a dtype cannot hold sets, if texts have no tokenizer, or if lists have one."""
+    """Raise an error if a dtype cannot hold sets, if texts have no tokenizer, or if
+    lists have one.
+    """
     content = content_of(dtype)
     if content is None:
         raise ColumnError(
-            f"on={name!r} is of dtype {dtype}, which holds no sets. Use a column of lists of strings or of "
-            "integers (lists in a pandas column, or Arrow's list<int64>), or of texts with tokenizer=."
+            f"on={name!r} is of dtype {dtype}, which holds no sets. Use a column of "
+            "lists of strings or of "
+            "integers (lists in a pandas column, or Arrow's list<int64>), or of texts "
+            "with tokenizer=."
         )
     if content == TEXTS and tokenizer is None:
         raise ColumnError(
-            f"on={name!r} is of dtype {dtype}, which holds texts; say with tokenizer= how they become "
+            f"on={name!r} is of dtype {dtype}, which holds texts; say with tokenizer= "
+            "how they become "
             f"sets of tokens: {ALLOWED}.{of_dask(dtype)}"
         )
     if content == LISTS and tokenizer is not None:
         raise ColumnError(
-            f"on={name!r} is of dtype {dtype}, which holds lists of tokens already; leave out tokenizer=."
+            f"on={name!r} is of dtype {dtype}, which holds lists of tokens already; "
+            "leave out tokenizer=."
         )
 
 
 def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows that have a set. Raise `ListError` for a value that is not a set."""
+    """Return a mask (rows,) of the rows that have a set. Raise `ListError` for a value
+    that is not a set.
+    """
     values = _objects(column)
     if values is None:
         found = _arrow(column)
@@ -78,7 +89,9 @@ def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
     return _present_lists(values) if tokenizer is None else _present_texts(values)
 
 
-def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray, Occurrences]:
+def occurrences(
+    column: Series, tokenizer: Tokenizer | None
+) -> tuple[np.ndarray, Occurrences]:
     """Return a mask (rows,) of the rows that have a set, and the tokens of these rows.
 
     Raises
@@ -105,14 +118,26 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     if pa.types.is_fixed_size_list(lists.type):
         lists = lists.cast(pa.large_list(lists.type.value_type))
     if not _is_list(lists.type):
-        raise TokenError(f"The column holds {lists.type}, which is not a list. Use tokenizer= for texts.")
+        raise TokenError(
+            f"The column holds {lists.type}, which is not a list. Use tokenizer= for "
+            "texts."
+        )
     ends = np.asarray(lists.offsets).astype(np.int64)
     offsets, flat = ends - ends[0], lists.flatten()
     if pa.types.is_dictionary(flat.type):
         flat = flat.dictionary_decode()
     if flat.null_count:
-        row = int(np.searchsorted(offsets, pc.index(flat.is_null(), True).as_py(), side="right")) - 1
-        raise ListError(int(np.flatnonzero(present)[row]), "a list with a missing token")
+        row = (
+            int(
+                np.searchsorted(
+                    offsets, pc.index(flat.is_null(), True).as_py(), side="right"
+                )
+            )
+            - 1
+        )
+        raise ListError(
+            int(np.flatnonzero(present)[row]), "a list with a missing token"
+        )
     return present, _numbered(offsets, flat)
 
 
@@ -124,14 +149,18 @@ def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
         return of_integers(offsets, np.zeros(0, np.int64))
     if not pa.types.is_integer(flat.type):
         raise TokenError(
-            f"Tokens are of type {flat.type}; use lists of strings or of integers, for example by converting "
+            f"Tokens are of type {flat.type}; use lists of strings or of integers, for "
+            "example by converting "
             "them to strings."
         )
     try:
-        return of_integers(offsets, flat.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        return of_integers(
+            offsets, flat.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        )
     except pa.ArrowInvalid:
         raise TokenError(
-            f"The token {pc.max(flat)} does not fit in a signed 64-bit integer; convert tokens to strings."
+            f"The token {pc.max(flat)} does not fit in a signed 64-bit integer; "
+            "convert tokens to strings."
         ) from None
 
 
@@ -139,19 +168,25 @@ LISTS_OF_PYTHON = (list, tuple, set, frozenset)
 
 
 def _present_lists(values: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows that have a list. Raise `ListError` if another row has a value that is not
-    missing.
+    """Return a mask of the rows that have a list. Raise `ListError` if another row has
+    a value that is not missing.
     """
     present = np.ones(len(values), np.bool_)
     kinds = set(map(type, values))
-    if kinds.issubset(LISTS_OF_PYTHON) or (kinds == {np.ndarray} and {value.ndim for value in values} == {1}):
+    if kinds.issubset(LISTS_OF_PYTHON) or (
+        kinds == {np.ndarray} and {value.ndim for value in values} == {1}
+    ):
         return present
     for row, value in enumerate(values):
-        if isinstance(value, LISTS_OF_PYTHON) or (isinstance(value, np.ndarray) and value.ndim == 1):
+        if isinstance(value, LISTS_OF_PYTHON) or (
+            isinstance(value, np.ndarray) and value.ndim == 1
+        ):
             continue
         if not _is_missing(value):
             what = f"{a_value(value)}, which is not a list, tuple, set or array (n,)"
-            raise ListError(row, what + " (use tokenizer= for texts)" * isinstance(value, str))
+            raise ListError(
+                row, what + " (use tokenizer= for texts)" * isinstance(value, str)
+            )
         present[row] = False
     return present
 
@@ -164,18 +199,25 @@ def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     filled = rows if sizes.all() else rows[sizes > 0]
     arrays = len(filled) and set(map(type, filled)) == {np.ndarray}
-    # arrays of other kinds are read value by value below: NumPy would turn bools into integers, and it cannot
-    # concatenate dates with other values
+    # arrays of other kinds are read value by value below: NumPy would turn bools into
+    # integers, and it cannot concatenate dates with other values
     if arrays and {row.dtype.kind for row in filled} <= {"i", "u"}:
         flat = np.concatenate(filled)
-        # together, int64 and uint64 would become float64; then values are read one by one below
+        # together, int64 and uint64 would become float64; then values are read one by
+        # one below
         if flat.dtype.kind == "i" or (flat.dtype.kind == "u" and flat.max() < 2**63):
             return present, of_integers(offsets, flat.astype(np.int64))
-    return present, of_values(offsets, list(itertools.chain.from_iterable(rows)), "A row of the column has")
+    return present, of_values(
+        offsets, list(itertools.chain.from_iterable(rows)), "A row of the column has"
+    )
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+    return (
+        value is None
+        or value is pd.NA
+        or (isinstance(value, float) and math.isnan(value))
+    )
 
 
 LEAVE_OUT = "; leave out tokenizer= for lists"
@@ -192,13 +234,17 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
     for row, value in enumerate(values):
         if not isinstance(value, str) and not _is_missing(value):
             is_list = isinstance(value, (list, tuple, set, np.ndarray))
-            raise ListError(row, f"{a_value(value)}, which is not a text{hint * is_list}")
-    return np.fromiter((isinstance(value, str) for value in values), np.bool_, len(values))
+            raise ListError(
+                row, f"{a_value(value)}, which is not a text{hint * is_list}"
+            )
+    return np.fromiter(
+        (isinstance(value, str) for value in values), np.bool_, len(values)
+    )
 
 
 def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
-    """Return a mask of the rows that have a text, and these texts as an Arrow array. `hint`: see
-    `_present_texts`.
+    """Return a mask of the rows that have a text, and these texts as an Arrow array.
+    `hint`: see `_present_texts`.
     """
     values = _objects(column)
     if values is not None:
@@ -206,7 +252,9 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
         try:
             return present, pa.array(values[present], pa.large_string())
         except UnicodeEncodeError:
-            row = next(row for row in np.flatnonzero(present) if not is_unicode(values[row]))
+            row = next(
+                row for row in np.flatnonzero(present) if not is_unicode(values[row])
+            )
             raise ListError(int(row), f"{shown(values[row])}, {NO_UNICODE}") from None
     texts = _arrow(column)
     _check_unicode(texts)
@@ -218,13 +266,15 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
 
 
 def _objects(column: Series) -> np.ndarray | None:
-    """Return the values of a column as Python objects if the column, or its categories, have the dtype
-    object. Otherwise return None.
+    """Return the values of a column as Python objects if the column, or its categories,
+    have the dtype object. Otherwise return None.
     """
     if on_gpu(column):
         return None
     dtype = column.dtype
-    content = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    content = (
+        dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    )
     return column.to_numpy() if content_of(content) == OBJECTS else None
 
 
@@ -252,7 +302,9 @@ def _check_unicode(found: Any) -> None:
 
 
 def _first_broken(found: Any) -> int | None:
-    """Return the position of the first row with invalid UTF-8; None if there is no such row."""
+    """Return the position of the first row with invalid UTF-8; None if there is no such
+    row.
+    """
 
     def broken(stop: int) -> bool:
         some = found.slice(0, stop)
@@ -278,16 +330,22 @@ def _validity(found: Any) -> np.ndarray:
 
 def _is_text(arrow: Any) -> bool:
     return bool(
-        pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow)
+        pa.types.is_string(arrow)
+        or pa.types.is_large_string(arrow)
+        or pa.types.is_string_view(arrow)
     )
 
 
 def _is_list(arrow: Any) -> bool:
     return bool(
-        pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow)
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
     )
 
 
 def _are_tokens(arrow: Any) -> bool:
     inner = arrow.value_type if pa.types.is_dictionary(arrow) else arrow
-    return _is_text(inner) or bool(pa.types.is_integer(inner) or pa.types.is_null(inner))
+    return _is_text(inner) or bool(
+        pa.types.is_integer(inner) or pa.types.is_null(inner)
+    )

@@ -1,4 +1,6 @@
-"""Run the verbs for sets and strings: lazily for Dask DataFrames, immediately for plain frames."""
+"""Run the verbs for sets and strings: lazily for Dask DataFrames, immediately for plain
+frames.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets.chunks import ReadSetRows, SetBlockPair, SetChunk, memory_check, named_sides, read_each
+from dask_simjoin.sets.chunks import (
+    ReadSetRows,
+    SetBlockPair,
+    SetChunk,
+    memory_check,
+    named_sides,
+    read_each,
+)
 from dask_simjoin.sets.near_duplicates import marks_of_chunk
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.plan import SetPlan, SetSummary
@@ -33,25 +42,36 @@ Number = Any
 
 
 class JoinKind(NamedTuple):
-    """The functions and classes that are different for joins of sets and for joins of strings."""
-
-    read: Callable[..., ReadSetRows]  # reads the values of a frame: ``read(frame, spec)``
-    chunks_of: Callable[..., list[SetChunk]]  # makes one chunk per table from its values
-    block_pair: type[SetBlockPair]
-    summarize: Callable[..., SetSummary]  # summarizes one partition
-    make_plan: Callable[..., SetPlan]  # makes the plan from the summaries of all partitions
-    report: type[SetPlanReport]  # class of the plan's report
-    expressions: Callable[[], Any]
-    """Returns the `Expressions` of lazy joins. It is a function so that Dask's data frames are imported only
-    when needed.
+    """The functions and classes that are different for joins of sets and for joins of
+    strings.
     """
 
-    def chunks(self, frames: Sequence[Frame], spec: Any, with_ids: bool) -> list[SetChunk]:
-        """Convert each plain frame to a chunk. If `with_ids`, raise an error for repeated ids."""
+    # reads the values of a frame: ``read(frame, spec)``
+    read: Callable[..., ReadSetRows]
+    # makes one chunk per table from its values
+    chunks_of: Callable[..., list[SetChunk]]
+    block_pair: type[SetBlockPair]
+    summarize: Callable[..., SetSummary]  # summarizes one partition
+    # makes the plan from the summaries of all partitions
+    make_plan: Callable[..., SetPlan]
+    report: type[SetPlanReport]  # class of the plan's report
+    expressions: Callable[[], Any]
+    """Returns the `Expressions` of lazy joins. It is a function so that Dask's data
+    frames are imported only when needed.
+    """
+
+    def chunks(
+        self, frames: Sequence[Frame], spec: Any, with_ids: bool
+    ) -> list[SetChunk]:
+        """Convert each plain frame to a chunk. If `with_ids`, raise an error for
+        repeated ids.
+        """
         return self.chunks_of(read_each(frames, spec, with_ids, self.read))
 
     def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
-        return self.block_pair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
+        return self.block_pair(
+            chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method
+        )
 
 
 def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
@@ -67,15 +87,21 @@ def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
 
 
 def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
-    """Find the pairs of matching rows of two tables, or the left rows with or without a match."""
+    """Find the pairs of matching rows of two tables, or the left rows with or without a
+    match.
+    """
     frame, other, left, right = same_library(frame, request.other)
     spec = request.spec(left, right)
     with_ids = request.how not in (SEMI, ANTI)
-    example = pairs_example(left, right, spec, request.how == LEFT) if with_ids else left
+    example = (
+        pairs_example(left, right, spec, request.how == LEFT) if with_ids else left
+    )
     if is_dask_collection(frame):
         source, data = _frozen(frame, spec), _frozen(other, spec.right)
         if with_ids:
-            return _lazy(kind.expressions().join, source, data, spec, request.how, example)
+            return _lazy(
+                kind.expressions().join, source, data, spec, request.how, example
+            )
         operands = source.inner, source, data, spec, series_example(left, NEIGHBORS)
         counted = _lazy(kind.expressions().match_counts, *operands)
         return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
@@ -86,10 +112,15 @@ def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
         return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
     like = alone = None
     if request.how == LEFT:
-        like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
+        like, alone = (
+            example,
+            unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example),
+        )
     with within_memory(spec.request):
         report = memory_check(chunks, spec)
-        return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
+        return join_block(
+            block_pair, list(example.columns), like=like, alone=alone, report=report
+        )
 
 
 def neighbor_counts(frame: Frame, request: Any, kind: JoinKind) -> Series:
@@ -111,7 +142,9 @@ def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
 
 
 def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
-    """Mark the rows to drop: each of them matches a row that is kept. See `set_near_duplicated`."""
+    """Mark the rows to drop: each of them matches a row that is kept. See
+    `set_near_duplicated`.
+    """
     meta = example_of(frame)
     spec = request.spec(meta)
     example = series_example(meta, None)
@@ -138,21 +171,29 @@ def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:
         from dask_simjoin.graph.planner import plan_for
 
         data = None if other is None else _frozen(other, spec.right)
-        found = plan_for(_frozen(frame, spec), spec, PAIRS, data, steps=kind.expressions().steps)
+        found = plan_for(
+            _frozen(frame, spec), spec, PAIRS, data, steps=kind.expressions().steps
+        )
         return kind.report(found, spec)
-    return kind.report(_plan_whole([frame] if other is None else [frame, other], spec, kind), spec)
+    return kind.report(
+        _plan_whole([frame] if other is None else [frame, other], spec, kind), spec
+    )
 
 
 def _plan_whole(frames: list[Frame], spec: Any, kind: JoinKind) -> SetPlan:
     """Plan a join of one or two plain frames. Each frame is one block."""
     tables: list[list[SetSummary]] = []
-    for (which, own), number, frame in zip(named_sides(spec), (0, RIGHT), frames, strict=False):
+    for (which, own), number, frame in zip(
+        named_sides(spec), (0, RIGHT), frames, strict=False
+    ):
         with in_table(which):
             summary = kind.summarize(frame, number, own, True, 1)
             if summary.ids is not None:
                 check_summaries([summary.ids], own.id)
         tables.append([summary])
-    whole = replace(spec, blocksize=MAX_BYTES, settings=replace(spec.settings, output=None))
+    whole = replace(
+        spec, blocksize=MAX_BYTES, settings=replace(spec.settings, output=None)
+    )
     found = kind.make_plan(tables, whole, PAIRS, resources_for(spec.library))
     size = round(found.block_bytes.sum())
     device = frames_of_library(spec.library).memory()
@@ -165,12 +206,13 @@ class Profile(NamedTuple):
     rows: ReadSetRows
     chunk: SetChunk
     counters: dict[str, float]  # the joiner's counters, and the number of pairs of rows
-    seconds: tuple[float, float, float]  # seconds to read the values, to make the chunk, and to join it
+    # seconds to read the values, to make the chunk, and to join it
+    seconds: tuple[float, float, float]
 
 
 def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
-    """Join a plain frame with itself, without storing pairs. The join runs twice: to count its work, and to
-    measure time.
+    """Join a plain frame with itself, without storing pairs. The join runs twice: to
+    count its work, and to measure time.
     """
     begin = time.perf_counter()
     (rows,) = read = read_each([frame], spec, False, kind.read)
@@ -182,7 +224,9 @@ def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
     start = time.perf_counter()
     row_pairs = count_block_pairs(block_pair)
     seconds = split - begin, encoded - split, time.perf_counter() - start
-    return Profile(rows, chunk, {**did._asdict(), "row_pairs": float(row_pairs)}, seconds)
+    return Profile(
+        rows, chunk, {**did._asdict(), "row_pairs": float(row_pairs)}, seconds
+    )
 
 
 def _lazy(expression: type[Any], *operands: Any) -> Any:

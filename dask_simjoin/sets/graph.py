@@ -46,7 +46,12 @@ from dask_simjoin.sets.near_duplicates import (
     pairs_of_block,
     stays_of_chunks,
 )
-from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
+from dask_simjoin.sets.pairs import (
+    count_block,
+    count_block_pairs,
+    cut_block,
+    join_block,
+)
 from dask_simjoin.sets.plan import SetPlan, SetSummary, make_set_plan, summarise_sets
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import SetSpec
@@ -54,12 +59,24 @@ from dask_simjoin.sets.token_ids import Merged, Vocabulary, merge, ranks, ranks_
 from dask_simjoin.tasks.counts import Groups
 
 
-def planning_steps(label: str, key: Callable[[Any], tuple[Any, ...]], summarize: Callable[..., SetSummary],
-                   make_plan: Callable[..., SetPlan]) -> PlanningSteps:  # fmt: skip
-    """Return the steps that plan joins. `key`: returns the options that a table's statistics depend on."""
+def planning_steps(
+    label: str,
+    key: Callable[[Any], tuple[Any, ...]],
+    summarize: Callable[..., SetSummary],
+    make_plan: Callable[..., SetPlan],
+) -> PlanningSteps:
+    """Return the steps that plan joins. `key`: returns the options that a table's
+    statistics depend on.
+    """
 
-    def make(tables: list[list[SetSummary]], sources: list[Any], spec: Any, output: OutputSpec,
-             resources: Resources, check: Any) -> SetPlan:  # fmt: skip
+    def make(
+        tables: list[list[SetSummary]],
+        sources: list[Any],
+        spec: Any,
+        output: OutputSpec,
+        resources: Resources,
+        check: Any,
+    ) -> SetPlan:
         return make_plan(tables, spec, output, resources)
 
     return PlanningSteps(label, key, summarize, make, names_table=True)
@@ -72,16 +89,18 @@ def _key(spec: SetSpec) -> tuple[Any, ...]:
 SET_STEPS = planning_steps("simjoin_set_summary", _key, summarise_sets, make_set_plan)
 
 FAN_IN = 4
-"""A task merges at most this many vocabularies. The number is small, because a worker must hold all of them
-at once.
+"""A task merges at most this many vocabularies. The number is small, because a worker
+must hold all of them at once.
 """
 
 
 class BlockChunks(LabelledExpr):
-    """Make the blocks of a table; for two tables, first the blocks of the left one, then of the right one.
+    """Make the blocks of a table; for two tables, first the blocks of the left one,
+    then of the right one.
 
-    Each partition sends its rows to their blocks. `read`: for each table, a source whose partitions are the
-    values that were read. `examples`: for each table, an empty frame like it.
+    Each partition sends its rows to their blocks. `read`: for each table, a source
+    whose partitions are the values that were read. `examples`: for each table, an empty
+    frame like it.
     """
 
     _parameters = ["read", "examples", "spec", "plan"]
@@ -103,16 +122,24 @@ class BlockChunks(LabelledExpr):
         sendable, common = self._encoded(steps, read)
         threads = resources_for(spec.library).threads if spec.settings.cluster else None
         place = 0
-        for t, (side, (_, own)) in enumerate(zip(plan.sides, named_sides(spec), strict=True)):
+        for t, (side, (_, own)) in enumerate(
+            zip(plan.sides, named_sides(spec), strict=True)
+        ):
             firsts = np.cumsum([0, *plan.sources[t]]).tolist()
             sends: list[Call] = [
-                ((t, n), self._send, (*rows, firsts[n], side)) for n, rows in enumerate(sendable[t])
+                ((t, n), self._send, (*rows, firsts[n], side))
+                for n, rows in enumerate(sendable[t])
             ]
             parcels = steps.spread("send", "parcel", sends, range(len(side)), threads)
             for b in range(len(side)):
                 key, example = (self._name, place), self.operand("examples")[t]
                 steps.layer[key] = Task(
-                    key, self._gather, *common, example, own, *(some[b] for some in parcels)
+                    key,
+                    self._gather,
+                    *common,
+                    example,
+                    own,
+                    *(some[b] for some in parcels),
                 )
                 place += 1
         return steps.layer
@@ -120,8 +147,8 @@ class BlockChunks(LabelledExpr):
     def _encoded(
         self, steps: Steps, read: list[list[TaskRef]]
     ) -> tuple[list[list[tuple[Any, ...]]], tuple[Any, ...]]:
-        """For each partition of each table, return the first arguments of `_send`. Also return the first
-        arguments of `_gather`.
+        """For each partition of each table, return the first arguments of `_send`. Also
+        return the first arguments of `_gather`.
         """
         return [[(one,) for one in table] for table in read], ()
 
@@ -129,8 +156,8 @@ class BlockChunks(LabelledExpr):
 class SetChunks(BlockChunks):
     """Make the blocks of sets. The ranks of tokens are the same in all blocks.
 
-    Each partition numbers its own tokens. A tree of tasks merges the vocabularies, and the ranks go back down
-    this tree.
+    Each partition numbers its own tokens. A tree of tasks merges the vocabularies, and
+    the ranks go back down this tree.
     """
 
     _label = "simjoin_set_block"
@@ -144,45 +171,70 @@ class SetChunks(BlockChunks):
         own, universe = self._ranks(steps, [one for table in read for one in table])
         rank = iter(own)
         sendable = [
-            [(self._small(steps, "rows", (t, n), rows_of, one), next(rank)) for n, one in enumerate(table)]
+            [
+                (self._small(steps, "rows", (t, n), rows_of, one), next(rank))
+                for n, one in enumerate(table)
+            ]
             for t, table in enumerate(read)
         ]
         return sendable, (universe,)
 
     def _small(
-        self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
+        self,
+        steps: Steps,
+        step: str,
+        place: Any,
+        function: Callable[..., Any],
+        *arguments: Any,
     ) -> Any:
-        """Call a function whose result is small. On a cluster it is a separate task, so that only the result
-        is sent.
+        """Call a function whose result is small. On a cluster it is a separate task, so
+        that only the result is sent.
         """
         if self.operand("spec").settings.cluster:
             return steps.add(step, place, function, *arguments)
         return Task(None, function, *arguments)
 
     def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
-        """Return the ranks of each partition's tokens, and the number of all distinct tokens: see
-        `SetChunks`.
+        """Return the ranks of each partition's tokens, and the number of all distinct
+        tokens: see `SetChunks`.
         """
-        level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
+        level = [
+            self._small(steps, "vocabulary", n, vocabulary_of, one)
+            for n, one in enumerate(read)
+        ]
         merged: list[list[Any]] = []
         while len(level) > 1:
             groups = [level[s : s + FAN_IN] for s in range(0, len(level), FAN_IN)]
             depth = len(merged)
-            made = [steps.add("merge", (depth, g), merge, *group) for g, group in enumerate(groups)]
+            made = [
+                steps.add("merge", (depth, g), merge, *group)
+                for g, group in enumerate(groups)
+            ]
             merged.append(
-                [self._small(steps, "codes", (depth, g), pick, one, "codes") for g, one in enumerate(made)]
+                [
+                    self._small(steps, "codes", (depth, g), pick, one, "codes")
+                    for g, one in enumerate(made)
+                ]
             )
             level = [
-                self._small(steps, "merged", (depth, g), vocabulary_of, one) for g, one in enumerate(made)
+                self._small(steps, "merged", (depth, g), vocabulary_of, one)
+                for g, one in enumerate(made)
             ]
         own: list[Any] = [steps.add("order", 0, ranks, level[0])]
         universe = steps.add("tokens", 0, len, own[0])
         for depth in range(len(merged) - 1, -1, -1):
             below = range(len(merged[depth - 1]) if depth else len(read))
-            above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
-            # the ranks of an inner node are used by several tasks, so they need a task of their own
+            above = [
+                (own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN)
+                for k in below
+            ]
+            # the ranks of an inner node are used by several tasks, so they need a task
+            # of their own
             add = steps.add if depth else functools.partial(self._small, steps)
-            own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
+            own = [
+                add("ranks", (depth, k), ranks_of, *some)
+                for k, some in enumerate(above)
+            ]
         return own, universe
 
 
@@ -221,7 +273,9 @@ class LazySets(LazyJoin):
         sources = [ROWS.take(source) for source in self._sources]
         plan, (label, reader) = cast(Any, self.plan), self._reader
         return tuple(
-            FrozenSource(map_frozen(label, reader, source, own, each=list(enumerate(rows))))
+            FrozenSource(
+                map_frozen(label, reader, source, own, each=list(enumerate(rows)))
+            )
             for source, (_, own), rows in zip(
                 sources, named_sides(self.operand("spec")), plan.sources, strict=True
             )
@@ -266,11 +320,20 @@ class SetNeighborCounts(LazySets, row_values.NeighborCounts):
 
     def _values(self) -> Expr:
         read, whole = self._read(), self._source.inner.divisions
-        common = self._made(read), read[0], self.plan, self.operand("spec"), self._meta, whole
+        common = (
+            self._made(read),
+            read[0],
+            self.plan,
+            self.operand("spec"),
+            self._meta,
+            whole,
+        )
         return self._found(common, self.operand("chosen"))
 
     def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
-        """Return the values for the chosen partitions. `common`: the first operands of a `BlockValues`."""
+        """Return the values for the chosen partitions. `common`: the first operands of
+        a `BlockValues`.
+        """
         return CountRows(*common, chosen)
 
 
@@ -288,7 +351,9 @@ class CountRows(BlockValues):
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         plan, spec = self.operand("plan"), self.operand("spec")
         token, blocks = self.deterministic_token, range(len(plan.counted))
-        totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), tasks=self._tasks)
+        totals = add_counts(
+            steps.layer, token, self.chunks, plan, spec, set(blocks), tasks=self._tasks
+        )
         return [TaskRef(totals[b]) for b in blocks]
 
 
@@ -317,42 +382,77 @@ class MarkRows(BlockValues):
         plan: SetPlan = self.operand("plan")
         spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
         refs = [chunk_ref(self.chunks, b) for b in range(len(plan.counted))]
-        rows = [add("rows", b, candidate_rows, ref, spec, keep) for b, ref in enumerate(refs)]
+        rows = [
+            add("rows", b, candidate_rows, ref, spec, keep)
+            for b, ref in enumerate(refs)
+        ]
         connected = self.operand("grouping") == CONNECTED
         found = [
             add(
-                "forest" if connected else "pairs", (b, part[0]),
+                "forest" if connected else "pairs",
+                (b, part[0]),
                 forest_of_block if connected else pairs_of_block,
-                self._tasks.block_pair(self.chunks, i, j, spec, plan.layout, part), List(rows[i], rows[j]),
+                self._tasks.block_pair(self.chunks, i, j, spec, plan.layout, part),
+                List(rows[i], rows[j]),
             )
             for b, i, j, part in plan.pieces()
-        ]  # fmt: skip
+        ]
         return (
-            self._of_groups(steps, refs, rows, found) if connected else self._greedy(steps, refs, rows, found)
+            self._of_groups(steps, refs, rows, found)
+            if connected
+            else self._greedy(steps, refs, rows, found)
         )
 
     def _of_groups(
-        self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
+        self,
+        steps: Steps,
+        refs: list[TaskRef],
+        rows: list[TaskRef],
+        found: list[TaskRef],
     ) -> list[TaskRef]:
         add, library = steps.add, self.operand("spec").library
-        forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED_LISTS)
-        best = [add("best", b, best_of_chunk, some, forest, library) for b, some in enumerate(rows)]
+        forest = steps.merged(
+            "merge", functools.partial(merge_edges, library), found, MERGED_LISTS
+        )
+        best = [
+            add("best", b, best_of_chunk, some, forest, library)
+            for b, some in enumerate(rows)
+        ]
         candidates = [add("told", b, pick, some, 2) for b, some in enumerate(best)]
         winners = steps.merged("winners", merge_candidates, candidates)
-        return [add("gone", b, marks_of_groups, ref, rows[b], best[b], winners) for b, ref in enumerate(refs)]
+        return [
+            add("gone", b, marks_of_groups, ref, rows[b], best[b], winners)
+            for b, ref in enumerate(refs)
+        ]
 
     def _greedy(
-        self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
+        self,
+        steps: Steps,
+        refs: list[TaskRef],
+        rows: list[TaskRef],
+        found: list[TaskRef],
     ) -> list[TaskRef]:
-        """Choose the rows to keep in a single task, which needs all pairs. First check whether the pairs fit
-        in memory.
+        """Choose the rows to keep in a single task, which needs all pairs. First check
+        whether the pairs fit in memory.
         """
         add, spec = steps.add, self.operand("spec")
         free = resources_for(spec.library).room
-        numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
+        numbers = [
+            add("number", place, number_of_pairs, some)
+            for place, some in enumerate(found)
+        ]
         checked = add("check", 0, check_pairs, free, spec.request, *numbers)
         own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
-        whole = add("choose", 0, after, checked, stays_of_chunks, spec.library, List(*own), *found)
+        whole = add(
+            "choose",
+            0,
+            after,
+            checked,
+            stays_of_chunks,
+            spec.library,
+            List(*own),
+            *found,
+        )
         return [
             add("gone", b, marks_but, ref, rows[b], add("stay", b, pick, whole, b))
             for b, ref in enumerate(refs)
@@ -360,7 +460,9 @@ class MarkRows(BlockValues):
 
 
 class Expressions(NamedTuple):
-    """The expressions for joins of one kind, sets or strings, and the steps that plan these joins."""
+    """The expressions for joins of one kind, sets or strings, and the steps that plan
+    these joins.
+    """
 
     self_join: type[Expr]
     join: type[Expr]
@@ -372,5 +474,11 @@ class Expressions(NamedTuple):
 
 
 EXPRESSIONS = Expressions(
-    SetSelfJoin, SetJoin, CountSetPairs, SetNeighborCounts, SetMatchCounts, SetNearDuplicated, SET_STEPS
+    SetSelfJoin,
+    SetJoin,
+    CountSetPairs,
+    SetNeighborCounts,
+    SetMatchCounts,
+    SetNearDuplicated,
+    SET_STEPS,
 )

@@ -1,8 +1,8 @@
 """Select the rows to keep among near duplicates.
 
-If equal sets match, only the best row of each set can be kept, and it represents the other rows. So only
-pairs of distinct sets are listed, and copies of a row cost nothing. With ``comparison="="``, equal sets may
-not match; then each row represents only itself.
+If equal sets match, only the best row of each set can be kept, and it represents the
+other rows. So only pairs of distinct sets are listed, and copies of a row cost nothing.
+With ``comparison="="``, equal sets may not match; then each row represents only itself.
 """
 
 from __future__ import annotations
@@ -35,13 +35,20 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import free_memory
 from dask_simjoin.request.clusters import OneStays
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
-from dask_simjoin.sets.pairs import count_block, matches_in_parts, matching_groups, rows_of_matches
+from dask_simjoin.sets.pairs import (
+    count_block,
+    matches_in_parts,
+    matching_groups,
+    rows_of_matches,
+)
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
 class SetCandidates(NamedTuple):
-    """The rows of a chunk that may be kept, called candidate rows. They are grouped by equal sets."""
+    """The rows of a chunk that may be kept, called candidate rows. They are grouped by
+    equal sets.
+    """
 
     rows: Array  # positions of the rows in the chunk (k,), int64
     firsts: Array  # start of each group's rows, and the end (groups + 1,), int64
@@ -54,7 +61,9 @@ class SetCandidates(NamedTuple):
 
 
 def candidate_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandidates:
-    """Find the candidate rows: the best row of each set if equal sets match, otherwise all rows."""
+    """Find the candidate rows: the best row of each set if equal sets match, otherwise
+    all rows.
+    """
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
     places = xp.arange(len(order))
@@ -66,12 +75,19 @@ def candidate_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandida
     ends = xp.cumsum(tally(group[best], len(firsts) - 1))
     rows = order[best]
     return SetCandidates(
-        rows, xp.concatenate([xp.zeros(1, np.int64), ends.astype(np.int64)]), numbers[rows], keys[rows]
+        rows,
+        xp.concatenate([xp.zeros(1, np.int64), ends.astype(np.int64)]),
+        numbers[rows],
+        keys[rows],
     )
 
 
-def _matches(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Iterator[tuple[Array, Array]]:
-    """Yield the matching pairs of candidate rows in batches, as positions in `SetCandidates.rows`."""
+def _matches(
+    block_pair: SetBlockPair, sides: Sequence[SetCandidates]
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the matching pairs of candidate rows in batches, as positions in
+    `SetCandidates.rows`.
+    """
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
     thin = block_pair._replace(query=chunks[0], data=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
@@ -82,10 +98,14 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Iterat
 
 
 def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Edges:
-    """Return a spanning forest of the candidate rows in two chunks. The edges are matches."""
+    """Return a spanning forest of the candidate rows in two chunks. The edges are
+    matches.
+    """
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
     numbers = (
-        sides[0].numbers if block_pair.is_self_join else xp.concatenate([side.numbers for side in sides])
+        sides[0].numbers
+        if block_pair.is_self_join
+        else xp.concatenate([side.numbers for side in sides])
     )
     first = 0 if block_pair.is_self_join else len(sides[0].numbers)
     parent = new_nodes(len(numbers), xp)
@@ -96,9 +116,13 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) ->
     return numbers[other], numbers[parent[other]]
 
 
-def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates],
-                   report: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
-    """List the matching pairs of candidate rows. Rows are given by their positions in the table.
+def pairs_of_block(
+    block_pair: SetBlockPair,
+    sides: Sequence[SetCandidates],
+    report: Callable[[int], None] | None = None,
+) -> HostPairs:
+    """List the matching pairs of candidate rows. Rows are given by their positions in
+    the table.
 
     `report`: is called after each batch, with the number of pairs so far.
     """
@@ -114,14 +138,16 @@ def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates],
 
 
 def check_pairs(free: int | None, request: str, *numbers: int) -> None:
-    """Raise an error if the pairs of all block pairs do not fit in the memory of one task. `free`: bytes;
-    None: no limit.
+    """Raise an error if the pairs of all block pairs do not fit in the memory of one
+    task. `free`: bytes; None: no limit.
     """
     pairs = sum(numbers)
     if free is not None and pairs * PAIR_BYTES > free:
         raise BudgetError(
-            f"grouping='greedy' needs all pairs of distinct values at once: {request} gives {pairs:,}, which "
-            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(free)} are free. Use "
+            f"grouping='greedy' needs all pairs of distinct values at once: {request} "
+            f"gives {pairs:,}, which "
+            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(free)} "
+            "are free. Use "
             "grouping='connected', which does not hold all pairs, or a stricter limit.",
             remedies=[Remedy({"grouping": "connected"})],
         )
@@ -135,21 +161,28 @@ def _by_number(candidates: SetCandidates) -> Array:
 def best_of_chunk(candidates: SetCandidates, forest: Edges, library: str) -> GroupRows:
     """Find the best row of each connected component, within one chunk."""
     order, xp = _by_number(candidates), joiner_of_library(library).xp
-    return best_rows(xp.arange(len(order)), candidates.numbers[order], forest, candidates.keys[order])
+    return best_rows(
+        xp.arange(len(order)), candidates.numbers[order], forest, candidates.keys[order]
+    )
 
 
 def marks_of_groups(
     chunk: SetChunk, candidates: SetCandidates, found: GroupRows, winners: Candidates
 ) -> Array:
-    """For each row, return 0 if it is kept as the best row of its component, else 1 (n,), int64."""
+    """For each row, return 0 if it is kept as the best row of its component, else 1
+    (n,), int64.
+    """
     order = _by_number(candidates)
-    return marks_but(chunk, candidates._replace(rows=candidates.rows[order]),
-                     stays_of_groups(found, len(order), winners))  # fmt: skip
+    return marks_but(
+        chunk,
+        candidates._replace(rows=candidates.rows[order]),
+        stays_of_groups(found, len(order), winners),
+    )
 
 
 def marks_but(chunk: SetChunk, candidates: SetCandidates, stay: Array) -> Array:
-    """For each row return 0 if it is kept, else 1 (n,), int64. `stay` (k,): mask of the candidate rows to
-    keep.
+    """For each row return 0 if it is kept, else 1 (n,), int64. `stay` (k,): mask of the
+    candidate rows to keep.
     """
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
     gone[candidates.rows[stay]] = 0
@@ -165,7 +198,9 @@ def number_of_pairs(pairs: HostPairs) -> int:
     return len(pairs[0])
 
 
-def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs) -> list[Array]:
+def stays_of_chunks(
+    library: str, own: list[tuple[Any, Any]], *pairs: HostPairs
+) -> list[Array]:
     """For each chunk, return a mask of the candidate rows to keep.
 
     `own`: for each chunk, the positions and the priorities of its candidate rows.
@@ -175,8 +210,8 @@ def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs)
 
 
 def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
-    """For a single chunk, return a mask of the rows to drop (n,). `block_pair`: the chunk compared with
-    itself.
+    """For a single chunk, return a mask of the rows to drop (n,). `block_pair`: the
+    chunk compared with itself.
     """
     chunk, spec = block_pair.query, block_pair.spec
     if request.counted:

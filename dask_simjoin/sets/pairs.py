@@ -1,7 +1,9 @@
-"""Find the matching rows of two chunks, and make rows of the result: the work of one task.
+"""Find the matching rows of two chunks, and make rows of the result: the work of one
+task.
 
-Pairs of rows with equal sets come first. Pairs of rows with distinct sets follow, sorted by the set in the
-second chunk. This order is fixed, so a result can be divided at any pair.
+Pairs of rows with equal sets come first. Pairs of rows with distinct sets follow,
+sorted by the set in the second chunk. This order is fixed, so a result can be divided
+at any pair.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.requests import SetSpec, equal_match
 from dask_simjoin.sets.token_ids import distinct_sizes, sizes_of
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
+from dask_simjoin.tasks.pairs import (
+    PairColumns,
+    ResultRows,
+    cast_like,
+    concat_results,
+    pair_columns,
+)
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
 """Maximum number of row pairs per batch: in host memory, and on a GPU."""
@@ -28,18 +36,22 @@ ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
 class SetMatches(NamedTuple):
     """Pairs of groups.
 
-    A group has the rows of one set, all rows with empty sets, or all rows without a set.
+    A group has the rows of one set, all rows with empty sets, or all rows without a
+    set.
     """
 
     left: Array
     right: Array
     """Groups of the first and of the second chunk (pairs,), int64."""
-    score: Array | None  # similarity of each pair (pairs,), float64; None: not requested
+    # similarity of each pair (pairs,), float64; None: not requested
+    score: Array | None
     rows: Array  # number of row pairs in each pair of groups (pairs,), int64
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows. A row is given by its position in the array `SetChunk.order` of its chunk."""
+    """Pairs of rows. A row is given by its position in the array `SetChunk.order` of
+    its chunk.
+    """
 
     left: Array
     right: Array
@@ -47,25 +59,37 @@ class RowPairs(NamedTuple):
 
 
 def group_rows(chunk: SetChunk) -> Array:
-    """Return the number of rows in each group (sets + 2,): one group per set, then empty sets, then rows
-    without a set.
+    """Return the number of rows in each group (sets + 2,): one group per set, then
+    empty sets, then rows without a set.
     """
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
-def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Find the matches between the groups `start` to `stop` - 1 of the second chunk and all groups of the
-    first chunk.
+def set_matches(
+    block_pair: SetBlockPair, start: int, stop: int, scored: bool
+) -> SetMatches:
+    """Find the matches between the groups `start` to `stop` - 1 of the second chunk and
+    all groups of the first chunk.
     """
     parts = list(matches_in_parts(block_pair, start, stop, scored))
     join = block_pair.xp.concatenate
-    whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
+    whole = [
+        join([part[k] for part in parts]) if scored or k != 2 else None
+        for k in range(4)
+    ]
     return SetMatches(*whole)
 
 
-def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
+def matches_in_parts(
+    block_pair: SetBlockPair, start: int, stop: int, scored: bool
+) -> Iterator[SetMatches]:
     """Yield the same matches as `set_matches` returns, in batches."""
-    rule, joiner, query, data = block_pair.spec.rule, block_pair.joiner, block_pair.query, block_pair.data
+    rule, joiner, query, data = (
+        block_pair.spec.rule,
+        block_pair.joiner,
+        block_pair.query,
+        block_pair.data,
+    )
     yield _special(block_pair, start, stop, scored)
     sets = len(data["weights"])
     compared = block_pair.comparisons(start, min(stop, sets)) if start < sets else ()
@@ -74,16 +98,29 @@ def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bo
             one, other = some.left + left_first, some.right + right_first
             score = None
             if scored:
-                score = rule.score(sizes_of(query)[one], sizes_of(data)[other], some.overlap)
-            yield SetMatches(one, other, score, query["weights"][one] * data["weights"][other])
+                score = rule.score(
+                    sizes_of(query)[one], sizes_of(data)[other], some.overlap
+                )
+            yield SetMatches(
+                one, other, score, query["weights"][one] * data["weights"][other]
+            )
 
 
-def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Pair the rows with empty sets, and pair the rows without a set, if the options say that they match."""
+def _special(
+    block_pair: SetBlockPair, start: int, stop: int, scored: bool
+) -> SetMatches:
+    """Pair the rows with empty sets, and pair the rows without a set, if the options
+    say that they match.
+    """
     xp, spec = block_pair.xp, block_pair.spec
     groups = []
-    sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.query, block_pair.data)]
-    for k, (wanted, score) in enumerate(((spec.empty_match, 1.0), (spec.allow_missing, math.nan))):
+    sides = [
+        (chunk["firsts"][-3:], len(chunk["weights"]))
+        for chunk in (block_pair.query, block_pair.data)
+    ]
+    for k, (wanted, score) in enumerate(
+        ((spec.empty_match, 1.0), (spec.allow_missing, math.nan))
+    ):
         (q_ends, q_sets), (d_ends, d_sets) = sides
         if block_pair.is_self_join or not wanted or not start <= d_sets + k < stop:
             continue
@@ -92,7 +129,9 @@ def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> S
             groups.append((q_sets + k, d_sets + k, score, rows))
     columns = list(zip(*groups, strict=True)) or [()] * 4
     kinds = np.int64, np.int64, np.float64, np.int64
-    left, right, found, number = (xp.asarray(c, kind) for c, kind in zip(columns, kinds, strict=True))
+    left, right, found, number = (
+        xp.asarray(c, kind) for c, kind in zip(columns, kinds, strict=True)
+    )
     return SetMatches(left, right, found if scored else None, number)
 
 
@@ -100,44 +139,59 @@ def all_groups(chunk: SetChunk) -> int:
     return len(chunk["weights"]) + 2
 
 
-def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
-                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
+def rows_of_matches(
+    block_pair: SetBlockPair,
+    found: SetMatches,
+    scored: bool,
+    some: tuple[int, int] | None = None,
+) -> RowPairs:
     """Convert pairs of groups to pairs of rows.
 
-    `some`: convert only this range of row pairs, where the pairs are sorted by the groups of the second
-    chunk.
+    `some`: convert only this range of row pairs, where the pairs are sorted by the
+    groups of the second chunk.
     """
     if some is None:
         return rows_between(block_pair, found, scored, 0, int(found.rows.sum()))
     xp = block_pair.xp
     order = xp.lexsort(xp.stack([found.left, found.right]))
-    ordered = SetMatches(*(None if column is None else column[order] for column in found))
+    ordered = SetMatches(
+        *(None if column is None else column[order] for column in found)
+    )
     return rows_between(block_pair, ordered, scored, *some)
 
 
-def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
-    """Convert pairs of groups to pairs of rows, in the same order. Return the row pairs `lo` to `hi` - 1."""
+def rows_between(
+    block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int
+) -> RowPairs:
+    """Convert pairs of groups to pairs of rows, in the same order. Return the row pairs
+    `lo` to `hi` - 1.
+    """
     xp = block_pair.xp
     q_firsts, d_firsts = block_pair.query["firsts"], block_pair.data["firsts"]
     left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
-    if lo == 0 and hi == total == len(rows):  # each pair of groups has exactly one pair of rows
+    # each pair of groups has exactly one pair of rows
+    if lo == 0 and hi == total == len(rows):
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = locate_in_ranges(ends, lo, hi, xp)
     wide = group_rows(block_pair.data)[right][pair]
     one, other = within // wide, within % wide
     return RowPairs(
-        q_firsts[left][pair] + one, d_firsts[right][pair] + other,
+        q_firsts[left][pair] + one,
+        d_firsts[right][pair] + other,
         score[pair] if scored and score is not None else None,
-    )  # fmt: skip
+    )
 
 
-def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """For each number from `lo` to `hi` - 1, return the range that contains it, and the offset within this
-    range.
+def locate_in_ranges(
+    ends: Array, lo: int, hi: int, xp: ArrayModule
+) -> tuple[Array, Array]:
+    """For each number from `lo` to `hi` - 1, return the range that contains it, and the
+    offset within this range.
 
-    `ends`: the ends of consecutive ranges. The first range starts at 0, and there are no gaps.
+    `ends`: the ends of consecutive ranges. The first range starts at 0, and there are
+    no gaps.
     """
     places = xp.arange(lo, hi)
     if hi <= lo:
@@ -157,7 +211,9 @@ class EqualPairs(NamedTuple):
     """The rows of a chunk that match earlier rows because their sets are equal."""
 
     places: Array
-    """Positions in `SetChunk.order` (rows,), int64. Each row matches all earlier rows of its group."""
+    """Positions in `SetChunk.order` (rows,), int64. Each row matches all earlier rows
+    of its group.
+    """
     first: Array  # position of the first row of the group (rows,), int64
     ends: Array  # cumulative number of pairs (rows,), int64
 
@@ -188,7 +244,9 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
     sizes = sizes_of(chunk)
     match = xp.zeros(len(sizes) + 2, np.bool_)
     kinds = distinct_sizes(sizes)
-    good = xp.asarray([equal_match(spec.rule, size) for size in kinds.tolist()], np.bool_)
+    good = xp.asarray(
+        [equal_match(spec.rule, size) for size in kinds.tolist()], np.bool_
+    )
     if len(sizes):
         match[: len(sizes)] = good[xp.searchsorted(kinds, sizes)]
     match[len(sizes)] = spec.empty_match
@@ -196,9 +254,15 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
     return match
 
 
-def rows_of_equals(block_pair: SetBlockPair, own: EqualPairs, scored: bool,
-                   some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Return the pairs of rows whose sets are equal. `some`: return only this range of the pairs."""
+def rows_of_equals(
+    block_pair: SetBlockPair,
+    own: EqualPairs,
+    scored: bool,
+    some: tuple[int, int] | None = None,
+) -> RowPairs:
+    """Return the pairs of rows whose sets are equal. `some`: return only this range of
+    the pairs.
+    """
     xp, chunk = block_pair.xp, block_pair.data
     lo, hi = (0, own.total) if some is None else some
     member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
@@ -217,7 +281,8 @@ def rows_of_equals(block_pair: SetBlockPair, own: EqualPairs, scored: bool,
 def row_pairs(
     block_pair: SetBlockPair, scored: bool, report: Callable[[int], None] | None = None
 ) -> Iterator[RowPairs]:
-    """Yield all pairs of matching rows between two chunks, or within one chunk, in batches.
+    """Yield all pairs of matching rows between two chunks, or within one chunk, in
+    batches.
 
     `report`: is called with the number of pairs so far, at least once per batch.
     """
@@ -226,37 +291,59 @@ def row_pairs(
     if report is not None:
         report(rows)
     for first in range(0, own.total, batch):
-        yield rows_of_equals(block_pair, own, scored, (first, min(first + batch, own.total)))
+        yield rows_of_equals(
+            block_pair, own, scored, (first, min(first + batch, own.total))
+        )
     for found in matches_in_parts(block_pair, 0, all_groups(block_pair.data), scored):
         number = int(found.rows.sum())
         rows += number
         if report is not None:
             report(rows)
         for first in range(0, max(number, 1), batch):
-            yield rows_between(block_pair, found, scored, first, min(first + batch, number))
+            yield rows_between(
+                block_pair, found, scored, first, min(first + batch, number)
+            )
 
 
 class SetCuts(TypedDict):
     """How the result of two chunks is divided into parts."""
 
     own: int  # number of row pairs with equal sets
-    ends: np.ndarray  # cumulative number of other row pairs, by group of the second chunk (sets + 2,), int64
+    # cumulative number of other row pairs, by group of the second chunk (sets + 2,),
+    # int64
+    ends: np.ndarray
     parts: int
 
 
-def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
-               like: Frame | None = None, alone: ResultRows | None = None,
-               report: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
-    """Return all pairs of matching rows between two chunks, or within one chunk, as rows of the result.
+def join_block(
+    block_pair: SetBlockPair,
+    columns: list[str],
+    cuts: SetCuts | None = None,
+    number: int = 0,
+    like: Frame | None = None,
+    alone: ResultRows | None = None,
+    report: Callable[[int], None] | None = None,
+) -> Frame:
+    """Return all pairs of matching rows between two chunks, or within one chunk, as
+    rows of the result.
 
-    `columns`: names of the result's columns. `cuts`: see `cut_block`; with it, only part `number` is
-    returned. `like`: an empty result, if dtypes must be converted to it. `alone`: left rows without a match
-    that are appended, see `concat_results`. `report`: see `row_pairs`.
+    `columns`: names of the result's columns. `cuts`: see `cut_block`; with it, only
+    part `number` is returned. `like`: an empty result, if dtypes must be converted to
+    it. `alone`: left rows without a match that are appended, see `concat_results`.
+    `report`: see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.query["example"])
     scored = spec.score is not None and spec.score in columns
-    found = row_pairs(block_pair, scored, report) if cuts is None else _part(block_pair, scored, cuts, number)
-    if block_pair.xp is np and frames.xp is np and (block_pair.is_self_join or spec.other is not None):
+    found = (
+        row_pairs(block_pair, scored, report)
+        if cuts is None
+        else _part(block_pair, scored, cuts, number)
+    )
+    if (
+        block_pair.xp is np
+        and frames.xp is np
+        and (block_pair.is_self_join or spec.other is not None)
+    ):
         parts = [_written(block_pair, found, columns)]
     else:
         parts = [_columns(block_pair, rows, columns) for rows in found]
@@ -266,9 +353,11 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
     return made if like is None else cast_like(made, like)
 
 
-def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Write the columns of a result in host memory. All left rows must be in one chunk, and so must all right
-    rows.
+def _written(
+    block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]
+) -> ResultRows:
+    """Write the columns of a result in host memory. All left rows must be in one chunk,
+    and so must all right rows.
     """
     spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
     names = [
@@ -284,17 +373,24 @@ def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[
     return written.rows()
 
 
-def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
-    """Swap the two rows of pairs where needed, so that the left row comes first in the table.
+def _in_order(
+    block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0
+) -> tuple[Array, Array]:
+    """Swap the two rows of pairs where needed, so that the left row comes first in the
+    table.
 
     `behind`: a number to add to the positions of rows in the second chunk.
     """
     swap = _numbers(block_pair.data)[right] < _numbers(block_pair.query)[left]
     right = right + behind if behind else right
-    return block_pair.xp.where(swap, right, left), block_pair.xp.where(swap, left, right)
+    return block_pair.xp.where(swap, right, left), block_pair.xp.where(
+        swap, left, right
+    )
 
 
-def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> ResultRows:
+def _columns(
+    block_pair: SetBlockPair, rows: RowPairs, columns: list[str]
+) -> ResultRows:
     query, data, is_self_join, spec = (
         block_pair.query,
         block_pair.data,
@@ -305,7 +401,9 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
     left_of: tuple[Chunk, ...] = (query,)
     right_of: tuple[Chunk, ...] = (data,)
     if spec.other is None:
-        left, right = _in_order(block_pair, left, right, 0 if is_self_join else len(query["ids"]))
+        left, right = _in_order(
+            block_pair, left, right, 0 if is_self_join else len(query["ids"])
+        )
         if not is_self_join:
             left_of = right_of = (query, data)
     part = pair_columns((left_of, left), (right_of, right), spec, columns)
@@ -321,25 +419,31 @@ def _numbers(chunk: Chunk) -> Array:
 
 
 def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
-    """Count the pairs of each group in the second chunk. With these counts, the result is divided into equal
-    parts.
+    """Count the pairs of each group in the second chunk. With these counts, the result
+    is divided into equal parts.
     """
     xp, groups = block_pair.xp, all_groups(block_pair.data)
     rows = xp.zeros(groups, np.int64)
     for found in matches_in_parts(block_pair, 0, groups, False):
         xp.add.at(rows, found.right, found.rows)
-    return SetCuts(own=equal_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
+    return SetCuts(
+        own=equal_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts
+    )
 
 
-def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
-    """Yield the pairs of one part in batches. If there are more parts than pairs, a part may be one empty
-    batch.
+def _part(
+    block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int
+) -> Iterator[RowPairs]:
+    """Yield the pairs of one part in batches. If there are more parts than pairs, a
+    part may be one empty batch.
     """
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
     if lo < min(own, hi):
-        yield rows_of_equals(block_pair, equal_pairs(block_pair), scored, (lo, min(own, hi)))
+        yield rows_of_equals(
+            block_pair, equal_pairs(block_pair), scored, (lo, min(own, hi))
+        )
     if own < hi or lo == hi:
         lo, hi = max(lo - own, 0), max(hi - own, 0)
         start = int(np.searchsorted(ends, lo, side="right"))
@@ -350,13 +454,21 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
         yield rows_of_matches(block_pair, found, scored, some)
 
 
-def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """For each row of both chunks, return how many rows match it, in the order of the rows.
+def count_block(
+    block_pair: SetBlockPair, enough: int | None = None
+) -> tuple[Array, Array | None]:
+    """For each row of both chunks, return how many rows match it, in the order of the
+    rows.
 
-    If one chunk is compared with itself, the second array is None. `enough` is ignored, because counts are
-    always exact.
+    If one chunk is compared with itself, the second array is None. `enough` is ignored,
+    because counts are always exact.
     """
-    xp, query, data, is_self_join = block_pair.xp, block_pair.query, block_pair.data, block_pair.is_self_join
+    xp, query, data, is_self_join = (
+        block_pair.xp,
+        block_pair.query,
+        block_pair.data,
+        block_pair.is_self_join,
+    )
     counts = [xp.zeros(all_groups(query), np.int64)]
     counts.append(counts[0] if is_self_join else xp.zeros(all_groups(data), np.int64))
     rule, joiner = block_pair.spec.rule, block_pair.joiner
@@ -371,10 +483,14 @@ def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Ar
             match = matching_groups(data, block_pair.spec, xp)
             counts[0] += xp.where(match, xp.maximum(group_rows(data) - 1, 0), 0)
         else:
-            found = set_matches(block_pair, len(data["weights"]), all_groups(data), False)
+            found = set_matches(
+                block_pair, len(data["weights"]), all_groups(data), False
+            )
             xp.add.at(counts[0], found.left, group_rows(data)[found.right])
             xp.add.at(counts[1], found.right, group_rows(query)[found.left])
-    return _by_position(block_pair, 0, counts), None if is_self_join else _by_position(block_pair, 1, counts)
+    return _by_position(block_pair, 0, counts), None if is_self_join else _by_position(
+        block_pair, 1, counts
+    )
 
 
 def _by_position(block_pair: SetBlockPair, side: int, counts: list[Array]) -> Array:

@@ -14,7 +14,13 @@ from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
-from dask_simjoin.planning.checks import check_blocks, check_chunks, check_outputs, check_result, check_rows
+from dask_simjoin.planning.checks import (
+    check_blocks,
+    check_chunks,
+    check_outputs,
+    check_result,
+    check_rows,
+)
 from dask_simjoin.planning.estimate import Estimate, block_of, estimate
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
 from dask_simjoin.planning.partition import RIGHT, IdSummary, summarise_ids
@@ -33,7 +39,13 @@ from dask_simjoin.planning.size_blocks import (
 )
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets import token_ids
-from dask_simjoin.sets.chunks import ReadSetRows, SetBlockPair, SetChunk, checked_presence, read_sets
+from dask_simjoin.sets.chunks import (
+    ReadSetRows,
+    SetBlockPair,
+    SetChunk,
+    checked_presence,
+    read_sets,
+)
 from dask_simjoin.sets.methods import AUTO, SetMethod
 from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
@@ -54,11 +66,13 @@ class SetSummary:
     id_bytes: float
     kept_bytes: float
     """Mean bytes of a row's id, and of a row's kept columns."""
-    sample: Sample  # rows drawn without replacement; their only coordinate is the size of the set; -1: no set
+    # rows drawn without replacement; their only coordinate is the size of the set; -1:
+    # no set
+    sample: Sample
     offsets: np.ndarray  # bounds of each sampled row's tokens (rows + 1,), int64
     tokens: np.ndarray
-    """(tokens,), int64: integer tokens, or hashes of string tokens. Equal tokens give equal numbers in all
-    partitions.
+    """(tokens,), int64: integer tokens, or hashes of string tokens. Equal tokens give
+    equal numbers in all partitions.
     """
 
     @property
@@ -66,24 +80,39 @@ class SetSummary:
         return self.tokens.nbytes + 3 * self.offsets.nbytes
 
 
-def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int) -> SetSummary:
+def summarise_sets(
+    frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int
+) -> SetSummary:
     """Summarize a partition of sets: see `summarised`."""
-    return summarised(frame, number, spec, with_ids, partitions, checked_presence, _read_sample)
+    return summarised(
+        frame, number, spec, with_ids, partitions, checked_presence, _read_sample
+    )
 
 
-def _read_sample(frame: Frame, spec: SetSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
+def _read_sample(
+    frame: Frame, spec: SetSpec, number: int | None
+) -> tuple[ReadSetRows, np.ndarray]:
     read = read_sets(frame, spec, number, with_ids=False)
-    return read, token_ids.token_hashes(read["vocabulary"]["tokens"])[read["sets"]["codes"]]
+    return read, token_ids.token_hashes(read["vocabulary"]["tokens"])[
+        read["sets"]["codes"]
+    ]
 
 
-def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partitions: int,
-               presence: Callable[..., np.ndarray],
-               read: Callable[..., tuple[ReadSetRows, np.ndarray]]) -> SetSummary:  # fmt: skip
+def summarised(
+    frame: Frame,
+    number: int,
+    spec: RowSpec,
+    with_ids: bool,
+    partitions: int,
+    presence: Callable[..., np.ndarray],
+    read: Callable[..., tuple[ReadSetRows, np.ndarray]],
+) -> SetSummary:
     """Summarize partition `number` of a table that has `partitions` partitions.
 
-    The partitions of a right table have numbers from `RIGHT` on, so that both tables get different samples.
-    `presence`: returns a mask of the rows that have a value. `read`: returns the rows of a frame, and a
-    number for each token. Equal tokens have equal numbers in all partitions.
+    The partitions of a right table have numbers from `RIGHT` on, so that both tables
+    get different samples. `presence`: returns a mask of the rows that have a value.
+    `read`: returns the rows of a frame, and a number for each token. Equal tokens have
+    equal numbers in all partitions.
     """
     seed = RIGHT if number >= RIGHT else 0
     number -= seed
@@ -94,7 +123,8 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
     size = sample_size(rows, ASSUMED_TOKENS, partitions)
     places = np.arange(rows)
     if size < rows:
-        # the seed includes the number, because otherwise partitions of equal size would get equal samples
+        # the seed includes the number, because otherwise partitions of equal size would
+        # get equal samples
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
     found, tokens = read(frame if size == rows else frame.iloc[places], spec, where)
@@ -124,8 +154,10 @@ MIN_SAMPLE = 2048
 class SampledSets(NamedTuple):
     """The samples of all partitions of a table, concatenated."""
 
-    points: SamplePoints  # their only coordinate is the size of the set: 0 if it is empty, -1 without a set
-    sets: EncodedSets  # the sets of these rows; tokens are ranks among the tokens of all samples
+    # their only coordinate is the size of the set: 0 if it is empty, -1 without a set
+    points: SamplePoints
+    # the sets of these rows; tokens are ranks among the tokens of all samples
+    sets: EncodedSets
 
     @property
     def sizes(self) -> np.ndarray:
@@ -137,24 +169,36 @@ class SampledSets(NamedTuple):
         return token_ids.hashes(self.sets)
 
     def take(self, places: np.ndarray) -> SampledSets:
-        """Select some of the rows. Their weights are raised, so that they still represent all rows."""
-        return SampledSets(self.points.take(places), token_ids.take_sets(self.sets, places))
+        """Select some of the rows. Their weights are raised, so that they still
+        represent all rows.
+        """
+        return SampledSets(
+            self.points.take(places), token_ids.take_sets(self.sets, places)
+        )
 
 
-def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
+def concatenated(
+    summaries: list[SetSummary],
+) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
     """Concatenate the samples of a table.
 
     Return the sampled rows as points, the bounds of each set's tokens, and the tokens.
     """
-    bounds = np.cumsum(np.concatenate([[0], *(np.diff(s.offsets) for s in summaries)])).astype(np.int64)
+    bounds = np.cumsum(
+        np.concatenate([[0], *(np.diff(s.offsets) for s in summaries)])
+    ).astype(np.int64)
     rows = np.cumsum([0, *(s.source_rows for s in summaries)])
-    tokens = np.concatenate([s.tokens for s in summaries]) if summaries else np.zeros(0, np.int64)
+    tokens = (
+        np.concatenate([s.tokens for s in summaries])
+        if summaries
+        else np.zeros(0, np.int64)
+    )
     return gather_samples([s.sample for s in summaries], rows, 1), bounds, tokens
 
 
 def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
-    """Concatenate the samples of each table, and rank their tokens. Also return the number of distinct
-    tokens.
+    """Concatenate the samples of each table, and rank their tokens. Also return the
+    number of distinct tokens.
     """
     points, encoded = [], []
     for summaries in tables:
@@ -170,9 +214,14 @@ def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]
     return found, len(whole)
 
 
-def sampled_pairs(tables: list[SampledSets], universe: int, spec: Any,
-                  kind: type[SetBlockPair] = SetBlockPair) -> tuple[Sampled, list[SampledSets]]:  # fmt: skip
-    """Join the samples of two tables, or of one with itself. If that gives too many pairs, use fewer rows.
+def sampled_pairs(
+    tables: list[SampledSets],
+    universe: int,
+    spec: Any,
+    kind: type[SetBlockPair] = SetBlockPair,
+) -> tuple[Sampled, list[SampledSets]]:
+    """Join the samples of two tables, or of one with itself. If that gives too many
+    pairs, use fewer rows.
 
     Also return the samples that were joined in the end.
     """
@@ -188,10 +237,14 @@ def sampled_pairs(tables: list[SampledSets], universe: int, spec: Any,
         left.append(block_pair.query["order"][rows.left])
         right.append(block_pair.data["order"][rows.right])
     first, second = tables[0].points, tables[-1].points
-    return Sampled(first, second, np.concatenate(left), np.concatenate(right), 1.0), tables
+    return Sampled(
+        first, second, np.concatenate(left), np.concatenate(right), 1.0
+    ), tables
 
 
-def _thinned(table: SampledSets, share: float, random: np.random.Generator) -> SampledSets:
+def _thinned(
+    table: SampledSets, share: float, random: np.random.Generator
+) -> SampledSets:
     rows = len(table.points.x)
     fewer = min(rows, max(MIN_SAMPLE, int(rows * share)))
     return table.take(np.sort(random.choice(rows, fewer, replace=False)))
@@ -203,7 +256,12 @@ def _block_pair(
     chunks = []
     for table in tables:
         made = token_ids.collapse(table.sets, universe, table.sizes < 0)
-        chunks.append(cast(SetChunk, {**made["block"], "order": made["order"], "firsts": made["firsts"]}))
+        chunks.append(
+            cast(
+                SetChunk,
+                {**made["block"], "order": made["order"], "firsts": made["firsts"]},
+            )
+        )
     return kind(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
 
 
@@ -211,13 +269,13 @@ MIN_TOKENS = 1 << 18
 """A block has at least this many tokens, unless memory limits blocks to fewer."""
 
 BLOCKS_PER_THREAD = 2
-"""Number of blocks per thread. Two are enough to keep all threads busy, because each block is in several
-block pairs.
+"""Number of blocks per thread. Two are enough to keep all threads busy, because each
+block is in several block pairs.
 """
 
 ROW_BYTES = 64
-"""Bytes that a row takes in addition to its tokens and id: for an offset, its position, and its place in an
-order.
+"""Bytes that a row takes in addition to its tokens and id: for an offset, its position,
+and its place in an order.
 """
 
 
@@ -226,7 +284,8 @@ class SetPlan(SizeBlockPlan):
     """The plan of a join of sets. See also `SizeBlockPlan` and `BlockPairs`."""
 
     method: str | SetMethod
-    sources: tuple[tuple[int, ...], ...]  # for each table, the number of rows of each partition
+    # for each table, the number of rows of each partition
+    sources: tuple[tuple[int, ...], ...]
     sides: tuple[SizeBlocks, ...]
     blocks: np.ndarray
     slices: np.ndarray
@@ -256,7 +315,15 @@ class SetPlan(SizeBlockPlan):
 
     def __dask_tokenize__(self) -> Any:
         lows = [(side.lows, side.splits) for side in self.sides]
-        content = self.method, self.sources, lows, self.blocks, self.slices, self.parts, self.special
+        content = (
+            self.method,
+            self.sources,
+            lows,
+            self.blocks,
+            self.slices,
+            self.parts,
+            self.special,
+        )
         return normalize_token((type(self).__qualname__, *content))
 
 
@@ -264,50 +331,93 @@ Gathered = tuple[list[SampledSets], int]
 """The samples of each table, and a number that is larger than all their tokens."""
 
 
-def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,
-                  gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
-                  kind: type[SetBlockPair] = SetBlockPair, index_bytes: float = 0.0,
-                  min_tokens: int = MIN_TOKENS, token_bytes: float = ELEMENT_BYTES) -> SetPlan:  # fmt: skip
-    """Plan a join from the summaries of its tables. Raise an error if blocks or the result do not fit in
-    memory.
+def make_set_plan(
+    tables: list[list[SetSummary]],
+    spec: Any,
+    output: OutputSpec,
+    resources: Resources,
+    gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
+    kind: type[SetBlockPair] = SetBlockPair,
+    index_bytes: float = 0.0,
+    min_tokens: int = MIN_TOKENS,
+    token_bytes: float = ELEMENT_BYTES,
+) -> SetPlan:
+    """Plan a join from the summaries of its tables. Raise an error if blocks or the
+    result do not fit in memory.
 
-    The defaults are for joins of sets. `gather`: concatenates the samples. `kind`: the class of block pairs.
-    `index_bytes`: bytes per row in the index of a block.
+    The defaults are for joins of sets. `gather`: concatenates the samples. `kind`: the
+    class of block pairs. `index_bytes`: bytes per row in the index of a block.
     """
     for summaries in tables:
         for number, summary in enumerate(summaries):
             check_rows(summary.source_rows, number)
     budget = make_budget(spec.blocksize, spec.settings, resources)
     sampled, universe = gather(tables)
-    sizes = [_average(some, "id_bytes") + _average(some, "kept_bytes") for some in tables]
+    sizes = [
+        _average(some, "id_bytes") + _average(some, "kept_bytes") for some in tables
+    ]
     tokens = [float(np.maximum(t.points.x[:, 0], 0) @ t.points.weight) for t in sampled]
     rows = [sum(s.source_rows for s in some) for some in tables]
-    held_bytes = sum(size * n for size, n in zip(sizes, rows, strict=True)) + token_bytes * sum(tokens)
+    held_bytes = sum(
+        size * n for size, n in zip(sizes, rows, strict=True)
+    ) + token_bytes * sum(tokens)
     row_bytes = ROW_BYTES + index_bytes + held_bytes / max(1, sum(rows))
     sides = tuple(
-        _blocks(table, n, own, ROW_BYTES + index_bytes + size, budget, resources, min_tokens, token_bytes)
+        _blocks(
+            table,
+            n,
+            own,
+            ROW_BYTES + index_bytes + size,
+            budget,
+            resources,
+            min_tokens,
+            token_bytes,
+        )
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
     special = spec.empty_match or spec.allow_missing
     compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
-    # each block is in at least one block pair, so the number of blocks can be checked before they are paired
+    # each block is in at least one block pair, so the number of blocks can be checked
+    # before they are paired
     check_blocks(len(block_rows), block_rows, row_bytes, budget, resources)
-    check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
+    check_blocks(
+        count_compared_blocks(*compared), block_rows, row_bytes, budget, resources
+    )
     blocks = compared_blocks(*compared)
     candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)
     order = heavy_first(candidates)
     blocks, candidates = blocks[order], candidates[order]
     found = _estimate(sampled, universe, spec, sides, blocks, candidates, kind)
-    pair_bytes = sum(sizes) * (2 if len(sides) == 1 else 1) + 8 * (spec.score is not None)
+    pair_bytes = sum(sizes) * (2 if len(sides) == 1 else 1) + 8 * (
+        spec.score is not None
+    )
     slices = np.ones(len(blocks), np.int64)
     if output.materialise:
-        slices = whole_slices(found.high, pair_bytes, budget, resources).astype(np.int64)
-        check_outputs(float(slices.sum()), budget, spec.request, resources, len(sides) > 1)
-        check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1, found.counted)
+        slices = whole_slices(found.high, pair_bytes, budget, resources).astype(
+            np.int64
+        )
+        check_outputs(
+            float(slices.sum()), budget, spec.request, resources, len(sides) > 1
+        )
+        check_result(
+            found.total_low,
+            pair_bytes,
+            budget,
+            spec.request,
+            len(sides) > 1,
+            found.counted,
+        )
     for side in sides:
-        check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
-    # all blocks are in memory at the same time, because no block is complete before all rows are encoded
+        check_chunks(
+            side.rows,
+            side.bytes / np.maximum(side.rows, 1),
+            budget,
+            resources,
+            len(blocks),
+        )
+    # all blocks are in memory at the same time, because no block is complete before all
+    # rows are encoded
     block_bytes = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,
@@ -328,27 +438,63 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
 
 def _average(summaries: list[SetSummary], name: str) -> float:
     rows = [s.source_rows for s in summaries]
-    return float(np.average([getattr(s, name) for s in summaries], weights=rows if sum(rows) else None))
+    return float(
+        np.average(
+            [getattr(s, name) for s in summaries], weights=rows if sum(rows) else None
+        )
+    )
 
 
-def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
-            resources: Resources, min_tokens: int, token_bytes: float) -> SizeBlocks:  # fmt: skip
-    """Divide a table into blocks that fit in memory. There are enough of them to keep all threads busy.
+def _blocks(
+    table: SampledSets,
+    rows: int,
+    tokens: float,
+    row_bytes: float,
+    budget: Budget,
+    resources: Resources,
+    min_tokens: int,
+    token_bytes: float,
+) -> SizeBlocks:
+    """Divide a table into blocks that fit in memory. There are enough of them to keep
+    all threads busy.
 
     `row_bytes`: bytes that a row takes in addition to its tokens.
     """
     number = math.ceil((rows * row_bytes + token_bytes * tokens) / budget.chunk)
     if not budget.chosen:
-        busy = resources.threads if resources.gpu else BLOCKS_PER_THREAD * resources.threads
+        busy = (
+            resources.threads
+            if resources.gpu
+            else BLOCKS_PER_THREAD * resources.threads
+        )
         number = max(number, min(int(tokens // min_tokens), busy))
-    return size_blocks(table.sizes, table.hashes, table.points.weight, max(1, number), row_bytes, token_bytes)
+    return size_blocks(
+        table.sizes,
+        table.hashes,
+        table.points.weight,
+        max(1, number),
+        row_bytes,
+        token_bytes,
+    )
 
 
-def _estimate(sampled: list[SampledSets], universe: int, spec: Any, sides: tuple[SizeBlocks, ...],
-              blocks: np.ndarray, candidates: np.ndarray, kind: type[SetBlockPair]) -> Estimate:  # fmt: skip
+def _estimate(
+    sampled: list[SampledSets],
+    universe: int,
+    spec: Any,
+    sides: tuple[SizeBlocks, ...],
+    blocks: np.ndarray,
+    candidates: np.ndarray,
+    kind: type[SetBlockPair],
+) -> Estimate:
     pairs, thinned = sampled_pairs(sampled, universe, spec, kind)
     first = len(sides[0]) if len(sides) > 1 else 0
-    own = [side.block_of(table.sizes, table.hashes) for side, table in zip(sides, thinned, strict=True)]
+    own = [
+        side.block_of(table.sizes, table.hashes)
+        for side, table in zip(sides, thinned, strict=True)
+    ]
     i, j = own[0][pairs.left], own[-1][pairs.right] + first
     chunks = (i, j) if first else (np.minimum(i, j), np.maximum(i, j))
-    return estimate(pairs, blocks, candidates, block_of(blocks, sum(map(len, sides)), chunks))
+    return estimate(
+        pairs, blocks, candidates, block_of(blocks, sum(map(len, sides)), chunks)
+    )

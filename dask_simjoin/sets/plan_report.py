@@ -7,14 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.reports.facts import MEMORY, RESULT_FACTS, ROWS, BlockReport, size, without
+from dask_simjoin.reports.facts import (
+    MEMORY,
+    RESULT_FACTS,
+    ROWS,
+    BlockReport,
+    size,
+    without,
+)
 from dask_simjoin.sets.plan import SetPlan
 from dask_simjoin.sets.requests import SetSpec
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SetPlanReport(BlockReport):
-    """The plan of a join of sets, and its estimated result.  The blocks of each table are numbered from 0.
+    """The plan of a join of sets, and its estimated result.  The blocks of each table
+    are numbered from 0.
 
     Print it for a summary; a notebook shows a table and a picture of the block pairs.
 
@@ -32,8 +40,8 @@ class SetPlanReport(BlockReport):
     partitions : int
         Partitions of the result.
     pairs, pairs_low, pairs_high : float
-        Rows of the result, estimated from a sample, with bounds of 95 % confidence. If they are `counted`,
-        all three are the exact number.
+        Rows of the result, estimated from a sample, with bounds of 95 % confidence. If
+        they are `counted`, all three are the exact number.
     counted : bool
         Whether the sample has all rows, so that the pairs are counted.
     result_bytes : int
@@ -48,18 +56,46 @@ class SetPlanReport(BlockReport):
     _facts = (
         *ROWS,
         ("without a set", lambda r: f"{r.plan.missing:,}" if r.plan.missing else None),
-        ("tokens", lambda r: f"about {r.tokens:,.0f}, {r.tokens / max(r.rows, 1):.3g} per row"),
+        (
+            "tokens",
+            lambda r: f"about {r.tokens:,.0f}, {r.tokens / max(r.rows, 1):.3g} per row",
+        ),
         ("column", lambda r: repr(r.spec.on[0])),
-        ("tokenizer", lambda r: None if r.spec.tokenizer is None else repr(r.spec.tokenizer)),
-        ("method", lambda r: r.spec.method if isinstance(r.spec.method, str) else repr(r.spec.method)),
-        ("blocks", lambda r: f"{r.blocks:,} by size ({size(r.plan.block_bytes.sum())})"),
-        ("largest block", lambda r: f"{r._largest_rows:,.0f} rows, {size(r._largest_bytes)}"),
+        (
+            "tokenizer",
+            lambda r: None if r.spec.tokenizer is None else repr(r.spec.tokenizer),
+        ),
+        (
+            "method",
+            lambda r: (
+                r.spec.method if isinstance(r.spec.method, str) else repr(r.spec.method)
+            ),
+        ),
+        (
+            "blocks",
+            lambda r: f"{r.blocks:,} by size ({size(r.plan.block_bytes.sum())})",
+        ),
+        (
+            "largest block",
+            lambda r: f"{r._largest_rows:,.0f} rows, {size(r._largest_bytes)}",
+        ),
         *without(RESULT_FACTS, "recall", "neighbors"),
     )
     _exported = (
-        "pair_bytes", "title", "rows", "tokens", "blocks", "block_pairs", "partitions", "pairs", "pairs_low",
-        "pairs_high", "counted", "result_bytes", *MEMORY,
-    )  # fmt: skip
+        "pair_bytes",
+        "title",
+        "rows",
+        "tokens",
+        "blocks",
+        "block_pairs",
+        "partitions",
+        "pairs",
+        "pairs_low",
+        "pairs_high",
+        "counted",
+        "result_bytes",
+        *MEMORY,
+    )
 
     @property
     def title(self) -> str:
@@ -81,22 +117,31 @@ class SetPlanReport(BlockReport):
         Returns
         -------
         pandas.DataFrame
-            The numbers of the blocks are ``query_chunk`` and ``data_chunk``.  Their expected rows are
-            ``query_rows`` and ``data_rows``; the smallest sizes of their sets ``query_sizes`` and
-            ``data_sizes``.  The expected result has ``pairs``, ``pairs_low``, ``pairs_high`` and ``bytes``,
-            in ``partitions``.
+            The numbers of the blocks are ``query_chunk`` and ``data_chunk``.  Their
+            expected rows are ``query_rows`` and ``data_rows``; the smallest sizes of
+            their sets ``query_sizes`` and ``data_sizes``.  The expected result has
+            ``pairs``, ``pairs_low``, ``pairs_high`` and ``bytes``, in ``partitions``.
         """
         plan = self.plan
         i, j = plan.blocks[:, 0], plan.blocks[:, 1]
         rows, found = plan.block_rows, plan.estimate
         first_data = len(plan.sides[0]) if self._two else 0
         lows = np.concatenate([side.bounds[0] for side in plan.sides])
-        return pd.DataFrame({
-            "query_chunk": i, "data_chunk": j - first_data, "query_rows": rows[i], "data_rows": rows[j],
-            "query_sizes": np.maximum(lows[i], 0), "data_sizes": np.maximum(lows[j], 0), "pairs": found.pairs,
-            "pairs_low": found.low, "pairs_high": found.high, "bytes": found.pairs * plan.pair_bytes,
-            "partitions": plan.slices,
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "query_chunk": i,
+                "data_chunk": j - first_data,
+                "query_rows": rows[i],
+                "data_rows": rows[j],
+                "query_sizes": np.maximum(lows[i], 0),
+                "data_sizes": np.maximum(lows[j], 0),
+                "pairs": found.pairs,
+                "pairs_low": found.low,
+                "pairs_high": found.high,
+                "bytes": found.pairs * plan.pair_bytes,
+                "partitions": plan.slices,
+            }
+        )
 
     @property
     def _sides(self) -> tuple[int, int]:
@@ -114,6 +159,15 @@ class SetPlanReport(BlockReport):
     def _tasks(self) -> int:
         plan = self.plan
         sources = sum(map(len, plan.sources))
-        sent = sum(len(own) * len(side) for own, side in zip(plan.sources, plan.sides, strict=True))
+        sent = sum(
+            len(own) * len(side)
+            for own, side in zip(plan.sources, plan.sides, strict=True)
+        )
         moved = sent * self.spec.settings.cluster
-        return 4 * sources + moved + self.blocks + self.partitions + int((plan.slices > 1).sum())
+        return (
+            4 * sources
+            + moved
+            + self.blocks
+            + self.partitions
+            + int((plan.slices > 1).sum())
+        )

@@ -1,13 +1,16 @@
-"""The predicate of a join of sets. Thresholds are compared by integers, so rounding changes no pair.
+"""The predicate of a join of sets. Thresholds are compared by integers, so rounding
+changes no pair.
 
-With sizes a and b, an overlap o and a threshold p/q, each similarity reaches the threshold if
+With sizes a and b, an overlap o and a threshold p/q, each similarity reaches the
+threshold if
 
 - Jaccard, o / (a+b-o) >= p/q:   o / (a+b) >= p / (p+q)
 - Dice, 2o / (a+b) >= p/q:       o / (a+b) >= p / (2q)
 - cosine, o / sqrt(ab) >= p/q:   o**2 / (ab) >= p**2 / q**2
 - overlap:                       o >= p/q
 
-`Rule.ratio` is the right side of these comparisons. The left side is a fraction of two integers.
+`Rule.ratio` is the right side of these comparisons. The left side is a fraction of two
+integers.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ from dask_simjoin.errors import OptionError
 SUM, PRODUCT, NONE = range(3)
 """Kinds of predicates on the overlap o of two sets with sizes a and b.
 
-`SUM` compares o with a multiple of a+b, `PRODUCT` compares o**2 with a multiple of ab, and `NONE` compares o
-with a constant.
+`SUM` compares o with a multiple of a+b, `PRODUCT` compares o**2 with a multiple of ab,
+and `NONE` compares o with a constant.
 """
 
 NEVER = (1 << 31) - 1
@@ -39,11 +42,13 @@ KINDS = {"jaccard": SUM, "dice": SUM, "cosine": PRODUCT, "overlap": NONE}
 
 
 class Limits(NamedTuple):
-    """The predicate for sets up to certain sizes, by numbers whose products fit in int64.
+    """The predicate for sets up to certain sizes, by numbers whose products fit in
+    int64.
 
-    Let f be the overlap or its square. Let g be the sum of the sizes, their product, or 1. A pair matches if
-    f * denominator >= numerator * g; with `above`, it must be >. With `exact`, a pair must also not exceed
-    the threshold: f * denominator < numerator * g; with `more_above`, it may be <=.
+    Let f be the overlap or its square. Let g be the sum of the sizes, their product, or
+    1. A pair matches if f * denominator >= numerator * g; with `above`, it must be >.
+    With `exact`, a pair must also not exceed the threshold: f * denominator < numerator
+    * g; with `more_above`, it may be <=.
     """
 
     kind: int
@@ -68,7 +73,9 @@ class Rule:
 
     @property
     def ratio(self) -> Fraction:
-        """The right side of the comparison of integers. The left side is o / (a+b), o**2 / (ab) or o."""
+        """The right side of the comparison of integers. The left side is o / (a+b),
+        o**2 / (ab) or o.
+        """
         p, q = self.threshold.numerator, self.threshold.denominator
         if self.similarity == "jaccard":
             return Fraction(p, p + q)
@@ -77,12 +84,20 @@ class Rule:
         return self.threshold**2 if self.similarity == "cosine" else self.threshold
 
     def need(self, a: int, b: int) -> int:
-        """Return the smallest overlap of two matching sets with sizes `a` and `b`. See also `beyond`."""
+        """Return the smallest overlap of two matching sets with sizes `a` and `b`. See
+        also `beyond`.
+        """
         return self._smallest_overlap(a, b, above=self.comparison == ">")
 
     def beyond(self, a: int, b: int) -> int:
-        """With the comparison "=", return the smallest overlap that is too large; else return `NEVER`."""
-        return self._smallest_overlap(a, b, above=True) if self.comparison == "=" else NEVER
+        """With the comparison "=", return the smallest overlap that is too large; else
+        return `NEVER`.
+        """
+        return (
+            self._smallest_overlap(a, b, above=True)
+            if self.comparison == "="
+            else NEVER
+        )
 
     def _smallest_overlap(self, a: int, b: int, above: bool) -> int:
         n, d = self.ratio.numerator, self.ratio.denominator
@@ -95,23 +110,27 @@ class Rule:
 
     @property
     def _size_ratio(self) -> tuple[int, int]:
-        """The smallest ratio that the sizes of two matching sets can have, as a fraction. It is undefined for
-        "overlap".
+        """The smallest ratio that the sizes of two matching sets can have, as a
+        fraction. It is undefined for "overlap".
         """
         p, q = self.threshold.numerator, self.threshold.denominator
-        return {"jaccard": (p, q), "dice": (p, 2 * q - p), "cosine": (p * p, q * q)}[self.similarity]
+        return {"jaccard": (p, q), "dice": (p, 2 * q - p), "cosine": (p * p, q * q)}[
+            self.similarity
+        ]
 
     def smallest(self, a: int) -> int:
         """Return the smallest size that a set may have if it matches a set of size `a`."""
         above = self.comparison == ">"
         if self.similarity == "overlap":
-            return math.floor(self.threshold) + 1 if above else math.ceil(self.threshold)
+            return (
+                math.floor(self.threshold) + 1 if above else math.ceil(self.threshold)
+            )
         p, q = self._size_ratio
         return p * a // q + 1 if above else -(-p * a // q)
 
     def largest(self, a: int) -> int | None:
-        """Return the largest size that a set may have if it matches a set of size `a`; None if there is no
-        limit.
+        """Return the largest size that a set may have if it matches a set of size `a`;
+        None if there is no limit.
         """
         if self.similarity == "overlap":
             return None
@@ -120,12 +139,13 @@ class Rule:
         return -(-top // bottom) - 1 if above else top // bottom
 
     def limits(self, left: int, right: int) -> Limits:
-        """Return the predicate for sets up to the sizes `left` and `right`, by numbers whose products fit in
-        int64.
+        """Return the predicate for sets up to the sizes `left` and `right`, by numbers
+        whose products fit in int64.
 
-        The similarity of such sets is a fraction with a denominator of at most `left * right`, or at most
-        `left + right`. So a threshold with a larger denominator can be replaced by the next larger fraction
-        of this kind. If even this fraction does not fit, an `OptionError` is raised.
+        The similarity of such sets is a fraction with a denominator of at most `left *
+        right`, or at most `left + right`. So a threshold with a larger denominator can
+        be replaced by the next larger fraction of this kind. If even this fraction does
+        not fit, an `OptionError` is raised.
         """
         max_denominator = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
         ratio, above, exact = self.ratio, self.comparison == ">", self.comparison == "="
@@ -134,19 +154,29 @@ class Rule:
             ratio = min(ratio, Fraction(max(left, right) + 1))
         more_above = exact
         if ratio.denominator > max_denominator and not _fits(ratio, max_denominator):
-            ratio, above, more_above = next_fraction(ratio, max_denominator, above), False, False
+            ratio, above, more_above = (
+                next_fraction(ratio, max_denominator, above),
+                False,
+                False,
+            )
         if not _fits(ratio, max_denominator):
             raise OptionError(
-                f"{self.similarity}: threshold={self.threshold} cannot be compared exactly for sets of "
-                f"{left:,} and {right:,} tokens, because int64 would overflow. Round the threshold to fewer "
+                f"{self.similarity}: threshold={self.threshold} cannot be compared "
+                "exactly for sets of "
+                f"{left:,} and {right:,} tokens, because int64 would overflow. Round "
+                "the threshold to fewer "
                 "digits, or leave out large sets."
             )
-        return Limits(self.kind, ratio.numerator, ratio.denominator, above, exact, more_above)
+        return Limits(
+            self.kind, ratio.numerator, ratio.denominator, above, exact, more_above
+        )
 
     def score(self, a: np.ndarray, b: np.ndarray, overlap: np.ndarray) -> np.ndarray:
-        """Return the similarity of each pair (pairs,), float64, computed from the sizes and the overlap.
+        """Return the similarity of each pair (pairs,), float64, computed from the sizes
+        and the overlap.
 
-        The result is rounded only once; for cosine twice, because the root is rounded, too.
+        The result is rounded only once; for cosine twice, because the root is rounded,
+        too.
         """
         if self.similarity == "jaccard":
             return overlap / (a + b - overlap.astype(np.int64))
@@ -161,20 +191,24 @@ class Rule:
 
 
 def _fits(ratio: Fraction, max_factor: int) -> bool:
-    """Return whether int64 can hold both sides of the comparison, even if the overlap is larger by 1."""
+    """Return whether int64 can hold both sides of the comparison, even if the overlap
+    is larger by 1.
+    """
     return 4 * max(ratio.numerator, ratio.denominator) * max_factor < 1 << 63
 
 
 def next_fraction(ratio: Fraction, max_denominator: int, above: bool) -> Fraction:
-    """Return the smallest fraction >= `ratio` whose denominator is at most `max_denominator`. With `above`,
-    it must be > `ratio`.
+    """Return the smallest fraction >= `ratio` whose denominator is at most
+    `max_denominator`. With `above`, it must be > `ratio`.
 
-    The search goes down the Stern-Brocot tree. All steps in the same direction are made at once.
+    The search goes down the Stern-Brocot tree. All steps in the same direction are made
+    at once.
     """
     if not above and ratio.denominator <= max_denominator:
         return ratio
     whole = ratio.numerator // ratio.denominator
-    low, high = (whole, 1), (whole + 1, 1)  # low and high are neighbors in the tree, and low <= ratio < high
+    # low and high are neighbors in the tree, and low <= ratio < high
+    low, high = (whole, 1), (whole + 1, 1)
     n, d = ratio.numerator, ratio.denominator
     while low[1] + high[1] <= max_denominator:
         # raise `low` by as many steps as it stays at or below the ratio

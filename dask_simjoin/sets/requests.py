@@ -13,14 +13,39 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 
 from dask_simjoin.catalog import HOME, library
-from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
+from dask_simjoin.errors import (
+    TABLES,
+    ColumnError,
+    OptionError,
+    OptionTypeError,
+    in_table,
+)
 from dask_simjoin.metrics.norms import DType, Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
-from dask_simjoin.request.columns import as_names, check_column_exists, check_columns, has_column
+from dask_simjoin.request.columns import (
+    as_names,
+    check_column_exists,
+    check_columns,
+    has_column,
+)
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.options import Kept, Settings, Size, about, current_settings, on_cluster, parse_size
+from dask_simjoin.request.options import (
+    Kept,
+    Settings,
+    Size,
+    about,
+    current_settings,
+    on_cluster,
+    parse_size,
+)
 from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
-from dask_simjoin.request.resolve import check_choices, check_flag, check_one_table, id_dtype, keeping
+from dask_simjoin.request.resolve import (
+    check_choices,
+    check_flag,
+    check_one_table,
+    id_dtype,
+    keeping,
+)
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets.columns import check_holds
 from dask_simjoin.sets.methods import AUTO, CHOICES, METHODS, SetMethod
@@ -30,7 +55,9 @@ from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSpec(RowSpec):
-    """The options that are common to joins of sets and joins of strings. See also `RowSpec`."""
+    """The options that are common to joins of sets and joins of strings. See also
+    `RowSpec`.
+    """
 
     on: tuple[Hashable, ...]
     given: str  # the threshold or largest distance as the user wrote it, for messages
@@ -53,7 +80,9 @@ class SetSpec(ValueSpec):
     method: str | SetMethod = AUTO
     allow_empty: bool = False
     allow_missing: bool = False
-    """Whether rows with empty sets match each other; and whether rows without a set match each other."""
+    """Whether rows with empty sets match each other; and whether rows without a set
+    match each other.
+    """
     return_similarity: bool = False
     other: SetSpec | None = None
 
@@ -64,12 +93,16 @@ class SetSpec(ValueSpec):
 
     @property
     def score(self) -> str | None:
-        """Name of the result column with the similarities; None if they were not requested."""
+        """Name of the result column with the similarities; None if they were not
+        requested.
+        """
         return "similarity" if self.return_similarity else None
 
     @property
     def empty_match(self) -> bool:
-        """Whether two empty sets match: `allow_empty` is set, and equal sets reach the threshold."""
+        """Whether two empty sets match: `allow_empty` is set, and equal sets reach the
+        threshold.
+        """
         return self.allow_empty and equal_match(self.rule, 1)
 
 
@@ -80,7 +113,9 @@ def equal_match(rule: Rule, size: int) -> bool:
 BETWEEN = "a number above 0 and up to 1, such as 0.8 or Fraction(1, 3)"
 
 MAX_DIGITS = 99
-"""All thresholds above 10**MAX_DIGITS give the same pairs, and so do all below 10**-MAX_DIGITS."""
+"""All thresholds above 10**MAX_DIGITS give the same pairs, and so do all below
+10**-MAX_DIGITS.
+"""
 
 
 def is_set_method(value: object) -> bool:
@@ -88,35 +123,57 @@ def is_set_method(value: object) -> bool:
 
 
 def check_threshold(value: Any, similarity: str, option: str = "threshold") -> Fraction:
-    """Convert a threshold to the exact fraction that its decimal text stands for: 0.1 becomes 1/10.
+    """Convert a threshold to the exact fraction that its decimal text stands for: 0.1
+    becomes 1/10.
 
-    Raise an error if the threshold is not allowed for `similarity`. `option`: name of the option in messages.
+    Raise an error if the threshold is not allowed for `similarity`. `option`: name of
+    the option in messages.
     """
-    allowed = "a whole number of tokens above 0, such as 2" if similarity == "overlap" else BETWEEN
+    allowed = (
+        "a whole number of tokens above 0, such as 2"
+        if similarity == "overlap"
+        else BETWEEN
+    )
     # for NumPy, timedelta64 is an integer, so exclude it by name
     allowed_kind = isinstance(value, (numbers.Real, Decimal)) and not isinstance(
         value, (bool, np.bool_, np.timedelta64)
     )
     if not allowed_kind:
-        raise OptionTypeError(f"{option}={shown(value)} is not a number; use {allowed}{_of_text(value)}.")
+        raise OptionTypeError(
+            f"{option}={shown(value)} is not a number; use {allowed}{_of_text(value)}."
+        )
     exact = isinstance(value, numbers.Rational)
     # `math.isfinite` would raise an error for a signaling NaN of Decimal
-    finite = exact or (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value))
+    finite = exact or (
+        value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
+    )
     if not finite:
         raise OptionError(f"{option}={shown(value)} is not allowed; use {allowed}.")
     number = value
     if isinstance(value, Decimal) and value and abs(value.adjusted()) > MAX_DIGITS:
-        # such a threshold as exact fraction would have a huge integer; all of them give the same pairs as
-        # this one
-        number = Decimal((int(value < 0), (1,), MAX_DIGITS if value.adjusted() > 0 else -MAX_DIGITS))
+        # such a threshold as exact fraction would have a huge integer; all of them give
+        # the same pairs as this one
+        number = Decimal(
+            (int(value < 0), (1,), MAX_DIGITS if value.adjusted() > 0 else -MAX_DIGITS)
+        )
     elif isinstance(value, Decimal) and not value:
         number = 0
-    found = Fraction(int(value.numerator), int(value.denominator)) if exact else Fraction(str(number))
-    percent = "" if similarity == "overlap" or not 1 < found <= 100 else " (divide percents by 100)"
+    found = (
+        Fraction(int(value.numerator), int(value.denominator))
+        if exact
+        else Fraction(str(number))
+    )
+    percent = (
+        ""
+        if similarity == "overlap" or not 1 < found <= 100
+        else " (divide percents by 100)"
+    )
     whole = found.denominator == 1
     if found <= 0 or (not whole if similarity == "overlap" else found > 1):
         kind = f" with similarity={similarity!r}" if option == "threshold" else ""
-        raise OptionError(f"{option}={shown(value)} is not allowed{kind}; use {allowed}{percent}.")
+        raise OptionError(
+            f"{option}={shown(value)} is not allowed{kind}; use {allowed}{percent}."
+        )
     return found
 
 
@@ -126,12 +183,19 @@ def _of_text(value: object) -> str:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
-    """Check all options of a request except `keep`. `meta`: an empty frame with the columns of the table."""
+    """Check all options of a request except `keep`. `meta`: an empty frame with the
+    columns of the table.
+    """
     check_choices(request, is_set_method)
     given = request.threshold
-    if isinstance(on, (int, float)) and isinstance(given, str) and not has_column(meta.columns, on):
+    if (
+        isinstance(on, (int, float))
+        and isinstance(given, str)
+        and not has_column(meta.columns, on)
+    ):
         raise OptionTypeError(
-            f"on={shown(on)} is not a column, and threshold={shown(given)} is not a number: the "
+            f"on={shown(on)} is not a column, and threshold={shown(given)} is not a "
+            "number: the "
             "column comes first, as in set_self_join('text', 0.8)."
         )
     threshold = check_threshold(given, request.similarity)
@@ -143,7 +207,8 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
     }
     if flags["allow_empty"] and request.similarity == "overlap":
         raise OptionError(
-            "allow_empty=True is not allowed with similarity='overlap': empty sets have no token in common, "
+            "allow_empty=True is not allowed with similarity='overlap': empty sets "
+            "have no token in common, "
             "but a threshold is at least 1. Leave out allow_empty=."
         )
     shared = shared_options(request, meta, id)
@@ -163,26 +228,37 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
 
 
 def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, Any]:
-    """Check the options that requests for sets and for strings share. Return them as arguments of a
-    `ValueSpec`.
+    """Check the options that requests for sets and for strings share. Return them as
+    arguments of a `ValueSpec`.
     """
-    blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
+    blocksize = (
+        None
+        if request.blocksize is None
+        else parse_size("blocksize", request.blocksize)
+    )
     check_columns(meta)
     return {
-        "id": id, "id_dtype": id_dtype(meta, id), "blocksize": blocksize,
-        "settings": current_settings(on_cluster()), "library": library(meta),
-    }  # fmt: skip
+        "id": id,
+        "id_dtype": id_dtype(meta, id),
+        "blocksize": blocksize,
+        "settings": current_settings(on_cluster()),
+        "library": library(meta),
+    }
 
 
 def the_column(meta: Frame, on: object, values: str) -> Hashable:
-    """Return the column that `on` names. Raise an error if it does not name exactly one.
+    """Return the column that `on` names. Raise an error if it does not name exactly
+    one.
 
     `values`: the word for the values of the column in messages.
     """
-    names = [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
+    names = (
+        [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
+    )
     if len(names) != 1 or on is None:
         raise ColumnError(
-            f"on={shown(on)} names {len(names) if on is not None else 'no'} columns; name the one that holds "
+            f"on={shown(on)} names {len(names) if on is not None else 'no'} columns; "
+            "name the one that holds "
             f"{values}."
         )
     (name,) = names
@@ -194,26 +270,40 @@ Spec = TypeVar("Spec", bound=ValueSpec)
 
 
 def resolve_two(
-    request: Any, left: Frame, right: Frame, resolve: Callable[[Any, Frame, Any, Any], Spec]
+    request: Any,
+    left: Frame,
+    right: Frame,
+    resolve: Callable[[Any, Frame, Any, Any], Spec],
 ) -> Spec:
-    """Check all options of a request for two tables, except `keep`. `left`, `right`: empty frames like the
-    tables.
+    """Check all options of a request for two tables, except `keep`. `left`, `right`:
+    empty frames like the tables.
 
-    `resolve`: checks the options for one table, given the names of its column and of its id column.
+    `resolve`: checks the options for one table, given the names of its column and of
+    its id column.
     """
     own = request.left_on, request.right_on
     if request.on is not None and own != (None, None):
-        raise OptionError("on= names the column of both tables; use either on=, or left_on= and right_on=.")
+        raise OptionError(
+            "on= names the column of both tables; use either on=, or left_on= and "
+            "right_on=."
+        )
     if request.on is None and None in own:
-        which = "on" if own == (None, None) else "left_on" if own[0] is None else "right_on"
-        raise OptionError(f"{which}= is missing; name the columns of both tables, or use on= for both.")
+        which = (
+            "on" if own == (None, None) else "left_on" if own[0] is None else "right_on"
+        )
+        raise OptionError(
+            f"{which}= is missing; name the columns of both tables, or use on= for "
+            "both."
+        )
     specs = []
     for which, table, on, id in zip(
         TABLES, (left, right), own, (request.left_id, request.right_id), strict=True
     ):
         with in_table(which):
             name = request.id if id is None else id
-            specs.append(resolve(request, table, request.on if on is None else on, name))
+            specs.append(
+                resolve(request, table, request.on if on is None else on, name)
+            )
     found: Any = specs[0]
     resolved: Spec = replace(found, other=specs[1])
     return resolved
@@ -223,7 +313,9 @@ def without_ids(spec: Spec) -> Spec:
     """Remove the ids and the kept columns from a spec, for a result that has neither."""
     other = None if spec.other is None else without_ids(spec.other)
     found: Any = spec
-    resolved: Spec = replace(found, id=None, id_dtype=None, keep=(), names=(), other=other)
+    resolved: Spec = replace(
+        found, id=None, id_dtype=None, keep=(), names=(), other=other
+    )
     return resolved
 
 
@@ -237,14 +329,20 @@ def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
     kind = one_table if request.other is None else two_tables
     own = {option.name for option in fields(request)}
     return kind(
-        **{option.name: getattr(request, option.name) for option in fields(kind) if option.name in own}
+        **{
+            option.name: getattr(request, option.name)
+            for option in fields(kind)
+            if option.name in own
+        }
     )
 
 
 Similarity = Literal["jaccard", "dice", "cosine", "overlap"]
 Comparison = Literal[">=", ">", "="]
 Threshold = float | Fraction | Decimal
-"""A threshold. It is converted to the exact fraction that its decimal text stands for: .1 becomes 1/10."""
+"""A threshold. It is converted to the exact fraction that its decimal text stands for:
+.1 becomes 1/10.
+"""
 
 AnyTokenizer = str | tuple[str, Any] | Callable[[str], Any] | Tokenizer | None
 Method = str | SetMethod
@@ -257,23 +355,38 @@ THRESHOLD = about("smallest similarity of a pair")
 class SetOptions:
     """Options for the predicate and the method."""
 
-    # whether the result names rows by their ids; otherwise ids are not read, so they may repeat
+    # whether the result names rows by their ids; otherwise ids are not read, so they
+    # may repeat
     names_rows: ClassVar[bool] = True
 
     similarity: Similarity = field(
-        default="jaccard", metadata=about("similarity of two sets", choices=get_args(Similarity))
+        default="jaccard",
+        metadata=about("similarity of two sets", choices=get_args(Similarity)),
     )
     comparison: Comparison = field(
         default=">=",
-        metadata=about("comparison of the similarity with the threshold", choices=get_args(Comparison)),
+        metadata=about(
+            "comparison of the similarity with the threshold",
+            choices=get_args(Comparison),
+        ),
     )
-    tokenizer: AnyTokenizer = field(default=None, metadata=about("how texts become sets of tokens"))
-    allow_empty: bool = field(default=False, metadata=about("let empty sets match each other"))
-    allow_missing: bool = field(default=False, metadata=about("let rows without a set match each other"))
-    method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
+    tokenizer: AnyTokenizer = field(
+        default=None, metadata=about("how texts become sets of tokens")
+    )
+    allow_empty: bool = field(
+        default=False, metadata=about("let empty sets match each other")
+    )
+    allow_missing: bool = field(
+        default=False, metadata=about("let rows without a set match each other")
+    )
+    method: Method = field(
+        default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES)
+    )
     blocksize: Size = field(
         default=None,
-        metadata=about("largest size of a block, and of a partition of the result", unit="bytes"),
+        metadata=about(
+            "largest size of a block, and of a partition of the result", unit="bytes"
+        ),
     )
 
 
@@ -290,8 +403,12 @@ class OneSetTable(SetOptions):
 class SetSelfJoinRequest(OneSetTable, Kept):
     """Asks for the pairs of rows of one table whose sets match."""
 
-    id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
-    return_similarity: bool = field(default=False, metadata=about("add the similarity of each pair"))
+    id: Hashable | None = field(
+        default=None, metadata=about("column of unique row ids")
+    )
+    return_similarity: bool = field(
+        default=False, metadata=about("add the similarity of each pair")
+    )
 
     def spec(self, meta: Frame) -> SetSpec:
         return keeping(self, resolve(self, meta, self.on, self.id), meta)
@@ -326,19 +443,35 @@ class SetProfileRequest(CountSetPairsRequest):
 class TwoSetTables(SetOptions, Kept):
     """The options for two tables. Their columns may have different names."""
 
-    left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
-    right_on: Hashable | None = field(default=None, metadata=about("column of sets of the right table"))
-    id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
-    left_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the left table"))
-    right_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the right table"))
-    return_similarity: bool = field(default=False, metadata=about("add the similarity of each pair"))
+    left_on: Hashable | None = field(
+        default=None, metadata=about("column of sets of the left table")
+    )
+    right_on: Hashable | None = field(
+        default=None, metadata=about("column of sets of the right table")
+    )
+    id: Hashable | None = field(
+        default=None, metadata=about("column of unique row ids")
+    )
+    left_id: Hashable | None = field(
+        default=None, metadata=about("column of unique ids of the left table")
+    )
+    right_id: Hashable | None = field(
+        default=None, metadata=about("column of unique ids of the right table")
+    )
+    return_similarity: bool = field(
+        default=False, metadata=about("add the similarity of each pair")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetJoinRequest(TwoSetTables):
-    """Asks for the pairs of rows of two tables whose sets match, or for left rows with or without a match."""
+    """Asks for the pairs of rows of two tables whose sets match, or for left rows with
+    or without a match.
+    """
 
-    other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
+    other: Frame = field(
+        kw_only=False, repr=False, compare=False, metadata=about("right table")
+    )
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)
     how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
@@ -346,7 +479,9 @@ class SetJoinRequest(TwoSetTables):
     def spec(self, left: Frame, right: Frame) -> SetSpec:
         check_how(self.how, "other.simjoin.set_join(frame, on, threshold, how='left')")
         if self.threshold is None:
-            raise OptionTypeError("threshold= is missing: use set_join(other, on, threshold, ...).")
+            raise OptionTypeError(
+                "threshold= is missing: use set_join(other, on, threshold, ...)."
+            )
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
         return without_ids(spec) if self.how in (SEMI, ANTI) else spec
 
@@ -357,10 +492,16 @@ class SetPlanRequest(TwoSetTables):
 
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)
-    other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
+    other: Frame | None = field(
+        default=None, repr=False, compare=False, metadata=about("right table")
+    )
 
     def planned(self) -> SetSelfJoinRequest | SetJoinRequest:
         if self.threshold is None:
-            raise OptionTypeError("threshold= is missing: use set_plan(on, threshold, ...).")
-        found: SetSelfJoinRequest | SetJoinRequest = planned(self, SetSelfJoinRequest, SetJoinRequest)
+            raise OptionTypeError(
+                "threshold= is missing: use set_plan(on, threshold, ...)."
+            )
+        found: SetSelfJoinRequest | SetJoinRequest = planned(
+            self, SetSelfJoinRequest, SetJoinRequest
+        )
         return found

@@ -1,7 +1,8 @@
-"""Define the tokenizers, which split texts into sets of tokens. Each call splits many texts.
+"""Define the tokenizers, which split texts into sets of tokens. Each call splits many
+texts.
 
-Tokenizers are small and do not change, so plans can contain them. A text without tokens gives an empty set; a
-missing text gives no set.
+Tokenizers are small and do not change, so plans can contain them. A text without tokens
+gives an empty set; a missing text gives no set.
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ import pyarrow.compute as pc
 from dask_simjoin.engine.base import splitting_kernels
 from dask_simjoin.errors import OptionError, OptionTypeError, TokenError
 from dask_simjoin.request.messages import NO_UNICODE, did_you_mean, is_unicode, shown
-from dask_simjoin.sets.token_ids import Occurrences, numbered_integers, of_integers, of_strings
+from dask_simjoin.sets.token_ids import (
+    Occurrences,
+    numbered_integers,
+    of_integers,
+    of_strings,
+)
 
 MIN_SLOTS = 1 << 12
-"""Number of slots that the hash table of tokens has at first. When it is full, a table with four times as
-many replaces it.
+"""Number of slots that the hash table of tokens has at first. When it is full, a table
+with four times as many replaces it.
 """
 
 GROUP = 32
@@ -45,26 +51,37 @@ SPACES = byte_kinds(b"\t\n\v\f\r\x1c\x1d\x1e\x1f ", b"\xc2\xe1\xe2\xe3")
 """Kinds of bytes to split texts at white space, as `str.split` of Python does."""
 
 NO_WORDS = byte_kinds(bytes(c for c in range(128) if not chr(c).isalnum()))
-"""Kinds of bytes to split texts at each ASCII character that is neither a letter nor a digit."""
+"""Kinds of bytes to split texts at each ASCII character that is neither a letter nor a
+digit.
+"""
 
 
 def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the UTF-8 bytes of an Arrow array of large strings, and the bounds of the texts (n + 1,)."""
+    """Return the UTF-8 bytes of an Arrow array of large strings, and the bounds of the
+    texts (n + 1,).
+    """
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
         return np.zeros(0, np.uint8), np.zeros(len(texts) + 1, np.int64)
-    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    ends = np.frombuffer(offsets, np.int64)[
+        texts.offset : texts.offset + len(texts) + 1
+    ]
     return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]], ends - ends[0]
 
 
-def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occurrences:
-    """Split texts at certain bytes, and assign a number to each token. `data`, `ends`: see `bytes_of`.
-    `kinds`: see `byte_kinds`.
+def split_at_bytes(
+    data: np.ndarray, ends: np.ndarray, kinds: np.ndarray
+) -> Occurrences:
+    """Split texts at certain bytes, and assign a number to each token. `data`, `ends`:
+    see `bytes_of`. `kinds`: see `byte_kinds`.
     """
     texts = len(ends) - 1
     max_tokens = (len(data) + texts) // 2 + 1
     keys, pool = np.empty(max_tokens, np.uint64), np.empty(len(data), np.uint8)
-    pool_ends, codes = np.zeros(max_tokens + 1, np.int64), np.empty(max_tokens, np.int32)
+    pool_ends, codes = (
+        np.zeros(max_tokens + 1, np.int64),
+        np.empty(max_tokens, np.int32),
+    )
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
     heads, hashed = np.empty((GROUP, 3), np.int64), np.empty(GROUP, np.uint64)
     size, number_tokens = MIN_SLOTS, splitting_kernels().number_tokens
@@ -81,11 +98,13 @@ def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occ
 
 
 KEY_BITS = 64
-"""If the characters of a q-gram have fewer bits than this in all, they are packed into one uint64."""
+"""If the characters of a q-gram have fewer bits than this in all, they are packed into
+one uint64.
+"""
 
 MAX_NUMBER = 2**62
-"""Upper bound of q-gram numbers. If a step would exceed it, the numbers are first replaced by consecutive
-ones.
+"""Upper bound of q-gram numbers. If a step would exceed it, the numbers are first
+replaced by consecutive ones.
 """
 
 
@@ -93,10 +112,14 @@ MAX_CONVERTED = 1 << 20
 """Maximum number of characters of q-grams that are converted to strings at a time."""
 
 
-def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of the texts (n + 1,), and the characters of all texts as code points.
+def code_points(
+    texts: Any, pad: int, pads: tuple[int, int] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of the texts (n + 1,), and the characters of all texts as code
+    points.
 
-    `pads`: the characters to insert `pad` times before and after each nonempty text; None: insert nothing.
+    `pads`: the characters to insert `pad` times before and after each nonempty text;
+    None: insert nothing.
     """
     texts = pc.cast(texts, pa.large_string())
     sizes = pc.utf8_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -109,7 +132,9 @@ def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.
     found = np.full(int(ends[-1]) if len(ends) else 0, pads[0], np.uint32)
     begins = (ends - padded)[sizes > 0]
     own = sizes[sizes > 0]
-    found[np.repeat(begins + pad - offsets[:-1][sizes > 0], own) + np.arange(len(points))] = points
+    found[
+        np.repeat(begins + pad - offsets[:-1][sizes > 0], own) + np.arange(len(points))
+    ] = points
     tails = (begins + pad + own)[:, None] + np.arange(pad)
     found[tails.ravel()] = pads[1]
     return np.concatenate([[0], ends]), found
@@ -140,7 +165,8 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
         if above * base >= MAX_NUMBER:
             numbers, some = numbered_integers(numbers)
             numbers, above = numbers.astype(np.int64), len(some)
-        # a q-gram that crosses the end of a text also gets a number here, but it is never read
+        # a q-gram that crosses the end of a text also gets a number here, but it is
+        # never read
         numbers[: len(numbers) - 1] = numbers[: len(numbers) - 1] * base + letters[k:]
         numbers = numbers[: len(numbers) - 1]
         above *= base
@@ -153,34 +179,61 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
 def _numbered(
     offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Assign a number to each q-gram. Return the numbers, and where each distinct q-gram occurs first.
+    """Assign a number to each q-gram. Return the numbers, and where each distinct
+    q-gram occurs first.
 
-    `number`: how many q-grams the texts have. The characters of a q-gram have `bits` bits each. Together they
-    must fit in one uint64.
+    `number`: how many q-grams the texts have. The characters of a q-gram have `bits`
+    bits each. Together they must fit in one uint64.
     """
-    codes, keys, firsts = np.empty(number, np.int32), np.empty(number, np.uint64), np.empty(number, np.int64)
+    codes, keys, firsts = (
+        np.empty(number, np.int32),
+        np.empty(number, np.uint64),
+        np.empty(number, np.int64),
+    )
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
     offsets, points = np.asarray(offsets, np.int64), np.require(points, np.uint32, "W")
     size, number_grams = MIN_SLOTS, splitting_kernels().number_grams
     while not number_grams(
-        points, offsets, q, bits, np.full(size, -1, np.int32), keys, firsts, codes, ends, done
+        points,
+        offsets,
+        q,
+        bits,
+        np.full(size, -1, np.int32),
+        keys,
+        firsts,
+        codes,
+        ends,
+        done,
     ):
         size *= 4
     return codes, firsts[: done[3]].copy()
 
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
-    """Return the q-gram at each position as an Arrow string. Strings are made in batches to limit memory."""
+    """Return the q-gram at each position as an Arrow string. Strings are made in
+    batches to limit memory.
+    """
     some = max(1, MAX_CONVERTED // q)
     steps = range(0, len(places), some)
-    return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
+    return pa.concat_arrays(
+        [_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps]
+    )
 
 
 def _strings(points: np.ndarray) -> Any:
-    """Convert code points to Arrow strings. Each row of `points` (n, q) gives one string."""
-    widths = 1 + (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
+    """Convert code points to Arrow strings. Each row of `points` (n, q) gives one
+    string.
+    """
+    widths = (
+        1 + (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
+    )
     ends = np.concatenate([[0], np.cumsum(widths.sum(1))])
-    data = np.ascontiguousarray(points.astype("<u4")).tobytes().decode("utf-32-le").encode()
+    data = (
+        np.ascontiguousarray(points.astype("<u4"))
+        .tobytes()
+        .decode("utf-32-le")
+        .encode()
+    )
     buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(data)]
     return pa.LargeStringArray.from_buffers(len(points), buffers[1], buffers[2])
 
@@ -197,7 +250,9 @@ class Tokenizer(Protocol):
 
 
 def _of_lists(lists: Any) -> Occurrences:
-    """Assign a number to each nonempty string in Arrow lists. The Arrow array must not be a slice."""
+    """Assign a number to each nonempty string in Arrow lists. The Arrow array must not
+    be a slice.
+    """
     offsets, codes, tokens = of_strings(np.asarray(lists.offsets), lists.values)
     empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
     kept = codes != empty
@@ -219,7 +274,8 @@ class Whitespace:
 
 @dataclass(frozen=True)
 class Delimiter:
-    """Split texts at a delimiter; spaces around it are kept, and empty tokens are dropped.
+    """Split texts at a delimiter; spaces around it are kept, and empty tokens are
+    dropped.
 
     So ``"a,,b,"`` has the tokens "a" and "b" only. To keep empty tokens, use
     ``Custom(lambda text: text.split(","))``.
@@ -234,11 +290,13 @@ class Delimiter:
     def __post_init__(self) -> None:
         if not isinstance(self.delimiter, str):
             raise OptionTypeError(
-                f"Delimiter(delimiter={shown(self.delimiter)}) is not a text; use one, as in Delimiter(',')."
+                f"Delimiter(delimiter={shown(self.delimiter)}) is not a text; use one, "
+                "as in Delimiter(',')."
             )
         if not self.delimiter:
             raise OptionError(
-                "Delimiter(delimiter='') splits nothing; use a text, such as Delimiter(','), or QGrams(1, "
+                "Delimiter(delimiter='') splits nothing; use a text, such as "
+                "Delimiter(','), or QGrams(1, "
                 "padding=False) for single characters."
             )
 
@@ -283,8 +341,9 @@ class QGrams:
     q : int
         Number of characters of a q-gram, 1 to 32.
     padding : bool
-        Whether to insert q - 1 times "#" before a text, and "$" after it, so that each character is in q
-        q-grams. Without padding, a text of fewer than q characters has no q-gram.
+        Whether to insert q - 1 times "#" before a text, and "$" after it, so that each
+        character is in q q-grams. Without padding, a text of fewer than q characters
+        has no q-gram.
     lower : bool
         Whether letters become lower case first.
     """
@@ -298,7 +357,8 @@ class QGrams:
     def __post_init__(self) -> None:
         if not _is_whole(self.q) or not 1 <= self.q <= MAX_Q:
             raise OptionError(
-                f"QGrams(q={shown(self.q)}) is not allowed; use a whole number from 1 to {MAX_Q}."
+                f"QGrams(q={shown(self.q)}) is not allowed; use a whole number from 1 "
+                f"to {MAX_Q}."
             )
         _check_flag("QGrams(padding", self.padding)
         _check_flag("QGrams(lower", self.lower)
@@ -313,12 +373,14 @@ class QGrams:
 
 @dataclass(frozen=True)
 class Custom:
-    """Take the list of strings or integers that a function returns for each text; "" is also a token.
+    """Take the list of strings or integers that a function returns for each text; "" is
+    also a token.
 
     Attributes
     ----------
     function : callable
-        Called with a text. It must be deterministic, and workers must be able to unpickle it.
+        Called with a text. It must be deterministic, and workers must be able to
+        unpickle it.
     """
 
     function: Callable[[str], Iterable[Any]]
@@ -334,14 +396,17 @@ class Custom:
         found = self.function(text)
         if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
             raise TokenError(
-                f"tokenizer={shown(self.function)} must return a list of strings or integers, but for the "
+                f"tokenizer={shown(self.function)} must return a list of strings or "
+                "integers, but for the "
                 f"text {shown(text)} it returned {shown(found)}."
             )
         return list(found)
 
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
-    """Assign numbers to Python values, which are all strings or all integers. `what`: how messages begin."""
+    """Assign numbers to Python values, which are all strings or all integers. `what`:
+    how messages begin.
+    """
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
         try:
@@ -349,44 +414,54 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
         except UnicodeEncodeError:
             bad = next(text for text in flat if not is_unicode(text))
             raise TokenError(f"{what} the token {shown(bad)}, {NO_UNICODE}.") from None
-    # ints of Python are not checked one by one, which would take ten times as long as copying them
+    # ints of Python are not checked one by one, which would take ten times as long as
+    # copying them
     others = [] if kinds == {int} else [value for value in flat if not _is_whole(value)]
     if others:
         raise TokenError(
-            f"{what} the token {shown(others[0])} among others. Tokens must be all strings or all integers: "
+            f"{what} the token {shown(others[0])} among others. Tokens must be all "
+            "strings or all integers: "
             "convert them, for example with str()."
         )
     return of_integers(offsets, whole_numbers(flat, kinds == {int}))
 
 
 def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
-    """Convert integers to int64. Raise an error if one does not fit. `plain`: whether all of them are ints of
-    Python.
+    """Convert integers to int64. Raise an error if one does not fit. `plain`: whether
+    all of them are ints of Python.
     """
     try:
         return np.fromiter(flat if plain else map(int, flat), np.int64, len(flat))
     except OverflowError:
         far = next(value for value in flat if not -(2**63) <= int(value) < 2**63)
         raise TokenError(
-            f"The token {shown(far)} does not fit in a signed 64-bit integer; convert tokens to strings, "
+            f"The token {shown(far)} does not fit in a signed 64-bit integer; convert "
+            "tokens to strings, "
             "for example with str()."
         ) from None
 
 
 def _is_whole(value: object) -> bool:
     # for NumPy, timedelta64 is an integer, so exclude it by name
-    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.timedelta64))
+    return isinstance(value, numbers.Integral) and not isinstance(
+        value, (bool, np.timedelta64)
+    )
 
 
 def _check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise OptionTypeError(f"{name}={shown(value)}) is not allowed; use True or False.")
+        raise OptionTypeError(
+            f"{name}={shown(value)}) is not allowed; use True or False."
+        )
 
 
 NAMED: dict[str, Tokenizer] = {"whitespace": Whitespace(), "words": Words()}
 """Name of a tokenizer -> the tokenizer."""
 
-WITH_VALUE: dict[str, Callable[[Any], Tokenizer]] = {"delimiter": Delimiter, "qgrams": QGrams}
+WITH_VALUE: dict[str, Callable[[Any], Tokenizer]] = {
+    "delimiter": Delimiter,
+    "qgrams": QGrams,
+}
 """Name of a tokenizer that takes a value, as in ("delimiter", ","), -> its class."""
 
 KINDS = (Whitespace, Delimiter, Words, QGrams, Custom)
@@ -395,16 +470,22 @@ ALLOWED = "'whitespace', 'words', ('delimiter', ','), ('qgrams', 3), a function,
 
 
 def tokenizer_of(value: object) -> Tokenizer | None:
-    """Return the tokenizer that an option names; None if the column has lists. Raise an error for any other
-    value.
+    """Return the tokenizer that an option names; None if the column has lists. Raise an
+    error for any other value.
     """
     if value is None or isinstance(value, KINDS):
         return value
     if isinstance(value, type):
-        raise OptionTypeError(f"tokenizer={value.__name__} is a class; use an object of it, or {ALLOWED}.")
+        raise OptionTypeError(
+            f"tokenizer={value.__name__} is a class; use an object of it, or {ALLOWED}."
+        )
     if callable(value):
         return Custom(value)
-    if isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], str):
+    if (
+        isinstance(value, (tuple, list))
+        and len(value) == 2
+        and isinstance(value[0], str)
+    ):
         name, option = value
         if name in WITH_VALUE:
             return WITH_VALUE[name](option)
@@ -413,8 +494,12 @@ def tokenizer_of(value: object) -> Tokenizer | None:
         return NAMED[value]
     if isinstance(value, str) and value in WITH_VALUE:
         raise OptionError(
-            f"tokenizer={value!r} needs a value; use ({value!r}, {'3' if value == 'qgrams' else repr(',')})."
+            f"tokenizer={value!r} needs a value; use ({value!r}, "
+            f"{'3' if value == 'qgrams' else repr(',')})."
         )
     kind = OptionError if isinstance(value, (str, tuple, list)) else OptionTypeError
     name = value[0] if isinstance(value, (tuple, list)) and value else value
-    raise kind(f"tokenizer={shown(value)} is not allowed; use {ALLOWED}{did_you_mean(name, names)}.")
+    raise kind(
+        f"tokenizer={shown(value)} is not allowed; use "
+        f"{ALLOWED}{did_you_mean(name, names)}."
+    )

@@ -45,7 +45,13 @@ def _expressions() -> Any:
 
 
 KIND = JoinKind(
-    read_sets, chunks_of, SetBlockPair, summarise_sets, make_set_plan, SetPlanReport, _expressions
+    read_sets,
+    chunks_of,
+    SetBlockPair,
+    summarise_sets,
+    make_set_plan,
+    SetPlanReport,
+    _expressions,
 )
 
 
@@ -56,23 +62,30 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     Parameters
     ----------
     on : column
-        Column of lists of tokens, all strings or all integers (of Python, NumPy or Arrow). Or a column of
-        texts, which `tokenizer` splits. Repeated tokens of a row count once.
+        Column of lists of tokens, all strings or all integers (of Python, NumPy or
+        Arrow). Or a column of texts, which `tokenizer` splits. Repeated tokens of a row
+        count once.
     threshold : number
-        Similarity that a pair must reach: above 0 and up to 1, for "overlap" a whole number. A float is
-        converted to the exact fraction of its decimal text: 0.1 becomes 1/10. ``Fraction(1, 3)`` is exact.
+        Similarity that a pair must reach: above 0 and up to 1, for "overlap" a whole
+        number. A float is converted to the exact fraction of its decimal text: 0.1
+        becomes 1/10. ``Fraction(1, 3)`` is exact.
     similarity : {"jaccard", "dice", "cosine", "overlap"}
-        For sets of a and b tokens with o in common: o/(a+b-o), 2o/(a+b), o/sqrt(ab), or o itself.
+        For sets of a and b tokens with o in common: o/(a+b-o), 2o/(a+b), o/sqrt(ab), or
+        o itself.
     comparison : {">=", ">", "="}
-        How the similarity is compared with the threshold. Integers are compared, so rounding changes no pair.
+        How the similarity is compared with the threshold. Integers are compared, so
+        rounding changes no pair.
     tokenizer : str, tuple, callable or an object of `dask_simjoin.sets`, optional
-        "whitespace"; "words" (runs of letters and digits); ``("delimiter", ",")``; ``("qgrams", 3)`` (runs of
-        3 characters, padded); a function from a text to a list of tokens. Objects of `dask_simjoin.sets` have
-        options, such as ``QGrams(3, padding=False)``. None: the column holds lists.
+        "whitespace"; "words" (runs of letters and digits); ``("delimiter", ",")``;
+        ``("qgrams", 3)`` (runs of 3 characters, padded); a function from a text to a
+        list of tokens. Objects of `dask_simjoin.sets` have options, such as ``QGrams(3,
+        padding=False)``. None: the column holds lists.
     allow_empty : bool
-        Whether rows with empty sets match each other, like other equal sets. Otherwise they match no row.
+        Whether rows with empty sets match each other, like other equal sets. Otherwise
+        they match no row.
     allow_missing : bool
-        Whether rows without a set (None, NaN) match each other; their similarity is NaN.
+        Whether rows without a set (None, NaN) match each other; their similarity is
+        NaN.
     method : {"auto", ...} or an object of `dask_simjoin.sets`
         The algorithm. All methods give the same pairs.
     return_similarity : bool
@@ -80,15 +93,15 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     id, keep, suffixes
         As in `self_join`.
     blocksize : int or str, optional
-        Memory of the sets of a block, and of a partition of the result, such as "64 MiB". Default: as in
-        `self_join`.
+        Memory of the sets of a block, and of a partition of the result, such as "64
+        MiB". Default: as in `self_join`.
 
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right`` (the ids' dtype), and ``similarity`` and the kept columns if requested;
-        lazy if the frame is.  `left` is the row that comes first in the frame.  The order of rows is not
-        specified.
+        Columns ``left``, ``right`` (the ids' dtype), and ``similarity`` and the kept
+        columns if requested; lazy if the frame is.  `left` is the row that comes first
+        in the frame.  The order of rows is not specified.
 
     Raises
     ------
@@ -101,7 +114,8 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
 
     Notes
     -----
-    Each distinct set is joined only once, for all rows that have this set. So copies of a row cost little.
+    Each distinct set is joined only once, for all rows that have this set. So copies of
+    a row cost little.
 
     Examples
     --------
@@ -119,7 +133,8 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
 
 @frame_verb(SetJoinRequest)
 def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
-    """Find every pair of a row of this frame and a row of `other` with similar sets of tokens.
+    """Find every pair of a row of this frame and a row of `other` with similar sets of
+    tokens.
 
     Parameters
     ----------
@@ -134,14 +149,15 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
         Use these instead of `on` if the names differ.
     id, left_id, right_id, keep, suffixes
         As in `join`.
-    similarity, comparison, tokenizer, allow_empty, allow_missing, method, return_similarity, blocksize
+    similarity, comparison, tokenizer, allow_empty, allow_missing, method,
+    return_similarity, blocksize
         As in `set_self_join`.
 
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right``, ``similarity`` if requested, and the kept columns. With "leftsemi" and
-        "leftanti", rows of this frame.
+        Columns ``left``, ``right``, ``similarity`` if requested, and the kept columns.
+        With "leftsemi" and "leftanti", rows of this frame.
 
     Examples
     --------
@@ -157,7 +173,12 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
       tags
     y  [c]
     """
-    check_other("set_join(other, on, threshold)", request.other, on=request.on, threshold=request.threshold)
+    check_other(
+        "set_join(other, on, threshold)",
+        request.other,
+        on=request.on,
+        threshold=request.threshold,
+    )
     return join(frame, request, KIND)
 
 
@@ -165,7 +186,8 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
 def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Series:
     """Count for each row the other rows whose sets match its set.
 
-    Pairs are counted without being stored. The parameters are the same as for `set_self_join`.
+    Pairs are counted without being stored. The parameters are the same as for
+    `set_self_join`.
 
     Returns
     -------
@@ -206,24 +228,26 @@ def count_set_pairs(frame: Frame, request: CountSetPairsRequest) -> Number:
 
 @series_verb(SetNearDuplicatedRequest)
 def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Series:
-    """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and items.
+    """Mark rows whose sets match the set of a row that stays: `near_duplicated` for
+    texts, tags and items.
 
     Parameters
     ----------
     on, threshold, similarity, comparison, tokenizer
         Two rows are near if their sets match, as in `set_self_join`.
     keep : {"first", "last", False} or column
-        Which of several near rows stays, and is marked False: the first in the frame, the last, or the row
-        with the largest value in a numeric column. Among equal values the first row stays; a missing value is
-        below all others. ``keep=False``: no row stays, so every row that matches another is True.
+        Which of several near rows stays, and is marked False: the first in the frame,
+        the last, or the row with the largest value in a numeric column. Among equal
+        values the first row stays; a missing value is below all others. ``keep=False``:
+        no row stays, so every row that matches another is True.
     grouping : {"greedy", "connected"}
-        "greedy": rows are visited in order, and a row is a duplicate if it matches a row that stays. So no
-        two rows that stay match, and each duplicate matches one of them. "connected": rows form a group if a
-        chain of matches connects them. One row of each group stays, even if it does not match all rows of the
-        group.
+        "greedy": rows are visited in order, and a row is a duplicate if it matches a
+        row that stays. So no two rows that stay match, and each duplicate matches one
+        of them. "connected": rows form a group if a chain of matches connects them. One
+        row of each group stays, even if it does not match all rows of the group.
     allow_empty, allow_missing : bool
-        Whether rows with empty sets are near each other, and whether rows without a set are near each other.
-        Otherwise all of these rows stay.
+        Whether rows with empty sets are near each other, and whether rows without a set
+        are near each other. Otherwise all of these rows stay.
     method, blocksize
         As in `set_self_join`.
 
@@ -235,12 +259,13 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     Raises
     ------
     BudgetError
-        With "greedy", one task must hold all pairs of distinct sets, and they do not fit.
+        With "greedy", one task must hold all pairs of distinct sets, and they do not
+        fit.
 
     Notes
     -----
-    The result does not depend on the partitioning. For both groupings, rows with equal sets count as one row.
-    "connected" needs no list of all pairs.
+    The result does not depend on the partitioning. For both groupings, rows with equal
+    sets count as one row. "connected" needs no list of all pairs.
 
     Examples
     --------
@@ -260,14 +285,16 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
 
 @frame_verb(SetNearDuplicatedRequest)
 def drop_set_near_duplicates(frame: Frame, request: SetNearDuplicatedRequest) -> Frame:
-    """Drop rows whose sets match the set of a row that stays: `drop_near_duplicates` for texts.
+    """Drop rows whose sets match the set of a row that stays: `drop_near_duplicates`
+    for texts.
 
     The parameters are the same as for `set_near_duplicated`, which marks these rows.
 
     Returns
     -------
     DataFrame
-        The rows that stay, with all columns, their index and partitions; lazy if the frame is.
+        The rows that stay, with all columns, their index and partitions; lazy if the
+        frame is.
 
     Examples
     --------
@@ -299,25 +326,33 @@ class SetProfileReport(ProfileReport):
     """Measurements of one self-join of sets; see `ProfileReport`."""
 
     about: ClassVar[Mapping[str, str]] = ABOUT
-    counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
+    counted: ClassVar[tuple[str, ...]] = (
+        "listed",
+        "candidates",
+        "verified",
+        "pairs",
+        "row_pairs",
+    )
     title: ClassVar[str] = "Profile of a self-join of sets"
 
 
 @verb(SetPlanRequest)
 def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
-    """Show the tasks of `set_self_join` with the same options, and the estimated size of its result.
+    """Show the tasks of `set_self_join` with the same options, and the estimated size
+    of its result.
 
-    With `other`, it plans `set_join`. The call reads the column once, and joins a sample for the estimate.
-    The plan of a plain frame has one block.
+    With `other`, it plans `set_join`. The call reads the column once, and joins a
+    sample for the estimate. The plan of a plain frame has one block.
 
     The parameters are the same as for `set_self_join` and `set_join`.
 
     Returns
     -------
     SetPlanReport
-        Prints as text, and shows as a table and a picture in notebooks.  It has ``rows``, ``tokens``,
-        ``blocks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
-        ``result_bytes``, ``to_frame()``, ``svg()`` and ``plot()``.
+        Prints as text, and shows as a table and a picture in notebooks.  It has
+        ``rows``, ``tokens``, ``blocks``, ``block_pairs``, ``partitions``, ``pairs``,
+        ``pairs_low``, ``pairs_high``, ``result_bytes``, ``to_frame()``, ``svg()`` and
+        ``plot()``.
 
     Raises
     ------
@@ -340,17 +375,18 @@ def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
 def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
     """Run a self-join of sets without keeping its pairs, and report its work and time.
 
-    The join runs at the call, on one core or one GPU, with all rows as one block. The column of a Dask
-    DataFrame is computed first, and must fit into memory.
+    The join runs at the call, on one core or one GPU, with all rows as one block. The
+    column of a Dask DataFrame is computed first, and must fit into memory.
 
-    The parameters are the same as for `count_set_pairs`. The counters are from a second run, so counting does
-    not affect the time.
+    The parameters are the same as for `count_set_pairs`. The counters are from a second
+    run, so counting does not affect the time.
 
     Returns
     -------
     SetProfileReport
-        Prints as text, and shows as a table and a picture in notebooks.  It has ``numbers``, ``seconds``,
-        ``rows``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+        Prints as text, and shows as a table and a picture in notebooks.  It has
+        ``numbers``, ``seconds``, ``rows``, ``method``, ``to_frame()``, ``svg()`` and
+        ``plot()``.
 
     Examples
     --------
@@ -366,9 +402,17 @@ def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
         frame = frame[spec.columns].compute()
     found = profile(frame, spec, KIND)
     numbers = {
-        "tokens": float(len(found.rows["sets"]["codes"])), "universe": float(found.chunk["universe"]),
-        "sets": float(len(found.chunk["weights"])), **found.counters,
-    }  # fmt: skip
-    method = spec.method if isinstance(spec.method, str) else type(spec.method).__name__.lower()
+        "tokens": float(len(found.rows["sets"]["codes"])),
+        "universe": float(found.chunk["universe"]),
+        "sets": float(len(found.chunk["weights"])),
+        **found.counters,
+    }
+    method = (
+        spec.method
+        if isinstance(spec.method, str)
+        else type(spec.method).__name__.lower()
+    )
     seconds = dict(zip(("tokens", "encode", "join"), found.seconds, strict=True))
-    return SetProfileReport(method, repr(spec.method), len(frame), Counters(numbers, seconds))
+    return SetProfileReport(
+        method, repr(spec.method), len(frame), Counters(numbers, seconds)
+    )

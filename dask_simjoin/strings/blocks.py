@@ -1,9 +1,10 @@
-"""Read strings from partitions, gather them into blocks of similar lengths, and plan the pairs of blocks.
+"""Read strings from partitions, gather them into blocks of similar lengths, and plan
+the pairs of blocks.
 
-A block of strings is a block of sets whose tokens are code points, in the order of the text. After each
-string comes a tail: the code 0, or four codes that identify its group (see `by=`). So an empty string has a
-size above 0, and only a missing string has size 0. Strings that are equal and in the same group are stored
-once.
+A block of strings is a block of sets whose tokens are code points, in the order of the
+text. After each string comes a tail: the code 0, or four codes that identify its group
+(see `by=`). So an empty string has a size above 0, and only a missing string has size
+0. Strings that are equal and in the same group are stored once.
 """
 
 from __future__ import annotations
@@ -61,13 +62,17 @@ class EditBlockPair(SetBlockPair):
 
 
 def checked_presence(frame: Frame, spec: EditSpec, number: int | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows that can match. Raise `TextError` for a value that is not a text."""
+    """Return a mask (rows,) of the rows that can match. Raise `TextError` for a value
+    that is not a text.
+    """
     return _present_texts(frame, spec, number)[0]
 
 
-def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np.ndarray, Array, Array]:
-    """Return a mask of the rows that can match. Also return where each of their texts begins, and the code
-    points of all texts.
+def _present_texts(
+    frame: Frame, spec: EditSpec, number: int | None
+) -> tuple[np.ndarray, Array, Array]:
+    """Return a mask of the rows that can match. Also return where each of their texts
+    begins, and the code points of all texts.
     """
     try:
         present, texts = texts_of(frame[spec.on[0]], hint="")
@@ -86,7 +91,9 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
     return both, ends, points
 
 
-def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, with_ids: bool = True) -> ReadSetRows:
+def read_texts(
+    frame: Frame, spec: EditSpec, number: int | None = None, with_ids: bool = True
+) -> ReadSetRows:
     """Read the strings and the ids of the rows in a partition.
 
     `number`: number of the partition, which messages name; None for a plain frame.
@@ -94,24 +101,36 @@ def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, with_ids
     present, ends, points = _present_texts(frame, spec, number)
     tails = np.zeros((len(ends) - 1, spec.rule.tail), np.int32)
     if spec.code is not None:
-        # rows of one group have the same float in this column, so its bits identify the group
+        # rows of one group have the same float in this column, so its bits identify the
+        # group
         groups = frame[spec.code].to_numpy()[present].astype(np.float64).view(np.uint64)
         for k in range(spec.rule.tail):
             tails[:, k] = (groups >> np.uint64(16 * k)) & np.uint64(0xFFFF)
-    offsets, codes = np.empty(len(ends), np.int64), np.empty(len(points) + tails.size, np.int32)
+    offsets, codes = (
+        np.empty(len(ends), np.int64),
+        np.empty(len(points) + tails.size, np.int32),
+    )
     points = np.require(points, np.uint32, "W")
-    segment_kernels().with_tails(np.ascontiguousarray(ends, np.int64), points, tails, offsets, codes)
-    return rows_read(frame, spec, EncodedSets(offsets=offsets, codes=codes), present, with_ids)
+    segment_kernels().with_tails(
+        np.ascontiguousarray(ends, np.int64), points, tails, offsets, codes
+    )
+    return rows_read(
+        frame, spec, EncodedSets(offsets=offsets, codes=codes), present, with_ids
+    )
 
 
-def read_sample(frame: Frame, spec: EditSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
+def read_sample(
+    frame: Frame, spec: EditSpec, number: int | None
+) -> tuple[ReadSetRows, np.ndarray]:
     """Read the strings of a sample. Also return the codes of all strings."""
     read = read_texts(frame, spec, number, with_ids=False)
     return read, read["sets"]["codes"]
 
 
 def hash_rows(frame: Frame, spec: EditSpec) -> Array:
-    """Hash each row by its string and its kept columns (rows,), uint64. Equal rows have equal hashes."""
+    """Hash each row by its string and its kept columns (rows,), uint64. Equal rows have
+    equal hashes.
+    """
     read = read_texts(frame, spec, with_ids=False)
     found = hashes(read["sets"])
     if read["missing"] is not None:
@@ -119,26 +138,38 @@ def hash_rows(frame: Frame, spec: EditSpec) -> Array:
     return mixed_bits(found, hash_columns(frame, (spec.keep,))) if spec.keep else found
 
 
-def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> SetChunk:
+def gather_block(
+    example: Frame, spec: EditSpec, *parcels: SetParcel | None
+) -> SetChunk:
     """Concatenate the parcels that a block receives.
 
-    The codes get the smallest dtype that fits, so that fewer bytes are sent and spilled to disk.
+    The codes get the smallest dtype that fits, so that fewer bytes are sent and spilled
+    to disk.
     """
     bound = [codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None]
-    chunk = gathered(max(bound, default=1), example, lambda frame: read_texts(frame, spec), parcels)
+    chunk = gathered(
+        max(bound, default=1), example, lambda frame: read_texts(frame, spec), parcels
+    )
     chunk["tokens"] = chunk["tokens"].astype(np.min_scalar_type(chunk["universe"] - 1))
     return chunk
 
 
 def codes_bound(sets: EncodedSets) -> int:
-    """Return a number above all codes in strings. The smaller it is, the faster rows are sorted."""
+    """Return a number above all codes in strings. The smaller it is, the faster rows
+    are sorted.
+    """
     return int(sets["codes"].max(initial=0)) + 1
 
 
 def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
     return [
         set_chunk(
-            one["sets"], codes_bound(one["sets"]), one["missing"], one["ids"], one["example"], one.get("kept")
+            one["sets"],
+            codes_bound(one["sets"]),
+            one["missing"],
+            one["ids"],
+            one["example"],
+            one.get("kept"),
         )
         for one in read
     ]
@@ -148,12 +179,14 @@ ENTRY_BYTES = 32
 """Bytes that a segment takes in the index, including its share of the hash buckets."""
 
 INDEX_BYTES = 48
-"""Other bytes that a string takes during a search: for signatures, a stamp, and its share of a batch of
-pairs.
+"""Other bytes that a string takes during a search: for signatures, a stamp, and its
+share of a batch of pairs.
 """
 
 CODE_BYTES = 5
-"""Bytes that a code point takes: one in a block, if the text is Latin, and four more during a search."""
+"""Bytes that a code point takes: one in a block, if the text is Latin, and four more
+during a search.
+"""
 
 MIN_CODES = 1 << 16
 """A block has at least this many code points, unless memory limits blocks to fewer.
@@ -162,41 +195,61 @@ The minimum is lower than for sets, because a code point takes more time than a 
 """
 
 MAX_ENTRIES = 64
-"""The number of segments per string is assumed to be at most this, because most longer strings are not
-indexed.
+"""The number of segments per string is assumed to be at most this, because most longer
+strings are not indexed.
 """
 
 
-def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int) -> SetSummary:
+def summarise_texts(
+    frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int
+) -> SetSummary:
     """Summarize one partition: see `dask_simjoin.sets.plan.summarised`."""
-    return summarised(frame, number, spec, with_ids, partitions, checked_presence, read_sample)
+    return summarised(
+        frame, number, spec, with_ids, partitions, checked_presence, read_sample
+    )
 
 
 def gather_texts(tables: list[list[SetSummary]]) -> Gathered:
     found = []
     for summaries in tables:
         points, offsets, codes = concatenated(summaries)
-        found.append(SampledSets(points, EncodedSets(offsets=offsets, codes=codes.astype(np.int32))))
+        found.append(
+            SampledSets(
+                points, EncodedSets(offsets=offsets, codes=codes.astype(np.int32))
+            )
+        )
     return found, POINTS
 
 
 def make_edit_plan(
-    tables: list[list[SetSummary]], spec: EditSpec, output: OutputSpec, resources: Resources
+    tables: list[list[SetSummary]],
+    spec: EditSpec,
+    output: OutputSpec,
+    resources: Resources,
 ) -> SetPlan:
-    """Plan a join from the summaries of its tables. Raise an error if blocks or the result do not fit in
-    memory.
+    """Plan a join from the summaries of its tables. Raise an error if blocks or the
+    result do not fit in memory.
     """
     sizes = np.concatenate([s.sample.x[:, 0] for some in tables for s in some])
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
     index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
     return make_set_plan(
-        tables, spec, output, resources, gather_texts, EditBlockPair, index, MIN_CODES, CODE_BYTES
+        tables,
+        spec,
+        output,
+        resources,
+        gather_texts,
+        EditBlockPair,
+        index,
+        MIN_CODES,
+        CODE_BYTES,
     )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EditPlanReport(SetPlanReport):
-    """The plan of a join by edit distance, and its estimated result: see `SetPlanReport`.
+    """The plan of a join by edit distance, and its estimated result: see
+    `SetPlanReport`.
 
     Attributes
     ----------
@@ -212,17 +265,40 @@ class EditPlanReport(SetPlanReport):
     _facts = (
         *ROWS,
         ("without a text", lambda r: f"{r.plan.missing:,}" if r.plan.missing else None),
-        ("characters", lambda r: f"about {r.characters:,.0f}, {r.characters / max(r.rows, 1):.3g} of a row"),
+        (
+            "characters",
+            lambda r: (
+                f"about {r.characters:,.0f}, {r.characters / max(r.rows, 1):.3g} of a "
+                "row"
+            ),
+        ),
         ("column", lambda r: repr(r.spec.on[0])),
         ("within", lambda r: ", ".join(map(str, r.spec.by)) or None),
-        ("blocks", lambda r: f"{r.blocks:,} by length ({size(r.plan.block_bytes.sum())})"),
-        ("largest block", lambda r: f"{r._largest_rows:,.0f} rows, {size(r._largest_bytes)}"),
+        (
+            "blocks",
+            lambda r: f"{r.blocks:,} by length ({size(r.plan.block_bytes.sum())})",
+        ),
+        (
+            "largest block",
+            lambda r: f"{r._largest_rows:,.0f} rows, {size(r._largest_bytes)}",
+        ),
         *without(RESULT_FACTS, "recall", "neighbors"),
     )
     _exported = (
-        "pair_bytes", "title", "rows", "characters", "blocks", "block_pairs", "partitions", "pairs",
-        "pairs_low", "pairs_high", "counted", "result_bytes", *MEMORY,
-    )  # fmt: skip
+        "pair_bytes",
+        "title",
+        "rows",
+        "characters",
+        "blocks",
+        "block_pairs",
+        "partitions",
+        "pairs",
+        "pairs_low",
+        "pairs_high",
+        "counted",
+        "result_bytes",
+        *MEMORY,
+    )
 
     @property
     def title(self) -> str:
@@ -233,4 +309,7 @@ class EditPlanReport(SetPlanReport):
     @property
     def characters(self) -> float:
         """The estimated number of code points in all strings."""
-        return max(self.plan.tokens - self.spec.rule.tail * (self.rows - self.plan.missing), 0.0)
+        return max(
+            self.plan.tokens - self.spec.rule.tail * (self.rows - self.plan.missing),
+            0.0,
+        )

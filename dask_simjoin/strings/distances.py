@@ -1,16 +1,18 @@
 """Compute edit distances of strings of codes up to a limit.
 
-For two strings of any length and alphabet, see Ukkonen (1985) and Landau and Vishkin (1989). Take the table
-of distances between all pairs of prefixes. For e = 0, 1, ... edits, find the last cell with distance e on
-each diagonal. One edit leads there from the last cell with e - 1 edits, on this diagonal or on a neighboring
-one; then follow equal codes. Only diagonals that can still reach the end are visited. So the work is about
-limit**2 plus the number of equal codes. A transposition of adjacent codes starts in the last cell with e - 1
-edits. From an earlier cell, it would get no farther than a substitution does.
+For two strings of any length and alphabet, see Ukkonen (1985) and Landau and Vishkin
+(1989). Take the table of distances between all pairs of prefixes. For e = 0, 1, ...
+edits, find the last cell with distance e on each diagonal. One edit leads there from
+the last cell with e - 1 edits, on this diagonal or on a neighboring one; then follow
+equal codes. Only diagonals that can still reach the end are visited. So the work is
+about limit**2 plus the number of equal codes. A transposition of adjacent codes starts
+in the last cell with e - 1 edits. From an earlier cell, it would get no farther than a
+substitution does.
 
-To compare one short string with several others of equal length, bit vectors and vector instructions are used.
-Each step takes one code of each other string, and computes one column of its table. Bits hold the differences
-of adjacent cells, as in Myers (1999), in the form of Hyyro (2003), section 3. Transpositions are from section
-4.
+To compare one short string with several others of equal length, bit vectors and vector
+instructions are used. Each step takes one code of each other string, and computes one
+column of its table. Bits hold the differences of adjacent cells, as in Myers (1999), in
+the form of Hyyro (2003), section 3. Transpositions are from section 4.
 """
 
 from __future__ import annotations
@@ -46,13 +48,21 @@ NOWHERE = -(1 << 40)
 
 @device_function
 def distance_within(
-    one: Array, a: int, n: int, other: Array, b: int, m: int, limit: int, swaps: bool, reached: Array
+    one: Array,
+    a: int,
+    n: int,
+    other: Array,
+    b: int,
+    m: int,
+    limit: int,
+    swaps: bool,
+    reached: Array,
 ) -> int:
-    """Return the distance between `one[a : a + n]` and `other[b : b + m]`; or limit + 1 if it is above
-    `limit`.
+    """Return the distance between `one[a : a + n]` and `other[b : b + m]`; or limit + 1
+    if it is above `limit`.
 
-    `swaps`: whether a transposition of adjacent codes is one edit. `reached`: scratch with at least 2 * limit
-    + 5 elements.
+    `swaps`: whether a transposition of adjacent codes is one edit. `reached`: scratch
+    with at least 2 * limit + 5 elements.
     """
     end, middle = m - n, limit + 2
     if abs(end) > limit:
@@ -69,9 +79,15 @@ def distance_within(
             own = reached[middle + d]
             far = max(own + 1, before, reached[middle + d + 1] + 1)
             if (
-                swaps and e and own >= 0 and own + 1 < n and own + d + 1 < m and own + d >= 0
-                and one[a + own] == other[b + own + d + 1] and one[a + own + 1] == other[b + own + d]
-            ):  # fmt: skip
+                swaps
+                and e
+                and own >= 0
+                and own + 1 < n
+                and own + d + 1 < m
+                and own + d >= 0
+                and one[a + own] == other[b + own + d + 1]
+                and one[a + own + 1] == other[b + own + d]
+            ):
                 far = max(far, own + 2)
             far = min(far, n, m - d)
             while far < n and far + d < m and one[a + far] == other[b + far + d]:
@@ -84,7 +100,9 @@ def distance_within(
 
 
 MAX_SHORT = 64
-"""The short string has at most this many codes, because one word of bits must hold a column of the table."""
+"""The short string has at most this many codes, because one word of bits must hold a
+column of the table.
+"""
 
 LANES = 16
 """Number of strings that are compared at once."""
@@ -97,17 +115,26 @@ def _constant(value: int) -> ir.Constant:
 
 
 @intrinsic
-def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaType, swaps: NumbaType,
-          out: NumbaType) -> Intrinsic:  # fmt: skip
-    """Compute the distances between one string of n > 0 codes and `LANES` other strings, and write them to
-    address `out`.
+def _walk(
+    typingctx: TypingContext,
+    rows: NumbaType,
+    steps: NumbaType,
+    n: NumbaType,
+    swaps: NumbaType,
+    out: NumbaType,
+) -> Intrinsic:
+    """Compute the distances between one string of n > 0 codes and `LANES` other
+    strings, and write them to address `out`.
 
-    The other strings have `steps` codes each. `rows`: address of an array (steps, LANES). For each code of
-    the other strings, it has a mask of the positions of this code in the one string: see `set_matches`.
-    `swaps`: whether a transposition of adjacent codes is one edit.
+    The other strings have `steps` codes each. `rows`: address of an array (steps,
+    LANES). For each code of the other strings, it has a mask of the positions of this
+    code in the one string: see `set_matches`. `swaps`: whether a transposition of
+    adjacent codes is one edit.
     """
 
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+    def codegen(
+        context: TargetContext, builder: Builder, sig: Signature, args: Values
+    ) -> Value:
         rows_, steps_, n_, swaps_, out_ = args
         with builder.if_else(swaps_) as (then, otherwise):
             with then:
@@ -116,27 +143,35 @@ def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaT
                 _emit(builder, rows_, steps_, n_, out_, swaps=False)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64, types.boolean, types.int64), codegen
+    return types.void(
+        types.int64, types.int64, types.int64, types.boolean, types.int64
+    ), codegen
 
 
-def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swaps: bool) -> None:
+def _emit(
+    builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swaps: bool
+) -> None:
     """Emit the loop that computes the tables, one column per step."""
     ones = _constant(1)
     top = splat(builder, builder.sub(n, const(1)), VECTOR)
     increases, decreases, found, diagonal, previous = (
         cgutils.alloca_once(builder, VECTOR) for _ in range(5)
-    )  # fmt: skip
+    )
     builder.store(_constant(-1), increases)
     builder.store(splat(builder, n, VECTOR), found)
     for slot in (decreases, diagonal, previous):
         builder.store(_constant(0), slot)
     with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (p, _):
-        same = load(builder, builder.add(rows, builder.mul(p, const(8 * LANES))), VECTOR, 8)
+        same = load(
+            builder, builder.add(rows, builder.mul(p, const(8 * LANES))), VECTOR, 8
+        )
         up, down = builder.load(increases), builder.load(decreases)
         carried = builder.xor(builder.add(builder.and_(same, up), up), up)
         equal = builder.or_(builder.or_(carried, same), down)
         if swaps:
-            open_ = builder.shl(builder.and_(builder.not_(builder.load(diagonal)), same), ones)
+            open_ = builder.shl(
+                builder.and_(builder.not_(builder.load(diagonal)), same), ones
+            )
             equal = builder.or_(equal, builder.and_(open_, builder.load(previous)))
             builder.store(equal, diagonal)
             builder.store(same, previous)
@@ -144,28 +179,39 @@ def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swa
         less = builder.and_(equal, up)
         grown = builder.and_(builder.lshr(more, top), ones)
         shrunk = builder.and_(builder.lshr(less, top), ones)
-        builder.store(builder.sub(builder.add(builder.load(found), grown), shrunk), found)
+        builder.store(
+            builder.sub(builder.add(builder.load(found), grown), shrunk), found
+        )
         more = builder.or_(builder.shl(more, ones), ones)
         less = builder.shl(less, ones)
-        builder.store(builder.or_(less, builder.not_(builder.or_(equal, more))), increases)
+        builder.store(
+            builder.or_(less, builder.not_(builder.or_(equal, more))), increases
+        )
         builder.store(builder.and_(more, equal), decreases)
     store(builder, builder.load(found), out, 8)
 
 
 @intrinsic
-def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: NumbaType,
-                       limit: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return a mask of those `LANES` signatures at address `others` that are similar to `signature`.
+def similar_signatures(
+    typingctx: TypingContext, signature: NumbaType, others: NumbaType, limit: NumbaType
+) -> Intrinsic:
+    """Return a mask of those `LANES` signatures at address `others` that are similar to
+    `signature`.
 
-    Two signatures are similar if each has at most `limit` bits that the other does not have.
+    Two signatures are similar if each has at most `limit` bits that the other does not
+    have.
     """
 
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+    def codegen(
+        context: TargetContext, builder: Builder, sig: Signature, args: Values
+    ) -> Value:
         own, there = splat(builder, args[0], VECTOR), load(builder, args[1], VECTOR, 8)
         most = splat(builder, args[2], VECTOR)
         differ = builder.xor(own, there)
         one_sided = [builder.and_(differ, one) for one in (own, there)]
-        counts = [call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, some) for some in one_sided]
+        counts = [
+            call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, some) for some in one_sided
+        ]
         within = [builder.icmp_signed("<=", count, most) for count in counts]
         return bits(builder, builder.and_(*within))
 
@@ -174,7 +220,8 @@ def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: N
 
 @device_function
 def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """For each position p of a string, set bit p in `matches[c]`, where c is the code at p.
+    """For each position p of a string, set bit p in `matches[c]`, where c is the code
+    at p.
 
     The string has at most `MAX_SHORT` codes.
     """
@@ -191,14 +238,24 @@ def clear_matches(tokens: Array, start: int, length: int, matches: Array) -> Non
 
 @device_function
 def lane_distances(
-    matches: Array, n: int, tokens: Array, starts: Array, strings: Array, count: int, length: int,
-    swaps: bool, rows: Array, out: Array
-) -> None:  # fmt: skip
-    """Write the distances between one string of n > 0 codes and `count` strings of equal length.
+    matches: Array,
+    n: int,
+    tokens: Array,
+    starts: Array,
+    strings: Array,
+    count: int,
+    length: int,
+    swaps: bool,
+    rows: Array,
+    out: Array,
+) -> None:
+    """Write the distances between one string of n > 0 codes and `count` strings of
+    equal length.
 
-    `matches`: the positions of each code in the one string, see `set_matches`. `strings`: numbers of the
-    other strings, at most `LANES`. `starts`: where each string begins in `tokens`. `rows`: scratch (length *
-    LANES,). `out` (LANES,): the distances.
+    `matches`: the positions of each code in the one string, see `set_matches`.
+    `strings`: numbers of the other strings, at most `LANES`. `starts`: where each
+    string begins in `tokens`. `rows`: scratch (length * LANES,). `out` (LANES,): the
+    distances.
     """
     for s in range(count):
         start = starts[strings[s]]

@@ -24,7 +24,12 @@ from dask_simjoin.sets.graph import (
     SetNeighborCounts,
     planning_steps,
 )
-from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
+from dask_simjoin.sets.pairs import (
+    count_block,
+    count_block_pairs,
+    cut_block,
+    join_block,
+)
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.strings.blocks import (
     EditBlockPair,
@@ -42,7 +47,9 @@ def _key(spec: EditSpec) -> tuple[Any, ...]:
     return "strings", spec.on, spec.code, spec.id, str(spec.id_dtype), spec.keep
 
 
-EDIT_STEPS = planning_steps("simjoin_edit_summary", _key, summarise_texts, make_edit_plan)
+EDIT_STEPS = planning_steps(
+    "simjoin_edit_summary", _key, summarise_texts, make_edit_plan
+)
 
 EDITS = JoinTasks(EditBlockPair, join_block, cut_block, count_block, count_block_pairs)
 
@@ -116,7 +123,9 @@ class EditNearDuplicated(EditNeighborCounts):
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
 
     def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
-        return MarkEditRows(*common, self.operand("keep"), self.operand("grouping"), chosen)
+        return MarkEditRows(
+            *common, self.operand("keep"), self.operand("grouping"), chosen
+        )
 
 
 class MarkEditRows(MarkRows):

@@ -1,7 +1,9 @@
-"""Check requests for joins by edit distance, and compute the largest distance that a pair may have.
+"""Check requests for joins by edit distance, and compute the largest distance that a
+pair may have.
 
-With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a, b) >= p/q. So the
-distance is at most (q - p) * max(a, b) // q. Two empty strings have the distance 0, and match.
+With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a,
+b) >= p/q. So the distance is at most (q - p) * max(a, b) // q. Two empty strings have
+the distance 0, and match.
 """
 
 from __future__ import annotations
@@ -42,27 +44,31 @@ from dask_simjoin.sets.requests import (
 class EditRule:
     """The largest edit distance of two matching strings, computed with integers.
 
-    A size is the length of a string plus the length of its tail. The tail consists of codes that identify its
-    group (see `dask_simjoin.strings.blocks`).
+    A size is the length of a string plus the length of its tail. The tail consists of
+    codes that identify its group (see `dask_simjoin.strings.blocks`).
     """
 
     k: int | None  # the largest distance; None: `similarity` is given instead
     similarity: Fraction | None = None
     """The smallest similarity, above 0 and up to 1; None: `k` is given instead."""
-    transpositions: bool = False  # whether a transposition of adjacent code points counts as one edit
+    # whether a transposition of adjacent code points counts as one edit
+    transpositions: bool = False
     tail: int = 1  # codes per tail
 
     def limit(self, length: int) -> int:
-        """Return the largest distance of a matching pair whose longer string has this length."""
+        """Return the largest distance of a matching pair whose longer string has this
+        length.
+        """
         if self.similarity is None:
             assert self.k is not None
-            return min(self.k, length)  # no distance is larger than the length of the longer string
+            # no distance is larger than the length of the longer string
+            return min(self.k, length)
         p, q = self.similarity.numerator, self.similarity.denominator
         return (q - p) * length // q
 
     def longest(self, length: int) -> int | None:
-        """Return the largest length of a string that can match a string of this length; None if there is no
-        limit.
+        """Return the largest length of a string that can match a string of this length;
+        None if there is no limit.
         """
         if self.similarity is None:
             assert self.k is not None
@@ -76,7 +82,9 @@ class EditRule:
             return np.minimum(np.arange(longest + 1), min(self.k, longest))
         p, q = self.similarity.numerator, self.similarity.denominator
         if q * (longest + 1) >= 1 << 63:
-            return np.array([self.limit(length) for length in range(longest + 1)], np.int64)
+            return np.array(
+                [self.limit(length) for length in range(longest + 1)], np.int64
+            )
         found: np.ndarray = (q - p) * np.arange(longest + 1) // q
         return found
 
@@ -86,8 +94,8 @@ class EditRule:
         return max(length - self.limit(length), 0) + self.tail
 
     def largest(self, size: int) -> int | None:
-        """Return the largest size of a string that can match a string of this size; None if there is no
-        limit.
+        """Return the largest size of a string that can match a string of this size;
+        None if there is no limit.
         """
         found = self.longest(max(size - self.tail, 0))
         return None if found is None else found + self.tail
@@ -97,7 +105,9 @@ class EditRule:
         return 0
 
     def beyond(self, a: int, b: int) -> int:
-        """Return a number that is larger than any overlap, because no overlap is too large."""
+        """Return a number that is larger than any overlap, because no overlap is too
+        large.
+        """
         return NEVER
 
     def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
@@ -137,12 +147,18 @@ class EditSpec(ValueSpec):
 
     @property
     def score(self) -> str | None:
-        """Name of the result column with the distances; None if they were not requested."""
+        """Name of the result column with the distances; None if they were not
+        requested.
+        """
         return "distance" if self.return_distance else None
 
     @property
     def columns(self) -> list[Hashable]:
-        return list(dict.fromkeys([*super().columns, *([] if self.code is None else [self.code])]))
+        return list(
+            dict.fromkeys(
+                [*super().columns, *([] if self.code is None else [self.code])]
+            )
+        )
 
 
 def check_k(value: Any) -> int:
@@ -151,25 +167,34 @@ def check_k(value: Any) -> int:
     Raise an error unless it is a whole number of at least 0.
     """
     # for NumPy, timedelta64 is an integer, so exclude it by name
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
+    is_number = isinstance(value, numbers.Real) and not isinstance(
+        value, (bool, np.bool_, np.timedelta64)
+    )
     if not is_number:
-        raise OptionTypeError(f"k={shown(value)} is not a number; use a whole number of edits, such as 2.")
+        raise OptionTypeError(
+            f"k={shown(value)} is not a number; use a whole number of edits, such as 2."
+        )
     if not 0 <= value < math.inf or value != value // 1:
         such = f" (or similarity={shown(value)})" if 0 < value < 1 else ""
         raise OptionError(
-            f"k={shown(value)} is not allowed; use a whole number of edits of at least 0, such as 2{such}."
+            f"k={shown(value)} is not allowed; use a whole number of edits of at least "
+            f"0, such as 2{such}."
         )
     return int(value)
 
 
 def rule_of(request: Any) -> tuple[EditRule, str]:
-    """Return the rule of a request, ignoring groups, and the option that sets it, as messages show it."""
+    """Return the rule of a request, ignoring groups, and the option that sets it, as
+    messages show it.
+    """
     k, similarity = request.k, request.similarity
     if (k is None) == (similarity is None):
         which = "are both given" if k is not None else "are both missing"
         raise OptionTypeError(
-            f"k= and similarity= {which}. Use only k=, the largest number of edits, as in "
-            f"{request.verb}(..., k=2). Or use only similarity=, the smallest similarity, as in "
+            f"k= and similarity= {which}. Use only k=, the largest number of edits, as "
+            "in "
+            f"{request.verb}(..., k=2). Or use only similarity=, the smallest "
+            "similarity, as in "
             f"{request.verb}(..., similarity=0.9)."
         )
     swaps = check_flag("transpositions", request.transpositions)
@@ -181,10 +206,13 @@ def rule_of(request: Any) -> tuple[EditRule, str]:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditSpec:
-    """Check all options of a request except `keep`. `meta`: an empty frame with the columns of the table."""
+    """Check all options of a request except `keep`. `meta`: an empty frame with the
+    columns of the table.
+    """
     if library(meta) != HOME:
         raise OptionError(
-            f"Strings are joined on the CPU, but this frame is of {library(meta)!r}; use frame.to_pandas(), "
+            f"Strings are joined on the CPU, but this frame is of {library(meta)!r}; "
+            "use frame.to_pandas(), "
             "or ddf.to_backend('pandas')."
         )
     check_choices(request)
@@ -196,13 +224,21 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditS
     column = the_column(meta, on, "texts")
     if content_of(meta[column].dtype) not in (TEXTS, OBJECTS):
         raise ColumnError(
-            f"on={column!r} is of dtype {meta[column].dtype}, which holds no texts. Use a column of strings, "
+            f"on={column!r} is of dtype {meta[column].dtype}, which holds no texts. "
+            "Use a column of strings, "
             f"for example df[{column!r}].astype('str')."
         )
     spec = EditSpec(
-        on=(column,), rule=rule, given=given, by=by, code=code[0] if code else None,
-        return_distance=check_flag("return_distance", getattr(request, "return_distance", False)), **shared,
-    )  # fmt: skip
+        on=(column,),
+        rule=rule,
+        given=given,
+        by=by,
+        code=code[0] if code else None,
+        return_distance=check_flag(
+            "return_distance", getattr(request, "return_distance", False)
+        ),
+        **shared,
+    )
     return spec if request.names_rows else without_ids(spec)
 
 
@@ -215,21 +251,26 @@ class EditOptions(Within):
     """Options for the predicate."""
 
     verb: ClassVar[str]  # name of the verb, for messages
-    # whether the result names rows by their ids; otherwise ids are not read, so they may repeat
+    # whether the result names rows by their ids; otherwise ids are not read, so they
+    # may repeat
     names_rows: ClassVar[bool] = True
     # False, because numbers of groups are compared directly, not used as coordinates
     groups_need_bound: ClassVar[bool] = False
 
     similarity: Threshold | None = field(
         default=None,
-        metadata=about("instead of k: smallest similarity, 1 - edits / length of the longer text"),
+        metadata=about(
+            "instead of k: smallest similarity, 1 - edits / length of the longer text"
+        ),
     )
     transpositions: bool = field(
         default=False, metadata=about("count a swap of adjacent characters as one edit")
     )
     blocksize: Size = field(
         default=None,
-        metadata=about("largest size of a block, and of a partition of the result", unit="bytes"),
+        metadata=about(
+            "largest size of a block, and of a partition of the result", unit="bytes"
+        ),
     )
 
 
@@ -250,8 +291,12 @@ class EditSelfJoinRequest(OneTextTable, Kept):
 
     verb: ClassVar[str] = "edit_self_join"
 
-    id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
-    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
+    id: Hashable | None = field(
+        default=None, metadata=about("column of unique row ids")
+    )
+    return_distance: bool = field(
+        default=False, metadata=about("add the distance of each pair")
+    )
 
     def spec(self, meta: Frame) -> EditSpec:
         return keeping(self, resolve(self, meta, self.on, self.id), meta)
@@ -259,7 +304,9 @@ class EditSelfJoinRequest(OneTextTable, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class CountEditPairsRequest(OneTextTable):
-    """Asks for the number of pairs of rows of one table whose texts are within a distance."""
+    """Asks for the number of pairs of rows of one table whose texts are within a
+    distance.
+    """
 
     verb: ClassVar[str] = "count_edit_pairs"
     names_rows: ClassVar[bool] = False
@@ -267,7 +314,9 @@ class CountEditPairsRequest(OneTextTable):
 
 @dataclass(frozen=True, kw_only=True)
 class EditNeighborCountsRequest(CountEditPairsRequest):
-    """Asks for the number of neighbors of each row: other rows whose texts are within a distance."""
+    """Asks for the number of neighbors of each row: other rows whose texts are within a
+    distance.
+    """
 
     verb: ClassVar[str] = "edit_neighbor_counts"
 
@@ -293,23 +342,37 @@ class EditProfileRequest(CountEditPairsRequest):
 class TwoTextTables(EditOptions, Kept):
     """The options of requests for two tables. Their columns may have different names."""
 
-    left_on: Hashable | None = field(default=None, metadata=about("column of texts of the left table"))
-    right_on: Hashable | None = field(default=None, metadata=about("column of texts of the right table"))
-    id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
-    left_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the left table"))
-    right_id: Hashable | None = field(default=None, metadata=about("column of unique ids of the right table"))
-    return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
+    left_on: Hashable | None = field(
+        default=None, metadata=about("column of texts of the left table")
+    )
+    right_on: Hashable | None = field(
+        default=None, metadata=about("column of texts of the right table")
+    )
+    id: Hashable | None = field(
+        default=None, metadata=about("column of unique row ids")
+    )
+    left_id: Hashable | None = field(
+        default=None, metadata=about("column of unique ids of the left table")
+    )
+    right_id: Hashable | None = field(
+        default=None, metadata=about("column of unique ids of the right table")
+    )
+    return_distance: bool = field(
+        default=False, metadata=about("add the distance of each pair")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditJoinRequest(TwoTextTables):
-    """Asks for the pairs of rows of two tables whose texts are near, or for left rows with or without a
-    match.
+    """Asks for the pairs of rows of two tables whose texts are near, or for left rows
+    with or without a match.
     """
 
     verb: ClassVar[str] = "edit_join"
 
-    other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
+    other: Frame = field(
+        kw_only=False, repr=False, compare=False, metadata=about("right table")
+    )
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
     how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
@@ -322,12 +385,18 @@ class EditJoinRequest(TwoTextTables):
 
 @dataclass(frozen=True, kw_only=True)
 class EditPlanRequest(TwoTextTables):
-    """Asks for the plan of a join by edit distance, of one table with itself or of two tables."""
+    """Asks for the plan of a join by edit distance, of one table with itself or of two
+    tables.
+    """
 
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
-    other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
+    other: Frame | None = field(
+        default=None, repr=False, compare=False, metadata=about("right table")
+    )
 
     def planned(self) -> EditSelfJoinRequest | EditJoinRequest:
-        found: EditSelfJoinRequest | EditJoinRequest = planned(self, EditSelfJoinRequest, EditJoinRequest)
+        found: EditSelfJoinRequest | EditJoinRequest = planned(
+            self, EditSelfJoinRequest, EditJoinRequest
+        )
         return found

@@ -1,13 +1,15 @@
-"""Find pairs of strings within an edit distance, with an index of segments or by comparing signatures.
+"""Find pairs of strings within an edit distance, with an index of segments or by
+comparing signatures.
 
-The index is the one of Pass-Join (Li, Deng, Wang and Feng, VLDB 2012). If a pair may have k edits, a string
-is divided into k + 1 segments. At least one segment is unchanged, so the other string has this segment near
-the same position. The index is a hash table. A key consists of the length of the string, the number of the
-segment, and the codes of the segment. Different keys with equal hashes only cost time, because all candidates
-are verified.
+The index is the one of Pass-Join (Li, Deng, Wang and Feng, VLDB 2012). If a pair may
+have k edits, a string is divided into k + 1 segments. At least one segment is
+unchanged, so the other string has this segment near the same position. The index is a
+hash table. A key consists of the length of the string, the number of the segment, and
+the codes of the segment. Different keys with equal hashes only cost time, because all
+candidates are verified.
 
-A transposition can change two adjacent segments. If it counts as one edit, one code is left out between any
-two segments. Then a transposition changes only one segment.
+A transposition can change two adjacent segments. If it counts as one edit, one code is
+left out between any two segments. Then a transposition changes only one segment.
 """
 
 from __future__ import annotations
@@ -28,20 +30,30 @@ from dask_simjoin.strings.distances import (
 BASE = 0x5851F42D4C957F2D
 """Base of the polynomial hash of codes. The hash is computed modulo 2**64."""
 
-FACTOR_1, FACTOR_2, FACTOR_3 = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
+FACTOR_1, FACTOR_2, FACTOR_3 = (
+    0x1E3779B97F4A7C15,
+    0x3F58476D1CE4E5B9,
+    0x14D049BB133111EB,
+)
 """Odd numbers that hash functions multiply by."""
 
 CHECK_BITS = 31
 CHECK = (1 << CHECK_BITS) - 1
-"""An entry of the index stores this many bits of the hash. The other bits select its bucket."""
+"""An entry of the index stores this many bits of the hash. The other bits select its
+bucket.
+"""
 
 
 @device_function
 def segment_start(number: int, parts: int, length: int, gap: int) -> int:
-    """Return where a segment starts in its string. The last segments may be longer by one code."""
+    """Return where a segment starts in its string. The last segments may be longer by
+    one code.
+    """
     whole = length - gap * (parts - 1)
     base = whole // parts
-    return int(number * (base + gap) + max(0, number - (parts - (whole - base * parts))))
+    return int(
+        number * (base + gap) + max(0, number - (parts - (whole - base * parts)))
+    )
 
 
 @device_function
@@ -89,14 +101,21 @@ def _bit(item: int) -> int:
 
 
 @kernel
-def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, codes_of: Array,
-                   pairs_of: Array) -> None:  # fmt: skip
-    """Write two signatures of each string. One has bits for the codes, the other for the pairs of adjacent
-    codes.
+def set_signatures(
+    offsets: Array,
+    tokens: Array,
+    tail: int,
+    counted: Array,
+    codes_of: Array,
+    pairs_of: Array,
+) -> None:
+    """Write two signatures of each string. One has bits for the codes, the other for
+    the pairs of adjacent codes.
 
-    The n-th occurrence of a code in a string has a bit of its own. An edit adds a code, removes one, or does
-    both, and it changes two pairs of codes. A transposition changes three pairs. So the number of edits
-    limits how many bits one string has and the other does not. `counted`: scratch, 64 zeros.
+    The n-th occurrence of a code in a string has a bit of its own. An edit adds a code,
+    removes one, or does both, and it changes two pairs of codes. A transposition
+    changes three pairs. So the number of edits limits how many bits one string has and
+    the other does not. `counted`: scratch, 64 zeros.
     """
     for k in range(len(offsets) - 1):
         codes, pairs, last = 0, 0, 0
@@ -113,14 +132,25 @@ def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, cod
 
 
 @kernel
-def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, distinct: Array,
-         firsts: Array, parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
+def fill(
+    offsets: Array,
+    tokens: Array,
+    signatures: Array,
+    tail: int,
+    gap: int,
+    distinct: Array,
+    firsts: Array,
+    parts: Array,
+    starts: Array,
+    entries: Array,
+    marks: Array,
+) -> None:
     """Build the index: write the segments of all strings to hash buckets.
 
-    `distinct`, `firsts`: the distinct lengths, and the first string with each. `parts`: number of segments
-    for each length; 0: not indexed. `starts` (buckets + 1,): zeros at first; then where the entries of each
-    bucket start. `entries` (segments,): stored hash bits, and the string. `marks` (segments,): the first
-    signature of the string.
+    `distinct`, `firsts`: the distinct lengths, and the first string with each. `parts`:
+    number of segments for each length; 0: not indexed. `starts` (buckets + 1,): zeros
+    at first; then where the entries of each bucket start. `entries` (segments,): stored
+    hash bits, and the string. `marks` (segments,): the first signature of the string.
     """
     mask = len(starts) - 2
     for step in range(2):
@@ -131,7 +161,9 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
                 for i in range(number):
                     start = offsets[k] + segment_start(i, number, length, gap)
                     code = 0
-                    for p in range(start, start + segment_length(i, number, length, gap)):
+                    for p in range(
+                        start, start + segment_length(i, number, length, gap)
+                    ):
                         code = code * BASE + (tokens[p] + 1)
                     key = segment_hash(code, length, i, group)
                     bucket = (key >> CHECK_BITS) & mask
@@ -151,11 +183,13 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
 
 
 @kernel
-def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Array) -> None:
+def with_tails(
+    ends: Array, points: Array, tails: Array, starts: Array, out: Array
+) -> None:
     """Copy the codes of strings, and append to each string its tail.
 
-    `ends` (n + 1,): bounds of the strings. `tails` (n, tail): the tails. `starts` (n + 1,), `out`: bounds and
-    codes of the result.
+    `ends` (n + 1,): bounds of the strings. `tails` (n, tail): the tails. `starts` (n +
+    1,), `out`: bounds and codes of the result.
     """
     done = 0
     for k in range(len(tails)):
@@ -170,8 +204,8 @@ def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Arr
 
 
 NEXT, DONE = range(2)
-"""Indexes in the array `state`. `NEXT`: the next probe, or -1 at the end. `DONE`: the number of written
-pairs.
+"""Indexes in the array `state`. `NEXT`: the next probe, or -1 at the end. `DONE`: the
+number of written pairs.
 """
 
 TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
@@ -180,50 +214,58 @@ TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """
 
 STEP_RATIO = 4
-"""One step of `distance_within` takes as long as this many steps of `lane_distances`."""
+"""One step of `distance_within` takes as long as this many steps of `lane_distances`.
+"""
 
 Side = tuple[Array, Array, Array, Array, Array]
-"""Offsets, codes and weights of the strings in a block; then their two signatures, padded by `LANES`."""
+"""Offsets, codes and weights of the strings in a block; then their two signatures,
+padded by `LANES`.
+"""
 
 SegmentIndex = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
 """The scratch arrays of a search.
 
-First come arrays for one probe. They are the hashes of the probe's prefixes (longest + 1,); for each indexed
-string, the last probe compared with it (n,); `reached` of `distance_within`; and `matches` of `set_matches`.
+First come arrays for one probe. They are the hashes of the probe's prefixes (longest +
+1,); for each indexed string, the last probe compared with it (n,); `reached` of
+`distance_within`; and `matches` of `set_matches`.
 
-Then come arrays for the candidates that are compared at once. They are the numbers of their strings (LANES,),
-their distances (LANES,), and `rows` of `lane_distances`.
+Then come arrays for the candidates that are compared at once. They are the numbers of
+their strings (LANES,), their distances (LANES,), and `rows` of `lane_distances`.
 """
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Arrays by length, and then the powers of `BASE`.
 
-The first three are for the distinct lengths of indexed strings: the length, the first string with it, and the
-number of segments. The next two are for all possible lengths. One has the largest distance to a string that
-is not longer. The other has the position of the first indexed length that is not smaller. The last array has
-the powers.
+The first three are for the distinct lengths of indexed strings: the length, the first
+string with it, and the number of segments. The next two are for all possible lengths.
+One has the largest distance to a string that is not longer. The other has the position
+of the first indexed length that is not smaller. The last array has the powers.
 """
 
 Out = tuple[Array, Array, Array, Array, Array]
 """Output arrays. The first three are for pairs: probes, indexed strings and distances.
 
-The last two are for counts: for each string of both blocks, the number of matching rows. An array of length 0
-is not written.
+The last two are for counts: for each string of both blocks, the number of matching
+rows. An array of length 0 is not written.
 """
 
 
 @device_function
 def _differ(one: int, other: int) -> int:
-    """For each of two signatures, count the bits that the other does not have. Return the larger count."""
+    """For each of two signatures, count the bits that the other does not have. Return
+    the larger count.
+    """
     both = one & other
     return max(count_bits(one ^ both), count_bits(other ^ both))
 
 
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
-    """Return whether the `tail` codes before position `a` equal the `tail` codes before position `b`."""
+    """Return whether the `tail` codes before position `a` equal the `tail` codes before
+    position `b`.
+    """
     p = 1
     while p <= tail and q[a - p] == d[b - p]:
         p += 1
@@ -231,9 +273,23 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
 
 
 @device_function
-def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, tail: int, gap: int, count: int,
-            scratch: Scratch, out: Out, written: int, tally: Array) -> int:  # fmt: skip
-    """Compute the distances between string `x` and `count` candidates of equal length, and write the pairs.
+def _verify(
+    q: Side,
+    d: Side,
+    x: int,
+    length: int,
+    limit: int,
+    by_bits: bool,
+    tail: int,
+    gap: int,
+    count: int,
+    scratch: Scratch,
+    out: Out,
+    written: int,
+    tally: Array,
+) -> int:
+    """Compute the distances between string `x` and `count` candidates of equal length,
+    and write the pairs.
 
     Return the number of pairs written so far; or -1 if they do not fit in `out`.
     """
@@ -243,11 +299,24 @@ def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, ta
     left, right, apart, q_counts, d_counts = out
     begin, n = offsets[x], offsets[x + 1] - tail - offsets[x]
     if by_bits:
-        lane_distances(matches, n, d_tokens, d_offsets, pending, count, length, gap > 0, rows, found)
+        lane_distances(
+            matches,
+            n,
+            d_tokens,
+            d_offsets,
+            pending,
+            count,
+            length,
+            gap > 0,
+            rows,
+            found,
+        )
     else:
         for s in range(count):
             start = d_offsets[pending[s]]
-            found[s] = distance_within(tokens, begin, n, d_tokens, start, length, limit, gap > 0, reached)
+            found[s] = distance_within(
+                tokens, begin, n, d_tokens, start, length, limit, gap > 0, reached
+            )
     for s in range(count):
         if found[s] > limit:
             continue
@@ -266,14 +335,25 @@ def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, ta
 
 
 @kernel
-def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: SegmentIndex, tables: Tables,
-           scratch: Scratch, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Find the pairs of the probes from `state[NEXT]` on. Stop before the first probe whose pairs do not fit
-    in `out`.
+def search(
+    q: Side,
+    d: Side,
+    is_self_join: bool,
+    tail: int,
+    gap: int,
+    index: SegmentIndex,
+    tables: Tables,
+    scratch: Scratch,
+    state: Array,
+    out: Out,
+    tally: Array,
+) -> None:
+    """Find the pairs of the probes from `state[NEXT]` on. Stop before the first probe
+    whose pairs do not fit in `out`.
 
-    `is_self_join`: whether both blocks are the same; then each pair is found once. `tail`: number of codes
-    after each string; the strings of a pair must have equal tails. `gap`: 1 if a transposition is one edit,
-    else 0.
+    `is_self_join`: whether both blocks are the same; then each pair is found once.
+    `tail`: number of codes after each string; the strings of a pair must have equal
+    tails. `gap`: 1 if a transposition is one edit, else 0.
     """
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
     d_offsets, d_tokens, _, d_signatures, d_grams = d
@@ -293,7 +373,8 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
             code = code * BASE + (q_tokens[begin + p] + 1)
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
-        # `lane_distances` takes one step per code, and `distance_within` about limit**2 steps
+        # `lane_distances` takes one step per code, and `distance_within` about limit**2
+        # steps
         by_bits = 0 < length <= min(MAX_SHORT, STEP_RATIO * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
@@ -320,7 +401,9 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
                     key, check = 0, 0
                     e, stop_list, listed_at = first, last, d_signatures.ctypes.data
                     if number:
-                        key = segment_hash(prefix[w + own] - prefix[w] * powers[own], other, i, group)
+                        key = segment_hash(
+                            prefix[w + own] - prefix[w] * powers[own], other, i, group
+                        )
                         bucket = (key >> CHECK_BITS) & mask
                         e, stop_list = starts[bucket], starts[bucket + 1]
                         check, listed_at = key & CHECK, marks.ctypes.data
@@ -336,7 +419,11 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
                             y = s
                             if number:
                                 y = entries[s] & 0xFFFFFFFF
-                                if entries[s] >> 32 != check or (is_self_join and y >= x) or stamps[y] == x:
+                                if (
+                                    entries[s] >> 32 != check
+                                    or (is_self_join and y >= x)
+                                    or stamps[y] == x
+                                ):
                                     continue
                                 stamps[y] = x
                             if _differ(grams, d_grams[y]) > grams_of_edit * limit:
@@ -344,8 +431,11 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
                             candidates += 1
                             ends = d_offsets[y + 1]
                             size = ends - tail - d_offsets[y]
-                            # equal hashes do not mean equal lengths and groups, so compare these
-                            if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
+                            # equal hashes do not mean equal lengths and groups, so
+                            # compare these
+                            if size != other or not _same_group(
+                                q_tokens, stop, d_tokens, ends, tail
+                            ):
                                 continue
                             verified += 1
                             pending[waiting] = y
@@ -353,20 +443,44 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
                             if waiting == LANES:
                                 if fits:
                                     written = _verify(
-                                        q, d, x, other, limit, by_bits, tail, gap, waiting, scratch, out,
-                                        written, tally,
-                                    )  # fmt: skip
+                                        q,
+                                        d,
+                                        x,
+                                        other,
+                                        limit,
+                                        by_bits,
+                                        tail,
+                                        gap,
+                                        waiting,
+                                        scratch,
+                                        out,
+                                        written,
+                                        tally,
+                                    )
                                 waiting, fits = 0, written >= 0
             if waiting and fits:
                 written = _verify(
-                    q, d, x, other, limit, by_bits, tail, gap, waiting, scratch, out, written, tally
+                    q,
+                    d,
+                    x,
+                    other,
+                    limit,
+                    by_bits,
+                    tail,
+                    gap,
+                    waiting,
+                    scratch,
+                    out,
+                    written,
+                    tally,
                 )
                 fits = written >= 0
             waiting = 0
         if by_bits:
             clear_matches(q_tokens, begin, length, matches)
         if not fits:
-            # the next call searches this probe again, so forget which strings it was compared with
+            # the next call searches this probe again, so forget which strings it was
+            # compared with
             for kind in range(len(stamps)):
                 if stamps[kind] == x:
                     stamps[kind] = -1

@@ -50,7 +50,13 @@ def _expressions() -> Any:
 
 
 KIND = JoinKind(
-    read_texts, chunks_of, EditBlockPair, summarise_texts, make_edit_plan, EditPlanReport, _expressions
+    read_texts,
+    chunks_of,
+    EditBlockPair,
+    summarise_texts,
+    make_edit_plan,
+    EditPlanReport,
+    _expressions,
 )
 
 
@@ -61,31 +67,35 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     Parameters
     ----------
     on : column
-        Column of texts. Rows without a text (None, NaN) match no row, but rows with an empty text can match.
+        Column of texts. Rows without a text (None, NaN) match no row, but rows with an
+        empty text can match.
     k : int, optional
-        The largest Levenshtein distance: the number of code points to insert, delete or replace.
+        The largest Levenshtein distance: the number of code points to insert, delete or
+        replace.
     similarity : number, optional
-        Instead of `k`: the smallest similarity, which is 1 - edits / length of the longer text, above 0 and
-        up to 1. It is converted to the exact fraction of its decimal text, so rounding changes no pair.
+        Instead of `k`: the smallest similarity, which is 1 - edits / length of the
+        longer text, above 0 and up to 1. It is converted to the exact fraction of its
+        decimal text, so rounding changes no pair.
     transpositions : bool
-        Count a swap of two adjacent code points as one edit (optimal string alignment, a restricted
-        Damerau-Levenshtein distance).
+        Count a swap of two adjacent code points as one edit (optimal string alignment,
+        a restricted Damerau-Levenshtein distance).
     by : column or list of columns, optional
-        Columns that must be equal in both rows. Rows with a missing value in these columns match no row.
+        Columns that must be equal in both rows. Rows with a missing value in these
+        columns match no row.
     return_distance : bool
         Add the column `distance` (float64).
     id, keep, suffixes
         As in `self_join`.
     blocksize : int or str, optional
-        Memory of the texts of a block, and of a partition of the result, such as "64 MiB". Default: as in
-        `self_join`.
+        Memory of the texts of a block, and of a partition of the result, such as "64
+        MiB". Default: as in `self_join`.
 
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right`` (the ids' dtype), and ``distance`` and the kept columns if requested;
-        lazy if the frame is.  `left` is the row that comes first in the frame.  The order of rows is not
-        specified.
+        Columns ``left``, ``right`` (the ids' dtype), and ``distance`` and the kept
+        columns if requested; lazy if the frame is.  `left` is the row that comes first
+        in the frame.  The order of rows is not specified.
 
     Raises
     ------
@@ -98,8 +108,8 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
 
     Notes
     -----
-    Case, accents and Unicode normalization forms matter, so normalize texts first if necessary. Each distinct
-    text is joined only once, for all rows that have this text.
+    Case, accents and Unicode normalization forms matter, so normalize texts first if
+    necessary. Each distinct text is joined only once, for all rows that have this text.
 
     Examples
     --------
@@ -120,7 +130,8 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
 
 @frame_verb(EditJoinRequest)
 def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
-    """Find every pair of a row of this frame and a row of `other` whose texts differ in at most `k` edits.
+    """Find every pair of a row of this frame and a row of `other` whose texts differ in
+    at most `k` edits.
 
     Parameters
     ----------
@@ -141,8 +152,8 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right``, ``distance`` if requested, and the kept columns. With "leftsemi" and
-        "leftanti", rows of this frame.
+        Columns ``left``, ``right``, ``distance`` if requested, and the kept columns.
+        With "leftsemi" and "leftanti", rows of this frame.
 
     Examples
     --------
@@ -171,7 +182,8 @@ def edit_neighbor_counts(frame: Frame, request: EditNeighborCountsRequest) -> Se
     Returns
     -------
     Series
-        int64 ``neighbors``, with the frame's index and partitions; lazy if the frame is.
+        int64 ``neighbors``, with the frame's index and partitions; lazy if the frame
+        is.
 
     Examples
     --------
@@ -207,21 +219,23 @@ def count_edit_pairs(frame: Frame, request: CountEditPairsRequest) -> Number:
 
 @series_verb(EditNearDuplicatedRequest)
 def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Series:
-    """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated` for names.
+    """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated`
+    for names.
 
     Parameters
     ----------
     on, k, similarity, transpositions, by
         Two rows are near if `edit_self_join` pairs them.
     keep : {"first", "last", False} or column
-        Which of several near rows stays, and is marked False: the first in the frame, the last, or the row
-        with the largest value in a numeric column. Among equal values the first row stays; a missing value is
-        below all others. ``keep=False``: no row stays, so every row that is near another is True.
+        Which of several near rows stays, and is marked False: the first in the frame,
+        the last, or the row with the largest value in a numeric column. Among equal
+        values the first row stays; a missing value is below all others. ``keep=False``:
+        no row stays, so every row that is near another is True.
     grouping : {"greedy", "connected"}
-        "greedy": rows are visited in order, and a row is a duplicate if it is near a row that stays. So no
-        two rows that stay are near, and each duplicate is near one of them. "connected": rows form a group if
-        a chain of near rows connects them. One row of each group stays, even if it is not near all rows of
-        the group.
+        "greedy": rows are visited in order, and a row is a duplicate if it is near a
+        row that stays. So no two rows that stay are near, and each duplicate is near
+        one of them. "connected": rows form a group if a chain of near rows connects
+        them. One row of each group stays, even if it is not near all rows of the group.
     blocksize
         As in `edit_self_join`.
 
@@ -233,12 +247,13 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
     Raises
     ------
     BudgetError
-        With "greedy", one task must hold all pairs of distinct texts, and they do not fit.
+        With "greedy", one task must hold all pairs of distinct texts, and they do not
+        fit.
 
     Notes
     -----
-    The result does not depend on the partitioning. For both groupings, rows with equal texts count as one
-    row. "connected" needs no list of all pairs.
+    The result does not depend on the partitioning. For both groupings, rows with equal
+    texts count as one row. "connected" needs no list of all pairs.
 
     Examples
     --------
@@ -254,15 +269,19 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
 
 
 @frame_verb(EditNearDuplicatedRequest)
-def drop_edit_near_duplicates(frame: Frame, request: EditNearDuplicatedRequest) -> Frame:
-    """Drop rows whose texts are within `k` edits of a row that stays: `drop_near_duplicates` for names.
+def drop_edit_near_duplicates(
+    frame: Frame, request: EditNearDuplicatedRequest
+) -> Frame:
+    """Drop rows whose texts are within `k` edits of a row that stays:
+    `drop_near_duplicates` for names.
 
     The parameters are the same as for `edit_near_duplicated`, which marks these rows.
 
     Returns
     -------
     DataFrame
-        The rows that stay, with all columns, their index and partitions; lazy if the frame is.
+        The rows that stay, with all columns, their index and partitions; lazy if the
+        frame is.
 
     Examples
     --------
@@ -293,25 +312,33 @@ class EditProfileReport(ProfileReport):
     """Measurements of one self-join by edit distance; see `ProfileReport`."""
 
     about: ClassVar[Mapping[str, str]] = ABOUT
-    counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
+    counted: ClassVar[tuple[str, ...]] = (
+        "listed",
+        "candidates",
+        "verified",
+        "pairs",
+        "row_pairs",
+    )
     title: ClassVar[str] = "Profile of a self-join by edit distance"
 
 
 @verb(EditPlanRequest)
 def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
-    """Show the tasks of `edit_self_join` with the same options, and the estimated size of its result.
+    """Show the tasks of `edit_self_join` with the same options, and the estimated size
+    of its result.
 
-    With `other`, it plans `edit_join`. The call reads the column once, and joins a sample for the estimate.
-    The plan of a plain frame has one block.
+    With `other`, it plans `edit_join`. The call reads the column once, and joins a
+    sample for the estimate. The plan of a plain frame has one block.
 
     The parameters are the same as for `edit_self_join` and `edit_join`.
 
     Returns
     -------
     EditPlanReport
-        Prints as text, and shows as a table and a picture in notebooks.  It has ``rows``, ``characters``,
-        ``blocks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
-        ``result_bytes``, ``to_frame()``, ``svg()`` and ``plot()``.
+        Prints as text, and shows as a table and a picture in notebooks.  It has
+        ``rows``, ``characters``, ``blocks``, ``block_pairs``, ``partitions``,
+        ``pairs``, ``pairs_low``, ``pairs_high``, ``result_bytes``, ``to_frame()``,
+        ``svg()`` and ``plot()``.
 
     Raises
     ------
@@ -332,19 +359,21 @@ def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
 
 @verb(EditProfileRequest)
 def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport:
-    """Run a self-join by edit distance without keeping its pairs, and report its work and time.
+    """Run a self-join by edit distance without keeping its pairs, and report its work
+    and time.
 
-    The join runs at the call, on one core, with all rows as one block. The column of a Dask DataFrame is
-    computed first, and must fit into memory.
+    The join runs at the call, on one core, with all rows as one block. The column of a
+    Dask DataFrame is computed first, and must fit into memory.
 
-    The parameters are the same as for `count_edit_pairs`. The counters are from a second run, so counting
-    does not affect the time.
+    The parameters are the same as for `count_edit_pairs`. The counters are from a
+    second run, so counting does not affect the time.
 
     Returns
     -------
     EditProfileReport
-        Prints as text, and shows as a table and a picture in notebooks.  It has ``numbers``, ``seconds``,
-        ``rows``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+        Prints as text, and shows as a table and a picture in notebooks.  It has
+        ``numbers``, ``seconds``, ``rows``, ``method``, ``to_frame()``, ``svg()`` and
+        ``plot()``.
 
     Examples
     --------
@@ -363,7 +392,10 @@ def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport
     texts = len(frame) - (0 if missing is None else int(missing.sum()))
     numbers = {
         "characters": float(len(found.rows["sets"]["codes"]) - spec.rule.tail * texts),
-        "texts": float(len(found.chunk["weights"])), **found.counters,
-    }  # fmt: skip
+        "texts": float(len(found.chunk["weights"])),
+        **found.counters,
+    }
     seconds = dict(zip(("characters", "encode", "join"), found.seconds, strict=True))
-    return EditProfileReport("segments", repr(spec.rule), len(frame), Counters(numbers, seconds))
+    return EditProfileReport(
+        "segments", repr(spec.rule), len(frame), Counters(numbers, seconds)
+    )

@@ -1,7 +1,9 @@
-"""Pack the rows that a worker holds, index chunks from the parcels of all workers, and return values of rows.
+"""Pack the rows that a worker holds, index chunks from the parcels of all workers, and
+return values of rows.
 
-A task packs all its partitions into parcels, one for each chunk. Values of the rows come back to the same
-task, in the order of the rows in its parcels. So no row ids are sent with the values.
+A task packs all its partitions into parcels, one for each chunk. Values of the rows
+come back to the same task, in the order of the rows in its parcels. So no row ids are
+sent with the values.
 """
 
 from __future__ import annotations
@@ -45,15 +47,20 @@ from dask_simjoin.tasks.shuffle import (
 MIN_PACKED_ROWS = 1 << 19
 """Partitions are packed together until they have at least this many rows.
 
-For arrays of 4 MB and more, the system uses large pages. With smaller arrays, waiting for memory took longer
-than packing.
+For arrays of 4 MB and more, the system uses large pages. With smaller arrays, waiting
+for memory took longer than packing.
 """
 
 
-def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
-                    *partitions: Frame) -> list[Parcel]:  # fmt: skip
-    """Pack partitions, and return one parcel for each chunk, with only the rows of that chunk and of its
-    halo.
+def pack_partitions(
+    chunks: Shuffled,
+    spec: JoinSpec,
+    with_ids: bool,
+    fingerprints: Sequence[Fingerprint],
+    *partitions: Frame,
+) -> list[Parcel]:
+    """Pack partitions, and return one parcel for each chunk, with only the rows of that
+    chunk and of its halo.
     """
     sizes = [len(partition) for partition in partitions]
     parcels = [
@@ -64,8 +71,8 @@ def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprin
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges (first, last + 1) of partitions to pack together. `sizes`: number of rows in each
-    partition.
+    """Yield ranges (first, last + 1) of partitions to pack together. `sizes`: number of
+    rows in each partition.
     """
     first, rows = 0, 0
     for n, own in enumerate(sizes):
@@ -75,9 +82,16 @@ def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
             first, rows = n + 1, 0
 
 
-def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
-          partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
-    """Pack some partitions as one parcel. On the host, their coordinates are read into one array."""
+def _pack(
+    chunks: Shuffled,
+    spec: JoinSpec,
+    with_ids: bool,
+    fingerprints: Sequence[Fingerprint],
+    partitions: Sequence[Frame],
+) -> Parcel:
+    """Pack some partitions as one parcel. On the host, their coordinates are read into
+    one array.
+    """
     if len(partitions) == 1:
         return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
     sizes = [len(partition) for partition in partitions]
@@ -94,50 +108,71 @@ def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequen
         read["x"], start = x[start:stop], stop
         each.append(read)
     example = each[0]["example"]
-    whole: dict[str, Any] = {"x": x[:start], "places": None, "rows": start, "example": example}
+    whole: dict[str, Any] = {
+        "x": x[:start],
+        "places": None,
+        "rows": start,
+        "example": example,
+    }
     whole["ids"] = joined([read["ids"] for read in each])
     for name in OPTIONAL_FIELDS:
         if name in each[0]:
             whole[name] = stacked([read[name] for read in each], example)  # type: ignore[literal-required]
-    return packed(partitions[0], cast(ReadRows, whole), position[:start], chunks, spec, with_ids)
+    return packed(
+        partitions[0], cast(ReadRows, whole), position[:start], chunks, spec, with_ids
+    )
 
 
 def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
-    """From several parcels, make one with only the rows of chunk `c`: first its own rows, then its halo."""
+    """From several parcels, make one with only the rows of chunk `c`: first its own
+    rows, then its halo.
+    """
     sides = [spans_of(parcels, side, c) for side in range(2)]
     own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
-    filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
+    filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[
+        0
+    ][:1]
     names = [name for name in ("x", "position", *OPTIONAL_FIELDS) if name in parcels[0]]
     found = {name: concat_field(name, filled, example) for name in names}
     if "ids" in parcels[0]:
-        found["ids"] = joined([parcel["ids"][start:stop] for parcel, start, stop in filled])
+        found["ids"] = joined(
+            [parcel["ids"][start:stop] for parcel, start, stop in filled]
+        )
     return cast(Parcel, found | {"ends": np.array([[0, own], [own, own + halo]])})
 
 
-def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
-                      *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index a chunk from parcels that `pack_partitions` made. Its rows are put into the order of the frame.
+def unpack_partitions(
+    example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray, *parcels: Parcel
+) -> Chunk:
+    """Index a chunk from parcels that `pack_partitions` made. Its rows are put into the
+    order of the frame.
 
     `offsets`: for each partition, the position of its first row in the whole frame.
     """
-    return unpacked([_in_order(parcels, side, offsets) for side in range(2)], example, layout)
+    return unpacked(
+        [_in_order(parcels, side, offsets) for side in range(2)], example, layout
+    )
 
 
 def _in_order(parcels: Sequence[Parcel], side: int, offsets: np.ndarray) -> list[Span]:
-    """List the spans with a chunk's own rows (`side` 0), or with its halo (`side` 1), in the order of the
-    frame.
+    """List the spans with a chunk's own rows (`side` 0), or with its halo (`side` 1),
+    in the order of the frame.
     """
-    spans = [span for parcel in parcels for span in _by_partition(parcel, side, offsets)]
+    spans = [
+        span for parcel in parcels for span in _by_partition(parcel, side, offsets)
+    ]
     spans.sort(key=lambda span: int(span[0]["position"][span[1]]))
     return spans or [(parcels[0], 0, 0)]
 
 
-def unpack_together(c: int, chunks: ClusterChunks, example: Frame, layout: Layout,
-                    *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index chunk `c` from parcels that `pack_partitions` made. One index has the chunk's own rows, then its
-    halo.
+def unpack_together(
+    c: int, chunks: ClusterChunks, example: Frame, layout: Layout, *parcels: Parcel
+) -> Chunk:
+    """Index chunk `c` from parcels that `pack_partitions` made. One index has the
+    chunk's own rows, then its halo.
 
-    The chunk also stores which rows are its own, and which rows other chunks may have: see `Chunk`.
+    The chunk also stores which rows are its own, and which rows other chunks may have:
+    see `Chunk`.
     """
     spans = [_in_order(parcels, side, chunks.offsets) for side in range(2)]
     own = sum(stop - start for _, start, stop in spans[0])
@@ -149,20 +184,29 @@ def unpack_together(c: int, chunks: ClusterChunks, example: Frame, layout: Layou
     )
     near_halo = np.zeros(len(x) - own, bool)
     near_halo[rows[needing == c]] = True
-    shared = np.concatenate([_near_walls(x[:own], c, chunks), own + np.flatnonzero(near_halo)])
+    shared = np.concatenate(
+        [_near_walls(x[:own], c, chunks), own + np.flatnonzero(near_halo)]
+    )
     chunk = indexed_spans(every, example, layout, x, position)
-    return chunk | {"own": own, "shared": shared, "far": own + np.flatnonzero(~near_halo)}
+    return chunk | {
+        "own": own,
+        "shared": shared,
+        "far": own + np.flatnonzero(~near_halo),
+    }
 
 
 def _near_walls(x: Array, c: int, chunks: ClusterChunks) -> Array:
-    """Return the points of region `c` that may belong to the near halos of other regions (k,).
+    """Return the points of region `c` that may belong to the near halos of other
+    regions (k,).
 
-    The other regions are behind the walls of this region, so only points near a wall can be near those
-    regions.
+    The other regions are behind the walls of this region, so only points near a wall
+    can be near those regions.
     """
     cut, low, high = chunks.regions.walls
     near = np.zeros(len(x), bool)
-    for k, lower, upper in zip(cut.tolist(), low[c].tolist(), high[c].tolist(), strict=True):
+    for k, lower, upper in zip(
+        cut.tolist(), low[c].tolist(), high[c].tolist(), strict=True
+    ):
         if lower > -np.inf:
             near |= x[:, k] - lower <= chunks.near_reach
         if upper < np.inf:
@@ -171,7 +215,9 @@ def _near_walls(x: Array, c: int, chunks: ClusterChunks) -> Array:
 
 
 def own_positions(parcels: Sequence[Parcel]) -> list[Array]:
-    """For each parcel of one task, return the positions of the chunk's own rows in it, without its halo."""
+    """For each parcel of one task, return the positions of the chunk's own rows in it,
+    without its halo.
+    """
     return [parcel["position"][: int(parcel["ends"][0, 1])] for parcel in parcels]
 
 
@@ -179,12 +225,14 @@ INT32 = 1 << 31
 """One more than the largest int32."""
 
 
-def values_by_group(chunk: Chunk, values: Array, offsets: np.ndarray,
-                    groups: Sequence[Sequence[int]]) -> list[Array]:  # fmt: skip
-    """Split the values of a chunk's own rows by the task that packed each row. Return them as int32 if they
-    fit.
+def values_by_group(
+    chunk: Chunk, values: Array, offsets: np.ndarray, groups: Sequence[Sequence[int]]
+) -> list[Array]:
+    """Split the values of a chunk's own rows by the task that packed each row. Return
+    them as int32 if they fit.
 
-    `offsets`: position of each partition's first row. `groups`: for each task, the partitions that it packed.
+    `offsets`: position of each partition's first row. `groups`: for each task, the
+    partitions that it packed.
     """
     cuts = np.searchsorted(chunk["position"][: len(values)], offsets)
     if len(values) and -INT32 <= int(values.min()) <= int(values.max()) < INT32:
@@ -193,13 +241,20 @@ def values_by_group(chunk: Chunk, values: Array, offsets: np.ndarray,
     return [some[0] if len(some) == 1 else np.concatenate(some) for some in parts]
 
 
-def rows_of_group(numbers: Sequence[int], meta: Frame, offsets: np.ndarray, labels: Sequence[Ids],
-                  places: Sequence[Array], *values: Array) -> list[Frame]:  # fmt: skip
-    """Make partitions of the result from values that have come back to the task that packed the rows.
+def rows_of_group(
+    numbers: Sequence[int],
+    meta: Frame,
+    offsets: np.ndarray,
+    labels: Sequence[Ids],
+    places: Sequence[Array],
+    *values: Array,
+) -> list[Frame]:
+    """Make partitions of the result from values that have come back to the task that
+    packed the rows.
 
-    `numbers`: numbers of the partitions. `labels`: for each partition, the index labels of its rows.
-    `places`: for each chunk, the positions of the rows that it got from this task. `values`: for each chunk,
-    the values of these rows.
+    `numbers`: numbers of the partitions. `labels`: for each partition, the index labels
+    of its rows. `places`: for each chunk, the positions of the rows that it got from
+    this task. `values`: for each chunk, the values of these rows.
     """
     cuts = [np.searchsorted(position, offsets) for position in places]
     made = []
@@ -210,7 +265,8 @@ def rows_of_group(numbers: Sequence[int], meta: Frame, offsets: np.ndarray, labe
         for position, own, cut in zip(places, values, cuts, strict=True):
             rows.append(position[cut[n] : cut[n + 1]] - first)
             found[rows[-1]] = own[cut[n] : cut[n + 1]]
-        if sum(map(len, rows)) < size:  # `dropna` removed the other rows, so they have no values
+        # `dropna` removed the other rows, so they have no values
+        if sum(map(len, rows)) < size:
             kept = np.sort(np.concatenate(rows))
             found, names = found[kept], names[kept]
         made.append(frames_for(meta).rows(found, names, meta))

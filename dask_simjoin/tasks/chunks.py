@@ -48,92 +48,131 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 class Chunk(TypedDict):
-    """The rows of a chunk and its index. It is a plain dict of arrays and frames, which Dask can spill to
-    disk.
+    """The rows of a chunk and its index. It is a plain dict of arrays and frames, which
+    Dask can spill to disk.
 
-    All chunks have the keys below. The index adds keys that depend on the method: see `Joiner.build`.
+    All chunks have the keys below. The index adds keys that depend on the method: see
+    `Joiner.build`.
     """
 
     ids: Ids  # ids of the rows, in the order of the rows
-    # ids as int64, in index order; None if the ids do not fit into int64, or if the result has no ids
+    # ids as int64, in index order; None if the ids do not fit into int64, or if the
+    # result has no ids
     id_keys: Array | None
     example: Frame  # an empty frame that shows the data frame library and the dtypes
-    # (n or more): row at each index position, as a position in the chunk; written by the index
+    # (n or more): row at each index position, as a position in the chunk; written by
+    # the index
     order: Array
     kept: NotRequired[Frame]  # columns to return with the pairs, in index order
     # (n,): threshold of each row, in index order; only if each row has its own radius
     own_limit: NotRequired[Array]
-    # in entity chunks, which consist of pieces of partitions: where the rows of each piece end
+    # in entity chunks, which consist of pieces of partitions: where the rows of each
+    # piece end
     ends: NotRequired[np.ndarray]
-    position: NotRequired[Array]  # in spatial chunks: position of each row in the whole frame, ascending
-    # in spatial chunks: rows outside the region that form pairs with rows in it, as a chunk of their own
+    # in spatial chunks: position of each row in the whole frame, ascending
+    position: NotRequired[Array]
+    # in spatial chunks: rows outside the region that form pairs with rows in it, as a
+    # chunk of their own
     halo: NotRequired[Chunk]
-    # the last three keys are only in chunks of `ClusterChunks`, where the halo follows the rows of the region
+    # the last three keys are only in chunks of `ClusterChunks`, where the halo follows
+    # the rows of the region
     own: NotRequired[int]  # number of rows in the region; halo rows follow them
-    shared: NotRequired[np.ndarray]  # rows that may be neighbors of rows in other regions
+    # rows that may be neighbors of rows in other regions
+    shared: NotRequired[np.ndarray]
     far: NotRequired[np.ndarray]  # rows of the halo without neighbors in the region
 
 
 class ReadRows(TypedDict):
     """The columns of one partition as arrays, in the order of the partition's rows."""
 
-    x: Array  # coordinates (n, d), float64; or narrow float32 rows, as `engine.compat` defines them
+    # coordinates (n, d), float64; or narrow float32 rows, as `engine.compat` defines
+    # them
+    x: Array
     ids: Ids
-    # positions in the partition of the rows that `dropna` keeps; None if it removes no row
+    # positions in the partition of the rows that `dropna` keeps; None if it removes no
+    # row
     places: Array | None
-    rows: int  # number of all rows of the partition, including those that `dropna` removes
+    # number of all rows of the partition, including those that `dropna` removes
+    rows: int
     example: Frame
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
 
 
 Fingerprint = tuple[int, tuple[int, str]]
-"""Identifies a partition and its contents: (number of the partition, (its number of rows, digest of its
-box)).
+"""Identifies a partition and its contents: (number of the partition, (its number of
+rows, digest of its box)).
 """
 
 
-def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example: Frame | None = None,
-                buffer: Array | None = None) -> ReadRows:  # fmt: skip
+def read_points(
+    frame: Frame,
+    fingerprint: Fingerprint,
+    spec: JoinSpec,
+    example: Frame | None = None,
+    buffer: Array | None = None,
+) -> ReadRows:
     """Read a partition; raise an error if it has changed since the join was planned.
 
-    `example`: an empty frame to store in the result; None: make it from `frame`. `buffer`: see `points`.
+    `example`: an empty frame to store in the result; None: make it from `frame`.
+    `buffer`: see `points`.
     """
-    return _read_kept(frame, *_planned_points(frame, fingerprint, spec, buffer), spec, example)
+    return _read_kept(
+        frame, *_planned_points(frame, fingerprint, spec, buffer), spec, example
+    )
 
 
 def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
-    """Read rows of a partition. `as_planned` has checked before that the partition has not changed."""
+    """Read rows of a partition. `as_planned` has checked before that the partition has
+    not changed.
+    """
     return _read_kept(frame, *points(frame, spec), spec)
 
 
 def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
-    """Return the partition itself; raise an error if it has changed since the join was planned."""
+    """Return the partition itself; raise an error if it has changed since the join was
+    planned.
+    """
     _planned_points(frame, fingerprint, spec)
     return frame
 
 
-def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
-                    buffer: Array | None = None) -> tuple[Array, Array | None]:  # fmt: skip
-    """Read the coordinates of a partition like `points`. Raise an error if it has changed since planning.
+def _planned_points(
+    frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, buffer: Array | None = None
+) -> tuple[Array, Array | None]:
+    """Read the coordinates of a partition like `points`. Raise an error if it has
+    changed since planning.
 
     If the plan uses narrow points, return those.
     """
     number, (planned, planned_box) = fingerprint
     try:
-        x, kept, narrow = narrow_points(frame, spec) if spec.narrow else (*points(frame, spec, buffer), None)
+        x, kept, narrow = (
+            narrow_points(frame, spec)
+            if spec.narrow
+            else (*points(frame, spec, buffer), None)
+        )
     except ListError:
         check_source(number, len(frame), planned, False)
         raise
     taking_part = x if kept is None else x[kept]
     can_be_narrow = not spec.narrow or narrow is not None
-    check_source(number, len(frame), planned, can_be_narrow and box(taking_part) == planned_box)
+    check_source(
+        number, len(frame), planned, can_be_narrow and box(taking_part) == planned_box
+    )
     return x if narrow is None else narrow, kept
 
 
-def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
-               example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Read ids and other columns of the rows that `dropna` keeps. `x`, `kept`: the results of `points`."""
+def _read_kept(
+    frame: Frame,
+    x: Array,
+    kept: Array | None,
+    spec: JoinSpec,
+    example: Frame | None = None,
+) -> ReadRows:
+    """Read ids and other columns of the rows that `dropna` keeps. `x`, `kept`: the
+    results of `points`.
+    """
     rows, places = len(frame), None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
@@ -142,8 +181,15 @@ def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
     return _read(x, frame, places, rows, own, spec, example)
 
 
-def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,
-          spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
+def _read(
+    x: Array,
+    frame: Frame,
+    places: Array | None,
+    rows: int,
+    limit: Array | None,
+    spec: JoinSpec,
+    example: Frame | None = None,
+) -> ReadRows:
     """Collect the columns of a partition in a `ReadRows`.
 
     `frame`: the rows that `dropna` keeps. `rows`: number of all rows.
@@ -164,8 +210,8 @@ def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array 
 def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
     """Raise an error if a partition has changed since the join was planned.
 
-    `rows`: number of rows now. `planned`: number of rows in the plan. `same_box`: whether the smallest and
-    the largest coordinates are still the same.
+    `rows`: number of rows now. `planned`: number of rows in the plan. `same_box`:
+    whether the smallest and the largest coordinates are still the same.
     """
     if rows != planned:
         what = f"had {planned} rows when the join was planned and has {rows} now"
@@ -174,28 +220,40 @@ def check_source(number: int, rows: int, planned: int, same_box: bool = True) ->
     else:
         return
     raise SourceChangedError(
-        f"Partition {number} {what}: the source changed, or is not deterministic. Write it to parquet "
+        f"Partition {number} {what}: the source changed, or is not deterministic. "
+        "Write it to parquet "
         "or persist() it, and join the result."
     )
 
 
-def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
-               layout: Layout | SearchLayout) -> Chunk:  # fmt: skip
+def make_chunk(
+    frame: Frame,
+    fingerprint: Fingerprint,
+    spec: JoinSpec,
+    layout: Layout | SearchLayout,
+) -> Chunk:
     read = read_points(frame, fingerprint, spec)
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
-def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
-                 threads: int = 1, with_ids: bool = True,
-                 joined_points: Array | None = None) -> Chunk:  # fmt: skip
+def gather_chunk(
+    layout: Layout | SearchLayout,
+    rows: list[tuple[int, int]],
+    *parts: ReadRows,
+    threads: int = 1,
+    with_ids: bool = True,
+    joined_points: Array | None = None,
+) -> Chunk:
     """Index pieces of partitions together as one chunk.
 
-    `parts`: the partitions. `rows`: for each partition, the range (start, stop) of rows to take. `threads`:
-    number of threads to use. `with_ids`: see `named_rows`. `joined_points`: the points of all pieces in one
-    array, if it exists already.
+    `parts`: the partitions. `rows`: for each partition, the range (start, stop) of rows
+    to take. `threads`: number of threads to use. `with_ids`: see `named_rows`.
+    `joined_points`: the points of all pieces in one array, if it exists already.
     """
     x, ids = [], []
-    extra: dict[str, list[Array | Frame]] = {name: [] for name in OPTIONAL_FIELDS if name in parts[0]}
+    extra: dict[str, list[Array | Frame]] = {
+        name: [] for name in OPTIONAL_FIELDS if name in parts[0]
+    }
     for (start, stop), part in zip(rows, parts, strict=True):
         places = part["places"]
         if places is not None:
@@ -206,23 +264,38 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
         for name, some in extra.items():
             some.append(slice_rows(part[name], start, stop))  # type: ignore[literal-required]
     example = parts[0]["example"]
-    points = concat_points(x, layout, threads) if joined_points is None else joined_points
+    points = (
+        concat_points(x, layout, threads) if joined_points is None else joined_points
+    )
     whole = {name: stacked(some, example) for name, some in extra.items()}
     chunk = indexed(points, joined(ids), layout, example, whole, threads, with_ids)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
-def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], fingerprints: list[Fingerprint],
-               spec: JoinSpec, threads: int, with_ids: bool, *frames: Frame) -> Chunk:  # fmt: skip
+def read_chunk(
+    layout: Layout | SearchLayout,
+    rows: list[tuple[int, int]],
+    fingerprints: list[Fingerprint],
+    spec: JoinSpec,
+    threads: int,
+    with_ids: bool,
+    *frames: Frame,
+) -> Chunk:
     """Read partitions, and index ranges of their rows as one chunk: see `gather_chunk`."""
     ends = list(itertools.accumulate((stop - start for start, stop in rows), initial=0))
-    are_whole = all(span == (0, len(frame)) for span, frame in zip(rows, frames, strict=True))
+    are_whole = all(
+        span == (0, len(frame)) for span, frame in zip(rows, frames, strict=True)
+    )
     whole = len(frames) > 1 and not spec.dropna and are_whole
     x = _point_buffer(ends[-1], spec, layout, frames[0]) if whole else None
 
     def read(first: int, last: int) -> list[ReadRows]:
         found: list[ReadRows] = []
-        buffer = None if x is None else np.empty(max(map(len, frames[first:last])) * x.shape[1])
+        buffer = (
+            None
+            if x is None
+            else np.empty(max(map(len, frames[first:last])) * x.shape[1])
+        )
         for n in range(first, last):
             example = found[0]["example"] if found else None
             found.append(read_points(frames[n], fingerprints[n], spec, example, buffer))
@@ -232,25 +305,41 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
         return found
 
     max_parts = ends[-1] // MIN_READ_ROWS
-    parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, max_parts), min_items=1))
-    return gather_chunk(layout, rows, *parts, threads=threads, with_ids=with_ids, joined_points=x)
+    parts = itertools.chain.from_iterable(
+        shared_out(read, len(frames), min(threads, max_parts), min_items=1)
+    )
+    return gather_chunk(
+        layout, rows, *parts, threads=threads, with_ids=with_ids, joined_points=x
+    )
 
 
-def index_partitions(layout: Layout | SearchLayout, spec: JoinSpec, threads: int, with_ids: bool,
-                     sizes: list[int], frame: Frame) -> Chunk:  # fmt: skip
-    """Index whole partitions as one chunk. Their rows are in one frame, which cannot have changed since
-    planning.
+def index_partitions(
+    layout: Layout | SearchLayout,
+    spec: JoinSpec,
+    threads: int,
+    with_ids: bool,
+    sizes: list[int],
+    frame: Frame,
+) -> Chunk:
+    """Index whole partitions as one chunk. Their rows are in one frame, which cannot
+    have changed since planning.
 
-    `sizes`: number of rows in each partition. For the other arguments, see `gather_chunk`.
+    `sizes`: number of rows in each partition. For the other arguments, see
+    `gather_chunk`.
     """
     read = read_piece(frame, spec)
-    chunk = gather_chunk(layout, [(0, len(frame))], read, threads=threads, with_ids=with_ids)
+    chunk = gather_chunk(
+        layout, [(0, len(frame))], read, threads=threads, with_ids=with_ids
+    )
     ends, places = np.cumsum(sizes), read["places"]
     return chunk | {"ends": ends if places is None else np.searchsorted(places, ends)}
 
 
-def _point_buffer(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
-    """Allocate one array for the points of a chunk's partitions. Return None if the array cannot be used.
+def _point_buffer(
+    rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame
+) -> Array | None:
+    """Allocate one array for the points of a chunk's partitions. Return None if the
+    array cannot be used.
 
     One array per partition would take longer to allocate than all other work.
     """
@@ -260,7 +349,9 @@ def _point_buffer(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, exam
 
 
 def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
-    """Return the memory order of coordinates: "F" (by column) if the sweep searches, else "C" (by row)."""
+    """Return the memory order of coordinates: "F" (by column) if the sweep searches,
+    else "C" (by row).
+    """
     return "F" if layout.method == "sweep" else "C"
 
 
@@ -283,13 +374,17 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
     return module_of(parts[0]).concatenate(parts)
 
 
-def concat_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
+def concat_points(
+    parts: list[Array], layout: Layout | SearchLayout, threads: int
+) -> Array:
     """Concatenate points in the memory order that the index needs."""
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
     ends = np.cumsum([0, *map(len, parts)])
-    out = np.empty((int(ends[-1]), parts[0].shape[1]), parts[0].dtype, order=_order(layout))
+    out = np.empty(
+        (int(ends[-1]), parts[0].shape[1]), parts[0].dtype, order=_order(layout)
+    )
 
     def copy(start: int, stop: int) -> None:
         first, last = np.searchsorted(ends, [start, stop])
@@ -300,24 +395,43 @@ def concat_points(parts: list[Array], layout: Layout | SearchLayout, threads: in
     return out
 
 
-def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
-            extra: dict[str, Array | Frame], threads: int = 1, with_ids: bool = True) -> Chunk:  # fmt: skip
-    """Index points as a chunk. `extra`: further fields of the chunk, in the same order as the points.
+def indexed(
+    x: Array,
+    ids: Ids,
+    layout: Layout | SearchLayout,
+    example: Frame,
+    extra: dict[str, Array | Frame],
+    threads: int = 1,
+    with_ids: bool = True,
+) -> Chunk:
+    """Index points as a chunk. `extra`: further fields of the chunk, in the same order
+    as the points.
 
     `with_ids`: see `named_rows`.
     """
-    return named_rows(joiner_for(example).build(x, layout, threads), ids, example, extra, with_ids)
+    return named_rows(
+        joiner_for(example).build(x, layout, threads), ids, example, extra, with_ids
+    )
 
 
-def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | Frame],
-               with_ids: bool = True) -> Chunk:  # fmt: skip
+def named_rows(
+    index: Index,
+    ids: Ids,
+    example: Frame,
+    extra: dict[str, Array | Frame],
+    with_ids: bool = True,
+) -> Chunk:
     """Make a chunk from an index and the ids of its rows. `extra`: see `indexed`.
 
     `with_ids`: whether the result has ids. If so, they are also stored in index order.
     """
     frames = frames_for(example)
     places = index["order"][: len(ids)]
-    own = {"ids": ids, "id_keys": as_id_keys(ids, places) if with_ids else None, "example": example}
+    own = {
+        "ids": ids,
+        "id_keys": as_id_keys(ids, places) if with_ids else None,
+        "example": example,
+    }
     assert index.keys().isdisjoint([*own, *extra])
     chunk = cast(Chunk, own | index)
     if "kept" in extra:
@@ -330,16 +444,24 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
 
 
 Refine = Callable[[Any, Array], Any]
-"""A function that adapts the planned layout to the points (n, d) of a frame that forms a single chunk."""
+"""A function that adapts the planned layout to the points (n, d) of a frame that forms
+a single chunk.
+"""
 
 
-def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False,
-                 refine: Refine | None = None,
-                 threads: int = 1) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
+def whole_chunks(
+    frames: Sequence[Frame],
+    spec: JoinSpec,
+    output: OutputSpec,
+    sampled: bool = False,
+    refine: Refine | None = None,
+    threads: int = 1,
+) -> tuple[list[Chunk], WholePlan]:
     """Plan a join of one or two plain frames, and make each frame a chunk.
 
-    `sampled`: whether to estimate the number of pairs from a full sample. Otherwise a small sample is drawn,
-    which is enough for warnings. `refine`: adapts the planned layout.
+    `sampled`: whether to estimate the number of pairs from a full sample. Otherwise a
+    small sample is drawn, which is enough for warnings. `refine`: adapts the planned
+    layout.
     """
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
@@ -349,37 +471,60 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
         plan = replace(plan, layout=refine(plan.layout, scans[0].x))
     chunks = []
     for scan, (frame, own) in zip(scans, _sides(frames, spec), strict=True):
-        if scan is not None:  # None occurs only for a frame that `join_statistics` has refused
-            places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
+        # None occurs only for a frame that `join_statistics` has refused
+        if scan is not None:
+            places = (
+                None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
+            )
             own = replace(own, dims=plan.dims)
             read = _read(scan.x, scan.frame, places, len(frame), scan.limit, own)
-            chunks.append(gather_chunk(plan.layout, [(0, len(frame))], read, threads=threads))
+            chunks.append(
+                gather_chunk(plan.layout, [(0, len(frame))], read, threads=threads)
+            )
     return chunks, plan
 
 
-def whole_chunk(frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool = False,
-                refine: Refine | None = None, threads: int = 1) -> tuple[Chunk, WholePlan]:  # fmt: skip
+def whole_chunk(
+    frame: Frame,
+    spec: JoinSpec,
+    output: OutputSpec,
+    sampled: bool = False,
+    refine: Refine | None = None,
+    threads: int = 1,
+) -> tuple[Chunk, WholePlan]:
     (chunk,), plan = whole_chunks([frame], spec, output, sampled, refine, threads)
     return chunk, plan
 
 
-def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
-    """Plan a join of one or two plain frames. The plan has the details that a report shows.
+def plan_whole(
+    frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False
+) -> Plan:
+    """Plan a join of one or two plain frames. The plan has the details that a report
+    shows.
 
     `sampled`: see `whole_chunks`.
     """
     statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # each frame is a single chunk, so the size of the result and the largest distance cannot change the plan
-    output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
+    # each frame is a single chunk, so the size of the result and the largest distance
+    # cannot change the plan
+    output = replace(
+        output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf
+    )
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
     _check_result(plan, statistics, spec, output)
     return plan
 
 
-def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: JoinSpec,
-                  output: OutputSpec) -> None:  # fmt: skip
-    """Issue the warnings of a plan. Raise an error if the result does not fit in free memory."""
+def _check_result(
+    plan: Plan | WholePlan,
+    statistics: JoinStatistics,
+    spec: JoinSpec,
+    output: OutputSpec,
+) -> None:
+    """Issue the warnings of a plan. Raise an error if the result does not fit in free
+    memory.
+    """
     found, own = plan.estimate, plan.rows if spec.include_self else 0
     rows = found.total_low * directions(spec) + own
     if output.materialise:
@@ -392,10 +537,11 @@ def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: Join
 
 
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
-    """Measure how many seconds it takes to choose a layout, for example by clustering a sample.
+    """Measure how many seconds it takes to choose a layout, for example by clustering a
+    sample.
 
-    Call this after making a plan: the kernels are then compiled, so the time does not include their
-    compilation.
+    Call this after making a plan: the kernels are then compiled, so the time does not
+    include their compilation.
     """
     statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()
@@ -406,16 +552,27 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
     return time.perf_counter() - began
 
 
-def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
-          sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
-    """Return the statistics of plain frames that form one chunk each, and the scan of each frame."""
+def _scan(
+    frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool
+) -> tuple[JoinStatistics, list[PartitionScan | None]]:
+    """Return the statistics of plain frames that form one chunk each, and the scan of
+    each frame.
+    """
     for frame, own in _sides(frames, spec):
         raise_warnings(warnings_of_left_out(frame, own))
-    # the clusters must come from the same sample as in the join, otherwise the plan would show another recall
+    # the clusters must come from the same sample as in the join, otherwise the plan
+    # would show another recall
     sampled = sampled or spec.approximate
-    probed = sampled or output.k is not None or min(map(len, frames)) >= MIN_ROWS or needs_sample(spec.method)
+    probed = (
+        sampled
+        or output.k is not None
+        or min(map(len, frames)) >= MIN_ROWS
+        or needs_sample(spec.method)
+    )
     found = [
-        scan_partition(frame, number, own, output.with_ids, int(probed), None if sampled else PROBE)
+        scan_partition(
+            frame, number, own, output.with_ids, int(probed), None if sampled else PROBE
+        )
         for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)
     ]
     for summary, _ in found:
@@ -423,12 +580,19 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     # the result is a single frame, so the configured size of partitions does not apply
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
-    return join_statistics([[summary] for summary, _ in found], whole), [scan for _, scan in found]
+    return join_statistics([[summary] for summary, _ in found], whole), [
+        scan for _, scan in found
+    ]
 
 
-def _check_ids(statistics: JoinStatistics, frames: Sequence[Frame], spec: JoinSpec) -> None:
+def _check_ids(
+    statistics: JoinStatistics, frames: Sequence[Frame], spec: JoinSpec
+) -> None:
     for which, table, (_, own) in zip(
-        TABLES if len(frames) > 1 else [None], statistics.each, _sides(frames, spec), strict=True
+        TABLES if len(frames) > 1 else [None],
+        statistics.each,
+        _sides(frames, spec),
+        strict=True,
     ):
         for summary in table.summaries:
             if summary.ids is not None:

@@ -1,8 +1,8 @@
-"""Build sparse neighbor matrices (CSR) from chunks, by compiled kernels on the host or array operations on
-GPUs.
+"""Build sparse neighbor matrices (CSR) from chunks, by compiled kernels on the host or
+array operations on GPUs.
 
-Row i and column i of the matrix belong to the row at position i in the frame. In this module, "row number"
-means i.
+Row i and column i of the matrix belong to the row at position i in the frame. In this
+module, "row number" means i.
 """
 
 from __future__ import annotations
@@ -36,26 +36,40 @@ from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, measured, whole_block_pair
 
 MAX_SORTED = 1 << 24
-"""Array operations sort at most this many entries at a time, because sorting needs temporary memory."""
+"""Array operations sort at most this many entries at a time, because sorting needs
+temporary memory.
+"""
 
 PAUSE_SHARE = 0.8
 """Share of its memory limit where Dask pauses a worker."""
 
 
-def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
+def put(
+    rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
+) -> None:
     """Write entries (row, column, value) into the matrix arrays `out` and `out_values`.
 
-    `at` (n,): for each row of the matrix, the offset of its next entry. Offsets advance with each entry.
+    `at` (n,): for each row of the matrix, the offset of its next entry. Offsets advance
+    with each entry.
     """
     if module_of(at) is np:
         host_kernels("components").put(rows, columns, values, at, out, out_values)
-    elif len(rows):  # on GPUs, entries of a row come in any order; complete rows are sorted later
+    elif len(
+        rows
+    ):  # on GPUs, entries of a row come in any order; complete rows are sorted later
         put_entries(rows, columns, values, at, out, out_values)
 
 
-def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Append entries that are sorted by row to the matrix. `counts`: number of entries for each row. `at`:
-    see `put`.
+def move(
+    counts: Array,
+    columns: Array,
+    values: Array,
+    at: Array,
+    out: Array,
+    out_values: Array,
+) -> None:
+    """Append entries that are sorted by row to the matrix. `counts`: number of entries
+    for each row. `at`: see `put`.
     """
     starts = starts_of(counts)
     if module_of(at) is np:
@@ -65,7 +79,12 @@ def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, ou
 
 
 def move_arrays(
-    starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
+    starts: Array,
+    columns: Array,
+    values: Array,
+    at: Array,
+    out: Array,
+    out_values: Array,
 ) -> None:
     """Append entries like `move`, but by array operations.
 
@@ -93,24 +112,38 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # in each step, sort as many rows as `MAX_SORTED` entries allow, but at least one row
+        # in each step, sort as many rows as `MAX_SORTED` entries allow, but at least
+        # one row
         first = int(starts[row])
         stop = rows
         if entries - first > MAX_SORTED:
-            stop = int(xp.searchsorted(starts, xp.asarray([first + MAX_SORTED]), side="right")[0]) - 1
+            stop = (
+                int(
+                    xp.searchsorted(
+                        starts, xp.asarray([first + MAX_SORTED]), side="right"
+                    )[0]
+                )
+                - 1
+            )
             stop = max(stop, row + 1)
         some = slice(first, int(starts[stop]))
         if some.stop > first:
-            own = xp.searchsorted(starts[row : stop + 1], xp.arange(first, some.stop), side="right")
+            own = xp.searchsorted(
+                starts[row : stop + 1], xp.arange(first, some.stop), side="right"
+            )
             # float64 represents the column numbers exactly, since they are below 2**53
-            keys = xp.stack([columns[some].astype(np.float64), values[some], own.astype(np.float64)])
+            keys = xp.stack(
+                [columns[some].astype(np.float64), values[some], own.astype(np.float64)]
+            )
             order = xp.lexsort(keys)
             columns[some], values[some] = columns[some][order], values[some][order]
         row = stop
 
 
 def starts_of(counts: Array) -> Array:
-    """Return the offset of the first entry in each row, and at the end the number of all entries (n + 1,)."""
+    """Return the offset of the first entry in each row, and at the end the number of
+    all entries (n + 1,).
+    """
     xp = module_of(counts)
     starts = xp.zeros(len(counts) + 1, np.int64)
     starts[1:] = xp.cumsum(counts, dtype=np.int64)
@@ -118,7 +151,9 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Convert counts to the smallest dtype that fits. A row keeps one count for each of its block pairs."""
+    """Convert counts to the smallest dtype that fits. A row keeps one count for each of
+    its block pairs.
+    """
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
@@ -127,16 +162,20 @@ MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 MAX_INT32 = np.iinfo(np.int32).max
 
 MAX_LISTED = 1 << 22
-"""If at most this many pairs are expected, they are listed at once, else counted first. A listed pair takes
-16 bytes.
+"""If at most this many pairs are expected, they are listed at once, else counted first.
+A listed pair takes 16 bytes.
 """
 
 ListedPairs = list[tuple[Array, Array, Array]]
-"""Batches of pairs, as arrays: positions of left rows, positions of right rows, and totals."""
+"""Batches of pairs, as arrays: positions of left rows, positions of right rows, and
+totals.
+"""
 
 
 class MatrixRows(TypedDict):
-    """Some rows of a matrix. It is a plain dict of arrays, which Dask can spill to disk."""
+    """Some rows of a matrix. It is a plain dict of arrays, which Dask can spill to
+    disk.
+    """
 
     counts: Array  # (n,): number of entries in each row
     columns: Array  # column numbers of all entries, row by row
@@ -151,7 +190,8 @@ def sparse(xp: ArrayModule) -> ModuleType:
 
 
 def offset_type(xp: ArrayModule, max_value: int) -> DType:
-    """Choose the dtype of the matrix's offsets and columns: int64 on the host, the smallest possible on GPUs.
+    """Choose the dtype of the matrix's offsets and columns: int64 on the host, the
+    smallest possible on GPUs.
 
     `max_value`: the number of entries or of rows, whichever is larger.
     """
@@ -159,7 +199,9 @@ def offset_type(xp: ArrayModule, max_value: int) -> DType:
 
 
 def max_entries(xp: ArrayModule) -> int | None:
-    """Return the largest number of entries that a matrix can have; None if there is no limit."""
+    """Return the largest number of entries that a matrix can have; None if there is no
+    limit.
+    """
     # CuPy before 14.1 supports only int32 indices
     if xp is np or sparse(xp).csr_matrix((1, MAX_INT32 + 1)).indices.dtype == np.int64:
         return None
@@ -169,8 +211,8 @@ def max_entries(xp: ArrayModule) -> int | None:
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
     """Return the row number of each row in a chunk, ascending.
 
-    `firsts`: for each piece of an entity chunk, the position of its partition's first row in the frame. The
-    ids in such a chunk are positions within the partition.
+    `firsts`: for each piece of an entity chunk, the position of its partition's first
+    row in the frame. The ids in such a chunk are positions within the partition.
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)
@@ -183,16 +225,27 @@ def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
 
 
 def count_entries(block_pair: BlockPair) -> tuple[Array, Array | None, int]:
-    """Count the matrix entries that a block pair gives: for each row of both chunks, and in total."""
+    """Count the matrix entries that a block pair gives: for each row of both chunks,
+    and in total.
+    """
     counts = [None if c is None else narrow(c) for c in count_block(block_pair)]
-    return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
+    return (
+        counts[0],
+        counts[1],
+        sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None),
+    )
 
 
-def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], numbers: Sequence[Array],
-               mode: str) -> tuple[MatrixRows, MatrixRows | None]:  # fmt: skip
+def fill_block(
+    block_pair: BlockPair,
+    counts: tuple[Array, Array | None, int],
+    numbers: Sequence[Array],
+    mode: str,
+) -> tuple[MatrixRows, MatrixRows | None]:
     """Make the matrix entries that a block pair gives, for the rows of both chunks.
 
-    `counts`: the result of `count_entries`. `numbers`: for each chunk, the row numbers of its rows.
+    `counts`: the result of `count_entries`. `numbers`: for each chunk, the row numbers
+    of its rows.
     """
     xp = block_pair.xp
     parts, at = [], []
@@ -204,26 +257,56 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
     return parts[0], None if block_pair.is_self_join else parts[1]
 
 
-def _empty_rows(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
-    return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
+def _empty_rows(
+    counts: Array, entries: int, kind: DType, xp: ArrayModule
+) -> MatrixRows:
+    return {
+        "counts": counts,
+        "columns": xp.empty(entries, kind),
+        "values": xp.empty(entries),
+    }
 
 
-def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Array],
-         parts: list[MatrixRows], listed: ListedPairs | None = None) -> None:  # fmt: skip
+def fill(
+    block_pair: BlockPair,
+    numbers: Sequence[Array],
+    mode: str,
+    at: list[Array],
+    parts: list[MatrixRows],
+    listed: ListedPairs | None = None,
+) -> None:
     """Write the matrix entries that a block pair gives.
 
-    All lists have one item per chunk. `numbers`: the row numbers. `at`: for each row, the offset of its next
-    entry. `parts`: the rows to fill. `listed`: the pairs, if an earlier step has listed them.
+    All lists have one item per chunk. `numbers`: the row numbers. `at`: for each row,
+    the offset of its next entry. `parts`: the rows to fill. `listed`: the pairs, if an
+    earlier step has listed them.
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        xp = block_pair.xp  # computing distances may overwrite the totals, which are not needed afterwards
-        values = measured(block_pair.spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
-        for side, rows, columns in ((0, left, numbers[1][right]), (-1, right, numbers[0][left])):
-            put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
+        # computing distances may overwrite the totals, which are not needed afterwards
+        xp = block_pair.xp
+        values = (
+            measured(block_pair.spec, xp)(totals)
+            if mode == DISTANCE
+            else xp.ones(len(totals))
+        )
+        for side, rows, columns in (
+            (0, left, numbers[1][right]),
+            (-1, right, numbers[0][left]),
+        ):
+            put(
+                rows,
+                columns,
+                values,
+                at[side],
+                parts[side]["columns"],
+                parts[side]["values"],
+            )
 
     if listed is None:
-        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.is_self_join)
+        block_pair.joiner.visit(
+            *block_pair.operands, visitor, is_self_join=block_pair.is_self_join
+        )
         return
     for part in listed:
         visitor(*part)
@@ -238,8 +321,11 @@ def put_diagonal(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None
     at += 1
 
 
-def gather_rows(numbers: Array, diagonal: bool, mode: str, *blocks: MatrixRows) -> MatrixRows:
-    """Gather the entries of a chunk's rows from all block pairs that have the chunk, and sort them.
+def gather_rows(
+    numbers: Array, diagonal: bool, mode: str, *blocks: MatrixRows
+) -> MatrixRows:
+    """Gather the entries of a chunk's rows from all block pairs that have the chunk,
+    and sort them.
 
     `diagonal`: whether to add the entries of rows with themselves.
     """
@@ -253,12 +339,21 @@ def gather_rows(numbers: Array, diagonal: bool, mode: str, *blocks: MatrixRows) 
     if diagonal:
         put_diagonal(numbers, mode, at, part)
     for block in blocks:
-        move(block["counts"], block["columns"], block["values"], at, part["columns"], part["values"])
+        move(
+            block["counts"],
+            block["columns"],
+            block["values"],
+            at,
+            part["columns"],
+            part["values"],
+        )
     sort_rows(starts, part["columns"], part["values"])
     return part
 
 
-def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[MatrixRows]) -> SparseMatrix:
+def assemble(
+    rows: int, example: Frame, numbers: list[Array], parts: list[MatrixRows]
+) -> SparseMatrix:
     """Assemble the matrix (rows, rows) from the rows of all chunks."""
     xp = frames_for(example).xp
     counts = xp.zeros(rows, np.int64)
@@ -269,7 +364,14 @@ def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[Matrix
     kind = offset_type(xp, max(entries, rows))
     columns, values = xp.empty(entries, kind), xp.empty(entries)
     for own, part in zip(numbers, parts, strict=True):
-        move(part["counts"], part["columns"], part["values"], starts[own], columns, values)
+        move(
+            part["counts"],
+            part["columns"],
+            part["values"],
+            starts[own],
+            columns,
+            values,
+        )
     return matrix(values, columns, starts.astype(kind, copy=False))
 
 
@@ -303,16 +405,25 @@ def _degrees(block_pair: BlockPair, listed: ListedPairs) -> Array:
     return found
 
 
-def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitting: Fitting,
-                   expected: float) -> SparseMatrix:  # fmt: skip
+def graph_of_chunk(
+    chunk: Chunk,
+    spec: JoinSpec,
+    layout: Layout,
+    mode: str,
+    fitting: Fitting,
+    expected: float,
+) -> SparseMatrix:
     """Make the matrix from a single chunk. `expected`: estimated number of pairs."""
     xp = frames_for(chunk["example"]).xp
     block_pair = whole_block_pair(chunk, spec, layout)
     numbers = matrix_numbers(chunk, [0], np.int64)
     listed = _list_pairs(block_pair) if 2 * expected <= MAX_LISTED else None
-    degrees = count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
+    degrees = (
+        count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
+    )
     counts = degrees + 1 if spec.include_self else degrees
-    all_rows = len(numbers) == fitting.rows  # if `dropna` removed no row, the row numbers are 0, 1, 2, ...
+    # if `dropna` removed no row, the row numbers are 0, 1, 2, ...
+    all_rows = len(numbers) == fitting.rows
     if not all_rows:
         counts, own = xp.zeros(fitting.rows, np.int64), counts
         counts[numbers] = own
@@ -335,28 +446,45 @@ def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
     kind = sparse(xp).csr_matrix
     if xp is not np:
         return kind((values, columns, starts), shape=(rows, rows))
-    # the constructor would copy int64 arrays to int32 if they fit, so set the arrays directly
+    # the constructor would copy int64 arrays to int32 if they fit, so set the arrays
+    # directly
     made = kind((rows, rows))
     made.data, made.indices, made.indptr = values, columns, starts
     return made
 
 
-def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
-    """Return the limits that a neighbor matrix must fit in. `pieces`: whether it is assembled from several
-    chunks.
+def fitting_for(
+    spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool
+) -> Fitting:
+    """Return the limits that a neighbor matrix must fit in. `pieces`: whether it is
+    assembled from several chunks.
     """
     gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
     limits, name = [], "simjoin.result-limit"
     if spec.settings.result is not None:
-        limits.append(Limit(spec.settings.result, *result, f"the configuration's {name} is", "", name))
+        limits.append(
+            Limit(
+                spec.settings.result,
+                *result,
+                f"the configuration's {name} is",
+                "",
+                name,
+            )
+        )
     if gpu and resources.memory is not None:
-        whole = resources.memory if resources.cluster else resources.memory * resources.threads
+        whole = (
+            resources.memory
+            if resources.cluster
+            else resources.memory * resources.threads
+        )
         limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
     elif resources.limit is not None:
         usable = max(int(PAUSE_SHARE * resources.limit) - ITSELF, resources.limit // 3)
-        limits.append(Limit(usable, *made, "the smallest worker has room for", "larger workers"))
+        limits.append(
+            Limit(usable, *made, "the smallest worker has room for", "larger workers")
+        )
     if not gpu:
         here = result if resources.cluster else made
         most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())

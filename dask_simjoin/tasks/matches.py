@@ -1,14 +1,16 @@
 """Find the pairs of two chunks.
 
-The index of a chunk sorts its rows. In this module, a "place" is the position of a row in that order. A
-"position" is the position of a row in the chunk, or in the whole frame.
+The index of a chunk sorts its rows. In this module, a "place" is the position of a row
+in that order. A "position" is the position of a row in the chunk, or in the whole
+frame.
 
-If each row has its own radius, a pair matches if its distance is at most the radius of its left row.
+If each row has its own radius, a pair matches if its distance is at most the radius of
+its left row.
 
-- If radii are similar, chunks are joined within the largest radius, and each pair is checked in both
-  directions.
-- If a few radii are much larger than the others, left rows are split into classes of similar radii. Each
-  class is joined within its own largest radius.
+- If radii are similar, chunks are joined within the largest radius, and each pair is
+  checked in both directions.
+- If a few radii are much larger than the others, left rows are split into classes of
+  similar radii. Each class is joined within its own largest radius.
 """
 
 from __future__ import annotations
@@ -32,21 +34,26 @@ from dask_simjoin.tasks.chunks import Chunk
 
 
 class BlockPair(NamedTuple):
-    """Two chunks to compare, or one chunk to compare with itself, with the options and the layout of the
-    join.
+    """Two chunks to compare, or one chunk to compare with itself, with the options and
+    the layout of the join.
     """
 
-    # in a self-join of a chunk, `query` and `data` are the same; otherwise `data` may have a halo
+    # in a self-join of a chunk, `query` and `data` are the same; otherwise `data` may
+    # have a halo
     query: Chunk
     data: Chunk
-    is_self_join: bool  # whether `query` and `data` are the same chunk; then each pair is found once
+    # whether `query` and `data` are the same chunk; then each pair is found once
+    is_self_join: bool
     spec: JoinSpec
     layout: Layout  # the layout of both indexes
-    part: tuple[int, int] = (0, 1)  # which share of the work to do, as (index of the share, number of shares)
+    # which share of the work to do, as (index of the share, number of shares)
+    part: tuple[int, int] = (0, 1)
 
     @property
     def rows(self) -> Rows | None:
-        """Range of places in `query` that this share of the work searches from; None: all places."""
+        """Range of places in `query` that this share of the work searches from; None:
+        all places.
+        """
         number, parts = self.part
         if parts == 1:
             return None
@@ -56,10 +63,12 @@ class BlockPair(NamedTuple):
 
     @property
     def places(self) -> Rows | None:
-        """Range of places in `query` whose results are complete after this share; None: all places.
+        """Range of places in `query` whose results are complete after this share; None:
+        all places.
 
-        It differs from `rows` for a chunk compared with itself on the host. Then each place is compared with
-        both earlier and later places, so all places take equal work.
+        It differs from `rows` for a chunk compared with itself on the host. Then each
+        place is compared with both earlier and later places, so all places take equal
+        work.
         """
         number, parts = self.part
         if parts == 1 or not self.is_self_join or self.xp is not np:
@@ -69,7 +78,9 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first share of the work. Only this share does work that must be done once."""
+        """Whether this is the first share of the work. Only this share does work that
+        must be done once.
+        """
         return not self.part[0]
 
     @property
@@ -92,23 +103,32 @@ class BlockPair(NamedTuple):
     @property
     def either_order(self) -> bool:
         """Whether in some pairs the row from `data` comes first in the frame."""
-        return not self.is_self_join and "position" in self.query and self.spec.other is None
+        return (
+            not self.is_self_join
+            and "position" in self.query
+            and self.spec.other is None
+        )
 
     def comparisons(self) -> Iterator[BlockPair]:
-        """Yield the comparisons of `query`: first with the chunk `data`, then with its halo if it has one."""
+        """Yield the comparisons of `query`: first with the chunk `data`, then with its
+        halo if it has one.
+        """
         yield self
         if "halo" in self.data and len(self.data["halo"]["ids"]):
             yield self._replace(data=self.data["halo"], is_self_join=False)
 
 
 def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[int]:
-    """Split the places 0 to `places` - 1 into parts of about equal work. Return the bounds of the parts.
+    """Split the places 0 to `places` - 1 into parts of about equal work. Return the
+    bounds of the parts.
 
-    `work`: amounts of work for consecutive ranges of equal length. Bounds are multiples of `grain`, and parts
-    may be empty.
+    `work`: amounts of work for consecutive ranges of equal length. Bounds are multiples
+    of `grain`, and parts may be empty.
     """
     done = np.concatenate([[0.0], np.cumsum(work)])
-    at = np.interp(np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done)))
+    at = np.interp(
+        np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done))
+    )
     cuts = [min(round(cut / grain) * grain, places) for cut in at.tolist()]
     return [0, *cuts[1:-1], places]
 
@@ -121,27 +141,38 @@ CLASS_RATIO = 4.0
 """The radii of a class differ at most by this factor."""
 
 MAX_CLASSES = 8
-"""There are at most this many classes. The last one takes all smaller radii, including 0."""
+"""There are at most this many classes. The last one takes all smaller radii, including
+0.
+"""
 
 MIN_GAIN = 4.0
-"""Rows are split into classes only if this divides the number of candidates by at least this factor.
+"""Rows are split into classes only if this divides the number of candidates by at least
+this factor.
 
-Otherwise classes cost more than they save: each needs an index, and pairs are searched in both directions.
+Otherwise classes cost more than they save: each needs an index, and pairs are searched
+in both directions.
 """
 
 ShowPairs = Callable[[int, Array, Array, Array], None]
 """A function that receives pairs whose distance is at most the radius of the left row.
 
-Its arguments: the chunk of the left rows (0 or 1), positions of left rows, positions of right rows, totals.
+Its arguments: the chunk of the left rows (0 or 1), positions of left rows, positions of
+right rows, totals.
 """
 
 
-def visit_radii(block_pair: BlockPair, show: ShowPairs, rows: Rows | None = None) -> None:
-    """Call `show` for all pairs within the radius of the left row; in a self-join, for both directions."""
+def visit_radii(
+    block_pair: BlockPair, show: ShowPairs, rows: Rows | None = None
+) -> None:
+    """Call `show` for all pairs within the radius of the left row; in a self-join, for
+    both directions.
+    """
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.is_self_join else (0,)
     chunks = block_pair.query, block_pair.data
-    classes = [_classes(chunks[side], block_pair.layout.norm, block_pair.xp) for side in sides]
+    classes = [
+        _classes(chunks[side], block_pair.layout.norm, block_pair.xp) for side in sides
+    ]
     if all(some is None for some in classes):
         _within_largest_radius(block_pair, show, rows, both)
         return
@@ -149,7 +180,9 @@ def visit_radii(block_pair: BlockPair, show: ShowPairs, rows: Rows | None = None
         _by_radius_class(block_pair, show, rows, side, some)
 
 
-def _within_largest_radius(block_pair: BlockPair, show: ShowPairs, rows: Rows | None, both: bool) -> None:
+def _within_largest_radius(
+    block_pair: BlockPair, show: ShowPairs, rows: Rows | None, both: bool
+) -> None:
     xp = block_pair.xp
     limits = [
         by_position(chunk, chunk["own_limit"], xp)
@@ -161,33 +194,51 @@ def _within_largest_radius(block_pair: BlockPair, show: ShowPairs, rows: Rows | 
         show(0, left[found], right[found], totals[found])
         if both:
             found = totals <= limits[1][right]
-            show(0 if block_pair.is_self_join else 1, right[found], left[found], totals[found])
+            show(
+                0 if block_pair.is_self_join else 1,
+                right[found],
+                left[found],
+                totals[found],
+            )
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.is_self_join, rows=rows)
+    block_pair.joiner.visit(
+        *block_pair.operands, visitor, is_self_join=block_pair.is_self_join, rows=rows
+    )
 
 
 def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
-    """Return for each place the radius class of its row, where class 0 has the largest radii. Return None if
-    classes would save no time.
+    """Return for each place the radius class of its row, where class 0 has the largest
+    radii. Return None if classes would save no time.
     """
     limit = chunk["own_limit"]
     largest = float(limit.max()) if len(limit) else 0.0
     if not 0 < largest < math.inf:
         return None
     radius = (limit / largest) ** (1.0 if norm in (1, math.inf) else 1 / norm)
-    steps = -xp.log(xp.maximum(radius, CLASS_RATIO**-MAX_CLASSES)) / math.log(CLASS_RATIO)
+    steps = -xp.log(xp.maximum(radius, CLASS_RATIO**-MAX_CLASSES)) / math.log(
+        CLASS_RATIO
+    )
     number = xp.minimum(steps.astype(xp.int64), MAX_CLASSES - 1)
     rows = to_host(tally(number, MAX_CLASSES))
-    # the estimate is for two dimensions; in more dimensions, classes save more comparisons than estimated
+    # the estimate is for two dimensions; in more dimensions, classes save more
+    # comparisons than estimated
     candidates = float(rows @ CLASS_RATIO ** (-2.0 * np.arange(MAX_CLASSES)))
     return number if candidates * MIN_GAIN < len(limit) else None
 
 
 def _by_radius_class(
-    block_pair: BlockPair, show: ShowPairs, rows: Rows | None, side: int, classes: Array | None
+    block_pair: BlockPair,
+    show: ShowPairs,
+    rows: Rows | None,
+    side: int,
+    classes: Array | None,
 ) -> None:
     joiner, xp, layout = block_pair.joiner, block_pair.xp, block_pair.layout
-    own, other = (block_pair.query, block_pair.data) if side == 0 else (block_pair.data, block_pair.query)
+    own, other = (
+        (block_pair.query, block_pair.data)
+        if side == 0
+        else (block_pair.data, block_pair.query)
+    )
     limits = own["own_limit"]
     positions = [chunk["order"][: len(chunk["ids"])] for chunk in (own, other)]
     x, y = (joiner.points(cast(Index, chunk), layout) for chunk in (own, other))
@@ -200,25 +251,44 @@ def _by_radius_class(
         return
     lower, upper = y.min(axis=0), y.max(axis=0)
     for number in range(MAX_CLASSES) if classes is not None else (None,):
-        some = lefts if classes is None or number is None else lefts[classes[lefts] == number]
+        some = (
+            lefts
+            if classes is None or number is None
+            else lefts[classes[lefts] == number]
+        )
         if not len(some):
             continue
         threshold = float(limits[some].max())
-        # no pair is lost, because rounding never makes the computed gap larger than a computed total
+        # no pair is lost, because rounding never makes the computed gap larger than a
+        # computed total
         some = some[box_gap(layout.norm, x[some], x[some], lower, upper) <= threshold]
         if not len(some):
             continue
         _join_class(
-            block_pair, show, side, threshold, x[some], y, (positions[0][some], positions[1], limits[some])
+            block_pair,
+            show,
+            side,
+            threshold,
+            x[some],
+            y,
+            (positions[0][some], positions[1], limits[some]),
         )
 
 
-def _join_class(block_pair: BlockPair, show: ShowPairs, side: int, threshold: float, x: Array, y: Array,
-          sides: tuple[Array, Array, Array]) -> None:  # fmt: skip
-    """Call `show` for the pairs between left rows, with points `x`, and rows of the other chunk, with points
-    `y`.
+def _join_class(
+    block_pair: BlockPair,
+    show: ShowPairs,
+    side: int,
+    threshold: float,
+    x: Array,
+    y: Array,
+    sides: tuple[Array, Array, Array],
+) -> None:
+    """Call `show` for the pairs between left rows, with points `x`, and rows of the
+    other chunk, with points `y`.
 
-    `sides`: positions of the left rows, positions of the other rows, and for each left row its threshold.
+    `sides`: positions of the left rows, positions of the other rows, and for each left
+    row its threshold.
     """
     joiner, is_self_join = block_pair.joiner, block_pair.is_self_join
     given, every = block_pair.layout, merge_moments([moments(x), moments(y)])
@@ -228,11 +298,18 @@ def _join_class(block_pair: BlockPair, show: ShowPairs, side: int, threshold: fl
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         found = totals <= limits[left]
-        if is_self_join:  # both sides have the rows of one chunk, so skip pairs of a row with itself
+        # both sides have the rows of one chunk, so skip pairs of a row with itself
+        if is_self_join:
             found &= lefts[left] != rights[right]
         show(side, lefts[left][found], rights[right][found], totals[found])
 
-    joiner.visit(joiner.build(x, layout), joiner.build(y, layout), layout, visitor, is_self_join=False)
+    joiner.visit(
+        joiner.build(x, layout),
+        joiner.build(y, layout),
+        layout,
+        visitor,
+        is_self_join=False,
+    )
 
 
 def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
@@ -245,8 +322,9 @@ def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
 class Matches(NamedTuple):
     """Pairs of rows, with distances if they were requested.
 
-    `left` (pairs,): the left rows, as places in the indexes of the chunks `left_of`. Places continue from one
-    chunk to the next. `right`: the right rows, likewise as places in the indexes of the chunks `right_of`.
+    `left` (pairs,): the left rows, as places in the indexes of the chunks `left_of`.
+    Places continue from one chunk to the next. `right`: the right rows, likewise as
+    places in the indexes of the chunks `right_of`.
     """
 
     left: Array
@@ -264,9 +342,12 @@ def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
 
 
 def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Array:
-    """Convert totals to distances in a unit, in the same memory. `size`: see `DistanceUnit`."""
+    """Convert totals to distances in a unit, in the same memory. `size`: see
+    `DistanceUnit`.
+    """
     if metric.name == Cosine.name:
-        away = xp.sqrt(totals, out=totals)  # here a total is the squared chord between two unit vectors
+        # here a total is the squared chord between two unit vectors
+        away = xp.sqrt(totals, out=totals)
         away *= 0.5
         xp.minimum(away, 1.0, out=away)
         xp.arcsin(away, out=away)
@@ -278,8 +359,8 @@ def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Arr
 
 
 def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find each pair of two chunks once. In a self-join, the left row is the row that comes first in the
-    frame.
+    """Find each pair of two chunks once. In a self-join, the left row is the row that
+    comes first in the frame.
 
     If each row has its own radius, see `_within_radius`.
     """
@@ -289,7 +370,9 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
     joiner = block_pair.joiner
     xp = joiner.xp
     made = measured(spec, xp) if distance else None
-    places = tuple(xp.arange(len(side["ids"]), dtype=xp.int64) for side in (query, data))
+    places = tuple(
+        xp.arange(len(side["ids"]), dtype=xp.int64) for side in (query, data)
+    )
     found = joiner.pairs(
         *block_pair.operands,
         is_self_join=is_self_join,
@@ -300,28 +383,39 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
     left, right = found.left, found.right
     if not block_pair.either_order:
         return Matches(left, right, found.distance, (query,), (data,))
-    swap = data["position"][data["order"][right]] < query["position"][query["order"][left]]
+    swap = (
+        data["position"][data["order"][right]] < query["position"][query["order"][left]]
+    )
     right = right + len(query["ids"])
     left, right = xp.where(swap, right, left), xp.where(swap, left, right)
     return Matches(left, right, found.distance, (query, data), (query, data))
 
 
 def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find the pairs within the radius of the left row. In a self-join, check both directions of a pair."""
+    """Find the pairs within the radius of the left row. In a self-join, check both
+    directions of a pair.
+    """
     query, data, is_self_join, spec = block_pair[:4]
     xp, both = block_pair.xp, spec.other is None
     # if both chunks belong to one table, the left row may be in either of them
-    sides = ((query, data), (query, data)) if both and not is_self_join else ((query,), (data,))
+    sides = (
+        ((query, data), (query, data))
+        if both and not is_self_join
+        else ((query,), (data,))
+    )
     first = len(query["ids"]) if both and not is_self_join else 0
     parts: list[tuple[Array, Array, Array]] = []
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
-        parts.append((left + first, right, totals) if side else (left, right + first, totals))
+        parts.append(
+            (left + first, right, totals) if side else (left, right + first, totals)
+        )
 
     visit_radii(block_pair, show, rows)
     kinds = xp.int64, xp.int64, xp.float64
     left, right, totals = (
-        xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)]) for k, kind in enumerate(kinds)
+        xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)])
+        for k, kind in enumerate(kinds)
     )
     away = measured(spec, xp)(totals) if distance else None
     places = [xp.concatenate(_positions_in_all(chunks)) for chunks in sides]
@@ -329,9 +423,13 @@ def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> 
 
 
 def _positions_in_all(chunks: tuple[Chunk, ...]) -> list[Array]:
-    """For each chunk, return the place of each row in the concatenation of all chunks' indexes."""
+    """For each chunk, return the place of each row in the concatenation of all chunks'
+    indexes.
+    """
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
-    return [row_places(chunk) + first for chunk, first in zip(chunks, firsts, strict=True)]
+    return [
+        row_places(chunk) + first for chunk, first in zip(chunks, firsts, strict=True)
+    ]
 
 
 def row_places(chunk: Chunk) -> Array:
@@ -341,23 +439,32 @@ def row_places(chunk: Chunk) -> Array:
 
 
 def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
-    """Return the ids of rows. `places`: places of the rows in the concatenation of the chunks' indexes."""
+    """Return the ids of rows. `places`: places of the rows in the concatenation of the
+    chunks' indexes.
+    """
     xp = frames_for(chunks[0]["example"]).xp
     keys = [chunk["id_keys"] for chunk in chunks]
     if all(some is not None for some in keys):
         return from_id_keys(_concat(keys, xp)[places], chunks[0]["ids"])
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
     orders = [
-        chunk["order"][: len(chunk["ids"])] + start for chunk, start in zip(chunks, firsts, strict=True)
+        chunk["order"][: len(chunk["ids"])] + start
+        for chunk, start in zip(chunks, firsts, strict=True)
     ]
     return joined([chunk["ids"] for chunk in chunks]).take(_concat(orders, xp)[places])
 
 
 def kept_values(chunks: tuple[Chunk, ...], column: Hashable, places: Array) -> Values:
-    """Return the values of a kept column, in a form that `Frames.result` accepts. `places`: see `ids_of`."""
+    """Return the values of a kept column, in a form that `Frames.result` accepts.
+    `places`: see `ids_of`.
+    """
     frames = frames_for(chunks[0]["example"])
     parts = [chunk["kept"] for chunk in chunks]
-    whole = parts[0] if len(parts) == 1 else frames.stacked([part[[column]] for part in parts])
+    whole = (
+        parts[0]
+        if len(parts) == 1
+        else frames.stacked([part[[column]] for part in parts])
+    )
     return frames.values(whole, column, places)
 
 

@@ -1,4 +1,6 @@
-"""Search chunks for nearest neighbors, make rows of results, and find the closest pairs of all rows."""
+"""Search chunks for nearest neighbors, make rows of results, and find the closest pairs
+of all rows.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,27 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.matches import kept_values, measured, row_places
 from dask_simjoin.tasks.named_tuples import sent_by_fields
-from dask_simjoin.tasks.pairs import cast_like, unmatched, unmatched_places, without_right
+from dask_simjoin.tasks.pairs import (
+    cast_like,
+    unmatched,
+    unmatched_places,
+    without_right,
+)
 
 
 class State(TypedDict):
-    """For each row of a chunk, its nearest neighbors in the chunks searched so far. A plain dict, which Dask
-    can spill.
+    """For each row of a chunk, its nearest neighbors in the chunks searched so far. A
+    plain dict, which Dask can spill.
 
     The arrays have k columns, or fewer if fewer than k rows have been searched.
     """
 
-    totals: Array  # (n, k), float64: totals of the neighbors, ascending; infinity: none found yet
-    row_numbers: Array  # (n, k), int64: row numbers of the neighbors; -1: none found yet
-    # only if the state covers a part of the chunk's rows: their positions in the chunk, and their places in
-    # its index
+    # (n, k), float64: totals of the neighbors, ascending; infinity: none found yet
+    totals: Array
+    # (n, k), int64: row numbers of the neighbors; -1: none found yet
+    row_numbers: Array
+    # only if the state covers a part of the chunk's rows: their positions in the chunk,
+    # and their places in its index
     rows: NotRequired[Array]
     places: NotRequired[Array]
 
@@ -52,14 +61,23 @@ Totals = tuple[float, float]
 ANY_TOTAL: Totals = (0.0, math.inf)
 
 
-def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
-                 is_self_join: bool = True, totals: Totals = ANY_TOTAL, part: tuple[int, int] = (0, 1),
-                 state: State | None = None) -> State:  # fmt: skip
+def search_chunk(
+    query: Chunk,
+    data: Chunk,
+    layout: SearchLayout,
+    k: int,
+    numbers: Sequence[RowNumbers],
+    is_self_join: bool = True,
+    totals: Totals = ANY_TOTAL,
+    part: tuple[int, int] = (0, 1),
+    state: State | None = None,
+) -> State:
     """Search the neighbors of a chunk's rows in another chunk, or in the chunk itself.
 
-    `numbers`: the `RowNumbers` of each chunk. `is_self_join`: whether both chunks belong to one table. If so,
-    a row is not its own neighbor. `part`: the share of the rows to search, as (index of the share, number of
-    shares). `state`: the result of earlier searches in other chunks, if there were any.
+    `numbers`: the `RowNumbers` of each chunk. `is_self_join`: whether both chunks
+    belong to one table. If so, a row is not its own neighbor. `part`: the share of the
+    rows to search, as (index of the share, number of shares). `state`: the result of
+    earlier searches in other chunks, if there were any.
     """
     searcher = searcher_for(query["example"])
     searcher.prepare()
@@ -67,7 +85,8 @@ def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, number
     start, stop = part_of_places(len(query["ids"]), searcher.grain, part)
     # the result has a column for each neighbor that the rows searched so far can give
     best, found = searcher.fresh(stop - start, min(k, k_before + len(data["ids"])))
-    if state is not None:  # copy the earlier state instead of changing it, because Dask may use it again
+    # copy the earlier state instead of changing it, because Dask may use it again
+    if state is not None:
         best[:, :k_before], found[:, :k_before] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     left = searcher.renamed(cast(Index, query), first)
@@ -75,23 +94,31 @@ def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, number
     # `least2` is passed only if needed, because the function for GPUs does not have it
     limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})
     if part[1] == 1:
-        searcher.nearest(left, right, layout, best, found, is_self_join=is_self_join, **limits)
+        searcher.nearest(
+            left, right, layout, best, found, is_self_join=is_self_join, **limits
+        )
         return {"totals": best, "row_numbers": found}
     some = searcher.part(left, start, stop)
     rows = some["order"]
-    # the new state has one row per place of this share, so number the rows by these places
+    # the new state has one row per place of this share, so number the rows by these
+    # places
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
-    searcher.nearest(here, right, layout, best, found, is_self_join=is_self_join, **limits)
+    searcher.nearest(
+        here, right, layout, best, found, is_self_join=is_self_join, **limits
+    )
     places = module_of(rows).arange(start, stop, dtype=rows.dtype)
     return {"totals": best, "row_numbers": found, "rows": rows, "places": places}
 
 
-def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
+def mutual_state(
+    query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]
+) -> State:
     """Search two chunks on the host, or one chunk, and keep only mutual neighbors.
 
-    `search`: finds the neighbors of its first chunk's rows in its second chunk, with row numbers from 0. Two
-    rows are mutual neighbors if each is a neighbor of the other. Other neighbors are replaced by -1, so that
-    mutual neighbors keep their ranks.
+    `search`: finds the neighbors of its first chunk's rows in its second chunk, with
+    row numbers from 0. Two rows are mutual neighbors if each is a neighbor of the
+    other. Other neighbors are replaced by -1, so that mutual neighbors keep their
+    ranks.
     """
     back = None if query is data else _sorted_numbers(search(data, query))
     state = search(query, data)
@@ -101,20 +128,24 @@ def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], Sta
 
 
 def _sorted_numbers(state: State) -> np.ndarray:
-    """For each row, return the row numbers of its neighbors in ascending order (n, k), int32."""
+    """For each row, return the row numbers of its neighbors in ascending order (n, k),
+    int32.
+    """
     numbers = state["row_numbers"].astype(np.int32)
     numbers.sort(axis=1)
     return numbers
 
 
 def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
-    """Return the range (start, stop) of places for one share of the rows. `part`: (index of the share, number
-    of shares).
+    """Return the range (start, stop) of places for one share of the rows. `part`:
+    (index of the share, number of shares).
     """
     number, parts = part
     if parts == 1:
         return 0, rows
-    start, stop = (min(-(-rows * k // parts // grain) * grain, rows) for k in (number, number + 1))
+    start, stop = (
+        min(-(-rows * k // parts // grain) * grain, rows) for k in (number, number + 1)
+    )
     return start, rows if number + 1 == parts else stop
 
 
@@ -125,7 +156,8 @@ def join_states(threads: int, *parts: State) -> State:
         return _join_on_host(parts, threads)
     rows = xp.argsort(xp.concatenate([part["rows"] for part in parts]))
     totals, numbers = (
-        xp.concatenate([part[name] for part in parts])[rows] for name in ("totals", "row_numbers")
+        xp.concatenate([part[name] for part in parts])[rows]
+        for name in ("totals", "row_numbers")
     )
     return {"totals": totals, "row_numbers": numbers}
 
@@ -133,32 +165,50 @@ def join_states(threads: int, *parts: State) -> State:
 def in_row_order(part: State) -> State:
     """Sort the state of a part by the positions of its rows in the chunk."""
     order = module_of(part["rows"]).argsort(part["rows"])
-    totals, numbers = (part[name].take(order, axis=0) for name in ("totals", "row_numbers"))
-    return State(totals=totals, row_numbers=numbers, rows=part["rows"][order], places=part["places"][order])
+    totals, numbers = (
+        part[name].take(order, axis=0) for name in ("totals", "row_numbers")
+    )
+    return State(
+        totals=totals,
+        row_numbers=numbers,
+        rows=part["rows"][order],
+        places=part["places"][order],
+    )
 
 
 def _join_on_host(parts: Sequence[State], threads: int) -> State:
-    rows, (totals, numbers) = [part["rows"] for part in parts], (parts[0]["totals"], parts[0]["row_numbers"])
+    rows, (totals, numbers) = (
+        [part["rows"] for part in parts],
+        (parts[0]["totals"], parts[0]["row_numbers"]),
+    )
     shape = sum(map(len, rows)), totals.shape[1]
-    made = State(totals=np.empty(shape, totals.dtype), row_numbers=np.empty(shape, numbers.dtype))
+    made = State(
+        totals=np.empty(shape, totals.dtype), row_numbers=np.empty(shape, numbers.dtype)
+    )
 
     def put(first: int, last: int) -> None:
         for part, places in zip(parts[first:last], rows[first:last], strict=True):
             _rows_as_items(made["totals"])[places] = _rows_as_items(part["totals"])
-            _rows_as_items(made["row_numbers"])[places] = _rows_as_items(part["row_numbers"])
+            _rows_as_items(made["row_numbers"])[places] = _rows_as_items(
+                part["row_numbers"]
+            )
 
     shared_out(put, len(parts), threads, min_items=1)
     return made
 
 
 def _rows_as_items(x: np.ndarray) -> np.ndarray:
-    """View each row of an array as a single item: NumPy copies such items in half the time."""
-    return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.shape[1] else x
+    """View each row of an array as a single item: NumPy copies such items in half the
+    time.
+    """
+    return (
+        x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.shape[1] else x
+    )
 
 
 def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
-    """Return the distance of each row to its k-th nearest row (n,), float64; infinity if there are fewer than
-    k rows.
+    """Return the distance of each row to its k-th nearest row (n,), float64; infinity
+    if there are fewer than k rows.
     """
     totals = state["totals"]
     xp = module_of(totals)
@@ -172,7 +222,8 @@ MAX_POSITION = 2**31
 """Positions are int32 if there are fewer rows than this, else int64."""
 
 TEMPORARIES = 16
-"""If the work on a block of rows needs several temporary arrays, blocks are smaller by this factor.
+"""If the work on a block of rows needs several temporary arrays, blocks are smaller by
+this factor.
 
 Otherwise memory grows, because glibc may keep large arrays after they are freed.
 """
@@ -182,20 +233,24 @@ Otherwise memory grows, because glibc may keep large arrays after they are freed
 class FoundRows(NamedTuple):
     """The neighbors in a state that are rows of a certain chunk."""
 
-    places: Array  # (neighbors,) int64: positions in the flattened arrays of the state, ``row * k + rank``
+    # (neighbors,) int64: positions in the flattened arrays of the state, ``row * k +
+    # rank``
+    places: Array
     ids: Ids
     columns: dict[str, Values]  # kept columns, by their names in the result
 
 
 MAX_TABLE_RATIO = 64
-"""`rows_of_numbers` uses a lookup table with at most this many entries per row, and per number to look up.
+"""`rows_of_numbers` uses a lookup table with at most this many entries per row, and per
+number to look up.
 
 A table with few entries is ten times as fast as binary search.
 """
 
 
 def rows_of_numbers(own: Array, numbers: Array) -> Array:
-    """For each of `numbers`, return the row of the chunk with this row number; -1 if there is none.
+    """For each of `numbers`, return the row of the chunk with this row number; -1 if
+    there is none.
 
     `own` (n,): row numbers of the chunk, ascending.
     """
@@ -213,12 +268,17 @@ def rows_of_numbers(own: Array, numbers: Array) -> Array:
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
-def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec,
-              places_of_data: Array | None = None) -> FoundRows:  # fmt: skip
+def find_rows(
+    state: State,
+    data: Chunk,
+    own: RowNumbers,
+    spec: JoinSpec,
+    places_of_data: Array | None = None,
+) -> FoundRows:
     """From the neighbors in a state, select the rows of the chunk `data`.
 
-    `own`: the `RowNumbers` of this chunk. `places_of_data`: the place of each row in its index; None: it is
-    computed if needed.
+    `own`: the `RowNumbers` of this chunk. `places_of_data`: the place of each row in
+    its index; None: it is computed if needed.
     """
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
@@ -237,15 +297,21 @@ def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec,
     columns = {}
     if spec.kept_right:
         index = (row_places(data) if places_of_data is None else places_of_data)[rows]
-        columns = {called: kept_values((data,), column, index) for called, column in spec.kept_right.items()}
+        columns = {
+            called: kept_values((data,), column, index)
+            for called, column in spec.kept_right.items()
+        }
     return FoundRows(places, data["ids"].take(rows), columns)
 
 
-def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make the result for the rows of a state: one result row per neighbor, the nearest neighbor first.
+def nearest_rows(
+    query: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows
+) -> Frame:
+    """Make the result for the rows of a state: one result row per neighbor, the nearest
+    neighbor first.
 
-    `query`: the chunk of the rows. `like`: an empty result. `found`: for each searched chunk, the neighbors
-    in it.
+    `query`: the chunk of the rows. `like`: an empty result. `found`: for each searched
+    chunk, the neighbors in it.
     """
     frames = frames_for(query["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
@@ -255,7 +321,9 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
     totals = state["totals"].reshape(-1)
     places, order = found[0].places, None
     if len(found) > 1:  # the neighbors in a single chunk are in order already
-        places, order = _sorted_places(xp.concatenate([part.places for part in found]), len(totals))
+        places, order = _sorted_places(
+            xp.concatenate([part.places for part in found]), len(totals)
+        )
     every = len(places) == len(totals)  # then rows and ranks follow without a division
     rows = state["rows"] if "rows" in state else xp.arange(len(totals) // k)
     at = None if every else places // k
@@ -271,7 +339,9 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
         elif name == "rank":
             columns[name] = ranks
         elif name == "distance":
-            columns[name] = measured(spec, xp)(totals.copy() if every else totals[places])
+            columns[name] = measured(spec, xp)(
+                totals.copy() if every else totals[places]
+            )
         elif name in spec.kept_left:
             index = state["places"] if "places" in state else row_places(query)[rows]
             index = xp.repeat(index, k) if at is None else index[at]
@@ -279,13 +349,18 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
         elif order is None:
             columns[name] = found[0].columns[name]
         else:
-            parts = [frames.result({name: part.columns[name]}, len(part.places)) for part in found]
+            parts = [
+                frames.result({name: part.columns[name]}, len(part.places))
+                for part in found
+            ]
             columns[name] = frames.values(frames.stacked(parts), name, order)
     return frames.result(columns, len(places))
 
 
 def _sorted_places(places: Array, number: int) -> tuple[Array, Array]:
-    """Sort distinct places below `number` in linear time. Return them, and the order that sorts them."""
+    """Sort distinct places below `number` in linear time. Return them, and the order
+    that sorts them.
+    """
     xp = module_of(places)
     there = xp.zeros(number, bool)
     there[places] = True
@@ -293,9 +368,11 @@ def _sorted_places(places: Array, number: int) -> tuple[Array, Array]:
     return xp.flatnonzero(there), inverse_of(rank[places])
 
 
-def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: Frame,
-                       *found: FoundRows) -> Frame:  # fmt: skip
-    """Make rows like `nearest_rows`, and for each row without neighbors one row with missing values.
+def nearest_or_missing(
+    query: Chunk, state: State | None, spec: JoinSpec, like: Frame, *found: FoundRows
+) -> Frame:
+    """Make rows like `nearest_rows`, and for each row without neighbors one row with
+    missing values.
 
     `state`: None if no chunk was searched for neighbors.
     """
@@ -308,7 +385,9 @@ def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: 
         return matched
     rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // max(k, 1)
     order = xp.argsort(xp.concatenate([rows, xp.flatnonzero(~near)]), kind="stable")
-    places = state["places"][~near] if "places" in state else unmatched_places(query, near)
+    places = (
+        state["places"][~near] if "places" in state else unmatched_places(query, near)
+    )
     alone = without_right(query, places, spec, like)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
 
@@ -322,13 +401,18 @@ def has_neighbor(state: State) -> Array:
     return found
 
 
-def whole_rows(query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
-    """Make rows like `nearest_rows`, for a single searched chunk on the host. The memory of the state is
-    reused.
+def whole_rows(
+    query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Frame
+) -> Frame:
+    """Make rows like `nearest_rows`, for a single searched chunk on the host. The
+    memory of the state is reused.
 
     `data`: the searched chunk.
     """
-    frames, (totals, numbers) = frames_for(query["example"]), (state["totals"], state["row_numbers"])
+    frames, (totals, numbers) = (
+        frames_for(query["example"]),
+        (state["totals"], state["row_numbers"]),
+    )
     rows, ranks = _compressed(totals, numbers)
     if not len(rows):
         return like
@@ -336,35 +420,57 @@ def whole_rows(query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Fr
     for some in blocks(len(rows)):
         totals[some] = distance(totals[some])
     columns: dict[str, Values] = {"rank": ranks, "distance": totals}
-    for names, chunk, which in ((spec.kept_left, query, rows), (spec.kept_right, data, numbers)):
+    for names, chunk, which in (
+        (spec.kept_left, query, rows),
+        (spec.kept_right, data, numbers),
+    ):
         places = row_places(chunk) if names else None
         for called, column in names.items():
-            own = frames.result({column: kept_values((chunk,), column, places)}, len(chunk["ids"]))
+            own = frames.result(
+                {column: kept_values((chunk,), column, places)}, len(chunk["ids"])
+            )
             columns[called] = frames.values(own, column, which)
     columns["left"] = frames.ids(query["ids"], rows)
     del rows
     ids = data["ids"]
-    keys = as_id_keys(ids, np.arange(len(ids))) if getattr(ids.dtype, "itemsize", 0) == 8 else None
+    keys = (
+        as_id_keys(ids, np.arange(len(ids)))
+        if getattr(ids.dtype, "itemsize", 0) == 8
+        else None
+    )
     if keys is None:
         columns["right"] = frames.ids(ids, numbers)
     else:
         for some in blocks(len(numbers)):
             numbers[some] = keys[numbers[some]]
         columns["right"] = from_id_keys(numbers, ids)
-    return frames.result({name: columns.pop(name) for name in like.columns}, len(totals))
+    return frames.result(
+        {name: columns.pop(name) for name in like.columns}, len(totals)
+    )
 
 
-def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Remove missing neighbors (-1) from the arrays (n, k) of a state, in the memory of these arrays.
+def _compressed(
+    totals: np.ndarray, numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Remove missing neighbors (-1) from the arrays (n, k) of a state, in the memory of
+    these arrays.
 
     For each remaining neighbor, return the position of its row and its rank.
     """
     (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
     found, used = numbers.reshape(-1), 0
     if not found.size or found.min() >= 0:
-        used, rows, ranks = n * k, np.repeat(np.arange(n, dtype=kind), k), np.tile(np.arange(1, k + 1), n)
+        used, rows, ranks = (
+            n * k,
+            np.repeat(np.arange(n, dtype=kind), k),
+            np.tile(np.arange(1, k + 1), n),
+        )
     else:
-        rows, ranks, values = np.empty(n * k, kind), np.empty(n * k, np.int64), totals.reshape(-1)
+        rows, ranks, values = (
+            np.empty(n * k, kind),
+            np.empty(n * k, np.int64),
+            totals.reshape(-1),
+        )
         for some in blocks(n * k, TEMPORARIES):
             there = np.flatnonzero(found[some] >= 0) + some.start
             to = slice(used, used + len(there))
@@ -379,10 +485,13 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
 
 
 WARMUP_POINTS = 100
-"""A first search of this many points compiles the kernels, so its time does not count."""
+"""A first search of this many points compiles the kernels, so its time does not count.
+"""
 
 
-def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
+def profile_search(
+    x: Array, layout: SearchLayout, k: int, max_total: float, library: str
+) -> Counters:
     """Search the k nearest rows of each point (n, d).
 
     Return counters: the number of neighbors, and seconds.
@@ -393,15 +502,20 @@ def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, lib
     return _run(x, layout, k, max_total, library)
 
 
-def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
+def _run(
+    x: Array, layout: SearchLayout, k: int, max_total: float, library: str
+) -> Counters:
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)
     begin = time.perf_counter()
     index = searcher.renamed(joiner.build(x, layout), 0)
-    # copying a value to the host waits until the GPU is done, so the time includes the work
+    # copying a value to the host waits until the GPU is done, so the time includes the
+    # work
     to_host(index["names"][:1])
     built = time.perf_counter()
     totals, names = searcher.fresh(len(x), min(k, len(x)))
-    searcher.nearest(index, index, layout, totals, names, is_self_join=True, bound2=max_total)
+    searcher.nearest(
+        index, index, layout, totals, names, is_self_join=True, bound2=max_total
+    )
     found = int((names >= 0).astype(joiner.xp.int64).sum())
     seconds = {"index": built - begin, "search": time.perf_counter() - built}
     return Counters({"neighbors": float(found)}, seconds)
@@ -413,9 +527,10 @@ class RowPairs(NamedTuple):
     # (pairs,) int64: positions of the left and the right rows in their tables
     left: np.ndarray
     right: np.ndarray
-    total: np.ndarray  # (pairs,) float64: totals, which are compared instead of distances
-    # (pairs,) float64: group of each pair, where the n closest pairs of each group are wanted; None: one
-    # group
+    # (pairs,) float64: totals, which are compared instead of distances
+    total: np.ndarray
+    # (pairs,) float64: group of each pair, where the n closest pairs of each group are
+    # wanted; None: one group
     group: np.ndarray | None = None
 
     def take(self, rows: np.ndarray | slice) -> RowPairs:
@@ -426,13 +541,17 @@ NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
-    """Return the n closest distinct pairs of each group, sorted. In a self-join, left < right."""
+    """Return the n closest distinct pairs of each group, sorted. In a self-join, left <
+    right.
+    """
     left, right, total = (
-        np.concatenate(parts) for parts in zip(*(pairs[:3] for pairs in found), strict=True)
+        np.concatenate(parts)
+        for parts in zip(*(pairs[:3] for pairs in found), strict=True)
     )
     parts = [pairs.group for pairs in found if pairs.group is not None]
     group = np.concatenate(parts) if parts else None
-    # in a join of a table with itself, a pair may be found twice, once from each of its rows
+    # in a join of a table with itself, a pair may be found twice, once from each of its
+    # rows
     max_pairs = n * (1 + one_table) * len(found)
     pairs = RowPairs(left, right, total, group)
     if len(total) > max_pairs and group is None:
@@ -444,7 +563,9 @@ def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
     if pairs.group is not None:
         pairs = pairs.take(np.argsort(pairs.group, kind="stable"))
     new = np.ones(len(pairs.total), bool)
-    new[1:] = (pairs.left[1:] != pairs.left[:-1]) | (pairs.right[1:] != pairs.right[:-1])
+    new[1:] = (pairs.left[1:] != pairs.left[:-1]) | (
+        pairs.right[1:] != pairs.right[:-1]
+    )
     pairs = pairs.take(np.flatnonzero(new))
     if pairs.group is None:
         return pairs.take(slice(n))
@@ -453,27 +574,36 @@ def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
     return pairs.take(np.lexsort((pairs.right, pairs.left, pairs.total)))
 
 
-def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> tuple[RowPairs, np.ndarray]:
-    """For each row, return the last one of the closest pairs in its group, and whether the group has n pairs.
+def last_pairs(
+    best: RowPairs, n: int, group: np.ndarray | None
+) -> tuple[RowPairs, np.ndarray]:
+    """For each row, return the last one of the closest pairs in its group, and whether
+    the group has n pairs.
 
-    `best`: the closest pairs of all groups, sorted. `group`: the group of each row; None: there is one group,
-    and each result has a single item.
+    `best`: the closest pairs of all groups, sorted. `group`: the group of each row;
+    None: there is one group, and each result has a single item.
     """
     if group is None or best.group is None:
         return best.take(slice(-1, None)), np.array([len(best.total) >= n])
-    groups, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
+    groups, place, count = np.unique(
+        best.group, return_inverse=True, return_counts=True
+    )
     last = np.zeros(len(groups), np.int64)
     np.maximum.at(last, place, np.arange(len(place)))
-    own = np.searchsorted(groups, group)  # `groups` has all of these, because each group has a pair in `best`
+    # `groups` has all of these, because each group has a pair in `best`
+    own = np.searchsorted(groups, group)
     return best.take(last[own]), count[own] >= n
 
 
-def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> RowPairs:
-    """Choose the rows that may have more of the closest pairs. Return each with its k-th neighbor, as a pair.
+def rows_to_search_again(
+    found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool
+) -> RowPairs:
+    """Choose the rows that may have more of the closest pairs. Return each with its
+    k-th neighbor, as a pair.
 
-    `found`: the neighbors of each row, sorted. `best`: the n closest pairs of each group so far. A row is
-    done if it has fewer than k neighbors. It is also done if the pair with its k-th neighbor comes after all
-    pairs in `best`.
+    `found`: the neighbors of each row, sorted. `best`: the n closest pairs of each
+    group so far. A row is done if it has fewer than k neighbors. It is also done if the
+    pair with its k-th neighbor comes after all pairs in `best`.
     """
     own = found.left
     ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
@@ -492,21 +622,25 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
 """A function that searches the k nearest rows.
 
-Its arguments: positions of left rows, positions of right rows (None: all rows), k, and the largest total. It
-returns pairs sorted by left row and rank.
+Its arguments: positions of left rows, positions of right rows (None: all rows), k, and
+the largest total. It returns pairs sorted by left row and rank.
 """
 
 
-def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
-    """Return the n closest pairs of each group, sorted. They are found by searches for nearest neighbors.
+def closest(
+    search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float
+) -> RowPairs:
+    """Return the n closest pairs of each group, sorted. They are found by searches for
+    nearest neighbors.
 
-    Pairs are sorted by total, then left row, then right row. The neighbors of a row have the same order,
-    because ties go to the first row. So if a pair is among the n closest, its right row is among the n
-    nearest neighbors of its left row. The same holds within a group.
+    Pairs are sorted by total, then left row, then right row. The neighbors of a row
+    have the same order, because ties go to the first row. So if a pair is among the n
+    closest, its right row is among the n nearest neighbors of its left row. The same
+    holds within a group.
 
-    `rows`: number of rows in each table. Each further search is for more neighbors of fewer rows, and finds
-    at most about 4 n pairs of a group. So memory depends on n and the numbers of rows, but not on how many
-    rows are duplicates.
+    `rows`: number of rows in each table. Each further search is for more neighbors of
+    fewer rows, and finds at most about 4 n pairs of a group. So memory depends on n and
+    the numbers of rows, but not on how many rows are duplicates.
     """
     max_k = rows[1] - one_table
     if min(rows[0], max_k) < 1:
@@ -523,8 +657,8 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
         last, full = last_pairs(best, n, again.group)
         if full.all():
             max_total = float(last.total.max())
-            # even the nearest neighbor of any other row gave no pair for `best`, so only these rows can form
-            # closer pairs
+            # even the nearest neighbor of any other row gave no pair for `best`, so
+            # only these rows can form closer pairs
             if one_table:
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True

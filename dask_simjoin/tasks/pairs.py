@@ -28,8 +28,8 @@ from dask_simjoin.tasks.matches import (
 )
 
 PLACE = object()
-"""Stands for the places of the rows in the list of arrays to gather. Columns that are not plain arrays need
-the places.
+"""Stands for the places of the rows in the list of arrays to gather. Columns that are
+not plain arrays need the places.
 """
 
 CAPACITY = 1 << 16
@@ -37,18 +37,23 @@ CAPACITY = 1 << 16
 
 
 class SideColumns:
-    """Gathers the columns of the result for one side: for the left, or for the right rows of pairs.
+    """Gathers the columns of the result for one side: for the left, or for the right
+    rows of pairs.
 
-    `names`: name in the result -> kept column of the chunk. The arrays to gather are in index order. `labels`
-    (n,) has the ids, as integers of the same size, or else positions in the chunk. `kept` has the kept
-    columns (n,).
+    `names`: name in the result -> kept column of the chunk. The arrays to gather are in
+    index order. `labels` (n,) has the ids, as integers of the same size, or else
+    positions in the chunk. `kept` has the kept columns (n,).
     """
 
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:
         self._chunk, self._names = chunk, names
         frames, n = frames_for(chunk["example"]), len(chunk["ids"])
-        plain = {name: frames.plain(chunk["kept"], column) for name, column in names.items()}
-        found: dict[Any, Array] = {name: values for name, values in plain.items() if values is not None}
+        plain = {
+            name: frames.plain(chunk["kept"], column) for name, column in names.items()
+        }
+        found: dict[Any, Array] = {
+            name: values for name, values in plain.items() if values is not None
+        }
         if len(found) < len(names):
             found[PLACE] = frames.xp.arange(n, dtype=frames.xp.int32)
         self._found, self.kept = list(found), list(found.values())
@@ -67,8 +72,8 @@ class SideColumns:
     def columns(self, arrays: list[Array], id_name: str) -> dict[Any, Values]:
         """Convert gathered arrays to columns of the result.
 
-        `arrays`: labels and kept columns, gathered for the rows of pairs. The list is emptied, so that memory
-        is freed early.
+        `arrays`: labels and kept columns, gathered for the rows of pairs. The list is
+        emptied, so that memory is freed early.
         """
         chunk, found = self._chunk, {}
         for name in reversed(self._found):
@@ -86,23 +91,34 @@ class SideColumns:
 
 
 class PairColumns:
-    """Collects the columns of pairs of two chunks on the host. Pairs are appended in batches.
+    """Collects the columns of pairs of two chunks on the host. Pairs are appended in
+    batches.
 
-    `names`: for each chunk, its kept columns, see `SideColumns`. `measures`: names of further float64
-    columns.
+    `names`: for each chunk, its kept columns, see `SideColumns`. `measures`: names of
+    further float64 columns.
     """
 
-    def __init__(self, chunks: Sequence[Chunk], names: Sequence[Mapping[Any, Hashable]],
-                 measures: Sequence[str]) -> None:  # fmt: skip
-        self._sides = [SideColumns(chunk, own) for chunk, own in zip(chunks, names, strict=True)]
+    def __init__(
+        self,
+        chunks: Sequence[Chunk],
+        names: Sequence[Mapping[Any, Hashable]],
+        measures: Sequence[str],
+    ) -> None:
+        self._sides = [
+            SideColumns(chunk, own) for chunk, own in zip(chunks, names, strict=True)
+        ]
         self._tables = [side.tables for side in self._sides]
         dtypes = [table.dtype for tables in self._tables for table in tables]
         self._measures = measures
-        self._columns = GrowingColumns([*dtypes, *[np.float64] * len(measures)], CAPACITY)
+        self._columns = GrowingColumns(
+            [*dtypes, *[np.float64] * len(measures)], CAPACITY
+        )
 
-    def add(self, left: np.ndarray, right: np.ndarray, *measures: np.ndarray | None) -> None:
-        """Append pairs. `left`, `right`: places of their rows in the index of the first and of the second
-        chunk.
+    def add(
+        self, left: np.ndarray, right: np.ndarray, *measures: np.ndarray | None
+    ) -> None:
+        """Append pairs. `left`, `right`: places of their rows in the index of the first
+        and of the second chunk.
         """
         n = len(left)
         self._columns.advance(0, n)
@@ -117,7 +133,9 @@ class PairColumns:
     def rows(self) -> tuple[int, dict[str, Values]]:
         found = list(self._columns.end())
         number, first = len(found[0]), len(self._tables[0])
-        columns = dict(zip(self._measures, found[first + len(self._tables[1]) :], strict=True))
+        columns = dict(
+            zip(self._measures, found[first + len(self._tables[1]) :], strict=True)
+        )
         arrays = found[:first], found[first : first + len(self._tables[1])]
         del found
         for side, own, name in zip(self._sides, arrays, ("left", "right"), strict=True):
@@ -125,8 +143,12 @@ class PairColumns:
         return number, columns
 
 
-def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Append the same pairs with left and right exchanged. The memory of the inputs is reused."""
+def both_directions(
+    left: Sequence[Array], right: Sequence[Array]
+) -> tuple[list[Array], list[Array]]:
+    """Append the same pairs with left and right exchanged. The memory of the inputs is
+    reused.
+    """
     sides: tuple[list[Array], list[Array]] = [], []
     for one, other in zip(left, right, strict=True):
         n = len(one)
@@ -147,15 +169,20 @@ def twice(values: Array) -> Array:
     return extended
 
 
-def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int | None = None,
-               number: int = 0, like: Frame | None = None,
-               unmatched_left: ResultRows | None = None) -> Frame:  # fmt: skip
+def join_block(
+    block_pair: BlockPair,
+    columns: list[str],
+    cuts: np.ndarray | int | None = None,
+    number: int = 0,
+    like: Frame | None = None,
+    unmatched_left: ResultRows | None = None,
+) -> Frame:
     """Find all pairs of two chunks, or within one chunk. Return rows of the result.
 
-    `columns`: names of the result's columns. `cuts`: where the first chunk is cut into parts, see
-    `cut_block`; or an int, the number of parts with equal work. `number`: index of the part to join. `like`:
-    an empty result, if columns must be converted to its dtypes. `unmatched_left`: rows to append, see
-    `concat_results`.
+    `columns`: names of the result's columns. `cuts`: where the first chunk is cut into
+    parts, see `cut_block`; or an int, the number of parts with equal work. `number`:
+    index of the part to join. `like`: an empty result, if columns must be converted to
+    its dtypes. `unmatched_left`: rows to append, see `concat_results`.
     """
     query, _, is_self_join, spec = block_pair[:4]
     frames = frames_for(query["example"])
@@ -176,15 +203,22 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
     return found if like is None else cast_like(found, like)
 
 
-def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, like: Frame | None = None,
-                   unmatched_left: ResultRows | None = None) -> Frame:  # fmt: skip
+def concat_results(
+    parts: list[ResultRows],
+    columns: list[str],
+    frames: Frames,
+    like: Frame | None = None,
+    unmatched_left: ResultRows | None = None,
+) -> Frame:
     """Concatenate parts of a result to a frame. The memory of the parts is reused.
 
-    `unmatched_left`: left rows without a match, to append. They get missing values in the columns of right
-    rows. `like`: an empty result with the dtypes to use.
+    `unmatched_left`: left rows without a match, to append. They get missing values in
+    the columns of right rows. `like`: an empty result with the dtypes to use.
     """
     total = sum(number for number, _ in parts)
-    shared = collections.Counter(id(_memory_owner(values)) for _, part in parts for values in part.values())
+    shared = collections.Counter(
+        id(_memory_owner(values)) for _, part in parts for values in part.values()
+    )
     made: dict[str, Values] = {}
     for name in columns:
         values = [part.pop(name) for _, part in parts]
@@ -192,21 +226,35 @@ def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, 
         if unmatched_left is not None and name in unmatched_left[1]:
             values.append(unmatched_left[1][name])
         made[name] = values.pop() if len(values) == 1 else _concat(values, frames, own)
-        if unmatched_left is not None and like is not None and name not in unmatched_left[1]:
-            made[name] = _append_missing(made[name], unmatched_left[0], like[[name]], frames)
-    return frames.result(made, total if unmatched_left is None else total + unmatched_left[0])
+        if (
+            unmatched_left is not None
+            and like is not None
+            and name not in unmatched_left[1]
+        ):
+            made[name] = _append_missing(
+                made[name], unmatched_left[0], like[[name]], frames
+            )
+    return frames.result(
+        made, total if unmatched_left is None else total + unmatched_left[0]
+    )
 
 
 def cast_like(found: Frame, like: Frame) -> Frame:
-    """Convert a result to the dtypes of an example. Categorical columns stay as they are, because the example
-    may lack categories.
+    """Convert a result to the dtypes of an example. Categorical columns stay as they
+    are, because the example may lack categories.
     """
-    kinds = {name: kind for name, kind in like.dtypes.items() if not hasattr(kind, "categories")}
+    kinds = {
+        name: kind
+        for name, kind in like.dtypes.items()
+        if not hasattr(kind, "categories")
+    }
     return found.astype(kinds)
 
 
 def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
-    """Make rows of the result for left rows without a match. `counts`: number of pairs for each row."""
+    """Make rows of the result for left rows without a match. `counts`: number of pairs
+    for each row.
+    """
     return without_right(query, unmatched_places(query, counts), spec, like)
 
 
@@ -214,24 +262,39 @@ def without_right(query: Chunk, places: Array, spec: RowSpec, like: Frame) -> Fr
     """Make rows of the result for the left rows at these places, without right rows."""
     frames = frames_for(query["example"])
     rows, own = _left_columns(query, places, spec, like)
-    columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
+    columns = {
+        c: own[c] if c in own else frames.missing(like[c].dtype, rows)
+        for c in like.columns
+    }
     return cast_like(frames.result(columns, rows), like)
 
 
-def unmatched_rows(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
-    """Return only the ids and kept columns of left rows without a match, not the columns of right rows."""
+def unmatched_rows(
+    query: Chunk, counts: Array | int, spec: RowSpec, like: Frame
+) -> ResultRows:
+    """Return only the ids and kept columns of left rows without a match, not the
+    columns of right rows.
+    """
     return _left_columns(query, unmatched_places(query, counts), spec, like)
 
 
 def unmatched_places(query: Chunk, counts: Array | int) -> Array:
-    """Return the places of left rows without a match, in row order. `counts`: see `unmatched`."""
+    """Return the places of left rows without a match, in row order. `counts`: see
+    `unmatched`.
+    """
     xp, n = frames_for(query["example"]).xp, len(query["ids"])
     order = query["order"][:n]
-    places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
+    places = (
+        xp.arange(n)
+        if isinstance(counts, int)
+        else xp.flatnonzero(xp.asarray(counts)[order] == 0)
+    )
     return places[xp.argsort(order[places])]
 
 
-def _left_columns(query: Chunk, places: Array, spec: RowSpec, like: Frame) -> ResultRows:
+def _left_columns(
+    query: Chunk, places: Array, spec: RowSpec, like: Frame
+) -> ResultRows:
     names = [c for c in like.columns if c == "left" or c in spec.kept_left]
     return len(places), pair_columns(((query,), places), None, spec, names)
 
@@ -240,15 +303,22 @@ ResultRows = tuple[int, dict[str, Values]]
 """Rows of a result: their number, and their columns by name."""
 
 Side = tuple[tuple[Chunk, ...], Array]
-"""The left or the right rows of pairs: chunks, and places in the concatenation of the chunks' indexes."""
+"""The left or the right rows of pairs: chunks, and places in the concatenation of the
+chunks' indexes.
+"""
 
 
-def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs of two chunks as parts of the result; in both directions if the options request it."""
+def _pairs(
+    block_pair: BlockPair, columns: list[str], rows: Rows | None
+) -> list[ResultRows]:
+    """Return the pairs of two chunks as parts of the result; in both directions if the
+    options request it.
+    """
     query, data, _, spec = block_pair[:4]
     keyed = query["id_keys"] is not None and data["id_keys"] is not None
     own_radius = spec.radius is not None
-    # if each row has its own radius, and both chunks belong to one table, the left row may be in either
+    # if each row has its own radius, and both chunks belong to one table, the left row
+    # may be in either
     in_order = not block_pair.either_order and not (
         own_radius and spec.other is None and not block_pair.is_self_join
     )
@@ -268,9 +338,11 @@ def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list
     return [(len(found.left), part) for part in parts]
 
 
-def _written_by_joiner(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs of two chunks. The joiner itself writes the columns of the result while it finds
-    pairs.
+def _written_by_joiner(
+    block_pair: BlockPair, columns: list[str], rows: Rows | None
+) -> list[ResultRows]:
+    """Return the pairs of two chunks. The joiner itself writes the columns of the
+    result while it finds pairs.
     """
     query, data, is_self_join, spec = block_pair[:4]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
@@ -279,11 +351,19 @@ def _written_by_joiner(block_pair: BlockPair, columns: list[str], rows: Rows | N
         {name: column for name, column in of_side.items() if name in columns or both}
         for of_side in (spec.kept_left, spec.kept_right)
     ]
-    one, other = (SideColumns(chunk, kept) for chunk, kept in zip((query, data), names, strict=True))
+    one, other = (
+        SideColumns(chunk, kept)
+        for chunk, kept in zip((query, data), names, strict=True)
+    )
     labels, kept = (one.labels, other.labels), [one.kept, other.kept]
     operands, wanted = block_pair.operands, kept if any(kept) else None
     found = block_pair.joiner.pairs(
-        *operands, is_self_join=is_self_join, distance=made, labels=labels, rows=rows, kept=wanted
+        *operands,
+        is_self_join=is_self_join,
+        distance=made,
+        labels=labels,
+        rows=rows,
+        kept=wanted,
     )
     number, away = len(found.left), found.distance
     left = [found.left, *found.kept[: len(one.kept)]]
@@ -296,7 +376,10 @@ def _written_by_joiner(block_pair: BlockPair, columns: list[str], rows: Rows | N
     if spec.include_self and is_self_join and block_pair.xp is np:
         places = _places_in_frame_order(query, rows)
         left, right = (
-            [appended([values, table[places]]) for values, table in zip(found, tables, strict=True)]
+            [
+                appended([values, table[places]])
+                for values, table in zip(found, tables, strict=True)
+            ]
             for found, tables in ((left, one.tables), (right, other.tables))
         )
         away = None if away is None else appended([away, np.zeros(len(places))])
@@ -311,9 +394,11 @@ def _written_by_joiner(block_pair: BlockPair, columns: list[str], rows: Rows | N
     return [(number, part) for part in parts]
 
 
-def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> ResultRows:
-    """Return the pairs within the radius of the left row, on the host. All left rows must be in the first
-    chunk.
+def _within_radius(
+    block_pair: BlockPair, columns: list[str], rows: Rows | None
+) -> ResultRows:
+    """Return the pairs within the radius of the left row, on the host. All left rows
+    must be in the first chunk.
     """
     spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
     names = [
@@ -325,7 +410,9 @@ def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None)
     ranks = [row_places(chunk) for chunk in chunks]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
-        written.add(ranks[0][left], ranks[1][right], *([] if made is None else [made(totals)]))
+        written.add(
+            ranks[0][left], ranks[1][right], *([] if made is None else [made(totals)])
+        )
 
     visit_radii(block_pair, show, rows)
     if spec.include_self and block_pair.is_self_join:
@@ -334,13 +421,18 @@ def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None)
     return written.rows()
 
 
-def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[str]) -> dict[str, Values]:
-    """Return the columns of pairs, except the distance. `right`: None if only columns of left rows are
-    wanted.
+def pair_columns(
+    left: Side, right: Side | None, spec: RowSpec, columns: list[str]
+) -> dict[str, Values]:
+    """Return the columns of pairs, except the distance. `right`: None if only columns
+    of left rows are wanted.
     """
     part: dict[str, Values] = {}
     for name in columns:
-        for side, id_name, columns_of in ((left, "left", spec.kept_left), (right, "right", spec.kept_right)):
+        for side, id_name, columns_of in (
+            (left, "left", spec.kept_left),
+            (right, "right", spec.kept_right),
+        ):
             if side is None:
                 continue
             if name == id_name:
@@ -360,7 +452,9 @@ def _places_in_frame_order(query: Chunk, rows: Rows | None) -> Array:
     return start + xp.argsort(query["order"][:n][start:stop])
 
 
-def _self_pairs(query: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
+def _self_pairs(
+    query: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None
+) -> ResultRows:
     places = _places_in_frame_order(query, rows)
     part = pair_columns(((query,), places), ((query,), places), spec, columns)
     if "distance" in columns:
@@ -369,8 +463,8 @@ def _self_pairs(query: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | N
 
 
 def _memory_owner(values: Values) -> Any:
-    """Return the array that owns the memory of a column: the column itself, or the array that it is a view
-    of.
+    """Return the array that owns the memory of a column: the column itself, or the
+    array that it is a view of.
     """
     base = getattr(values, "base", None)
     return values if base is None else base
@@ -382,7 +476,8 @@ def _append_missing(values: Values, rows: int, like: Frame, frames: Frames) -> V
     `like`: an empty frame with this column.
     """
     (name, dtype), n = next(iter(like.dtypes.items())), len(values)
-    # NumPy's bools and integers have no missing value, so use the nullable dtypes of pandas
+    # NumPy's bools and integers have no missing value, so use the nullable dtypes of
+    # pandas
     if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
         mask = np.zeros(n + rows, np.bool_)
         mask[n:] = True
@@ -392,11 +487,14 @@ def _append_missing(values: Values, rows: int, like: Frame, frames: Frames) -> V
         extended[n:] = np.array("NaT" if dtype.kind in "mM" else np.nan, dtype)
         return extended
     made = cast_like(frames.result({name: values}, n), like)
-    return frames.stacked([made, frames.result({name: frames.missing(dtype, rows)}, rows)])[name]
+    return frames.stacked(
+        [made, frames.result({name: frames.missing(dtype, rows)}, rows)]
+    )[name]
 
 
 def _concat(parts: list[Values], frames: Frames, reuse_first: bool) -> Values:
-    """Concatenate parts of a column. `reuse_first`: whether the first part may grow in its own memory.
+    """Concatenate parts of a column. `reuse_first`: whether the first part may grow in
+    its own memory.
 
     This is allowed only if no other column uses that memory.
     """
@@ -404,18 +502,21 @@ def _concat(parts: list[Values], frames: Frames, reuse_first: bool) -> Values:
         return appended(parts)
     if all(isinstance(part, frames.xp.ndarray) for part in parts):
         return frames.xp.concatenate(parts)
-    return frames.stacked([frames.result({"part": part}, len(part)) for part in parts])["part"]
+    return frames.stacked([frames.result({"part": part}, len(part)) for part in parts])[
+        "part"
+    ]
 
 
 def cut_block(block_pair: BlockPair, parts: int) -> np.ndarray:
-    """Cut the index of the first chunk into parts with equal numbers of pairs. Return the bounds of the
-    parts.
+    """Cut the index of the first chunk into parts with equal numbers of pairs. Return
+    the bounds of the parts.
     """
     return cut_weighed(block_pair.layout.grain, parts, weigh_block(block_pair))
 
 
 def weigh_block(block_pair: BlockPair) -> Array:
-    """For each place in the first chunk's index, return the number of pairs up to and including it (int64).
+    """For each place in the first chunk's index, return the number of pairs up to and
+    including it (int64).
 
     Only the places in this share of the work are covered.
     """
@@ -423,19 +524,29 @@ def weigh_block(block_pair: BlockPair) -> Array:
     start, stop = rows or (0, len(block_pair.query["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
     for each in block_pair.comparisons():
-        pairs += joiner.weights(*each.operands, is_self_join=each.is_self_join, rows=rows)
+        pairs += joiner.weights(
+            *each.operands, is_self_join=each.is_self_join, rows=rows
+        )
     return joiner.xp.cumsum(pairs, out=pairs)
 
 
 def cut_weighed(grain: int, parts: int, *weights: Array) -> np.ndarray:
-    """Compute the result of `cut_block` from the results of `weigh_block` for all shares of the work."""
+    """Compute the result of `cut_block` from the results of `weigh_block` for all
+    shares of the work.
+    """
     xp, n = module_of(weights[0]), sum(map(len, weights))
     before = np.cumsum([0, *(int(some[-1]) if len(some) else 0 for some in weights)])
     wanted = before[-1] * (np.arange(1, parts) / parts)
     cuts, first = np.zeros(parts - 1, np.int64), 0
-    for some, (start, stop) in zip(weights, itertools.pairwise(before.tolist()), strict=True):
+    for some, (start, stop) in zip(
+        weights, itertools.pairwise(before.tolist()), strict=True
+    ):
         here = (wanted > start) & (wanted <= stop)
         if here.any():
-            cuts[here] = first + to_host(xp.searchsorted(some, xp.asarray(wanted[here] - start)))
+            cuts[here] = first + to_host(
+                xp.searchsorted(some, xp.asarray(wanted[here] - start))
+            )
         first += len(some)
-    return np.concatenate([[0], np.minimum(-(-cuts // grain) * grain, n), [n]]).astype(np.int64)
+    return np.concatenate([[0], np.minimum(-(-cuts // grain) * grain, n), [n]]).astype(
+        np.int64
+    )

@@ -1,4 +1,6 @@
-"""Pack rows of partitions as parcels, which are grouped by chunk, and index chunks from parcels."""
+"""Pack rows of partitions as parcels, which are grouped by chunk, and index chunks from
+parcels.
+"""
 
 from __future__ import annotations
 
@@ -29,41 +31,68 @@ from dask_simjoin.tasks.chunks import (
 )
 
 CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
-"""Names of columns in shuffled frames. Coordinates are x0, x1, ...; kept columns are k0, k1, ..."""
+"""Names of columns in shuffled frames. Coordinates are x0, x1, ...; kept columns are
+k0, k1, ...
+"""
 
 
 class Parcel(TypedDict):
-    """Rows of a partition, grouped by the chunk that receives them: first its own rows, then rows for halos.
+    """Rows of a partition, grouped by the chunk that receives them: first its own rows,
+    then rows for halos.
 
     Within a group, rows are in the order of the frame.
     """
 
     x: Array  # coordinates (n, d); float32 if all columns are float32, else float64
     position: Array  # positions of the rows in the whole frame (n,), int64
-    # (2, chunks + 1): where the rows for each chunk begin and end: its own rows (ends[0]), and its halo
-    # (ends[1])
+    # (2, chunks + 1): where the rows for each chunk begin and end: its own rows
+    # (ends[0]), and its halo (ends[1])
     ends: np.ndarray
     ids: NotRequired[Ids]
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
 
 
-def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
-         with_ids: bool) -> Parcel:  # fmt: skip
+def pack(
+    frame: Frame,
+    fingerprint: Fingerprint,
+    chunks: Shuffled,
+    spec: JoinSpec,
+    with_ids: bool,
+) -> Parcel:
     """Pack the rows of a partition as a parcel. `with_ids`: whether to send ids."""
     read = read_points(frame, fingerprint, spec)
-    return packed(frame, read, positions(read, int(chunks.offsets[fingerprint[0]])), chunks, spec, with_ids)
+    return packed(
+        frame,
+        read,
+        positions(read, int(chunks.offsets[fingerprint[0]])),
+        chunks,
+        spec,
+        with_ids,
+    )
 
 
 def positions(read: ReadRows, first: int) -> Array:
-    """Return the positions of rows in the whole frame. `first`: position of the partition's first row."""
+    """Return the positions of rows in the whole frame. `first`: position of the
+    partition's first row.
+    """
     places = read["places"]
-    return (module_of(read["x"]).arange(read["rows"]) if places is None else places) + first
+    return (
+        module_of(read["x"]).arange(read["rows"]) if places is None else places
+    ) + first
 
 
-def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
-           with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack rows that have been read. `position`: positions of the rows in the whole frame."""
+def packed(
+    frame: Frame,
+    read: ReadRows,
+    position: Array,
+    chunks: Shuffled,
+    spec: JoinSpec,
+    with_ids: bool,
+) -> Parcel:
+    """Pack rows that have been read. `position`: positions of the rows in the whole
+    frame.
+    """
     x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
@@ -72,22 +101,30 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
         x, chunks.regions, *within, everywhere=chunks.everywhere, mutual=chunks.mutual
     )
     if chunks.everywhere:
-        order, ends = _sorted_by_chunk(chunks.own_chunk(needing, position[rows]), len(chunks))
+        order, ends = _sorted_by_chunk(
+            chunks.own_chunk(needing, position[rows]), len(chunks)
+        )
         taken, halo_ends = rows[order], np.full_like(ends, len(rows))
     else:
         taken, ends = _sorted_by_chunk(chunks.own_chunk(own, position), len(chunks))
-        order, halo_ends = _sorted_by_chunk(chunks.halo_chunk(needing, position[rows]), len(chunks))
+        order, halo_ends = _sorted_by_chunk(
+            chunks.halo_chunk(needing, position[rows]), len(chunks)
+        )
         taken, halo_ends = xp.concatenate([taken, rows[order]]), halo_ends + len(x)
     kinds = set(cell_columns(frame, spec).values())
     parcel = Parcel(
-        x=_coordinates_at(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
+        x=_coordinates_at(
+            x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)
+        ),
         position=position[taken],
         ends=np.stack([ends, halo_ends]),
     )
     if with_ids:
         parcel["ids"] = read["ids"].take(taken)
     if spec.keep:
-        kept: dict[Any, Values] = {name: frames.values(read["kept"], name, taken) for name in spec.keep}
+        kept: dict[Any, Values] = {
+            name: frames.values(read["kept"], name, taken) for name in spec.keep
+        }
         parcel["kept"] = frames.result(kept, len(taken))
     if spec.radius is not None:
         parcel["own_limit"] = read["own_limit"][taken]
@@ -97,7 +134,8 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
 def _sorted_by_chunk(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
     """Sort rows by chunk. `chunk` (n,): the chunk of each row.
 
-    Return an order of the rows, and where the rows of each chunk begin and end in it (chunks + 1,).
+    Return an order of the rows, and where the rows of each chunk begin and end in it
+    (chunks + 1,).
     """
     xp = module_of(chunk)
     ends = np.zeros(chunks + 1, np.int64)
@@ -126,9 +164,16 @@ Span = tuple[Parcel, int, int]
 """A range of rows in a parcel: (parcel, start, stop)."""
 
 
-def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
-           *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index chunk `c` from the parcels of all partitions, which are in the order of the frame."""
+def unpack(
+    c: int,
+    example: Frame,
+    spec: JoinSpec,
+    layout: Layout | SearchLayout,
+    *parcels: Parcel,
+) -> Chunk:
+    """Index chunk `c` from the parcels of all partitions, which are in the order of the
+    frame.
+    """
     return unpacked([spans_of(parcels, side, c) for side in range(2)], example, layout)
 
 
@@ -141,30 +186,50 @@ def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
     return [span for span in spans if span[2] > span[1]] or [(parcels[0], 0, 0)]
 
 
-def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout) -> Chunk:
-    """Index the rows of a chunk, and separately the rows of its halo. `sides`: the spans of both."""
+def unpacked(
+    sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout
+) -> Chunk:
+    """Index the rows of a chunk, and separately the rows of its halo. `sides`: the
+    spans of both.
+    """
     own, halo = (
-        indexed_spans(spans, example, layout, *joined_rows(spans, example, layout)) for spans in sides
+        indexed_spans(spans, example, layout, *joined_rows(spans, example, layout))
+        for spans in sides
     )
     return own | {"halo": halo}
 
 
-def joined_rows(spans: list[Span], example: Frame, layout: Layout | SearchLayout) -> tuple[Array, Array]:
+def joined_rows(
+    spans: list[Span], example: Frame, layout: Layout | SearchLayout
+) -> tuple[Array, Array]:
     """Return the coordinates (n, d) and the positions (n,) of all rows in some spans."""
     x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
     return x.astype(np.float64, copy=False), concat_field("position", spans, example)
 
 
-def indexed_spans(spans: list[Span], example: Frame, layout: Layout | SearchLayout, x: Array,
-                   position: Array) -> Chunk:  # fmt: skip
-    """Index the rows in some spans. `x`, `position`: coordinates and positions of these rows."""
+def indexed_spans(
+    spans: list[Span],
+    example: Frame,
+    layout: Layout | SearchLayout,
+    x: Array,
+    position: Array,
+) -> Chunk:
+    """Index the rows in some spans. `x`, `position`: coordinates and positions of these
+    rows.
+    """
     some = spans[0][0]
     with_ids = "ids" in some
     ids = frames_for(example).index(position)
     if with_ids:
         ids = joined([parcel["ids"][a:b] for parcel, a, b in spans])
-    extra = {name: concat_field(name, spans, example) for name in OPTIONAL_FIELDS if name in some}
-    return indexed(x, ids, layout, example, extra, with_ids=with_ids) | {"position": position}
+    extra = {
+        name: concat_field(name, spans, example)
+        for name in OPTIONAL_FIELDS
+        if name in some
+    }
+    return indexed(x, ids, layout, example, extra, with_ids=with_ids) | {
+        "position": position
+    }
 
 
 def concat_field(name: str, parts: list[Span], example: Frame) -> Any:
@@ -173,10 +238,11 @@ def concat_field(name: str, parts: list[Span], example: Frame) -> Any:
 
 
 def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
-    """Return the names of the coordinate columns in a shuffled frame, with their dtypes.
+    """Return the names of the coordinate columns in a shuffled frame, with their
+    dtypes.
 
-    float32 columns are sent as float32, which takes half the bytes of float64. The chunk converts them
-    exactly.
+    float32 columns are sent as float32, which takes half the bytes of float64. The
+    chunk converts them exactly.
     """
     assert spec.dims is not None
     kinds = [frame[name].dtype for name in spec.on]
@@ -194,19 +260,27 @@ def sent_names_of_kept(spec: JoinSpec) -> list[str]:
     return [f"k{k}" for k in range(len(spec.keep))]
 
 
-def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
-         with_ids: bool) -> Frame:  # fmt: skip
-    """Make the frame that Dask shuffles. It has each row once for its own chunk, and once per halo that has
-    the row.
+def send(
+    frame: Frame,
+    fingerprint: Fingerprint,
+    chunks: Shuffled,
+    spec: JoinSpec,
+    with_ids: bool,
+) -> Frame:
+    """Make the frame that Dask shuffles. It has each row once for its own chunk, and
+    once per halo that has the row.
 
-    Rows for a halo have ``-1 - position`` in the column of positions. `with_ids`: whether to send ids.
+    Rows for a halo have ``-1 - position`` in the column of positions. `with_ids`:
+    whether to send ids.
     """
     return _sent(frame, pack(frame, fingerprint, chunks, spec, with_ids), chunks, spec)
 
 
-def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Make the frame that Dask shuffles, like `send`, for a piece of a partition. `as_planned` has checked
-    the partition.
+def send_piece(
+    frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool
+) -> Frame:
+    """Make the frame that Dask shuffles, like `send`, for a piece of a partition.
+    `as_planned` has checked the partition.
     """
     number, start, stop = piece
     some = frame.iloc[start:stop]
@@ -217,8 +291,14 @@ def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, wit
 
 
 def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Frame:
-    """Convert a parcel to the frame that Dask shuffles. `frame`: the rows that are in the parcel."""
-    frames, position, own = frames_for(frame), parcel["position"], int(parcel["ends"][0, -1])
+    """Convert a parcel to the frame that Dask shuffles. `frame`: the rows that are in
+    the parcel.
+    """
+    frames, position, own = (
+        frames_for(frame),
+        parcel["position"],
+        int(parcel["ends"][0, -1]),
+    )
     position[own:] = -1 - position[own:]
     columns: dict[str, Values] = {}
     for k, (name, kind) in enumerate(cell_columns(frame, spec).items()):
@@ -234,8 +314,13 @@ def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Fra
     return frames.result(columns | {POSITION: position, CELL: cell}, len(cell))
 
 
-def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
-               with_ids: bool) -> Chunk:  # fmt: skip
+def cell_chunk(
+    frame: Frame,
+    example: Frame,
+    spec: JoinSpec,
+    layout: Layout | SearchLayout,
+    with_ids: bool,
+) -> Chunk:
     """Index a chunk from the rows that Dask's shuffle has sent to it."""
     frames = frames_for(example)
     xp = frames.xp
@@ -251,21 +336,29 @@ def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | Se
         extra: dict[str, Array | Frame] = {}
         if spec.keep:
             names = zip(spec.keep, sent_names_of_kept(spec), strict=True)
-            kept: dict[Any, Values] = {name: frames.values(frame, column, places) for name, column in names}
+            kept: dict[Any, Values] = {
+                name: frames.values(frame, column, places) for name, column in names
+            }
             extra["kept"] = frames.result(kept, len(places))
         if spec.radius is not None:
             extra["own_limit"] = values_of(frame[LIMIT])[places]
-        sides.append(indexed(x[places], ids, layout, example, extra) | {"position": numbers})
+        sides.append(
+            indexed(x[places], ids, layout, example, extra) | {"position": numbers}
+        )
     return sides[0] | {"halo": sides[1]}
 
 
 PartCounts = tuple[np.ndarray, Array]
-"""For some rows of a partition: positions in the partition (n,), and numbers of neighbors (n,)."""
+"""For some rows of a partition: positions in the partition (n,), and numbers of
+neighbors (n,).
+"""
 
 
-def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) -> list[PartCounts]:
-    """Split the counts of a chunk's rows by partition. `offsets`: for each partition, the position of its
-    first row.
+def counts_by_partition(
+    chunk: Chunk, counts: Array | int, offsets: np.ndarray
+) -> list[PartCounts]:
+    """Split the counts of a chunk's rows by partition. `offsets`: for each partition,
+    the position of its first row.
     """
     position = to_host(chunk["position"])
     cuts = np.searchsorted(position, offsets)
@@ -277,7 +370,9 @@ def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) 
 
 
 def labelled_counts(labels: Ids, meta: Frame, *parts: PartCounts) -> Frame:
-    """Combine the counts that all chunks have for a partition's rows, and label them like the rows."""
+    """Combine the counts that all chunks have for a partition's rows, and label them
+    like the rows.
+    """
     frames = frames_for(meta)
     values = frames.xp.zeros(len(labels), np.int64)
     for rows, counts in parts:

@@ -57,13 +57,15 @@ def page():
         if isinstance(kind, type) and issubclass(kind, (Exception, errors.Remedy))
     ]
     text = (
-        "Each verb is a method of ``frame.simjoin`` for Dask, pandas and cuDF frames. It is also a "
+        "Each verb is a method of ``frame.simjoin`` for Dask, pandas and cuDF frames. "
+        "It is also a "
         "function of the package, with the frame as the first argument."
     )
     return "\n".join(
         [
             "API\n===\n",
-            "These pages show the docstrings, as ``help(frame.simjoin.self_join)`` does. "
+            "These pages show the docstrings, as ``help(frame.simjoin.self_join)`` "
+            "does. "
             "The :doc:`glossary` explains their words.\n",
             listed("Verbs", text, [f"dask_simjoin.SimJoinAccessor.{name}" for name in VERBS], "verb.rst"),
             listed("Functions", "Other functions of the package.", functions),
@@ -82,7 +84,9 @@ def page():
 
 
 def write(app, config):
-    """Write the page if it is another, and remove pages of names that are no longer public."""
+    """Write the page if it is another, and remove pages of names that are no longer
+    public.
+    """
     text = page()
     if not PAGE.exists() or PAGE.read_text() != text:
         PAGE.write_text(text)

@@ -1,4 +1,6 @@
-"""Make pages of the programs in examples/: which run, with what options, and where their pictures are."""
+"""Make pages of the programs in examples/: which run, with what options, and where
+their pictures are.
+"""
 
 import shutil
 import tempfile
@@ -19,7 +21,7 @@ SHOWN = ("larger_than_memory.py", "clusters_larger_than_memory.py", "local_cuda_
 
 
 ORDER = ("quickstart", "match_places", "near_duplicates", "near_duplicate_texts", "clusters",
-         "hdbscan_places", "nightly", "reading_a_plan", "analytics")  # fmt: skip
+         "hdbscan_places", "nightly", "reading_a_plan", "analytics")
 """The others follow."""
 
 

@@ -1,4 +1,6 @@
-"""Lead names of other projects to their lists of names, or without a network to the few given here."""
+"""Lead names of other projects to their lists of names, or without a network to the few
+given here.
+"""
 
 import zlib
 from pathlib import Path
@@ -41,7 +43,9 @@ PROJECTS = {
         {"matplotlib.axes.Axes": ("class", "api/_as_gen/$.html#$")},
     ),
 }
-"""The address of each project's documentation, and the names of it that this one refers to: kind and page."""
+"""The address of each project's documentation, and the names of it that this one refers
+to: kind and page.
+"""
 
 HEAD = """# Sphinx inventory version 2
 # Project: {}
@@ -51,7 +55,9 @@ HEAD = """# Sphinx inventory version 2
 
 
 def inventories():
-    """Return the settings of intersphinx: each project's address, its list, and the one made here."""
+    """Return the settings of intersphinx: each project's address, its list, and the one
+    made here.
+    """
     FOLDER.mkdir(exist_ok=True)
     return {name: (url, (None, str(_written(name, names)))) for name, (url, names) in PROJECTS.items()}
 

@@ -1,4 +1,6 @@
-"""Lead links that leave `docs/`, as they work where the repository is browsed, to pages of the site."""
+"""Lead links that leave `docs/`, as they work where the repository is browsed, to pages
+of the site.
+"""
 
 import os
 import re

@@ -1,4 +1,6 @@
-"""Draw the pictures that pages show and that are kept in docs/images: `python docs/_ext/pictures.py`."""
+"""Draw the pictures that pages show and that are kept in docs/images: `python
+docs/_ext/pictures.py`.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Make names in single backticks links where they are documented, and code where they are not."""
+"""Make names in single backticks links where they are documented, and code where they
+are not.
+"""
 
 from docutils import nodes
 from sphinx import addnodes
@@ -19,14 +21,16 @@ class Soft(SphinxRole):
         node = addnodes.pending_xref(
             self.rawtext, code, refdomain="py", reftype="obj", reftarget=self.text, refexplicit=False,
             refwarn=False, soft=True,
-        )  # fmt: skip
+        )
         node["py:module"] = self.env.ref_context.get("py:module") or "dask_simjoin"
         node["refdoc"] = self.env.docname
         return [node], []
 
 
 def unresolved(app, env, node, contnode):
-    """Names without documentation are code; without a network Python's own types are words."""
+    """Names without documentation are code; without a network Python's own types are
+    words.
+    """
     if node.get("soft"):
         return contnode
     _, python, name = node["reftarget"].rpartition("python:")

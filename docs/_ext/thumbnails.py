@@ -1,4 +1,6 @@
-"""Draw small pictures for the gallery, of the data of its programs: `python docs/_ext/thumbnails.py`."""
+"""Draw small pictures for the gallery, of the data of its programs: `python
+docs/_ext/thumbnails.py`.
+"""
 
 from pathlib import Path
 
@@ -146,7 +148,7 @@ if __name__ == "__main__":
     for draw in (
         match_places, near_duplicates, near_duplicate_texts, analytics, nightly, larger_than_memory,
         clusters_larger_than_memory, local_cuda_cluster, reading_a_plan,
-    ):  # fmt: skip
+    ):
         figure, drawn = plt.subplots(figsize=(4, 2.8), layout="constrained")
         drawn.set_axis_off()
         draw(drawn, table)

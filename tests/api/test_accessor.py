@@ -1,4 +1,6 @@
-"""The accessor has every verb, and type checkers and editors read the same from its stub."""
+"""The accessor has every verb, and type checkers and editors read the same from its
+stub.
+"""
 
 import os
 import re
@@ -37,7 +39,11 @@ report = dask_simjoin.SimJoinAccessor(frame).index(1.0, "path").update(frame).re
 
 
 def test_the_accessor_has_every_verb_and_no_other():
-    methods = {name for name, value in vars(SimJoinAccessor).items() if callable(value) and name[0] != "_"}
+    methods = {
+        name
+        for name, value in vars(SimJoinAccessor).items()
+        if callable(value) and name[0] != "_"
+    }
     assert methods - {"report"} == set(VERBS)
     for name, verb in VERBS.items():
         assert vars(SimJoinAccessor)[name].__wrapped__ is verb.function
@@ -63,12 +69,22 @@ def test_what_is_misspelt_is_found(tmp_path, checker):
     path.write_text(PROGRAM)
     options = ["--strict"] if checker == "mypy" else ["--pythonpath", sys.executable]
     ran = subprocess.run(
-        [sys.executable, "-m", checker, *options, path], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", checker, *options, path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
-    first = PROGRAM.splitlines().index('dask_simjoin.self_join(frame, 1.0, metric="cosin")') + 1
+    first = (
+        PROGRAM.splitlines().index('dask_simjoin.self_join(frame, 1.0, metric="cosin")')
+        + 1
+    )
     lines = range(1, PROGRAM.count("\n") + 1)
     wrong = {number for number in lines if f"program.py:{number}:" in ran.stdout}
-    assert wrong == {*range(first, first + 5), *range(first + 7, first + 10), first + 11}, ran.stdout
+    assert wrong == {
+        *range(first, first + 5),
+        *range(first + 7, first + 10),
+        first + 11,
+    }, ran.stdout
 
 
 TYPED = """
@@ -113,8 +129,12 @@ def __getattr__(name: str) -> Any: ...
 """
 
 STUBS = {
-    "pandas": FRAMES, "dask": "", "dask/dataframe": FRAMES, "dask/array": "class Array: ...", "numpy": NUMPY,
-}  # fmt: skip
+    "pandas": FRAMES,
+    "dask": "",
+    "dask/dataframe": FRAMES,
+    "dask/array": "class Array: ...",
+    "numpy": NUMPY,
+}
 
 SKIPPED = """
 [mypy]
@@ -129,7 +149,9 @@ follow_imports = normal
 @pytest.mark.processes
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_checkers_know_results(tmp_path, checker):
-    """With small stubs of pandas, Dask and NumPy, so that nothing else needs to be installed or read."""
+    """With small stubs of pandas, Dask and NumPy, so that nothing else needs to be
+    installed or read.
+    """
     pytest.importorskip(checker)
     for name, text in STUBS.items():
         folder = tmp_path / "typings" / name
@@ -140,10 +162,20 @@ def test_checkers_know_results(tmp_path, checker):
     options = [] if checker == "mypy" else ["--pythonpath", sys.executable]
     ran = subprocess.run(
         [sys.executable, "-m", checker, *options, "program.py"],
-        cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "MYPYPATH": "typings"},
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MYPYPATH": "typings"},
+    )
     for number, line in enumerate(TYPED.splitlines(), 1):
         if "reveal_type" in line:
             want = line.rpartition("# ")[2]
-            found = next((one for one in ran.stdout.splitlines() if f"program.py:{number}:" in one), "")
+            found = next(
+                (
+                    one
+                    for one in ran.stdout.splitlines()
+                    if f"program.py:{number}:" in one
+                ),
+                "",
+            )
             assert re.search(rf"\b{want}(\[.*\])?\W*$", found), (line, ran.stdout)

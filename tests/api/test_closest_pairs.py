@@ -1,4 +1,6 @@
-"""The closest pairs are the first ones in the order of totals, left rows and right rows."""
+"""The closest pairs are the first ones in the order of totals, left rows and right
+rows.
+"""
 
 import dask
 import dask.dataframe as dd
@@ -31,16 +33,30 @@ def pairs_by_definition(left, right, n, metric="euclidean", p=2, max_distance=No
     x, y = (side.to_numpy(float) for side in (left, left if right is None else right))
     total = totals(x, y, metric, p)
     kind = make_metric(metric, p)
-    allowed = np.ones(total.shape, bool) if max_distance is None else total <= kind.threshold(max_distance)
+    allowed = (
+        np.ones(total.shape, bool)
+        if max_distance is None
+        else total <= kind.threshold(max_distance)
+    )
     i, j = np.nonzero(np.triu(allowed, 1) if right is None else allowed)
     order = np.lexsort((j, i, total[i, j]))[:n]
     i, j = i[order], j[order]
-    labels = left.index[i].tolist(), (left if right is None else right).index[j].tolist()
-    return list(zip(*labels, kind.distance(total[i, j].copy(), np).tolist(), strict=True))
+    labels = (
+        left.index[i].tolist(),
+        (left if right is None else right).index[j].tolist(),
+    )
+    return list(
+        zip(*labels, kind.distance(total[i, j].copy(), np).tolist(), strict=True)
+    )
 
 
 def listed(found):
-    return list(zip(*(found[name].tolist() for name in ("left", "right", "distance")), strict=True))
+    return list(
+        zip(
+            *(found[name].tolist() for name in ("left", "right", "distance")),
+            strict=True,
+        )
+    )
 
 
 def tables(rng, metric, two):
@@ -48,13 +64,20 @@ def tables(rng, metric, two):
     dims, sizes = int(rng.integers(1, 13)), rng.integers(0, 50, 2)
     sides = [make_rows(metric, int(size), dims, rng) for size in sizes[: 1 + two]]
     columns = [f"x{k}" for k in range(sides[0].shape[1])]
-    frames = [pd.DataFrame(x, rng.permutation(len(x)) + 100 * side, columns) for side, x in enumerate(sides)]
+    frames = [
+        pd.DataFrame(x, rng.permutation(len(x)) + 100 * side, columns)
+        for side, x in enumerate(sides)
+    ]
     return frames[0], frames[1] if two else None
 
 
 @pytest.mark.parametrize(("metric", "p"), METRICS)
 @settings(max_examples=examples(250), deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), two=st.booleans(), n=st.sampled_from([1, 2, 3, 10, 50, 400, 5000]))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    two=st.booleans(),
+    n=st.sampled_from([1, 2, 3, 10, 50, 400, 5000]),
+)
 def test_pairs_are_those_of_the_definition(metric, p, seed, two, n):
     left, right = tables(np.random.default_rng(seed), metric, two)
     found = left.simjoin.closest_pairs(n, right, metric=metric, p=p)
@@ -66,9 +89,14 @@ def test_pairs_are_those_of_the_definition(metric, p, seed, two, n):
 def test_no_partitioning_changes_the_result(data):
     metric, p = data.draw(st.sampled_from(METRICS))
     two, n = data.draw(st.booleans()), data.draw(st.sampled_from([1, 3, 20, 5000]))
-    left, right = tables(np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), metric, two)
+    left, right = tables(
+        np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), metric, two
+    )
     sides = [left, right] if two else [left]
-    lazy = [split(side, data.draw(st.lists(st.integers(0, len(side)), max_size=2))) for side in sides]
+    lazy = [
+        split(side, data.draw(st.lists(st.integers(0, len(side)), max_size=2)))
+        for side in sides
+    ]
     how = {
         "metric": metric,
         "p": p,
@@ -83,13 +111,24 @@ def test_no_partitioning_changes_the_result(data):
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(2, 60), values=st.integers(1, 4),
-       n=st.integers(1, 100), two=st.booleans())  # fmt: skip
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.integers(2, 60),
+    values=st.integers(1, 4),
+    n=st.integers(1, 100),
+    two=st.booleans(),
+)
 def test_ties_go_to_the_first_rows(seed, rows, values, n, two):
     rng = np.random.default_rng(seed)
     left = pd.DataFrame(rng.integers(0, values, (rows, 2)).astype(float))
-    right = pd.DataFrame(rng.integers(0, values, (rows // 2, 2)).astype(float)) if two else None
-    assert listed(left.simjoin.closest_pairs(n, right)) == pairs_by_definition(left, right, n)
+    right = (
+        pd.DataFrame(rng.integers(0, values, (rows // 2, 2)).astype(float))
+        if two
+        else None
+    )
+    assert listed(left.simjoin.closest_pairs(n, right)) == pairs_by_definition(
+        left, right, n
+    )
 
 
 def test_distances_that_are_rounded_to_one_number_are_in_order_of_their_squares():
@@ -119,24 +158,42 @@ def test_too_few_rows_for_a_pair(rows, lazy):
     if lazy:
         found, crossed = found.compute(), crossed.compute()
     assert not len(found)
-    assert list(found.columns) == ["left", "right", "distance", "name_left", "name_right"]
+    assert list(found.columns) == [
+        "left",
+        "right",
+        "distance",
+        "name_left",
+        "name_right",
+    ]
     assert listed(crossed) == [(0, 0, 1.0), (0, 1, 2.0)][: 2 * rows]
 
 
 def test_ids_and_kept_columns():
     df = pd.DataFrame({"x": [0.0, 5.0, 4.5], "key": ["a", "b", "c"], "v": [1, 2, 3]})
-    expected = pd.DataFrame({"left": ["b"], "right": ["c"], "distance": [0.5], "v_left": [2], "v_right": [3]})
+    expected = pd.DataFrame(
+        {
+            "left": ["b"],
+            "right": ["c"],
+            "distance": [0.5],
+            "v_left": [2],
+            "v_right": [3],
+        }
+    )
     how = {"on": "x", "id": "key", "keep": "v"}
     pd.testing.assert_frame_equal(df.simjoin.closest_pairs(1, **how), expected)
     lazy = dd.from_pandas(df, npartitions=2).simjoin.closest_pairs(1, **how)
-    pd.testing.assert_frame_equal(lazy.compute(), expected, check_dtype=False)  # Dask has strings of Arrow
+    # Dask has strings of Arrow
+    pd.testing.assert_frame_equal(lazy.compute(), expected, check_dtype=False)
 
 
 def test_columns_of_other_names_in_two_tables():
     left = pd.DataFrame({"x": [0.0, 3.0], "a": [7, 8]})
     right = pd.DataFrame({"z": [5.0, 3.25], "b": ["u", "v"]})
     how = {"left_on": "x", "right_on": "z", "left_id": "a", "right_id": "b"}
-    assert listed(left.simjoin.closest_pairs(2, right, **how)) == [(8, "v", 0.25), (8, "u", 2.0)]
+    assert listed(left.simjoin.closest_pairs(2, right, **how)) == [
+        (8, "v", 0.25),
+        (8, "u", 2.0),
+    ]
     lazy = dd.from_pandas(left, npartitions=2).simjoin.closest_pairs(2, right, **how)
     assert listed(lazy.compute()) == [(8, "v", 0.25), (8, "u", 2.0)]
 
@@ -146,10 +203,16 @@ def test_columns_of_other_names_in_two_tables():
 def test_groups_and_a_largest_distance(two, lazy):
     rng = np.random.default_rng(3)
     left = pd.DataFrame({"x": rng.random(60), "g": rng.integers(0, 5, 60)})
-    right = pd.DataFrame({"x": rng.random(40), "g": rng.integers(0, 5, 40)}) if two else None
+    right = (
+        pd.DataFrame({"x": rng.random(40), "g": rng.integers(0, 5, 40)})
+        if two
+        else None
+    )
     data = left if right is None else right
     away = np.abs(left["x"].to_numpy()[:, None] - data["x"].to_numpy())
-    allowed = (left["g"].to_numpy()[:, None] == data["g"].to_numpy()) & (away * away <= 0.3 * 0.3)
+    allowed = (left["g"].to_numpy()[:, None] == data["g"].to_numpy()) & (
+        away * away <= 0.3 * 0.3
+    )
     i, j = np.nonzero(allowed if two else np.triu(allowed, 1))
     order = np.lexsort((j, i, away[i, j] ** 2))[:25]
     frame = dd.from_pandas(left, npartitions=3) if lazy else left
@@ -158,17 +221,27 @@ def test_groups_and_a_largest_distance(two, lazy):
     assert found["left"].tolist() == i[order].tolist()
     assert found["right"].tolist() == j[order].tolist()
     few = left.simjoin.closest_pairs(10**6, on="x", max_distance=0.01)
-    assert listed(few) == pairs_by_definition(left[["x"]], None, 10**6, max_distance=0.01)
+    assert listed(few) == pairs_by_definition(
+        left[["x"]], None, 10**6, max_distance=0.01
+    )
 
 
 def closest_of_groups(left, right, groups, n, per_group, metric, p):
-    """(left, right, distance) of the closest pairs within groups, as index labels; groups may be missing."""
+    """(left, right, distance) of the closest pairs within groups, as index labels;
+    groups may be missing.
+    """
     x, y = (side.to_numpy(float) for side in (left, left if right is None else right))
     total = totals(x, y, metric, p)
     own, others = groups[0], groups[-1]
-    i, j = np.nonzero(np.ones(total.shape, bool) if right is not None else np.triu(np.ones(total.shape), 1))
+    i, j = np.nonzero(
+        np.ones(total.shape, bool)
+        if right is not None
+        else np.triu(np.ones(total.shape), 1)
+    )
     pairs = sorted(
-        (total[a, b], a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if own[a] == others[b]
+        (total[a, b], a, b)
+        for a, b in zip(i.tolist(), j.tolist(), strict=True)
+        if own[a] == others[b]
     )
     if per_group:
         seen = dict.fromkeys(set(own), 0)
@@ -179,27 +252,58 @@ def closest_of_groups(left, right, groups, n, per_group, metric, p):
                 kept.append(pair)
         pairs = kept
     pairs = pairs[: None if per_group else n]
-    away = make_metric(metric, p).distance(np.array([pair[0] for pair in pairs]), np).tolist()
+    away = (
+        make_metric(metric, p)
+        .distance(np.array([pair[0] for pair in pairs]), np)
+        .tolist()
+    )
     labels = left.index.tolist(), (left if right is None else right).index.tolist()
-    return [(labels[0][a], labels[1][b], far) for (_, a, b), far in zip(pairs, away, strict=True)]
+    return [
+        (labels[0][a], labels[1][b], far)
+        for (_, a, b), far in zip(pairs, away, strict=True)
+    ]
 
 
 @st.composite
 def grouped_cases(draw):
-    """Tables with groups of all sizes, also of single rows, and many ties; options; and the closest pairs."""
+    """Tables with groups of all sizes, also of single rows, and many ties; options; and
+    the closest pairs.
+    """
     metric, p = draw(st.sampled_from(METRICS))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     two, per_group = draw(st.booleans()), draw(st.booleans())
-    n, number = draw(st.sampled_from([1, 2, 3, 10, 400])), draw(st.sampled_from([1, 2, 5, 40]))
+    n, number = (
+        draw(st.sampled_from([1, 2, 3, 10, 400])),
+        draw(st.sampled_from([1, 2, 5, 40])),
+    )
     left, right = tables(rng, metric, two)
     sides = [left, right] if two else [left]
-    sides = [side.iloc[rng.integers(0, len(side), len(side))].set_axis(side.index) for side in sides]
-    assume(metric == "cosine" or all(np.abs(side.to_numpy()).max(initial=0) < 1e60 for side in sides))
+    sides = [
+        side.iloc[rng.integers(0, len(side), len(side))].set_axis(side.index)
+        for side in sides
+    ]
+    assume(
+        metric == "cosine"
+        or all(np.abs(side.to_numpy()).max(initial=0) < 1e60 for side in sides)
+    )
     groups = [rng.integers(0, number, len(side)) for side in sides]
     lists = [some.tolist() for some in groups]
-    expected = closest_of_groups(sides[0], sides[1] if two else None, lists, n, per_group, metric, p)
-    how = {"on": list(left.columns), "by": "g", "per_group": per_group, "metric": metric, "p": p}
-    return [side.assign(g=own) for side, own in zip(sides, groups, strict=True)], n, how, expected
+    expected = closest_of_groups(
+        sides[0], sides[1] if two else None, lists, n, per_group, metric, p
+    )
+    how = {
+        "on": list(left.columns),
+        "by": "g",
+        "per_group": per_group,
+        "metric": metric,
+        "p": p,
+    }
+    return (
+        [side.assign(g=own) for side, own in zip(sides, groups, strict=True)],
+        n,
+        how,
+        expected,
+    )
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -213,16 +317,23 @@ def test_groups_need_no_largest_distance(case):
 @given(grouped_cases(), st.data())
 def test_no_partitioning_changes_the_pairs_of_groups(case, data):
     sides, n, how, expected = case
-    lazy = [split(side, data.draw(st.lists(st.integers(0, len(side)), max_size=2))) for side in sides]
+    lazy = [
+        split(side, data.draw(st.lists(st.integers(0, len(side)), max_size=2)))
+        for side in sides
+    ]
     how["partitioning"] = data.draw(st.sampled_from(["entity", "spatial", "auto"]))
-    how["blocksize"] = data.draw(st.sampled_from([None, 20 * (8 * len(how["on"]) + 90)]))
+    how["blocksize"] = data.draw(
+        st.sampled_from([None, 20 * (8 * len(how["on"]) + 90)])
+    )
     found = lazy[0].simjoin.closest_pairs(n, *lazy[1:], **how).compute(scheduler="sync")
     assert listed(found) == expected
 
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_pairs_of_each_group_within_a_largest_distance(lazy):
-    df = pd.DataFrame({"x": [0.0, 1.0, 1.5, 9.0, 9.0, 20.0, 30.0], "g": list("aaabbcc"), "h": 1})
+    df = pd.DataFrame(
+        {"x": [0.0, 1.0, 1.5, 9.0, 9.0, 20.0, 30.0], "g": list("aaabbcc"), "h": 1}
+    )
     frame = dd.from_pandas(df, npartitions=3) if lazy else df
     how = {"on": "x", "by": ["g", "h"], "per_group": True}
     for n, bound, expected in (
@@ -232,7 +343,8 @@ def test_pairs_of_each_group_within_a_largest_distance(lazy):
     ):
         found = frame.simjoin.closest_pairs(n, max_distance=bound, **how)
         assert listed(found.compute() if lazy else found) == expected
-    alone = frame[["x", "g"]].simjoin.closest_pairs(3, on="x", by="x")  # each group has equal rows
+    # each group has equal rows
+    alone = frame[["x", "g"]].simjoin.closest_pairs(3, on="x", by="x")
     assert listed(alone.compute() if lazy else alone) == [(3, 4, 0.0)]
 
 
@@ -241,13 +353,17 @@ def test_rows_without_a_group_are_in_no_pair(lazy):
     df = pd.DataFrame({"x": [0.0, 0.0, 1.0, 5.0], "g": ["a", None, "a", None]})
     frame = dd.from_pandas(df, npartitions=2) if lazy else df
     for per_group in (False, True):
-        found = frame.simjoin.closest_pairs(9, on="x", by="g", per_group=per_group, dropna=True)
+        found = frame.simjoin.closest_pairs(
+            9, on="x", by="g", per_group=per_group, dropna=True
+        )
         assert listed(found.compute() if lazy else found) == [(0, 2, 1.0)]
 
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_groups_of_lists(lazy):
-    df = pd.DataFrame({"v": [[0.0, 1.0], [0.0, 3.0], [0.0, 2.0], [7.0, 1.0]], "g": [1, 1, 2, 2]})
+    df = pd.DataFrame(
+        {"v": [[0.0, 1.0], [0.0, 3.0], [0.0, 2.0], [7.0, 1.0]], "g": [1, 1, 2, 2]}
+    )
     with dask.config.set({"dataframe.convert-string": False}):
         frame = dd.from_pandas(df, npartitions=2) if lazy else df
     found = frame.simjoin.closest_pairs(1, on="v", by="g", per_group=True)
@@ -275,14 +391,20 @@ def test_rows_without_coordinates():
 def test_workers_of_a_cluster(client):
     df = pd.DataFrame(np.random.default_rng(1).random((300, 2)))
     lazy = dd.from_pandas(df, npartitions=3)
-    assert listed(lazy.simjoin.closest_pairs(7).compute()) == pairs_by_definition(df, None, 7)
-    found = lazy.simjoin.closest_pairs(7, df.iloc[:50] + 0.5, partitioning="spatial").compute()
+    assert listed(lazy.simjoin.closest_pairs(7).compute()) == pairs_by_definition(
+        df, None, 7
+    )
+    found = lazy.simjoin.closest_pairs(
+        7, df.iloc[:50] + 0.5, partitioning="spatial"
+    ).compute()
     assert listed(found) == pairs_by_definition(df, df.iloc[:50] + 0.5, 7)
 
 
 def test_a_result_that_does_not_fit_is_refused():
     with pytest.raises(BudgetError, match="n=1000000000000"):
-        pd.DataFrame(np.random.default_rng(0).random((300_000, 2))).simjoin.closest_pairs(10**12)
+        pd.DataFrame(
+            np.random.default_rng(0).random((300_000, 2))
+        ).simjoin.closest_pairs(10**12)
 
 
 def test_nothing_is_computed_before_it_is_needed():
@@ -290,9 +412,9 @@ def test_nothing_is_computed_before_it_is_needed():
         assert not len(part), "computed at the call"
         return part
 
-    lazy = dd.from_pandas(pd.DataFrame({"x": [0.0, 1.0]}), npartitions=1).map_partitions(
-        refuse, meta={"x": float}
-    )
+    lazy = dd.from_pandas(
+        pd.DataFrame({"x": [0.0, 1.0]}), npartitions=1
+    ).map_partitions(refuse, meta={"x": float})
     assert list(lazy.simjoin.closest_pairs(1).columns) == ["left", "right", "distance"]
 
 
@@ -315,7 +437,9 @@ def test_mistakes_are_refused():
             df.simjoin.closest_pairs(n)
     with pytest.raises(OptionError, match="per_group=True needs by="):
         df.simjoin.closest_pairs(1, on="x", per_group=True)
-    with pytest.raises(OptionTypeError, match="per_group=1 is not allowed; use True or False"):
+    with pytest.raises(
+        OptionTypeError, match="per_group=1 is not allowed; use True or False"
+    ):
         df.simjoin.closest_pairs(1, on="x", by="g", per_group=1)
     with pytest.raises(OptionError, match="sweep"):
         df.simjoin.closest_pairs(1, method="sweep")
@@ -337,7 +461,9 @@ def test_repeated_ids_are_refused(lazy):
 
 @pytest.mark.parametrize("step", ["sort_values", "merge"])
 def test_rows_whose_order_differs_between_two_computations(step):
-    """Shuffles on disk do not fix the order of rows with equal keys, and the result needs the rows twice."""
+    """Shuffles on disk do not fix the order of rows with equal keys, and the result
+    needs the rows twice.
+    """
     rng = np.random.default_rng(0)
     rows = pd.DataFrame(rng.integers(0, 30, (131, 2)) / 30, columns=["a", "b"])
     rows = rows.assign(id=rng.permutation(131), g=np.arange(131) % 7)
@@ -345,7 +471,9 @@ def test_rows_whose_order_differs_between_two_computations(step):
     with dask.config.set({"dataframe.shuffle.method": "disk", "scheduler": "threads"}):
         lazy = dd.from_pandas(rows, npartitions=8, sort=False)
         if step == "merge":
-            lazy = lazy.merge(dd.from_pandas(pd.DataFrame({"g": range(7)}), npartitions=3), on="g")
+            lazy = lazy.merge(
+                dd.from_pandas(pd.DataFrame({"g": range(7)}), npartitions=3), on="g"
+            )
         else:
             lazy = lazy.sort_values("a")
         found = lazy.simjoin.closest_pairs(5, id="id", on=["a", "b"]).compute()

@@ -42,12 +42,16 @@ print(json.dumps([sorted(asked), sum(one.is_start for _, one in begun.buffer)]))
 
 @pytest.mark.processes
 def test_nothing_is_left_to_compile():
-    """What is used has been asked for before: compiled, or found as other tests left it."""
+    """What is used has been asked for before: compiled, or found as other tests left
+    it.
+    """
     told = os.environ | {"DASK_SCHEDULER": "synchronous"}
     kernels = []
     for what in ("compile", "use"):
         command = [sys.executable, "-c", FIRST_USE, what]
-        ran = subprocess.run(command, env=told, capture_output=True, text=True, timeout=500)
+        ran = subprocess.run(
+            command, env=told, capture_output=True, text=True, timeout=500
+        )
         assert ran.returncode == 0, ran.stderr[-2000:]
         asked, compiled = json.loads(ran.stdout)
         kernels.append(set(asked))
@@ -77,7 +81,13 @@ def test_on_a_gpu():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"verbs": ["selfjoin"]}, {"dims": [0]}, {"dims": [2.5]}, {"backend": "polars"}, {"processes": 0}],
+    [
+        {"verbs": ["selfjoin"]},
+        {"dims": [0]},
+        {"dims": [2.5]},
+        {"backend": "polars"},
+        {"processes": 0},
+    ],
 )
 def test_wrong_options_are_refused(wrong):
     with pytest.raises(OptionError, match="not allowed"):

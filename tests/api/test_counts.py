@@ -1,4 +1,6 @@
-"""Neighbours as sparse matrices: equal to the definition, and what scikit-learn makes of them."""
+"""Neighbours as sparse matrices: equal to the definition, and what scikit-learn makes
+of them.
+"""
 
 import sys
 
@@ -10,7 +12,12 @@ from dask.delayed import Delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.errors import BudgetError, CoordinateError, OptionError, OptionTypeError
+from dask_simjoin.errors import (
+    BudgetError,
+    CoordinateError,
+    OptionError,
+    OptionTypeError,
+)
 from dask_simjoin.tasks import csr
 from tests.support.frames import split
 from tests.support.oracle import squared_distances
@@ -43,21 +50,31 @@ def check(graph, want):
     assert type(graph) is sparse.csr_matrix and graph.shape == (len(want[0]) - 1,) * 2
     assert graph.data.dtype == np.float64
     assert graph.indptr.dtype == graph.indices.dtype == np.int64
-    for found, wanted in zip((graph.indptr, graph.indices, graph.data), want, strict=True):
+    for found, wanted in zip(
+        (graph.indptr, graph.indices, graph.data), want, strict=True
+    ):
         assert found.tolist() == wanted.tolist()
     graph.check_format()
 
 
 @pytest.mark.parametrize("itself", [False, True])
-@pytest.mark.parametrize(("most", "expected"), [(1 << 22, 0.0), (50, 0.0), (1 << 22, 1e12)])
-def test_pairs_that_are_kept_more_than_was_thought_or_counted_before(monkeypatch, most, expected, itself):
+@pytest.mark.parametrize(
+    ("most", "expected"), [(1 << 22, 0.0), (50, 0.0), (1 << 22, 1e12)]
+)
+def test_pairs_that_are_kept_more_than_was_thought_or_counted_before(
+    monkeypatch, most, expected, itself
+):
     x = np.random.default_rng(3).normal(size=(300, 6))
     x[::40, 2] = np.nan
     kept, make = [], csr._list_pairs
     monkeypatch.setattr(csr, "MAX_LISTED", most)
-    monkeypatch.setattr(csr, "_list_pairs", lambda block_pair: kept.append(make(block_pair)) or kept[-1])
+    monkeypatch.setattr(
+        csr, "_list_pairs", lambda block_pair: kept.append(make(block_pair)) or kept[-1]
+    )
     of_chunk = csr.graph_of_chunk
-    monkeypatch.setattr(csr, "graph_of_chunk", lambda *args: of_chunk(*args[:-1], expected))
+    monkeypatch.setattr(
+        csr, "graph_of_chunk", lambda *args: of_chunk(*args[:-1], expected)
+    )
     found = frame_of(x).simjoin.neighbor_graph(1.5, include_self=itself, dropna=True)
     check(found, by_definition(x, 1.5, itself))
     assert [part is None for part in kept] == ([most == 50] if expected == 0 else [])
@@ -113,7 +130,10 @@ def test_rows_left_out_are_empty(points, partitioning, mode):
 def test_zeros_are_stored():
     graph = frame_of(np.zeros((5, 2))).simjoin.neighbor_graph(0.0)
     assert graph.nnz == 20 and not graph.data.any()
-    assert frame_of(np.zeros((5, 2))).simjoin.neighbor_graph(0.0, include_self=True).nnz == 25
+    assert (
+        frame_of(np.zeros((5, 2))).simjoin.neighbor_graph(0.0, include_self=True).nnz
+        == 25
+    )
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
@@ -138,7 +158,8 @@ def test_squares_of_distances(points):
     check(graph, (offsets, columns, squared_distances(x, x)[row, columns]))
 
 
-# --- scikit-learn ---------------------------------------------------------------------------------
+# --- scikit-learn
+# ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -152,27 +173,40 @@ def dense():
 def test_it_is_taken_as_it_is(dense):
     for mode in MODES:
         graph = dense.simjoin.neighbor_graph(0.5, mode=mode)
-        assert neighbors._base._check_precomputed(graph) is graph  # neither sorted nor copied
+        # neither sorted nor copied
+        assert neighbors._base._check_precomputed(graph) is graph
 
 
-# before 1.9, scikit-learn puts zeros on the diagonal and then says itself that rows are not sorted
-of_the_diagonal = pytest.mark.filterwarnings("ignore:Precomputed sparse input was not sorted by row values")
+# before 1.9, scikit-learn puts zeros on the diagonal and then says itself that rows are
+# not sorted
+of_the_diagonal = pytest.mark.filterwarnings(
+    "ignore:Precomputed sparse input was not sorted by row values"
+)
 
 
 @of_the_diagonal
 @pytest.mark.parametrize("lazy", [False, True])
 def test_dbscan_of_the_graph(dense, lazy):
-    graph = (dd.from_pandas(dense, npartitions=3) if lazy else dense).simjoin.neighbor_graph(0.2)
+    graph = (
+        dd.from_pandas(dense, npartitions=3) if lazy else dense
+    ).simjoin.neighbor_graph(0.2)
     graph = graph.compute() if lazy else graph
     for eps, min_samples in ((0.2, 5), (0.05, 4), (0.02, 2)):
-        tool = sklearn_cluster.DBSCAN(eps=eps, min_samples=min_samples, metric="precomputed")
-        assert tool.fit(graph).labels_.tolist() == dense.simjoin.dbscan(eps, min_samples).tolist()
+        tool = sklearn_cluster.DBSCAN(
+            eps=eps, min_samples=min_samples, metric="precomputed"
+        )
+        assert (
+            tool.fit(graph).labels_.tolist()
+            == dense.simjoin.dbscan(eps, min_samples).tolist()
+        )
 
 
 @of_the_diagonal
 def test_optics_of_the_graph(dense):
     graph = dense.simjoin.neighbor_graph(0.5)
-    tool = sklearn_cluster.OPTICS(min_samples=5, max_eps=0.5, metric="precomputed", cluster_method="dbscan")
+    tool = sklearn_cluster.OPTICS(
+        min_samples=5, max_eps=0.5, metric="precomputed", cluster_method="dbscan"
+    )
     tool.fit(graph)
     want = dense.simjoin.optics(0.5, 5)
     assert tool.ordering_.tolist() == np.argsort(want.ordering.to_numpy()).tolist()
@@ -193,7 +227,8 @@ def test_neighbors_of_the_graph(dense):
         assert [len(some) for some in near] == counts
 
 
-# --- lazy -----------------------------------------------------------------------------------------
+# --- lazy
+# -----------------------------------------------------------------------------------------
 
 CALLS = []
 
@@ -217,7 +252,10 @@ def test_lazy():
         assert dask.delayed(lambda made: made.shape)(graph).compute() == (30, 30)
         kept, total = dask.persist(graph)[0], graph.sum().compute()
         assert kept.compute().nnz == total == 58
-    names = {str(key if isinstance(key, str) else key[0]).rpartition("-")[0] for key in graph.dask}
+    names = {
+        str(key if isinstance(key, str) else key[0]).rpartition("-")[0]
+        for key in graph.dask
+    }
     steps = {"", "_count", "_number", "_fits", "_fill", "_names", "_gather", "_rows"}
     assert {f"simjoin_neighbor_graph{step}" for step in steps} <= names
 
@@ -229,16 +267,27 @@ def test_on_a_cluster(client, points):
     for partitioning in ("entity", "spatial"):
         how = {"partitioning": partitioning, "blocksize": "6 kB", "dropna": True}
         graph = ddf.simjoin.neighbor_graph(eps, **how)
-        check(graph.compute() if partitioning == "entity" else client.compute(graph).result(), want)
-    with dask.config.set({"simjoin.result-limit": "1 kB"}), pytest.raises(BudgetError, match="at least"):
+        check(
+            graph.compute()
+            if partitioning == "entity"
+            else client.compute(graph).result(),
+            want,
+        )
+    with (
+        dask.config.set({"simjoin.result-limit": "1 kB"}),
+        pytest.raises(BudgetError, match="at least"),
+    ):
         ddf.simjoin.neighbor_graph(eps, **how).compute()
 
 
-# --- refusals -------------------------------------------------------------------------------------
+# --- refusals
+# -------------------------------------------------------------------------------------
 
 
 def test_wrong_options(dense):
-    with pytest.raises(OptionError, match="mode='both' is not allowed; use one of 'distance', 'conn"):
+    with pytest.raises(
+        OptionError, match="mode='both' is not allowed; use one of 'distance', 'conn"
+    ):
         dense.simjoin.neighbor_graph(1.0, mode="both")
     with pytest.raises(OptionTypeError, match="include_self=1"):
         dense.simjoin.neighbor_graph(1.0, include_self=1)
@@ -252,8 +301,11 @@ def test_wrong_options(dense):
 def test_without_scipy(dense, lazy, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     frame = dd.from_pandas(dense, npartitions=2) if lazy else dense
-    with pytest.raises(ModuleNotFoundError, match=r"Neighbor graphs need scipy.*pip install scipy"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"Neighbor graphs need scipy.*pip install scipy"
+    ):
         frame.simjoin.neighbor_graph(1.0)
 
 
-# --- entries --------------------------------------------------------------------------------------
+# --- entries
+# --------------------------------------------------------------------------------------

@@ -54,7 +54,11 @@ def test_graphs_are_those_of_pandas(frame, partitioning, mode, itself):
         options |= {"partitioning": partitioning, "blocksize": "8 kB"}
     found = computed(there.simjoin.neighbor_graph(EPS, **options))
     assert found.shape == want.shape
-    for a, b in ((found.indptr, want.indptr), (found.indices, want.indices), (found.data, want.data)):
+    for a, b in (
+        (found.indptr, want.indptr),
+        (found.indices, want.indices),
+        (found.data, want.data),
+    ):
         assert (a.get() == b).all()
 
 
@@ -69,12 +73,17 @@ def test_in_slices(frame, monkeypatch):
     want = frame.simjoin.neighbor_graph(EPS, dropna=True)
     monkeypatch.setattr(entries, "MAX_SORTED", 100)
     found = computed(cudf.from_pandas(frame).simjoin.neighbor_graph(EPS, dropna=True))
-    assert (found.indices.get() == want.indices).all() and (found.data.get() == want.data).all()
+    assert (found.indices.get() == want.indices).all() and (
+        found.data.get() == want.data
+    ).all()
 
 
 def test_a_graph_that_does_not_fit_is_refused(frame, monkeypatch):
     there = cudf.from_pandas(frame)
-    with dask.config.set({"simjoin.result-limit": "1 kB"}), pytest.raises(BudgetError, match="result-limit"):
+    with (
+        dask.config.set({"simjoin.result-limit": "1 kB"}),
+        pytest.raises(BudgetError, match="result-limit"),
+    ):
         there.simjoin.neighbor_graph(EPS, dropna=True)
     monkeypatch.setattr(csr, "max_entries", lambda xp: 100)
     with pytest.raises(BudgetError, match="at most 100, because its indices are int32"):

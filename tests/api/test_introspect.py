@@ -112,7 +112,11 @@ def test_a_result_beyond_the_limit_is_refused(frame, how):
     assert 0 < least <= pairs
     assert dask.utils.format_bytes(16 * least)[:2] in said  # the need,
     assert "The limit is 0.98 kiB" in said
-    assert "smaller eps" in said and "count_pairs()" in said and "simjoin.result-limit" in said
+    assert (
+        "smaller eps" in said
+        and "count_pairs()" in said
+        and "simjoin.result-limit" in said
+    )
 
 
 @pytest.fixture
@@ -126,7 +130,9 @@ def test_a_plan_of_a_plain_frame_refuses_what_the_join_refuses(little_memory):
         verb = x.simjoin.self_join if "eps" in call else x.simjoin.knn_join
         said = []
         for refused in (verb, x.simjoin.plan):
-            with pytest.raises(BudgetError, match="are free in this machine's memory") as caught:
+            with pytest.raises(
+                BudgetError, match="are free in this machine's memory"
+            ) as caught:
                 refused(**call)
             said.append(str(caught.value).partition(" rows")[2].partition("Only")[2])
         assert said[0] == said[1]
@@ -158,7 +164,9 @@ def test_memory_includes_the_result(frame, k):
     found = plan.to_dict()
     assert found["partition_bytes"] == pytest.approx(size, rel=0.05)
     chunk = plan.rows * plan.plan.row_bytes
-    assert found["task_bytes"] == pytest.approx(4 * chunk + PEAK * found["partition_bytes"])
+    assert found["task_bytes"] == pytest.approx(
+        4 * chunk + PEAK * found["partition_bytes"]
+    )
     assert dask.utils.format_bytes(found["task_bytes"]) in str(plan)
     lazy = dd.from_pandas(frame, npartitions=3).simjoin.plan(
         k=k or 20, blocksize="64 kB", partitioning="entity"
@@ -175,10 +183,19 @@ def test_chunks_beyond_the_memory_of_a_worker_are_refused():
         make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6))
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
-    assert "needs about 3.81 MiB" in said and "has 0.95 MiB" in said and "blocksize='81.38 kiB'" in said
-    spec = SelfJoinRequest(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(frame)
+    assert (
+        "needs about 3.81 MiB" in said
+        and "has 0.95 MiB" in said
+        and "blocksize='81.38 kiB'" in said
+    )
+    spec = SelfJoinRequest(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(
+        frame
+    )
     report = PlanReport(
-        make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6)), spec
+        make_plan(
+            join_statistics([summaries], spec), resources=Resources(memory=10**6)
+        ),
+        spec,
     )
     assert report.chunks == 10
 
@@ -191,11 +208,17 @@ def test_it_is_a_function_of_the_package():
 def test_workers_too_small_to_shuffle_between():
     x = np.random.default_rng(0).uniform(size=(1000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])
-    spec = SelfJoinRequest(eps=0.01, partitioning="spatial", blocksize=200 * 24).spec(frame)
+    spec = SelfJoinRequest(eps=0.01, partitioning="spatial", blocksize=200 * 24).spec(
+        frame
+    )
     summaries = [summarise(frame, 0, spec, True, 1)]
     small = Resources(2, 2**27, True, 500_000_000)
     with pytest.raises(
-        BudgetError, match=r"between workers of 476.84 MiB. Each worker needs at least 640.00 MiB.*entity"
+        BudgetError,
+        match=r"between workers of 476.84 MiB. Each worker needs at least 640.00 MiB.*entity",
     ):
         make_plan(join_statistics([summaries], spec), PAIRS, small, "p2p")
-    assert len(make_plan(join_statistics([summaries], spec), PAIRS, small, "tasks").chunks) > 1
+    assert (
+        len(make_plan(join_statistics([summaries], spec), PAIRS, small, "tasks").chunks)
+        > 1
+    )

@@ -1,4 +1,6 @@
-"""Joins of two tables: the same pairs, however the tables lie, and rows that are in pairs or in none."""
+"""Joins of two tables: the same pairs, however the tables lie, and rows that are in
+pairs or in none.
+"""
 
 import dask
 import dask.dataframe as dd
@@ -22,7 +24,13 @@ from dask_simjoin.errors import (
 from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
 from tests.support.metrics import metric_cases
-from tests.support.oracle import as_set, assert_same_pairs, distances, squared_distances, totals
+from tests.support.oracle import (
+    as_set,
+    assert_same_pairs,
+    distances,
+    squared_distances,
+    totals,
+)
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples, in_turns
 
@@ -35,7 +43,9 @@ def table(n, dims, seed, text=False):
     frame["kind"] = pd.Categorical(["a", "b", "c"] * n)[:n]
     frame["when"] = pd.to_datetime("2020-01-01") + pd.to_timedelta(np.arange(n), "D")
     frame[f"own{seed}"] = rng.uniform(size=n)
-    frame.index = [f"r{seed}-{k}" for k in range(n)] if text else rng.permutation(n) * 3 + seed
+    frame.index = (
+        [f"r{seed}-{k}" for k in range(n)] if text else rng.permutation(n) * 3 + seed
+    )
     return frame
 
 
@@ -44,13 +54,20 @@ def near_pairs(left, right, eps, on):
     d2 = squared_distances(left[on].to_numpy(float), right[on].to_numpy(float))
     limit = np.asarray(eps, float)
     near = d2 <= (limit * limit if limit.ndim == 0 else (limit * limit)[:, None])
-    return {(left.index[i], right.index[j]) for i, j in zip(*np.nonzero(near), strict=True)}
+    return {
+        (left.index[i], right.index[j]) for i, j in zip(*np.nonzero(near), strict=True)
+    }
 
 
 LAYOUTS = [
-    ("plain", None), ("entity", None), ("entity", "2 kB"), ("spatial", None), ("spatial", "2 kB"),
-    ("replicated", None), ("auto", "4 kB"),
-]  # fmt: skip
+    ("plain", None),
+    ("entity", None),
+    ("entity", "2 kB"),
+    ("spatial", None),
+    ("spatial", "2 kB"),
+    ("replicated", None),
+    ("auto", "4 kB"),
+]
 
 
 def laid(left, right, how):
@@ -59,7 +76,11 @@ def laid(left, right, how):
     if partitioning == "plain":
         return left, right, {}
     cuts = (len(left) // 3, len(left) // 2), (len(right) // 4,)
-    return split(left, cuts[0]), split(right, cuts[1]), {"partitioning": partitioning, "blocksize": blocksize}
+    return (
+        split(left, cuts[0]),
+        split(right, cuts[1]),
+        {"partitioning": partitioning, "blocksize": blocksize},
+    )
 
 
 def value(result):
@@ -75,22 +96,30 @@ def test_any_points(case, data):
     left, right = frame_of(case.x[:cut]), frame_of(case.x[cut:])
     right.index = right.index + 1000
     expected = near_pairs(left, right, case.eps, list(left.columns))
-    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
+    cuts = [
+        data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)
+    ]
     output = data.draw(st.sampled_from([640, 10**6]))
     how = {
-        "partitioning": data.draw(st.sampled_from(["entity", "spatial", "replicated", "auto"])),
+        "partitioning": data.draw(
+            st.sampled_from(["entity", "spatial", "replicated", "auto"])
+        ),
         "blocksize": data.draw(st.sampled_from([None, 12 * (8 * case.x.shape[1] + 8)])),
     }
     if how["partitioning"] == "replicated":
         how["blocksize"] = None
-    lazy = split(left, cuts[0]).simjoin.join(split(right, cuts[1]), case.eps, return_distance=True, **how)
+    lazy = split(left, cuts[0]).simjoin.join(
+        split(right, cuts[1]), case.eps, return_distance=True, **how
+    )
     with dask.config.set({"scheduler": "sync", "simjoin.output-size": output}):
         found = lazy.compute()
     plain = left.simjoin.join(right, case.eps, return_distance=True)
     for pairs in (found, plain):
         assert_same_pairs(as_set(pairs), expected)
     d2 = squared_distances(case.x[:cut], case.x[cut:])
-    assert (found.distance.to_numpy() == np.sqrt(d2[found.left, found.right - 1000])).all()
+    assert (
+        found.distance.to_numpy() == np.sqrt(d2[found.left, found.right - 1000])
+    ).all()
     assert list(found.dtypes) == list(plain.dtypes) == list(lazy.dtypes)
 
 
@@ -111,25 +140,46 @@ def test_any_rows_of_any_metric(case, data):
     near = totals(x[:cut], x[cut:], metric, p) <= limit
     away = distances(x[:cut], x[cut:], metric, p)
     matched, on = near.any(axis=1), list(right.columns)
-    partitioning = data.draw(st.sampled_from(["entity", "spatial", "replicated", "auto"]))
+    partitioning = data.draw(
+        st.sampled_from(["entity", "spatial", "replicated", "auto"])
+    )
     blocksize = data.draw(st.sampled_from([None, 12 * (8 * x.shape[1] + 8)]))
     lazily = {
-        "partitioning": partitioning, "blocksize": None if partitioning == "replicated" else blocksize
-    }  # fmt: skip
-    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
+        "partitioning": partitioning,
+        "blocksize": None if partitioning == "replicated" else blocksize,
+    }
+    cuts = [
+        data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)
+    ]
     sides = (left, right, {}), (split(left, cuts[0]), split(right, cuts[1]), lazily)
-    kind = data.draw(st.sampled_from(["inner", "inner", "left", "leftsemi", "leftanti"]))
+    kind = data.draw(
+        st.sampled_from(["inner", "inner", "left", "leftsemi", "leftanti"])
+    )
     for a, b, options in sides:
-        how = {"how": kind, "on": on, "metric": metric, "p": p, "return_distance": True} | options
+        how = {
+            "how": kind,
+            "on": on,
+            "metric": metric,
+            "p": p,
+            "return_distance": True,
+        } | options
         found = value(a.simjoin.join(b, "r" if own else eps, **how))
         if kind in ("leftsemi", "leftanti"):
-            assert found.index.tolist() == np.flatnonzero(matched == (kind == "leftsemi")).tolist()
+            assert (
+                found.index.tolist()
+                == np.flatnonzero(matched == (kind == "leftsemi")).tolist()
+            )
             continue
         pairs = found[found.right.notna()]
         rest = found[found.right.isna()]
-        assert sorted(rest.left) == ([] if kind == "inner" else np.flatnonzero(~matched).tolist())
+        assert sorted(rest.left) == (
+            [] if kind == "inner" else np.flatnonzero(~matched).tolist()
+        )
         assert_same_pairs(as_set(pairs), set(map(tuple, np.argwhere(near).tolist())))
-        assert pairs.distance.tolist() == away[pairs.left.astype(int), pairs.right.astype(int)].tolist()
+        assert (
+            pairs.distance.tolist()
+            == away[pairs.left.astype(int), pairs.right.astype(int)].tolist()
+        )
 
 
 @in_turns(1, how=LAYOUTS, columns=[(1, False), (2, True), (5, False)])
@@ -139,18 +189,30 @@ def test_attributes_of_both_rows(columns, how):
     on = [f"c{k}" for k in range(dims)]
     a, b, options = laid(left, right, how)
     keep = ["name", "own1", "own2", "kind", "when"]
-    lazy = a.simjoin.join(b, 0.5, on=on, keep=keep, return_distance=True, suffixes=("_l", "_r"), **options)
+    lazy = a.simjoin.join(
+        b, 0.5, on=on, keep=keep, return_distance=True, suffixes=("_l", "_r"), **options
+    )
     pairs = value(lazy)
     assert list(pairs.columns) == [
-        "left", "right", "distance", "name_l", "own1", "kind_l", "when_l", "name_r", "own2", "kind_r",
+        "left",
+        "right",
+        "distance",
+        "name_l",
+        "own1",
+        "kind_l",
+        "when_l",
+        "name_r",
+        "own2",
+        "kind_r",
         "when_r",
-    ]  # fmt: skip
+    ]
     assert list(pairs.dtypes) == list(lazy.dtypes)
     assert_same_pairs(as_set(pairs), near_pairs(left, right, 0.5, on))
     for column in ("name", "kind", "when"):
         for side, frame in (("left", left), ("right", right)):
             assert (
-                pairs[f"{column}_{side[0]}"].to_numpy() == frame[column].loc[pairs[side]].to_numpy()
+                pairs[f"{column}_{side[0]}"].to_numpy()
+                == frame[column].loc[pairs[side]].to_numpy()
             ).all()
     assert (pairs.own1.to_numpy() == left.own1.loc[pairs.left].to_numpy()).all()
     assert (pairs.own2.to_numpy() == right.own2.loc[pairs.right].to_numpy()).all()
@@ -165,7 +227,15 @@ def test_rows_in_no_pair(how):
     alone = left.index[~left.index.isin([pair[0] for pair in expected])]
     assert 2 < len(alone) < 200
     a, b, options = laid(left, right, how)
-    lazy = a.simjoin.join(b, eps, on=on, how="left", keep=["name", "own2"], return_distance=True, **options)
+    lazy = a.simjoin.join(
+        b,
+        eps,
+        on=on,
+        how="left",
+        keep=["name", "own2"],
+        return_distance=True,
+        **options,
+    )
     found = value(lazy)
     assert list(found.dtypes) == list(lazy.dtypes)
     assert found.right.dtype == "Int64"
@@ -190,20 +260,28 @@ def test_radii_are_those_of_left_rows(dims, how):
     on = [f"c{k}" for k in range(dims)]
     expected = near_pairs(left, right, left.r, on)
     a, b, options = laid(left, right, how)
-    found = value(a.simjoin.join(b, "r", on=on, keep="r", return_distance=True, **options))
+    found = value(
+        a.simjoin.join(b, "r", on=on, keep="r", return_distance=True, **options)
+    )
     assert_same_pairs(as_set(found), expected)
     assert (found.distance <= found.r_left).all()
     assert (found.r_right == 99).all()
     semi = value(a.simjoin.join(b, "r", on=on, how="leftsemi", **options))
     assert sorted(semi.index) == sorted({pair[0] for pair in expected})
     # the other way round other rows' radii count
-    turned = value(b.simjoin.join(a, "r", on=on, **options)) if how[0] != "replicated" else None
+    turned = (
+        value(b.simjoin.join(a, "r", on=on, **options))
+        if how[0] != "replicated"
+        else None
+    )
     if turned is not None:
         assert len(turned) == 200 * 90
 
 
 def test_radii_where_tables_have_other_ids_and_columns():
-    left = pd.DataFrame({"x": [0.0, 5.0, 9.0], "r": [1.0, 0.0, 0.5], "a": ["p", "q", "s"]})
+    left = pd.DataFrame(
+        {"x": [0.0, 5.0, 9.0], "r": [1.0, 0.0, 0.5], "a": ["p", "q", "s"]}
+    )
     when = pd.to_datetime(["2020-01-01", "2021-01-01"])
     right = pd.DataFrame({"x": [0.5, 5.0], "b": [1, 2]}, index=when)
     found = left.simjoin.join(right, "r", on="x", keep="b")
@@ -233,21 +311,36 @@ def test_categories_that_dask_does_not_know():
     assert found.left.tolist() == list("abcd")
     assert found.right.isna().tolist() == [False, False, True, True]
     for option in ({"keep": "c"}, {"right_id": "c"}):
-        with pytest.raises(ColumnError, match=r"missing values to 'c' of the right table.*categorize\(\)"):
+        with pytest.raises(
+            ColumnError,
+            match=r"missing values to 'c' of the right table.*categorize\(\)",
+        ):
             lazy.simjoin.join(some, 0.1, how="left", on="x", **option)
-        found = lazy.simjoin.join(some.categorize(), 0.1, how="left", on="x", **option).compute()
-        assert found["right" if "right_id" in option else "c_right"].tolist()[:2] == list("ab")
+        found = lazy.simjoin.join(
+            some.categorize(), 0.1, how="left", on="x", **option
+        ).compute()
+        assert found["right" if "right_id" in option else "c_right"].tolist()[
+            :2
+        ] == list("ab")
 
 
-@pytest.mark.parametrize("kept", [
-    pd.Series(pd.interval_range(0, 2)), pd.Series(pd.period_range("2020", periods=2, freq="D")),
-    pd.Series([[1.0], [2.0]], dtype=pd.ArrowDtype(pa.list_(pa.float64()))),
-    pd.Series(pd.to_datetime(["2020-01-01"] * 2)).astype("date32[pyarrow]"),
-    pd.Series(pd.arrays.SparseArray([0, 1])), pd.Series(pd.date_range("2020", periods=2, tz="UTC")),
-], ids=lambda kept: str(kept.dtype))  # fmt: skip
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pd.Series(pd.interval_range(0, 2)),
+        pd.Series(pd.period_range("2020", periods=2, freq="D")),
+        pd.Series([[1.0], [2.0]], dtype=pd.ArrowDtype(pa.list_(pa.float64()))),
+        pd.Series(pd.to_datetime(["2020-01-01"] * 2)).astype("date32[pyarrow]"),
+        pd.Series(pd.arrays.SparseArray([0, 1])),
+        pd.Series(pd.date_range("2020", periods=2, tz="UTC")),
+    ],
+    ids=lambda kept: str(kept.dtype),
+)
 def test_left_joins_keep_columns_of_any_dtype(kept):
     right = pd.DataFrame({"x": [0.0, 1.0], "kept": kept})
-    found = pd.DataFrame({"x": [1.0, 7.0]}).simjoin.join(right, 0.0, how="left", on="x", keep="kept")
+    found = pd.DataFrame({"x": [1.0, 7.0]}).simjoin.join(
+        right, 0.0, how="left", on="x", keep="kept"
+    )
     value = found.kept.iloc[0]
     assert value == kept.iloc[1]
     assert pd.isna(found.kept.iloc[1])
@@ -262,9 +355,13 @@ def test_parquet_of_which_few_columns_are_read(tmp_path):
     dd.from_pandas(left, npartitions=8).to_parquet(tmp_path / "left")
     ddf = dd.read_parquet(tmp_path / "left")
     on = ["c0", "c1"]
-    near = left.label.isin([a for a, _ in near_pairs(left.set_index("label"), right, 0.3, on)])
+    near = left.label.isin(
+        [a for a, _ in near_pairs(left.set_index("label"), right, 0.3, on)]
+    )
     for partitioning in ("entity", "spatial"):
-        semi = ddf.simjoin.join(right, 0.3, on=on, how="leftsemi", partitioning=partitioning)
+        semi = ddf.simjoin.join(
+            right, 0.3, on=on, how="leftsemi", partitioning=partitioning
+        )
         assert sorted(semi.compute(scheduler="sync").label) == sorted(left.label[near])
         both = semi[["label", "more3"]].compute(scheduler="sync")
         assert sorted(both.label) == sorted(left.label[near])
@@ -274,12 +371,19 @@ def test_parquet_of_which_few_columns_are_read(tmp_path):
 def test_threads_and_chosen_columns_and_partitions():
     left, right = table(200, 2, 1), table(90, 2, 2)
     a, b, options = laid(left, right, ("entity", "2 kB"))
-    lazy = a.simjoin.join(b, 0.5, on=["c0", "c1"], keep="name", return_distance=True, **options)
+    lazy = a.simjoin.join(
+        b, 0.5, on=["c0", "c1"], keep="name", return_distance=True, **options
+    )
     assert lazy.npartitions > 3
     whole = lazy.compute(scheduler="threads")
     assert_same_pairs(as_set(whole), near_pairs(left, right, 0.5, ["c0", "c1"]))
-    assert list(lazy[["name_right", "left"]].compute(scheduler="sync").columns) == ["name_right", "left"]
-    parts = [lazy.partitions[k].compute(scheduler="sync") for k in range(lazy.npartitions)]
+    assert list(lazy[["name_right", "left"]].compute(scheduler="sync").columns) == [
+        "name_right",
+        "left",
+    ]
+    parts = [
+        lazy.partitions[k].compute(scheduler="sync") for k in range(lazy.npartitions)
+    ]
     assert sum(map(len, parts)) == len(whole)
     assert lazy.map_partitions(len).compute(scheduler="sync").sum() == len(whole)
 
@@ -289,7 +393,9 @@ def test_left_out_rows_are_in_neither_part():
     left.iloc[3, 0] = np.nan
     right.iloc[4, 1] = np.inf
     on = ["c0", "c1"]
-    with pytest.raises(CoordinateError, match=r"In the left table: .*'c0' has 1 missing"):
+    with pytest.raises(
+        CoordinateError, match=r"In the left table: .*'c0' has 1 missing"
+    ):
         left.simjoin.join(right, 0.5, on=on)
     with pytest.raises(CoordinateError, match="'c1' has 1 infinite"):
         left.drop(left.index[3]).simjoin.join(right, 0.5, on=on)
@@ -299,8 +405,12 @@ def test_left_out_rows_are_in_neither_part():
         anti = value(joined(right, 0.5, on=on, how="leftanti", dropna=True))
         assert len(semi) + len(anti) == 49
         assert left.index[3] not in [*semi.index, *anti.index]
-        expected = near_pairs(left.drop(left.index[3]), right.drop(right.index[4]), 0.5, on)
-        assert_same_pairs(as_set(value(a.simjoin.join(right, 0.5, on=on, dropna=True))), expected)
+        expected = near_pairs(
+            left.drop(left.index[3]), right.drop(right.index[4]), 0.5, on
+        )
+        assert_same_pairs(
+            as_set(value(a.simjoin.join(right, 0.5, on=on, dropna=True))), expected
+        )
 
 
 @pytest.mark.parametrize("empty", ["left", "right", "both"])
@@ -311,7 +421,12 @@ def test_empty_tables(empty, lazy):
     right = right.iloc[:0] if empty in ("right", "both") else right
     a, b = (split(left, []), split(right, [])) if lazy else (left, right)
     on = ["c0", "c1"]
-    for how, rows in (("inner", 0), ("left", len(left)), ("leftsemi", 0), ("leftanti", len(left))):
+    for how, rows in (
+        ("inner", 0),
+        ("left", len(left)),
+        ("leftsemi", 0),
+        ("leftanti", len(left)),
+    ):
         found = value(a.simjoin.join(b, 1.0, on=on, how=how, keep="name"))
         assert len(found) == rows
         if how == "left":
@@ -334,7 +449,8 @@ def test_what_is_refused_at_the_call():
     left, right = table(20, 2, 1), table(20, 2, 2)
     join = left.simjoin.join
     with pytest.raises(
-        OptionError, match="how='outer' is not allowed; use one of 'inner', 'left', 'leftsemi'"
+        OptionError,
+        match="how='outer' is not allowed; use one of 'inner', 'left', 'leftsemi'",
     ):
         join(right, 1.0, how="outer")
     with pytest.raises(OptionError, match="right_on= is missing"):
@@ -345,7 +461,9 @@ def test_what_is_refused_at_the_call():
         join(right, 1.0, left_on=["c0", "c1"], right_on=["c0"])
     with pytest.raises(UnsupportedFrameError, match="is not a data frame"):
         join([1, 2], 1.0)
-    with pytest.raises(ColumnError, match=r"keep= names 'nam', .* \(did you mean 'name'\?\)"):
+    with pytest.raises(
+        ColumnError, match=r"keep= names 'nam', .* \(did you mean 'name'\?\)"
+    ):
         join(right, 1.0, on="c0", keep=["nam"])
     with pytest.raises(ColumnError, match="keep= names 'name' more than once"):
         join(right, 1.0, on="c0", keep=["name", "name"])
@@ -355,7 +473,9 @@ def test_what_is_refused_at_the_call():
         join(right, 1.0, on="c0", keep="name", suffixes=("", ""))
     with pytest.raises(OptionError, match="a column 'left', a name that is reserved"):
         left.assign(left=1).simjoin.join(right, 1.0, on="c0", keep="left")
-    with pytest.raises(OptionTypeError, match=r"eps='radius' is not a number; .* name a column"):
+    with pytest.raises(
+        OptionTypeError, match=r"eps='radius' is not a number; .* name a column"
+    ):
         join(right, "radius", on="c0")
     with pytest.raises(ColumnError, match="eps='when' names a column of dtype"):
         join(right, "when", on="c0")
@@ -368,13 +488,20 @@ def test_what_is_refused_when_planned():
     on = ["c0", "c1"]
     for radius in (-1.0, np.nan, np.inf):
         wrong = left.assign(r=np.where(np.arange(20) == 7, radius, 1.0))
-        with pytest.raises(CoordinateError, match=r"eps='r' names a column of distances\. In partition 0, 1"):
+        with pytest.raises(
+            CoordinateError,
+            match=r"eps='r' names a column of distances\. In partition 0, 1",
+        ):
             wrong.simjoin.join(right, "r", on=on)
     again = right.set_index(np.zeros(20, int))
     lazy = split(left, [5]).simjoin.join(split(again, [5]), 1.0, on=on)
-    with pytest.raises(DuplicateIdError, match=r"In the right table: .* 0 repeats(?: in partition 0)?,"):
+    with pytest.raises(
+        DuplicateIdError, match=r"In the right table: .* 0 repeats(?: in partition 0)?,"
+    ):
         lazy.compute()
-    with pytest.raises(DuplicateIdError, match=r"In the right table: .* 0 repeats(?: in partition 0)?,"):
+    with pytest.raises(
+        DuplicateIdError, match=r"In the right table: .* 0 repeats(?: in partition 0)?,"
+    ):
         left.simjoin.join(again, 1.0, on=on)
     dear = pytest.raises(BudgetError, match="The limit is 100 B")
     with dask.config.set({"simjoin.result-limit": "100 B"}), dear:
@@ -398,7 +525,9 @@ def test_building_computes_nothing():
 @pytest.mark.parametrize("how", ["leftsemi", "leftanti"])
 @pytest.mark.parametrize("dropna", [False, True])
 def test_semi_joins_read_what_they_need(how, dropna):
-    """Of the frame's columns the reader is asked for coordinates, and besides for those of the result."""
+    """Of the frame's columns the reader is asked for coordinates, and besides for those
+    of the result.
+    """
     left, right = table(60, 2, 1), table(50, 2, 2)
     left.iloc[3, 0] = np.nan if dropna else 0.0
     asked = []
@@ -416,7 +545,9 @@ def test_semi_joins_read_what_they_need(how, dropna):
     plan = rows.npartitions
     assert plan == 2
     near = {pair[0] for pair in near_pairs(left, right, 0.5, on)}
-    wanted = [label for label in left.dropna().index if (label in near) == (how == "leftsemi")]
+    wanted = [
+        label for label in left.dropna().index if (label in near) == (how == "leftsemi")
+    ]
     assert wanted
     for columns in (["when"], ["own1", "c1"]):
         found = rows[columns].compute(scheduler="sync")

@@ -1,4 +1,6 @@
-"""Joins with nearest neighbours: the definition, whatever the chunks, ties by the order of the frame."""
+"""Joins with nearest neighbours: the definition, whatever the chunks, ties by the order
+of the frame.
+"""
 
 import math
 from dataclasses import replace
@@ -40,10 +42,15 @@ def nearest(left, right, k, on, bound=math.inf, metric="euclidean", p=2):
     limit = make_metric(metric, p).threshold(bound) if bound < math.inf else math.inf
     rows = []
     for i in range(len(left)):
-        others = [j for j in range(len(data)) if not (right is None and i == j) and total[i, j] <= limit]
+        others = [
+            j
+            for j in range(len(data))
+            if not (right is None and i == j) and total[i, j] <= limit
+        ]
         others.sort(key=lambda j: (total[i, j], j))
         rows += [
-            (left.index[i], data.index[j], rank + 1, float(away[i, j])) for rank, j in enumerate(others[:k])
+            (left.index[i], data.index[j], rank + 1, float(away[i, j]))
+            for rank, j in enumerate(others[:k])
         ]
     return rows
 
@@ -67,7 +74,9 @@ def assert_nearest(x, eps, data, metric="euclidean", p=2):
     left, right = whole.iloc[:cut], whole.iloc[cut:] if two else None
     far = math.inf if bound is None else bound
     expected = nearest(left, right, k, list(left.columns), far, metric, p)
-    cuts = [data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)]
+    cuts = [
+        data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)
+    ]
     lazy = [split(left, cuts[0]), split(right, cuts[1]) if two else None]
     how = {"max_distance": bound, "metric": metric, "p": p}
     plain = left.simjoin.knn_join(right, k, **how)
@@ -75,7 +84,9 @@ def assert_nearest(x, eps, data, metric="euclidean", p=2):
     assert list(zip(*columns, strict=True)) == expected
     how |= {
         "partitioning": data.draw(st.sampled_from(["entity", "spatial", "auto"])),
-        "blocksize": data.draw(st.sampled_from([None, 12 * (8 * x.shape[1] + 48 + 32 * k)])),
+        "blocksize": data.draw(
+            st.sampled_from([None, 12 * (8 * x.shape[1] + 48 + 32 * k)])
+        ),
     }
     result = lazy[0].simjoin.knn_join(lazy[1], k, **how)
     found = result.compute(scheduler="sync")
@@ -104,7 +115,11 @@ def test_ties_are_in_the_order_of_the_frame(metric, p):
     expected = nearest(frame, None, 7, ["c0", "c1"], metric=metric, p=p)
     for partitioning in ("entity", "spatial"):
         result = split(frame, [13, 50]).simjoin.knn_join(
-            k=7, metric=metric, p=p, partitioning=partitioning, blocksize=12 * (16 + 48 + 32 * 7)
+            k=7,
+            metric=metric,
+            p=p,
+            partitioning=partitioning,
+            blocksize=12 * (16 + 48 + 32 * 7),
         )
         assert rows_of(result.compute(scheduler="sync"), frame) == expected
 
@@ -113,9 +128,15 @@ def test_ties_are_in_the_order_of_the_frame(metric, p):
 @pytest.mark.parametrize("two", [False, True])
 def test_attributes_of_both_rows(partitioning, two):
     rng = np.random.default_rng(4)
-    left = frame_of(rng.integers(0, 9, (150, 2)) * 0.5).set_index(np.array([f"a{k}" for k in range(150)]))
+    left = frame_of(rng.integers(0, 9, (150, 2)) * 0.5).set_index(
+        np.array([f"a{k}" for k in range(150)])
+    )
     left["name"] = [f"n{k % 7}" for k in range(150)]
-    right = left.iloc[40:100].rename(index=lambda label: f"b{label}").assign(more=np.arange(60) * 0.5)
+    right = (
+        left.iloc[40:100]
+        .rename(index=lambda label: f"b{label}")
+        .assign(more=np.arange(60) * 0.5)
+    )
     other = right if two else None
     keep = ["name", "more"] if two else ["name"]
     if partitioning == "plain":
@@ -123,7 +144,12 @@ def test_attributes_of_both_rows(partitioning, two):
     else:
         lazy = split(left, [50, 90]), split(right, [20]) if two else None
         joined = lazy[0].simjoin.knn_join(
-            lazy[1], 3, on=["c0", "c1"], keep=keep, partitioning=partitioning, blocksize="8 kB"
+            lazy[1],
+            3,
+            on=["c0", "c1"],
+            keep=keep,
+            partitioning=partitioning,
+            blocksize="8 kB",
         )
         assert joined.npartitions > 2
         found = joined.compute(scheduler="threads")
@@ -157,21 +183,32 @@ def test_few_rows_and_none():
             return split(frame, []) if lazy else frame
 
         def value(result):
-            return result.compute(scheduler="sync") if hasattr(result, "compute") else result
+            return (
+                result.compute(scheduler="sync")
+                if hasattr(result, "compute")
+                else result
+            )
 
         assert not len(value(lay(one).simjoin.knn_join(k=3)))
         assert not len(value(lay(none).simjoin.knn_join(k=3)))
         assert not len(value(lay(one).simjoin.knn_join(lay(none), 3)))
         assert not len(value(lay(none).simjoin.knn_join(lay(one), 3)))
         found = value(lay(one).simjoin.knn_join(lay(one), 3))
-        assert found.to_dict("list") == {"left": [0], "right": [0], "rank": [1], "distance": [0.0]}
+        assert found.to_dict("list") == {
+            "left": [0],
+            "right": [0],
+            "rank": [1],
+            "distance": [0.0],
+        }
 
 
 def test_what_is_refused():
     df = pd.DataFrame({"x": [0.0, 1.0, np.nan], "name": list("abc")})
     join = df.simjoin.knn_join
     for k in (0, -1, 2.5, "3", True, None):
-        with pytest.raises(OptionError, match=rf"k={k!r} is not allowed; use a whole number >= 1"):
+        with pytest.raises(
+            OptionError, match=rf"k={k!r} is not allowed; use a whole number >= 1"
+        ):
             join(k=k)
     with pytest.raises(OptionError, match="partitioning='replicated' is not allowed"):
         join(k=1, partitioning="replicated")
@@ -190,13 +227,18 @@ def test_what_is_refused():
     with pytest.raises(DuplicateIdError, match="0 repeats"):
         again.simjoin.knn_join(k=1, dropna=True)
     with pytest.raises(DuplicateIdError, match="0 repeats"):
-        split(df, [1]).simjoin.knn_join(split(again, [1]), 1, dropna=True).compute(scheduler="sync")
+        split(df, [1]).simjoin.knn_join(split(again, [1]), 1, dropna=True).compute(
+            scheduler="sync"
+        )
 
 
 def test_one_partition_needs_only_its_own_chunks():
     ddf = dd.from_pandas(pd.DataFrame({"x": np.arange(4000.0)}), npartitions=8)
     joined = ddf.simjoin.knn_join(k=1, partitioning="entity", blocksize="40 kB")
-    whole, part = (len(dict(some.optimize().__dask_graph__())) for some in (joined, joined.partitions[0]))
+    whole, part = (
+        len(dict(some.optimize().__dask_graph__()))
+        for some in (joined, joined.partitions[0])
+    )
     assert part < whole / 2
     assert len(joined.partitions[0].compute(scheduler="sync"))
 
@@ -204,16 +246,24 @@ def test_one_partition_needs_only_its_own_chunks():
 def test_chunks_beyond_the_largest_distance_are_not_searched():
     rng = np.random.default_rng(1)
     left = pd.DataFrame(rng.uniform(0, 10, (400, 2)), columns=["x", "y"])
-    a, b = (dd.from_pandas(side, npartitions=2) for side in (left, left.assign(x=left.x + 100)))
+    a, b = (
+        dd.from_pandas(side, npartitions=2)
+        for side in (left, left.assign(x=left.x + 100))
+    )
     options = {"partitioning": "spatial", "blocksize": "2 kB"}
-    near, every = (a.simjoin.plan(far, k=3, other=b, **options).block_pairs for far in (1.0, None))
+    near, every = (
+        a.simjoin.plan(far, k=3, other=b, **options).block_pairs for far in (1.0, None)
+    )
     assert near < every / 4  # regions reach into the gap
     assert len(a.simjoin.knn_join(b, 3, max_distance=1.0, **options)) == 0
-    some, every = (a.simjoin.plan(far, k=20, **options).block_pairs for far in (0.1, None))
+    some, every = (
+        a.simjoin.plan(far, k=20, **options).block_pairs for far in (0.1, None)
+    )
     assert some < every
 
 
-# --- more neighbours than there are rows ----------------------------------------------------------
+# --- more neighbours than there are rows
+# ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [10**6, 10**30])
@@ -221,21 +271,35 @@ def test_no_memory_for_neighbours_that_are_not_there(k, how):
     """Two arrays of 60 rows x 10**12 would be 960 TB."""
     frame = frame_of(np.random.default_rng(0).uniform(size=(60, 2)))
     few = frame.iloc[:3]
-    frames = [frame, few, frame.iloc[:0]] if how == "pandas" else [
-        split(one, list(range(1, int(how[-1])))) for one in (frame, few, frame.iloc[:0])
-    ]  # fmt: skip
+    frames = (
+        [frame, few, frame.iloc[:0]]
+        if how == "pandas"
+        else [
+            split(one, list(range(1, int(how[-1]))))
+            for one in (frame, few, frame.iloc[:0])
+        ]
+    )
     every, three, none = frames
-    for left, right, plain in ((every, None, None), (every, three, few), (three, every, frame)):
+    for left, right, plain in (
+        (every, None, None),
+        (every, three, few),
+        (three, every, frame),
+    ):
         whole = frame if left is every else few
         found, want = left.simjoin.knn_join(right, k), whole.simjoin.knn_join(plain, 60)
         found = found if how == "pandas" else found.compute(scheduler="sync")
         order = ["left", "rank"]
         pd.testing.assert_frame_equal(
-            found.sort_values(order, ignore_index=True), want.sort_values(order, ignore_index=True)
+            found.sort_values(order, ignore_index=True),
+            want.sort_values(order, ignore_index=True),
         )
     bound = every.simjoin.knn_join(k=k, max_distance=0.1)
     assert len(bound) == 2 * len(frame.simjoin.self_join(0.1))
-    assert len(every.simjoin.knn_join(none, k)) == len(none.simjoin.knn_join(every, k)) == 0
+    assert (
+        len(every.simjoin.knn_join(none, k))
+        == len(none.simjoin.knn_join(every, k))
+        == 0
+    )
     distances = every.simjoin.k_distances(k)
     assert np.isinf(np.asarray(distances)).all() and len(distances) == 60
 
@@ -246,7 +310,10 @@ def test_chunks_are_for_the_neighbours_that_are_there():
     plan = lazy.simjoin.plan(k=100_000)
     assert plan.block_pairs == lazy.simjoin.plan(k=299).block_pairs == 1
     assert plan.pairs == 300 * 299
-    assert "at most 299 per row, because there are no more rows: k=100000 is larger" in repr(plan)
+    assert (
+        "at most 299 per row, because there are no more rows: k=100000 is larger"
+        in repr(plan)
+    )
     assert "is larger" not in repr(lazy.simjoin.plan(k=299))
 
 
@@ -270,13 +337,21 @@ def test_results_beyond_the_limit_are_refused():
     message = r"k=100 gives 200,000 rows.*6.10 MiB. The limit is 0.95 MiB.*result-limit.*smaller k.*raise"
     with dask.config.set({"simjoin.result-limit": "1 MB"}):
         join = lazy.simjoin.knn_join(k=100)
-        for refused in (join.compute, lambda: len(join), lambda: lazy.simjoin.plan(k=100)):
+        for refused in (
+            join.compute,
+            lambda: len(join),
+            lambda: lazy.simjoin.plan(k=100),
+        ):
             with pytest.raises(BudgetError, match=message):
                 refused()
         with pytest.raises(BudgetError, match=r"k=100 gives 200,000 rows"):
             lazy.simjoin.knn_join(lazy, k=100).compute()
-        with pytest.raises(BudgetError, match=r"k=20 gives 40,000 rows, which take 1.83 MiB"):
-            lazy.simjoin.knn_join(k=20, keep="c0", suffixes=("_a", "_b")).assign(x=1.0).compute()
+        with pytest.raises(
+            BudgetError, match=r"k=20 gives 40,000 rows, which take 1.83 MiB"
+        ):
+            lazy.simjoin.knn_join(k=20, keep="c0", suffixes=("_a", "_b")).assign(
+                x=1.0
+            ).compute()
         assert len(lazy.simjoin.knn_join(k=10)) == 20_000
         assert len(lazy.simjoin.knn_join(k=100, max_distance=1.0)) == 3998
         assert len(lazy.simjoin.k_distances(100)) == 2000
@@ -285,14 +360,23 @@ def test_results_beyond_the_limit_are_refused():
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("two", [False, True])
 def test_each_part_of_a_chunk_is_one_partition(how, two, monkeypatch):
-    monkeypatch.setattr(Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 3))
+    monkeypatch.setattr(
+        Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 3)
+    )
     x = np.random.default_rng(5).normal(size=(500, 2))
     x[::50, 0] = np.nan
     frame = frame_of(x).set_index(np.arange(500)[::-1])
     frame["name"] = [f"n{k}" for k in range(500)]
     lazy = split(frame, [120, 300])
     sides = (lazy, split(frame[100:220], [60])) if two else (lazy, None)
-    options = {"k": 3, "on": ["c0", "c1"], "max_distance": 0.1, "how": how, "keep": ["name"], "dropna": True}
+    options = {
+        "k": 3,
+        "on": ["c0", "c1"],
+        "max_distance": 0.1,
+        "how": how,
+        "keep": ["name"],
+        "dropna": True,
+    }
     assert sides[0].simjoin.knn_join(sides[1], **options).npartitions == 1
     with dask.config.set({"simjoin.output-size": "40 kB"}):
         joined = sides[0].simjoin.knn_join(sides[1], **options)
@@ -301,28 +385,42 @@ def test_each_part_of_a_chunk_is_one_partition(how, two, monkeypatch):
     parts = [part.compute(scheduler="threads") for part in joined.partitions]
     for part in parts:
         at = part.left.map(place).to_numpy()
-        assert len(part) and (np.diff(at) >= 0).all() and (np.diff(part["rank"])[np.diff(at) == 0] == 1).all()
-    assert len(set().union(*(part.left for part in parts))) == sum(part.left.nunique() for part in parts)
+        assert (
+            len(part)
+            and (np.diff(at) >= 0).all()
+            and (np.diff(part["rank"])[np.diff(at) == 0] == 1).all()
+        )
+    assert len(set().union(*(part.left for part in parts))) == sum(
+        part.left.nunique() for part in parts
+    )
     plain = frame.simjoin.knn_join(frame[100:220] if two else None, **options)
-    found = pd.concat(parts).sort_values(["left", "rank"], ascending=[False, True], ignore_index=True)
+    found = pd.concat(parts).sort_values(
+        ["left", "rank"], ascending=[False, True], ignore_index=True
+    )
     pd.testing.assert_frame_equal(found, plain, check_dtype=False)
 
 
 def test_partitions_are_no_larger_than_planned(monkeypatch):
-    """A single chunk may be large, but its result comes in partitions of the usual size."""
+    """A single chunk may be large, but its result comes in partitions of the usual
+    size.
+    """
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 1 << 14)
     frame = frame_of(np.random.default_rng(6).normal(size=(1000, 3)))
     joined = dd.from_pandas(frame, npartitions=4).simjoin.knn_join(k=4)
     report = joined.expr.report
     assert report.partitions == joined.npartitions and report.partition_bytes <= 1 << 14
     assert joined.map_partitions(len).compute().sum() == 4000
-    searches = [key for key in dict(joined.optimize().__dask_graph__()) if "nearest" in str(key)]
+    searches = [
+        key for key in dict(joined.optimize().__dask_graph__()) if "nearest" in str(key)
+    ]
     assert report._tasks - report._making_tasks() == len(searches)
 
 
 @pytest.mark.parametrize("other", [slice(0), slice(5)])
 def test_rows_of_a_chunk_that_searches_nothing_come_once(other, monkeypatch):
-    monkeypatch.setattr(Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 3))
+    monkeypatch.setattr(
+        Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 3)
+    )
     frame = frame_of(np.arange(300.0)[:, None])
     far = (frame + 1e6)[other]
     sides = dd.from_pandas(frame, npartitions=3), dd.from_pandas(far, npartitions=1)
@@ -335,9 +433,14 @@ def test_rows_of_a_chunk_that_searches_nothing_come_once(other, monkeypatch):
 def test_a_large_right_table_has_chunks_of_the_usual_size(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 1 << 16)
     monkeypatch.setattr("dask_simjoin.planning.resources.MEMORY_LIMIT", 1 << 19)
-    left, right = (frame_of(np.random.default_rng(7).uniform(size=(rows, 2))) for rows in (500, 50_000))
+    left, right = (
+        frame_of(np.random.default_rng(7).uniform(size=(rows, 2)))
+        for rows in (500, 50_000)
+    )
     sides = (dd.from_pandas(side, npartitions=4) for side in (left, right))
-    plan = next(sides).simjoin.knn_join(next(sides), 10, partitioning="entity").expr.plan
+    plan = (
+        next(sides).simjoin.knn_join(next(sides), 10, partitioning="entity").expr.plan
+    )
     assert len(plan.chunks.sides[0]) == 1 < len(plan.chunks.sides[1])
 
 
@@ -345,5 +448,8 @@ def test_too_many_partitions(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.checks.MAX_TASKS", 50)
     lazy = dd.from_pandas(frame_of(np.arange(300.0)[:, None]), npartitions=2)
     limit = dask.config.set({"simjoin.output-size": "100 B"})
-    with limit, pytest.raises(BudgetError, match=r"partitions of .*, or a smaller k\.$"):
+    with (
+        limit,
+        pytest.raises(BudgetError, match=r"partitions of .*, or a smaller k\.$"),
+    ):
         lazy.simjoin.knn_join(k=2).compute()

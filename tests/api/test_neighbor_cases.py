@@ -1,4 +1,6 @@
-"""Some cases of the programs `tests.checks.neighbor_cases` and `tests.checks.unit_cases`."""
+"""Some cases of the programs `tests.checks.neighbor_cases` and
+`tests.checks.unit_cases`.
+"""
 
 import dask
 import numpy as np

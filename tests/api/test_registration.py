@@ -1,4 +1,6 @@
-"""The accessor is there in every order of imports, and plain frames load no Dask DataFrames."""
+"""The accessor is there in every order of imports, and plain frames load no Dask
+DataFrames.
+"""
 
 import json
 import subprocess
@@ -85,15 +87,21 @@ PROGRAMS = {
     "plain": PLAIN,
     "sets": SETS,
     **{first: ORDER.format(first, second) for first, second in ORDERS},
-    **{module: f"import dask_simjoin.{module}; print('{module}')" for module in MODULES},
+    **{
+        module: f"import dask_simjoin.{module}; print('{module}')" for module in MODULES
+    },
 }
 
 
 @pytest.fixture(scope="module")
 def printed():
-    """What each program prints in a process that has loaded libraries, but not this package."""
+    """What each program prints in a process that has loaded libraries, but not this
+    package.
+    """
     command, programs = [sys.executable, "-c", PARENT], json.dumps(PROGRAMS)
-    done = subprocess.run(command, input=programs, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, input=programs, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert None not in found.values(), done.stderr

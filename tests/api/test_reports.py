@@ -10,7 +10,9 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.graph.records import RUNS, Runs
 
-FRAME = pd.DataFrame(np.random.default_rng(0).uniform(size=(200, 2)), columns=["x", "y"])
+FRAME = pd.DataFrame(
+    np.random.default_rng(0).uniform(size=(200, 2)), columns=["x", "y"]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +29,10 @@ def ddf():
 
 
 def test_persisted_pairs(ddf):
-    first, second = (ddf.simjoin.self_join(eps, return_distance=True).persist() for eps in (0.1, 0.05))
+    first, second = (
+        ddf.simjoin.self_join(eps, return_distance=True).persist()
+        for eps in (0.1, 0.05)
+    )
     for pairs in (first, second):
         report = pairs.simjoin.report()
         assert report.done and report.rows == len(pairs)
@@ -38,15 +43,22 @@ def test_persisted_results_of_further_steps(ddf):
     near = pairs[pairs.distance < 0.05].persist()
     assert near.simjoin.report() is pairs.simjoin.report()
     ddf.simjoin.self_join(0.05).compute()
-    with pytest.raises(UnsupportedFrameError, match="Several joins of this process may have made"):
+    with pytest.raises(
+        UnsupportedFrameError, match="Several joins of this process may have made"
+    ):
         near.simjoin.report()
 
 
-@pytest.mark.parametrize("verb", ["neighbor_counts", "count_pairs", "dbscan", "near_duplicated", "knn_join"])
+@pytest.mark.parametrize(
+    "verb", ["neighbor_counts", "count_pairs", "dbscan", "near_duplicated", "knn_join"]
+)
 def test_persisted_values(ddf, verb):
     options = {"k": 2} if verb == "knn_join" else {"eps": 0.1}
     result = getattr(ddf.simjoin, verb)(**options).persist()
-    assert verb.split("_")[0] in dask_simjoin.report(result).title or dask_simjoin.report(result).done
+    assert (
+        verb.split("_")[0] in dask_simjoin.report(result).title
+        or dask_simjoin.report(result).done
+    )
 
 
 def test_computed_results_are_known_by_their_rows(ddf):
@@ -54,7 +66,9 @@ def test_computed_results_are_known_by_their_rows(ddf):
     ddf.simjoin.self_join(0.05).compute()
     assert pairs.simjoin.report().rows == len(pairs)
     assert dask_simjoin.report(len(pairs)).rows == len(pairs)
-    with pytest.raises(UnsupportedFrameError, match="does not match a join of this process"):
+    with pytest.raises(
+        UnsupportedFrameError, match="does not match a join of this process"
+    ):
         FRAME.simjoin.report()
 
 
@@ -67,7 +81,9 @@ def test_written_results_are_known_by_their_path(ddf, tmp_path):
     assert dask_simjoin.report() is report
     with pytest.raises(UnsupportedFrameError, match=r"dask_simjoin.report\(path\)"):
         dd.read_parquet(tmp_path / "pairs").simjoin.report()
-    with pytest.raises(UnsupportedFrameError, match="does not match a join of this process"):
+    with pytest.raises(
+        UnsupportedFrameError, match="does not match a join of this process"
+    ):
         dask_simjoin.report(tmp_path / "nothing")
 
 
@@ -87,7 +103,9 @@ def test_without_any_join():
 
 def rows_of(shown):
     """The first cells of the rows of a table."""
-    return [row[0].text for row in ElementTree.fromstring(shown._repr_html_()).iter("tr")]
+    return [
+        row[0].text for row in ElementTree.fromstring(shown._repr_html_()).iter("tr")
+    ]
 
 
 def test_notebooks_list_the_verbs(ddf, tmp_path):

@@ -1,7 +1,9 @@
-"""The table of versions that were tested: docs/reference/compatibility.md is made from the results in JSON.
+"""The table of versions that were tested: docs/reference/compatibility.md is made from
+the results in JSON.
 
-`python -m tests.checks.compatibility ROW REPORT [ARGUMENTS]` records pytest's JUnit report of a row of
-compatibility.toml, with the versions that are installed. It fails if a test failed. nox calls it.
+`python -m tests.checks.compatibility ROW REPORT [ARGUMENTS]` records pytest's JUnit
+report of a row of compatibility.toml, with the versions that are installed. It fails if
+a test failed. nox calls it.
 """
 
 import argparse
@@ -50,22 +52,40 @@ def results():
 
 def versions_that_passed(package, found):
     """Versions of a package that passed all tests of a row."""
-    return {one["versions"][package] for one in found.values() if one["passed"] and not one["failed"]}
+    return {
+        one["versions"][package]
+        for one in found.values()
+        if one["passed"] and not one["failed"]
+    }
 
 
 def outcome(report):
     """Numbers of tests of a JUnit report, and the first lines of its failures."""
     cases = list(xml.parse(report).iter("testcase"))
-    failures = [(case, fault) for case in cases for fault in case if fault.tag in ("failure", "error")]
+    failures = [
+        (case, fault)
+        for case in cases
+        for fault in case
+        if fault.tag in ("failure", "error")
+    ]
     skipped = sum(any(one.tag == "skipped" for one in case) for case in cases)
     failed = len({id(case) for case, _ in failures})
-    said = [f"{case.get('name')}: {first_line(fault)}" for case, fault in failures[:SHOWN]]
-    return {"passed": len(cases) - skipped - failed, "failed": failed, "skipped": skipped, "failures": said}
+    said = [
+        f"{case.get('name')}: {first_line(fault)}" for case, fault in failures[:SHOWN]
+    ]
+    return {
+        "passed": len(cases) - skipped - failed,
+        "failed": failed,
+        "skipped": skipped,
+        "failures": said,
+    }
 
 
 def first_line(fault):
     """The first line of a failure's message."""
-    return next(iter((fault.get("message") or "").strip().splitlines()), "")[:200].replace("`", "'")
+    return next(iter((fault.get("message") or "").strip().splitlines()), "")[
+        :200
+    ].replace("`", "'")
 
 
 def record(row, report, arguments):
@@ -93,10 +113,23 @@ def table():
     for row in rows():
         name = row["name"]
         if name not in found:
-            cells = [name, row["python"], *["-"] * len(PACKAGES), "not run", "-", "-", "-", "-"]
+            cells = [
+                name,
+                row["python"],
+                *["-"] * len(PACKAGES),
+                "not run",
+                "-",
+                "-",
+                "-",
+                "-",
+            ]
         else:
             one = found[name]
-            cells = [name, one["python"], *(one["versions"][package] for package in PACKAGES)]
+            cells = [
+                name,
+                one["python"],
+                *(one["versions"][package] for package in PACKAGES),
+            ]
             cells += [*map(str, (one["passed"], one["failed"], one["skipped"]))]
             cells += ["all" if one["tests"] == ["all"] else "some", one["date"]]
             failures += [f"- {name}: `{text}`" for text in one["failures"]]
@@ -110,7 +143,11 @@ def written(text):
     before, _, rest = text.partition("<!-- versions -->\n")
     _, end, after = rest.partition("<!-- end -->\n")
     assert end, f"{PAGE.name} has no place for the table"
-    return f"{before}<!-- versions -->\n" + "\n".join([*lines, "", *failures]) + f"\n\n{end}{after}"
+    return (
+        f"{before}<!-- versions -->\n"
+        + "\n".join([*lines, "", *failures])
+        + f"\n\n{end}{after}"
+    )
 
 
 def files():
@@ -120,7 +157,9 @@ def files():
 
 def main():
     """Record a report, and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m tests.checks.compatibility", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.checks.compatibility", description=__doc__
+    )
     parser.add_argument("row")
     parser.add_argument("report")
     asked, arguments = parser.parse_known_args()

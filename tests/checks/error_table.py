@@ -13,14 +13,22 @@ WARNINGS = ["| class | when | what to do |", "|---|---|---|"]
 
 def classes(base):
     """The classes of this kind, but for their base, in the order of the module."""
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, base)]
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, base)
+    ]
     return [kind for kind in kinds if kind is not base]
 
 
 def told(kind):
     """When a class is raised, and what to do, from its documentation."""
     when, _, remedy = " ".join(inspect.getdoc(kind).split()).partition(" Remedy: ")
-    code = re.sub(r"``(.*?)``|`(.*?)`", lambda match: f"`{match[1] or match[2]}`", f"{when}|{remedy}")
+    code = re.sub(
+        r"``(.*?)``|`(.*?)`",
+        lambda match: f"`{match[1] or match[2]}`",
+        f"{when}|{remedy}",
+    )
     return [part.strip() for part in code.split("|")]
 
 
@@ -35,7 +43,9 @@ def error_table():
 
 def warning_table():
     """The lines of the table of warnings."""
-    rows = [[f"`{kind.__name__}`", *told(kind)] for kind in classes(errors.SimJoinWarning)]
+    rows = [
+        [f"`{kind.__name__}`", *told(kind)] for kind in classes(errors.SimJoinWarning)
+    ]
     return WARNINGS + [f"| {' | '.join(row)} |" for row in rows]
 
 

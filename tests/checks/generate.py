@@ -1,4 +1,6 @@
-"""Write everything anew that is made from the package's tables: `python -m tests.checks.generate`."""
+"""Write everything anew that is made from the package's tables: `python -m
+tests.checks.generate`.
+"""
 
 from tests.checks import compatibility, error_table, names, stubs, verb_tables
 
@@ -9,7 +11,11 @@ MAKERS = (stubs, verb_tables, error_table, compatibility, names)
 def stale():
     """Path -> text of files that are not as they should be."""
     made = {path: text for maker in MAKERS for path, text in maker.files().items()}
-    return {path: text for path, text in made.items() if not path.exists() or path.read_text() != text}
+    return {
+        path: text
+        for path, text in made.items()
+        if not path.exists() or path.read_text() != text
+    }
 
 
 if __name__ == "__main__":

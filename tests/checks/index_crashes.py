@@ -1,8 +1,10 @@
-"""Let an index fail at each of its file operations: `python -m tests.checks.index_crashes`.
+"""Let an index fail at each of its file operations: `python -m
+tests.checks.index_crashes`.
 
-The disk is full from the k-th operation on, until the call has failed; or the process is killed at it.  After
-each the index is opened again: it must be as before or as after the call, the same call must work then, and
-so must one more update, a vacuum and putting rows in order.  Pairs are compared with brute force each time.
+The disk is full from the k-th operation on, until the call has failed; or the process
+is killed at it.  After each the index is opened again: it must be as before or as after
+the call, the same call must work then, and so must one more update, a vacuum and
+putting rows in order.  Pairs are compared with brute force each time.
 """
 
 import argparse
@@ -46,12 +48,20 @@ def frame(rows):
 
 
 def make(path):
-    how = {"on": "x", "id": "key", "row_group": 4, "store_pairs": True, "recluster": "never"}
+    how = {
+        "on": "x",
+        "id": "key",
+        "row_group": 4,
+        "store_pairs": True,
+        "recluster": "never",
+    }
     frame(RESTORED).simjoin.index(1.0, path, **how)
 
 
 def update(path):
-    dask_simjoin.open_index(path).update(frame(NEW), delete=GONE, if_exists="replace", batch="new")
+    dask_simjoin.open_index(path).update(
+        frame(NEW), delete=GONE, if_exists="replace", batch="new"
+    )
 
 
 def restore(path):
@@ -77,7 +87,9 @@ ACTIONS = {
 
 
 class Faults:
-    """Counts file operations beneath a folder from now on, and lets them fail from one of them on."""
+    """Counts file operations beneath a folder from now on, and lets them fail from one
+    of them on.
+    """
 
     def __init__(self, folder, at, kill):
         self.folder, self.at, self.kill, self.done = str(folder), at, kill, 0
@@ -93,7 +105,9 @@ class Faults:
 
     def wrapped(self, function, needs_room):
         def called(*args, **options):
-            own = isinstance(args[0] if args else None, int) or self.folder in str(args[0] if args else "")
+            own = isinstance(args[0] if args else None, int) or self.folder in str(
+                args[0] if args else ""
+            )
             if own:
                 self.operation(needs_room)
             return function(*args, **options)
@@ -135,7 +149,9 @@ class Faults:
 
 
 def killed(action, path, at):
-    """Run something in a process of its own, killed at an operation; tells whether it was."""
+    """Run something in a process of its own, killed at an operation; tells whether it
+    was.
+    """
     child = os.fork()
     if not child:
         code = 1
@@ -152,7 +168,9 @@ def killed(action, path, at):
 
 
 def full(action, path, at):
-    """Run something on a disk that is full from an operation on; tells whether that mattered."""
+    """Run something on a disk that is full from an operation on; tells whether that
+    mattered.
+    """
     faults, text = Faults(path, at, False), None
     try:
         with faults.installed():
@@ -166,7 +184,9 @@ def full(action, path, at):
 def pairs_of(rows):
     some = sorted(rows)
     return {
-        frozenset(two) for two in itertools.combinations(some, 2) if abs(rows[two[0]] - rows[two[1]]) <= 1
+        frozenset(two)
+        for two in itertools.combinations(some, 2)
+        if abs(rows[two[0]] - rows[two[1]]) <= 1
     }
 
 
@@ -185,18 +205,24 @@ def named(path):
     from dask_simjoin.disk_index.versions import chain, files_of
 
     wanted = files_of(chain(path, latest(path)))
-    there = {(one.parent.name, one.name) for one in path.glob("*/*") if one.suffix != ".json"}
+    there = {
+        (one.parent.name, one.name) for one in path.glob("*/*") if one.suffix != ".json"
+    }
     return wanted, there
 
 
 def contents(path):
     """What is in a folder: the kind and the size of each file, and where it is."""
     files = (one for one in path.glob("**/*") if one.is_file())
-    return tuple(sorted((one.parent.name, one.suffix, one.stat().st_size) for one in files))
+    return tuple(
+        sorted((one.parent.name, one.suffix, one.stat().st_size) for one in files)
+    )
 
 
 def verified(name, path, mode):
-    """Look at what is left, do the same again, and go on; tells which version there was."""
+    """Look at what is left, do the same again, and go on; tells which version there
+    was.
+    """
     action, before, after = ACTIONS[name]
     if before is None:
         try:
@@ -216,9 +242,9 @@ def verified(name, path, mode):
         wanted, there = named(path)
         assert wanted <= there, wanted - there
         if mode == "full" and name != "vacuum":
-            assert there <= wanted | {("_versions", one.name) for one in path.glob("_versions/*.json")}, (
-                there - wanted
-            )
+            assert there <= wanted | {
+                ("_versions", one.name) for one in path.glob("_versions/*.json")
+            }, there - wanted
         action(path)
     index = dask_simjoin.open_index(path)
     check(index, after)
@@ -242,7 +268,9 @@ def run(names, modes, step, first=0, most=None):
         warnings.simplefilter("ignore", SimJoinWarning)
         template = Path(folder) / "template"
         make(template)
-        dask_simjoin.open_index(template).update(frame({10: 10.0, 11: 11.0}), batch="one")
+        dask_simjoin.open_index(template).update(
+            frame({10: 10.0, 11: 11.0}), batch="one"
+        )
         dask_simjoin.open_index(template).delete([9])
         for name in names:  # kernels are compiled before anything is forked
             shutil.copytree(template, Path(folder) / f"warm {name}")
@@ -256,10 +284,12 @@ def run(names, modes, step, first=0, most=None):
                     shutil.copytree(template, path)
                 hit = (killed if mode == "kill" else full)(ACTIONS[name][0], path, at)
                 left = contents(path)
-                if left not in seen:  # else it is as after another operation, but for names
+                # else it is as after another operation, but for names
+                if left not in seen:
                     seen[left] = verified(name, path, mode)
                 state = seen[left]
-                shutil.rmtree(path, ignore_errors=True)  # a first load removes it itself
+                # a first load removes it itself
+                shutil.rmtree(path, ignore_errors=True)
                 counts[name, mode, state] += 1
                 if not hit or (most is not None and at >= most):
                     break
@@ -269,14 +299,24 @@ def run(names, modes, step, first=0, most=None):
 def main(arguments=None):
     """Print how often each action was left in each state."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--actions", nargs="+", default=list(ACTIONS), choices=list(ACTIONS))
-    parser.add_argument("--modes", nargs="+", default=["full", "kill"], choices=["full", "kill"])
-    parser.add_argument("--step", type=int, default=1, help="fail at each so-many-th operation")
-    parser.add_argument("--first", type=int, default=0, help="the operation to begin with")
+    parser.add_argument(
+        "--actions", nargs="+", default=list(ACTIONS), choices=list(ACTIONS)
+    )
+    parser.add_argument(
+        "--modes", nargs="+", default=["full", "kill"], choices=["full", "kill"]
+    )
+    parser.add_argument(
+        "--step", type=int, default=1, help="fail at each so-many-th operation"
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, help="the operation to begin with"
+    )
     asked = parser.parse_args(arguments)
     begun = time.perf_counter()
     for name in asked.actions:
-        for (_, mode, state), number in run([name], asked.modes, asked.step, asked.first).items():
+        for (_, mode, state), number in run(
+            [name], asked.modes, asked.step, asked.first
+        ).items():
             print(f"{name}, {mode}: {number} times {state}", flush=True)
     print(f"{time.perf_counter() - begun:.0f} s")
 

@@ -1,7 +1,9 @@
-"""Damage files of an index at random, and see what its methods do: `python -m tests.checks.index_damage`.
+"""Damage files of an index at random, and see what its methods do: `python -m
+tests.checks.index_damage`.
 
-Each call must give the right result, or raise an `IndexFormatError`, or, if a manifest was removed, a
-`VersionGoneError`; `check` must find each damage.  Anything else is printed, with the number of its damage.
+Each call must give the right result, or raise an `IndexFormatError`, or, if a manifest
+was removed, a `VersionGoneError`; `check` must find each damage.  Anything else is
+printed, with the number of its damage.
 """
 
 import argparse
@@ -29,23 +31,44 @@ from dask_simjoin.errors import IndexFormatError, VersionGoneError
 from tests.support.oracle import as_set
 
 NEW = {200: 5.05, 3: 7.0}
-"""Rows of the update that is tried: one that comes, and one that takes the place of another."""
+"""Rows of the update that is tried: one that comes, and one that takes the place of
+another.
+"""
 
 KINDS = (
-    "bit", "bit", "bit", "bits", "cut", "zeros", "empty", "more", "text", "other table", "swap", "swap",
-    "kind", "gone", "folder", "renamed", "strangers", "forged", "nested",
-)  # fmt: skip
+    "bit",
+    "bit",
+    "bit",
+    "bits",
+    "cut",
+    "zeros",
+    "empty",
+    "more",
+    "text",
+    "other table",
+    "swap",
+    "swap",
+    "kind",
+    "gone",
+    "folder",
+    "renamed",
+    "strangers",
+    "forged",
+    "nested",
+)
 
 MANIFESTS = "_versions"
 
 
 def frame(rows):
     """Rows by their ids, as they are put in."""
-    return pd.DataFrame({
-        "key": pd.Series([f"k{n}" for n in rows], dtype="str"),
-        "x": np.array(list(rows.values()), float),
-        "name": pd.Series([f"n{n % 3}" for n in rows], dtype="str"),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "key": pd.Series([f"k{n}" for n in rows], dtype="str"),
+            "x": np.array(list(rows.values()), float),
+            "name": pd.Series([f"n{n % 3}" for n in rows], dtype="str"),
+        }
+    )
 
 
 def near(rows):
@@ -68,7 +91,14 @@ class Template:
         try:
             rows = {n: n / 4 for n in range(24)} | {99: 1.1}
             index = frame(rows).simjoin.index(
-                1.0, path, on="x", id="key", keep="name", row_group=8, store_pairs=True, recluster="never"
+                1.0,
+                path,
+                on="x",
+                id="key",
+                keep="name",
+                row_group=8,
+                store_pairs=True,
+                recluster="never",
             )
             self.rows = {1: rows}
             self.update(index, {n: n / 4 for n in range(24, 32)}, [99], "a")
@@ -80,13 +110,17 @@ class Template:
             publishing.MAX_BATCHES = most
         self.last = index.version
         self.quality = index.quality().numbers
-        self.files = sorted(str(one.relative_to(path)) for one in path.rglob("*") if one.is_file())
+        self.files = sorted(
+            str(one.relative_to(path)) for one in path.rglob("*") if one.is_file()
+        )
 
     def update(self, index, new, gone, batch):
         """Update the index, and note its rows."""
         before = self.rows[index.version]
         index.update(frame(new), delete=[f"k{n}" for n in gone], batch=batch)
-        self.rows[index.version] = {n: x for n, x in before.items() if n not in gone} | new
+        self.rows[index.version] = {
+            n: x for n, x in before.items() if n not in gone
+        } | new
 
 
 class Damage:
@@ -97,7 +131,9 @@ class Damage:
         self.kind = self.random.choice(KINDS)
         self.file = self.random.choice(template.files)
         if self.kind in ("forged", "nested", "renamed"):
-            self.file = self.random.choice([name for name in template.files if name.endswith(".json")])
+            self.file = self.random.choice(
+                [name for name in template.files if name.endswith(".json")]
+            )
         self.folder = self.file.partition("/")[0]
         self.state = self.random.getstate()
 
@@ -122,12 +158,21 @@ class Damage:
             last = min(len(own), first + chosen.randrange(1, 512))
             own[first:last] = bytes(last - first)
         elif self.kind in ("empty", "more", "text", "nested"):
-            new = {"empty": b"", "more": bytes(own) + b"xx", "text": b"hello\n" * 30, "nested": b"[" * 40_000}
+            new = {
+                "empty": b"",
+                "more": bytes(own) + b"xx",
+                "text": b"hello\n" * 30,
+                "nested": b"[" * 40_000,
+            }
             own = bytearray(new[self.kind])
         elif self.kind == "forged":
             own = bytearray(self.forged(json.loads(data)))
         elif self.kind in ("swap", "kind"):
-            same = [name for name in self.template.files if name.startswith(self.folder + "/")]
+            same = [
+                name
+                for name in self.template.files
+                if name.startswith(self.folder + "/")
+            ]
             others = same if self.kind == "swap" else self.template.files
             own = bytearray((self.template.path / chosen.choice(others)).read_bytes())
         file.unlink()
@@ -163,7 +208,11 @@ class Damage:
             body["rows"] = body["options"]["eps"] = "many"
         plain = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return json.dumps(
-            {"format": 1, "checksum": hashlib.sha256(plain.encode()).hexdigest(), "manifest": body}
+            {
+                "format": 1,
+                "checksum": hashlib.sha256(plain.encode()).hexdigest(),
+                "manifest": body,
+            }
         ).encode()
 
     def strangers(self, path):
@@ -182,13 +231,17 @@ def forget():
 
 
 class Calls:
-    """What is asked of an index, and whether it is right; `seen`: the version that is to be the last."""
+    """What is asked of an index, and whether it is right; `seen`: the version that is
+    to be the last.
+    """
 
     def __init__(self, path, template):
         self.path, self.template = path, template
 
     def index(self):
-        """Open it; refuses to be an older version than the last one that there is a file of."""
+        """Open it; refuses to be an older version than the last one that there is a
+        file of.
+        """
         index = dask_simjoin.open_index(self.path)
         names = [one.stem for one in (self.path / MANIFESTS).glob("0*.json")]
         assert index.version == max(map(int, names))
@@ -203,9 +256,12 @@ class Calls:
         """All rows."""
         index, rows = self.index()
         found = index.rows().compute()
-        assert dict(zip(found["key"], found["x"], strict=True)) == {f"k{n}": x for n, x in rows.items()}
+        assert dict(zip(found["key"], found["x"], strict=True)) == {
+            f"k{n}": x for n, x in rows.items()
+        }
         assert all(
-            name == f"n{int(key[1:]) % 3}" for key, name in zip(found["key"], found["name"], strict=True)
+            name == f"n{int(key[1:]) % 3}"
+            for key, name in zip(found["key"], found["name"], strict=True)
         )
 
     def pairs(self):
@@ -223,8 +279,16 @@ class Calls:
         index, rows = self.index()
         for since in range(1, index.version):
             found = index.changes(since).compute()
-            gone = {pair for pair, diff in zip(pairs_of(found), found["diff"], strict=True) if diff < 0}
-            came = {pair for pair, diff in zip(pairs_of(found), found["diff"], strict=True) if diff > 0}
+            gone = {
+                pair
+                for pair, diff in zip(pairs_of(found), found["diff"], strict=True)
+                if diff < 0
+            }
+            came = {
+                pair
+                for pair, diff in zip(pairs_of(found), found["diff"], strict=True)
+                if diff > 0
+            }
             assert (near(self.template.rows[since]) - gone) | came == near(rows)
 
     def history(self):
@@ -245,9 +309,9 @@ class Calls:
         index, rows = self.index()
         index.update(frame(NEW), delete=["k20"], if_exists="replace", batch="new")
         after = {n: x for n, x in rows.items() if n != 20} | NEW
-        assert unordered(dask_simjoin.open_index(self.path).pairs(math.nextafter(1, 2)).compute()) == near(
-            after
-        )
+        assert unordered(
+            dask_simjoin.open_index(self.path).pairs(math.nextafter(1, 2)).compute()
+        ) == near(after)
 
     def again(self):
         """A batch that was taken in."""
@@ -260,19 +324,25 @@ class Calls:
         index, rows = self.index()
         found = index.components().compute()
         assert set(found["id"]) == {f"k{n}" for n in rows}
-        assert found["component"].nunique() == 1 + int((np.diff(sorted(rows.values())) > 1).sum())
+        assert found["component"].nunique() == 1 + int(
+            (np.diff(sorted(rows.values())) > 1).sum()
+        )
 
     def vacuum(self):
         """Removing old versions, and all pairs then."""
         index, rows = self.index()
         index.vacuum(keep=1)
-        assert unordered(dask_simjoin.open_index(self.path).pairs().compute()) == near(rows)
+        assert unordered(dask_simjoin.open_index(self.path).pairs().compute()) == near(
+            rows
+        )
 
     def optimize(self):
         """Putting rows in order, and all pairs then."""
         index, rows = self.index()
         index.optimize("all")
-        assert unordered(dask_simjoin.open_index(self.path).pairs().compute()) == near(rows)
+        assert unordered(dask_simjoin.open_index(self.path).pairs().compute()) == near(
+            rows
+        )
 
 
 READING = ("open", "rows", "pairs", "found", "changes", "history", "quality", "again")
@@ -296,7 +366,11 @@ def outcome(call, damage):
     try:
         call()
     except IndexFormatError as error:
-        return "refused" if not damage.harmless and str(error).startswith("'") else f"FAULT refused: {error}"
+        return (
+            "refused"
+            if not damage.harmless and str(error).startswith("'")
+            else f"FAULT refused: {error}"
+        )
     except VersionGoneError as error:
         gone = damage.file.endswith(".json") and damage.kind in ("gone", "renamed")
         return "version gone" if gone else f"FAULT gone: {error}"
@@ -327,7 +401,9 @@ def found_by_check(path, damage):
 
 
 def damages(count, seed=0, calls=(*READING, *CHANGING)):
-    """Try so many damages; tells how often each outcome was, by the call, and lists what must not be."""
+    """Try so many damages; tells how often each outcome was, by the call, and lists
+    what must not be.
+    """
     told, faults = collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder, dask.config.set(scheduler="sync"):
         template = Template(Path(folder) / "template")
@@ -340,7 +416,9 @@ def damages(count, seed=0, calls=(*READING, *CHANGING)):
                     shutil.copytree(template.path, path)
                     changed = damage.make(path)
                 if name == "check":
-                    known = not (changed or damage.harmless) or found_by_check(path, damage)
+                    known = not (changed or damage.harmless) or found_by_check(
+                        path, damage
+                    )
                     word = "right" if known else "FAULT not found"
                 else:
                     word = outcome(getattr(Calls(path, template), name), damage)

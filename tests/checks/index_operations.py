@@ -1,7 +1,9 @@
-"""Change an index at random by two processes beside a vacuum: `python -m tests.checks.index_operations`.
+"""Change an index at random by two processes beside a vacuum: `python -m
+tests.checks.index_operations`.
 
-Each writer has ids of its own, and a dict of the rows that it was told are there.  In the end the index has
-those rows and no others; and what is read of a version in between has the pairs that brute force finds.
+Each writer has ids of its own, and a dict of the rows that it was told are there.  In
+the end the index has those rows and no others; and what is read of a version in between
+has the pairs that brute force finds.
 """
 
 import argparse
@@ -27,7 +29,17 @@ from tests.support import s3
 MOST = 30
 """Rows of a writer."""
 
-OPERATIONS = ("insert", "insert", "replace", "delete", "again", "read", "read", "changes", "optimize")
+OPERATIONS = (
+    "insert",
+    "insert",
+    "replace",
+    "delete",
+    "again",
+    "read",
+    "read",
+    "changes",
+    "optimize",
+)
 
 REPEATS = 100
 
@@ -52,17 +64,25 @@ def checked(how, number, counts):
     index = dask_simjoin.open_index(**how, version=number)
     rows = index.rows().compute()
     found = index.pairs().compute()
-    listed = [frozenset(two) for two in zip(found["left"].tolist(), found["right"].tolist(), strict=True)]
+    listed = [
+        frozenset(two)
+        for two in zip(found["left"].tolist(), found["right"].tolist(), strict=True)
+    ]
     assert len(rows) == len(index) and rows["key"].is_unique
     assert len(listed) == len(set(listed))
-    assert set(listed) == pairs_of(dict(zip(rows["key"], rows["x"], strict=True))), f"version {number}"
+    assert set(listed) == pairs_of(dict(zip(rows["key"], rows["x"], strict=True))), (
+        f"version {number}"
+    )
     counts["versions read"] += 1
     return set(listed)
 
 
 def signed(found):
     return [
-        {frozenset(two) for two in zip(some["left"].tolist(), some["right"].tolist(), strict=True)}
+        {
+            frozenset(two)
+            for two in zip(some["left"].tolist(), some["right"].tolist(), strict=True)
+        }
         for some in (found[found["diff"] > 0], found[found["diff"] < 0])
     ]
 
@@ -102,7 +122,10 @@ def write(how, number, operations, seed):
         some = draw.sample(sorted(rows), min(len(rows), draw.randint(1, 3)))
         x = draw.randrange(120) / 4
         if kind == "insert":
-            new = {number * 10**7 + 10 * k + j: x + j / 4 for j in range(draw.randint(1, 4))}
+            new = {
+                number * 10**7 + 10 * k + j: x + j / 4
+                for j in range(draw.randint(1, 4))
+            }
             again = {"new": frame(new)}
             last = batch, update(batch, **again).version, again
             rows |= new
@@ -184,9 +207,11 @@ def waited(child):
 
 
 def run(operations, seed, store_pairs=False, keep=2, storage_options=None):
-    """Let two writers do so many operations in all beside a vacuum; returns what was done.
+    """Let two writers do so many operations in all beside a vacuum; returns what was
+    done.
 
-    `storage_options`: of an S3 server, for an index there.  This process itself must not use it, as it forks.
+    `storage_options`: of an S3 server, for an index there.  This process itself must
+    not use it, as it forks.
     """
     counts = Counter()
     with tempfile.TemporaryDirectory() as folder, dask.config.set(scheduler="sync"):
@@ -198,7 +223,10 @@ def run(operations, seed, store_pairs=False, keep=2, storage_options=None):
             how = {"path": s3.new_url(), "storage_options": storage_options}
             waited(in_child(lambda: begin(how, store_pairs), results[3]))
         children = [
-            in_child(lambda n=n: write(how, n + 1, operations // 2, seed * 10 + n), results[n])
+            in_child(
+                lambda n=n: write(how, n + 1, operations // 2, seed * 10 + n),
+                results[n],
+            )
             for n in range(2)
         ]
         cleaner = in_child(lambda: vacuums(how, stop, keep), results[2])
@@ -224,7 +252,9 @@ def main(arguments=None):
     parser.add_argument("--operations", type=int, default=10_000)
     parser.add_argument("--each", type=int, default=500, help="operations of an index")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--s3", action="store_true", help="on an S3 server, not on a disk")
+    parser.add_argument(
+        "--s3", action="store_true", help="on an S3 server, not on a disk"
+    )
     asked = parser.parse_args(arguments)
     total, begun = Counter(), time.perf_counter()
     with s3.server() if asked.s3 else contextlib.nullcontext() as options:
@@ -232,7 +262,8 @@ def main(arguments=None):
             keep = (1, 4, 12)[k % 3]
             total.update(run(asked.each, asked.seed + k, k % 2 == 1, keep, options))
             print(
-                f"{(k + 1) * asked.each:,} operations, {time.perf_counter() - begun:.0f} s: {dict(total)}",
+                f"{(k + 1) * asked.each:,} operations, "
+                f"{time.perf_counter() - begun:.0f} s: {dict(total)}",
                 flush=True,
             )
 

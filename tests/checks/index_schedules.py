@@ -1,8 +1,10 @@
-"""Run writers, vacuums and a reader of an index in every order: `python -m tests.checks.index_schedules`.
+"""Run writers, vacuums and a reader of an index in every order: `python -m
+tests.checks.index_schedules`.
 
-These are the functions of the package, in threads of which one runs at a time, up to its next operation on a
-file.  All orders with few preemptions are tried (Musuvathi & Qadeer 2007, "Iterative context bounding").  A
-listing begins and ends apart, and gives what was there at the begin, at the end, at one of them or at both.
+These are the functions of the package, in threads of which one runs at a time, up to
+its next operation on a file.  All orders with few preemptions are tried (Musuvathi &
+Qadeer 2007, "Iterative context bounding").  A listing begins and ends apart, and gives
+what was there at the begin, at the end, at one of them or at both.
 """
 
 import argparse
@@ -44,7 +46,9 @@ NO_FILE = "0" * 32 + ".parquet"
 
 @dataclass
 class Run:
-    """Threads that run one at a time, in an order that is given; after it, each as long as it can."""
+    """Threads that run one at a time, in an order that is given; after it, each as long
+    as it can.
+    """
 
     root: Path
     order: list
@@ -53,7 +57,12 @@ class Run:
     given: list = field(default_factory=list)
 
     def __post_init__(self):
-        self.here, self.waiting, self.ended, self.errors = threading.local(), {}, set(), []
+        self.here, self.waiting, self.ended, self.errors = (
+            threading.local(),
+            {},
+            set(),
+            [],
+        )
         self.arrived, self.gone = threading.Semaphore(0), 0
 
     def gate(self):
@@ -77,7 +86,9 @@ class Run:
     def go(self, works):
         """Run all of them to their ends."""
         self.waiting = {number: threading.Semaphore(0) for number in range(len(works))}
-        threads = [threading.Thread(target=self._thread, args=one) for one in enumerate(works)]
+        threads = [
+            threading.Thread(target=self._thread, args=one) for one in enumerate(works)
+        ]
         for thread in threads:
             thread.start()
         current = None
@@ -99,7 +110,11 @@ class Run:
         """Note a version that was made; it must be the next one, of the last one."""
         body = json.loads(content)["manifest"]
         last = self.given[-1]
-        assert (body["version"], body["parent"]) == (last + 1, last), (body["version"], body["parent"], last)
+        assert (body["version"], body["parent"]) == (last + 1, last), (
+            body["version"],
+            body["parent"],
+            last,
+        )
         self.given.append(body["version"])
 
     @contextlib.contextmanager
@@ -167,7 +182,23 @@ def template(root, versions):
     """An index of some versions, without rows."""
     for name in FOLDERS:
         (root / name).mkdir(parents=True)
-    how = 1.0, ("x",), None, "euclidean", 2, 1, False, (), (), False, False, (0,), 1, "never", NO_FILE
+    how = (
+        1.0,
+        ("x",),
+        None,
+        "euclidean",
+        2,
+        1,
+        False,
+        (),
+        (),
+        False,
+        False,
+        (0,),
+        1,
+        "never",
+        NO_FILE,
+    )
     options = Options(*how)
     made = Manifest(0, None, "index", None, "", options, (), (), (), 0, 0)
     for number in range(versions):
@@ -176,23 +207,30 @@ def template(root, versions):
 
 
 def writer(root, name, commits, made):
-    """What a writer does: it makes versions of the last one, one after the other, and notes them."""
+    """What a writer does: it makes versions of the last one, one after the other, and
+    notes them.
+    """
 
     def work():
         for number in range(commits):
             batch = f"{name} {number}"
             with contextlib.suppress(IndexConflictError):
                 attempted(
-                    root, lambda: last_version(root, "pandas"),
-                    lambda now, base, own, batch=batch: version(own, now.manifest, base, batch),
-                )  # fmt: skip
+                    root,
+                    lambda: last_version(root, "pandas"),
+                    lambda now, base, own, batch=batch: version(
+                        own, now.manifest, base, batch
+                    ),
+                )
                 made.append(batch)
 
     return work
 
 
 def reader(run):
-    """What a reader does: it reads the last version, which is none older than at its call."""
+    """What a reader does: it reads the last version, which is none older than at its
+    call.
+    """
 
     def work():
         before = run.given[-1]
@@ -206,7 +244,9 @@ def tried(source, root, order, listing, commits, vacuums, readers):
     shutil.copytree(source, root)
     run, made = Run(root, order, listing), []
     run.given.append(latest(root).version)
-    works = [writer(root, f"writer {n}", number, made) for n, number in enumerate(commits)]
+    works = [
+        writer(root, f"writer {n}", number, made) for n, number in enumerate(commits)
+    ]
     works += [lambda: vacuumed(root, 1)] * vacuums + [reader(run)] * readers
     with run.gated():
         run.go(works)
@@ -217,10 +257,13 @@ def tried(source, root, order, listing, commits, vacuums, readers):
     for one in chain(root, last):
         assert all((root / "deleted" / file.name).exists() for file in one.deleted)
     assert chain(root, last)[-1].version == min(
-        number for number in range(1, last.version + 1) if manifest_path(root, number).exists()
+        number
+        for number in range(1, last.version + 1)
+        if manifest_path(root, number).exists()
     )
     assert all(path.suffix == ".json" for path in (root / "_versions").iterdir())
-    # where nobody can tell whether a manifest that is gone was a writer's own, its files stay
+    # where nobody can tell whether a manifest that is gone was a writer's own, its
+    # files stay
     left = len(list((root / "deleted").iterdir())) - len(last.deleted)
     assert 0 <= left <= run.gone
     shutil.rmtree(root)
@@ -228,7 +271,9 @@ def tried(source, root, order, listing, commits, vacuums, readers):
 
 
 def explore(preemptions, listing, commits=(1, 2), vacuums=1, readers=0, step=1):
-    """Try every order with so many preemptions at most, or each `step`-th of them; returns the counts."""
+    """Try every order with so many preemptions at most, or each `step`-th of them;
+    returns the counts.
+    """
     counts, todo, number = Counter(), [Order([], 0)], 0
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "template"
@@ -238,7 +283,15 @@ def explore(preemptions, listing, commits=(1, 2), vacuums=1, readers=0, step=1):
             number += 1
             if order.cost == preemptions and number % step:
                 continue
-            trace, what = tried(source, Path(folder) / "index", order, listing, commits, vacuums, readers)
+            trace, what = tried(
+                source,
+                Path(folder) / "index",
+                order,
+                listing,
+                commits,
+                vacuums,
+                readers,
+            )
             counts[what] += 1
             counts["operations"] += len(trace)
             chosen = [one for _, _, one in trace]
@@ -247,13 +300,19 @@ def explore(preemptions, listing, commits=(1, 2), vacuums=1, readers=0, step=1):
                 if at >= len(order):
                     cost = spent + (current in able)
                     if cost <= preemptions:
-                        todo += [Order([*chosen[:at], other], cost) for other in able if other != one]
+                        todo += [
+                            Order([*chosen[:at], other], cost)
+                            for other in able
+                            if other != one
+                        ]
                 spent += current in able and one != current
     return counts
 
 
 class Order(list):
-    """Which thread goes on, operation by operation, and how many preemptions that takes."""
+    """Which thread goes on, operation by operation, and how many preemptions that
+    takes.
+    """
 
     def __init__(self, values, cost):
         super().__init__(values)
@@ -264,18 +323,38 @@ def main(arguments=None):
     """Print how many orders were run, and what came of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preemptions", type=int, default=2)
-    parser.add_argument("--commits", type=int, nargs="+", default=[1, 2], help="of each writer")
+    parser.add_argument(
+        "--commits", type=int, nargs="+", default=[1, 2], help="of each writer"
+    )
     parser.add_argument("--vacuums", type=int, default=1)
     parser.add_argument("--readers", type=int, default=0)
-    parser.add_argument("--step", type=int, default=1, help="of the most preempted orders, each so-many-th")
-    parser.add_argument("--listings", nargs="+", default=list(LISTINGS), choices=list(LISTINGS))
+    parser.add_argument(
+        "--step",
+        type=int,
+        default=1,
+        help="of the most preempted orders, each so-many-th",
+    )
+    parser.add_argument(
+        "--listings", nargs="+", default=list(LISTINGS), choices=list(LISTINGS)
+    )
     asked = parser.parse_args(arguments)
     for listing in asked.listings:
         begun = time.perf_counter()
-        found = explore(asked.preemptions, listing, asked.commits, asked.vacuums, asked.readers, asked.step)
+        found = explore(
+            asked.preemptions,
+            listing,
+            asked.commits,
+            asked.vacuums,
+            asked.readers,
+            asked.step,
+        )
         operations = found.pop("operations")
-        print(f"listing {listing}: {sum(found.values()):,} orders, {operations:,} operations, {dict(found)}, "
-              f"{time.perf_counter() - begun:.0f} s", flush=True)  # fmt: skip
+        print(
+            f"listing {listing}: {sum(found.values()):,} orders, {operations:,} "
+            f"operations, {dict(found)}, "
+            f"{time.perf_counter() - begun:.0f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

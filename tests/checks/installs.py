@@ -1,7 +1,8 @@
 """What installers choose for each Python and extra: `python -m tests.checks.installs`.
 
-pip as it comes with Python, the newest pip, and uv only resolve; no package is installed or downloaded whole.
-A pre-release, a source distribution (placeholders on package indexes are either) or no solution is a failure.
+pip as it comes with Python, the newest pip, and uv only resolve; no package is
+installed or downloaded whole. A pre-release, a source distribution (placeholders on
+package indexes are either) or no solution is a failure.
 """
 
 import argparse
@@ -21,7 +22,18 @@ ROOT = Path(__file__).parents[2]
 EXTRAS = ("", "test", "cuda12", "cuda13")
 PYTHONS = ("3.11", "3.12", "3.13")
 TOOLS = ("pip", "newest pip", "uv")
-SHOWN = ("dask", "pandas", "numpy", "numba", "pyarrow", "scipy", "cudf", "dask-cudf", "dask-cuda", "cupy")
+SHOWN = (
+    "dask",
+    "pandas",
+    "numpy",
+    "numba",
+    "pyarrow",
+    "scipy",
+    "cudf",
+    "dask-cudf",
+    "dask-cuda",
+    "cupy",
+)
 
 PIP = """
 import sys
@@ -51,14 +63,22 @@ class Chosen(NamedTuple):
         """Why nobody should get it, or ""."""
         if not self.file.endswith(".whl"):
             return f"{self.name} {self.version} is a source distribution"
-        return f"{self.name} {self.version} is a pre-release" if Version(self.version).is_prerelease else ""
+        return (
+            f"{self.name} {self.version} is a pre-release"
+            if Version(self.version).is_prerelease
+            else ""
+        )
 
 
 def run(*command, **options):
     """What a command prints; raises with what it said last."""
-    ran = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=600, **options)
+    ran = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=600, **options
+    )
     if ran.returncode:
-        raise RuntimeError(" ".join((ran.stderr.strip() or ran.stdout.strip()).split())[-300:])
+        raise RuntimeError(
+            " ".join((ran.stderr.strip() or ran.stdout.strip()).split())[-300:]
+        )
     return ran.stdout
 
 
@@ -67,7 +87,11 @@ def chosen_by_pip(python, wheel, extra, folder):
     report = folder / "report.json"
     run(python, "-c", PIP, "--report", report, f"{wheel}[{extra}]" if extra else wheel)
     return [
-        Chosen(one["metadata"]["name"], one["metadata"]["version"], one["download_info"]["url"])
+        Chosen(
+            one["metadata"]["name"],
+            one["metadata"]["version"],
+            one["download_info"]["url"],
+        )
         for one in json.loads(report.read_text())["install"]
     ]
 
@@ -76,10 +100,23 @@ def chosen_by_uv(python, wheel, extra):
     """What uv chooses for a version of Python."""
     wanted = f"dask-simjoin[{extra}] @ {wheel.as_uri()}"
     lock = run(
-        "uv", "pip", "compile", "--quiet", "--format", "pylock.toml", "--python", python, "-", input=wanted
+        "uv",
+        "pip",
+        "compile",
+        "--quiet",
+        "--format",
+        "pylock.toml",
+        "--python",
+        python,
+        "-",
+        input=wanted,
     )
     return [
-        Chosen(one["name"], one["version"], (one.get("wheels") or [one["sdist"]])[0].get("url", ""))
+        Chosen(
+            one["name"],
+            one["version"],
+            (one.get("wheels") or [one["sdist"]])[0].get("url", ""),
+        )
         for one in tomllib.loads(lock)["packages"]
         if "version" in one and "archive" not in one
     ]
@@ -87,15 +124,35 @@ def chosen_by_uv(python, wheel, extra):
 
 def row(python, extra, tool, chosen, fault):
     """A row of the table."""
-    versions = {re.sub(r"-cu(da)?\d+x?$", "", canonicalize_name(one.name)): one.version for one in chosen}
-    return [python, extra, tool, str(len(chosen)), *(versions.get(name, "") for name in SHOWN), fault or "ok"]
+    versions = {
+        re.sub(r"-cu(da)?\d+x?$", "", canonicalize_name(one.name)): one.version
+        for one in chosen
+    }
+    return [
+        python,
+        extra,
+        tool,
+        str(len(chosen)),
+        *(versions.get(name, "") for name in SHOWN),
+        fault or "ok",
+    ]
 
 
 def check(folder, number, extras, tools):
     """Rows of one version of Python."""
     run(f"python{number}", "-m", "venv", folder)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
+    run(
+        python,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        folder,
+        ROOT,
+    )
     (wheel,) = folder.glob("*.whl")
     for tool in tools:
         if tool == "newest pip":
@@ -118,14 +175,21 @@ def check(folder, number, extras, tools):
 
 def main():
     """Print the table; the number of faults is the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.checks.installs", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.checks.installs", description=__doc__
+    )
     parser.add_argument("--python", nargs="+", default=PYTHONS)
     parser.add_argument("--extra", nargs="+", default=EXTRAS)
     parser.add_argument("--tool", nargs="+", default=TOOLS, choices=TOOLS)
     asked = parser.parse_args()
     faults = 0
     heads = ["Python", "extra", "tool", "packages", *SHOWN, ""]
-    print("|".join(["", *heads, ""]), "|".join(["", *["---"] * len(heads), ""]), sep="\n", flush=True)
+    print(
+        "|".join(["", *heads, ""]),
+        "|".join(["", *["---"] * len(heads), ""]),
+        sep="\n",
+        flush=True,
+    )
     for number in asked.python:
         with tempfile.TemporaryDirectory() as folder:
             for cells in check(Path(folder), number, asked.extra, asked.tool):

@@ -1,8 +1,10 @@
-"""Does here what the jobs of .github/workflows do: `python -m tests.checks.jobs [WORKFLOW[/JOB] ...]`.
+"""Does here what the jobs of .github/workflows do: `python -m tests.checks.jobs
+[WORKFLOW[/JOB] ...]`.
 
-Every job runs in a fresh clone of HEAD, with a fresh environment of its version of Python first on the PATH.
-Steps with `uses:` are actions of GitHub, and are listed only. A table shows exit codes and times.
-`--tests PATHS` runs some tests instead of all: pytest adds the paths to its arguments.
+Every job runs in a fresh clone of HEAD, with a fresh environment of its version of
+Python first on the PATH. Steps with `uses:` are actions of GitHub, and are listed only.
+A table shows exit codes and times. `--tests PATHS` runs some tests instead of all:
+pytest adds the paths to its arguments.
 """
 
 import argparse
@@ -36,7 +38,9 @@ class Job(NamedTuple):
     @property
     def title(self):
         """The names of workflow, job and row."""
-        return "/".join([self.workflow, self.name, *map(str, list(self.row.values())[:1])])
+        return "/".join(
+            [self.workflow, self.name, *map(str, list(self.row.values())[:1])]
+        )
 
     def filled(self, text):
         """A text with the values of the row."""
@@ -56,7 +60,10 @@ def matrix(body):
     axes = dict(body.get("strategy", {}).get("matrix", {}))
     rows = axes.pop("include", [])
     if axes:
-        rows = [dict(zip(axes, one, strict=True)) for one in itertools.product(*axes.values())] + rows
+        rows = [
+            dict(zip(axes, one, strict=True))
+            for one in itertools.product(*axes.values())
+        ] + rows
     return rows or [{}]
 
 
@@ -74,14 +81,19 @@ def environment(job, folder, tests):
     if python is None:
         raise LookupError(f"there is no Python {job.python} here")
     subprocess.run([python, "-m", "venv", folder / "python"], check=True)
-    own = {"PATH": f"{folder / 'python' / 'bin'}{os.pathsep}{os.environ['PATH']}", "CI": "true"}
+    own = {
+        "PATH": f"{folder / 'python' / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "CI": "true",
+    }
     own["RUNNER_TEMP"] = str(folder / "temporary")
     tag = subprocess.run(
         ["git", "tag", "--points-at", "HEAD"], cwd=ROOT, capture_output=True, text=True
     ).stdout
     own["GITHUB_REF_NAME"] = tag.split("\n")[0] or "none"
     inherited = {
-        name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("VIRTUAL_ENV", "PYTHONPATH")
     }
     return inherited | own | ({"PYTEST_ADDOPTS": " ".join(tests)} if tests else {})
 
@@ -102,7 +114,9 @@ def run(job, folder, tests):
             continue
         command, start = job.filled(step["run"]), time.perf_counter()
         print(f"+ {command}", flush=True)
-        code = subprocess.call(["bash", "-eo", "pipefail", "-c", command], cwd=clone, env=variables)
+        code = subprocess.call(
+            ["bash", "-eo", "pipefail", "-c", command], cwd=clone, env=variables
+        )
         yield code, time.perf_counter() - start, command
         if code:
             return
@@ -110,8 +124,12 @@ def run(job, folder, tests):
 
 def main():
     """Run jobs, and print the table; fail if a step failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.checks.jobs", description=__doc__)
-    parser.add_argument("names", nargs="*", help="WORKFLOW or WORKFLOW/JOB; default: all")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.checks.jobs", description=__doc__
+    )
+    parser.add_argument(
+        "names", nargs="*", help="WORKFLOW or WORKFLOW/JOB; default: all"
+    )
     parser.add_argument("--row", nargs="+", help="first values of rows of a matrix")
     parser.add_argument("--tests", nargs="+", help="paths of tests")
     parser.add_argument("--list", action="store_true", help="list the jobs only")
@@ -119,7 +137,9 @@ def main():
     table, failed = [], False
     for job in jobs():
         first = next(iter(job.row.values()), None)
-        if asked.names and not {job.workflow, f"{job.workflow}/{job.name}"} & set(asked.names):
+        if asked.names and not {job.workflow, f"{job.workflow}/{job.name}"} & set(
+            asked.names
+        ):
             continue
         if asked.row and first is not None and first not in asked.row:
             continue
@@ -131,7 +151,12 @@ def main():
                 table.append(f"| {job.title} | {code} | {seconds:.1f} | {command} |")
                 failed = failed or code not in (0, "-")
     if not asked.list:
-        print("\n| job | exit code | seconds | command |", "|---|---|---|---|", *table, sep="\n")
+        print(
+            "\n| job | exit code | seconds | command |",
+            "|---|---|---|---|",
+            *table,
+            sep="\n",
+        )
     sys.exit(failed)
 
 

@@ -29,7 +29,10 @@ def main():
     for module in missing:
         print(module)
     share = 1 - len(missing) / number
-    print(f"{number - len(missing)} of {number} modules have a test file of their name ({share:.1%})")
+    print(
+        f"{number - len(missing)} of {number} modules have a test file of their name "
+        f"({share:.1%})"
+    )
 
 
 if __name__ == "__main__":

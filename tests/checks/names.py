@@ -1,4 +1,6 @@
-"""Names that do not exist yet: change them here, then run `python -m tests.checks.generate`."""
+"""Names that do not exist yet: change them here, then run `python -m
+tests.checks.generate`.
+"""
 
 import re
 

@@ -1,8 +1,9 @@
 """Random nearest-neighbor joins with ties, plain and lazy, against brute force.
 
-``python -m tests.checks.neighbor_cases --cases 2000 --seed 0`` compares `knn_join` with its definition for
-all values of `how`, and with `min_distance`, `max_distance`, `by` and `mutual`. ``--start 500`` begins at
-another case, and ``--case 17`` runs a single one. Each case has rows at equal distances of a row.
+``python -m tests.checks.neighbor_cases --cases 2000 --seed 0`` compares `knn_join` with
+its definition for all values of `how`, and with `min_distance`, `max_distance`, `by`
+and `mutual`. ``--start 500`` begins at another case, and ``--case 17`` runs a single
+one. Each case has rows at equal distances of a row.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ Case = collections.Counter[str]
 
 
 def threshold(metric: str, p: Any, distance: float, smallest: bool) -> float:
-    """Return the total of a distance by the documented formula; `smallest`: as a smallest distance."""
+    """Return the total of a distance by the documented formula; `smallest`: as a
+    smallest distance.
+    """
     if metric == "euclidean" or (metric, p) == ("minkowski", 2):
         return distance * distance
     if metric == "minkowski" and p not in (1, math.inf):
@@ -47,7 +50,9 @@ def threshold(metric: str, p: Any, distance: float, smallest: bool) -> float:
     return distance
 
 
-def tied_rows(metric: str, rows: int, dims: int, rng: np.random.Generator) -> np.ndarray:
+def tied_rows(
+    metric: str, rows: int, dims: int, rng: np.random.Generator
+) -> np.ndarray:
     """Return rows (rows, dims) of a metric, with many equal ones."""
     x = make_rows(metric, max(1, 2 * rows // 3), dims, rng)
     return x[rng.integers(0, len(x), rows)]
@@ -58,7 +63,14 @@ def a_distance(rng: np.random.Generator, away: np.ndarray) -> float:
     found = away[np.isfinite(away)]
     far = float(rng.choice(found)) if len(found) else 1.0
     far = min(far, 1e150)
-    return max(0.0, float(rng.choice([far, far, math.nextafter(far, 0), math.nextafter(far, math.inf)])))
+    return max(
+        0.0,
+        float(
+            rng.choice(
+                [far, far, math.nextafter(far, 0), math.nextafter(far, math.inf)]
+            )
+        ),
+    )
 
 
 def has_ties(total: np.ndarray) -> bool:
@@ -66,23 +78,33 @@ def has_ties(total: np.ndarray) -> bool:
     return any(len(np.unique(row)) < len(row) for row in total)
 
 
-def by_definition(total: np.ndarray, allowed: np.ndarray, k: int) -> list[tuple[int, int, int]]:
-    """Return (left, right, rank) of the k nearest allowed rows; the first row wins ties."""
+def by_definition(
+    total: np.ndarray, allowed: np.ndarray, k: int
+) -> list[tuple[int, int, int]]:
+    """Return (left, right, rank) of the k nearest allowed rows; the first row wins
+    ties.
+    """
     found = []
     for i in range(len(total)):
-        order = sorted(np.flatnonzero(allowed[i]).tolist(), key=lambda j: (total[i, j], j))
+        order = sorted(
+            np.flatnonzero(allowed[i]).tolist(), key=lambda j: (total[i, j], j)
+        )
         found += [(i, j, rank + 1) for rank, j in enumerate(order[:k])]
     return found
 
 
-def frames_of(x: np.ndarray, group: np.ndarray, first: int, rng: np.random.Generator) -> pd.DataFrame:
+def frames_of(
+    x: np.ndarray, group: np.ndarray, first: int, rng: np.random.Generator
+) -> pd.DataFrame:
     """Return a table with labels in no order."""
     frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
     return frame.assign(g=group).set_index(rng.permutation(len(x)) + first)
 
 
 def partitions(frame: pd.DataFrame, number: int, rng: np.random.Generator) -> Any:
-    """Return the table as a Dask DataFrame with partitions of any sizes, also empty ones."""
+    """Return the table as a Dask DataFrame with partitions of any sizes, also empty
+    ones.
+    """
     return split(frame, rng.integers(0, len(frame) + 1, number - 1).tolist())
 
 
@@ -102,7 +124,12 @@ def run_case(rng: np.random.Generator) -> Case:
     right = frames_of(x[cut:], group[cut:], 1000, rng) if two else None
     away = distances(x[:cut], y, metric, p)
     allowed = np.ones(total.shape, bool) if two else ~np.eye(len(x), dtype=bool)
-    options: dict[str, Any] = {"on": left.columns[:-1].tolist(), "metric": metric, "p": p, "how": how}
+    options: dict[str, Any] = {
+        "on": left.columns[:-1].tolist(),
+        "metric": metric,
+        "p": p,
+        "how": how,
+    }
     bounds = sorted(a_distance(rng, away) for _ in range(2))
     use = rng.integers(0, 2, 2).tolist()
     if use[0]:
@@ -121,7 +148,9 @@ def run_case(rng: np.random.Generator) -> Case:
         back = {(i, j) for j, i, _ in by_definition(total.T, allowed.T, k)}
         pairs = [pair for pair in pairs if pair[:2] in back]
     number = int(rng.integers(1, 6))
-    lazy = [None if one is None else partitions(one, number, rng) for one in (left, right)]
+    lazy = [
+        None if one is None else partitions(one, number, rng) for one in (left, right)
+    ]
     chunks = {"partitioning": str(rng.choice(["auto", "entity", "spatial"]))}
     chunks["blocksize"] = rng.choice([None, 12 * (8 * x.shape[1] + 80 + 32 * k)])
     results = [
@@ -134,14 +163,22 @@ def run_case(rng: np.random.Generator) -> Case:
     name = f"metric={metric}" + (f", p={p}" if metric == "minkowski" else "")
     covered = collections.Counter([f"how={how}", name, f"partitions={number}"])
     covered += collections.Counter(
-        one for one in ("min_distance", "max_distance", "by", "mutual") if one in options
+        one
+        for one in ("min_distance", "max_distance", "by", "mutual")
+        if one in options
     )
     covered["pairs"] = len(pairs)
     return covered
 
 
-def _compare(found: pd.DataFrame, pairs: list[tuple[int, int, int]], left: pd.DataFrame, right: pd.DataFrame,
-             away: np.ndarray, how: str) -> None:  # fmt: skip
+def _compare(
+    found: pd.DataFrame,
+    pairs: list[tuple[int, int, int]],
+    left: pd.DataFrame,
+    right: pd.DataFrame,
+    away: np.ndarray,
+    how: str,
+) -> None:
     """Compare a result with the pairs of the definition."""
     alone = sorted(set(range(len(left))) - {i for i, _, _ in pairs})
     if how == "leftanti":
@@ -160,7 +197,9 @@ def _compare(found: pd.DataFrame, pairs: list[tuple[int, int, int]], left: pd.Da
 
 
 def run_all(about: str | None, run: Callable[[np.random.Generator], Case]) -> int:
-    """Run the cases that the command line names; print counts, and return 1 if one is wrong."""
+    """Run the cases that the command line names; print counts, and return 1 if one is
+    wrong.
+    """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
@@ -178,11 +217,17 @@ def run_all(about: str | None, run: Callable[[np.random.Generator], Case]) -> in
                 covered += run(np.random.default_rng([wanted.seed, case]))
         except Exception:
             wrong += 1
-            print(f"--- WRONG: --seed {wanted.seed} --case {case}\n{traceback.format_exc()}", flush=True)
+            print(
+                f"--- WRONG: --seed {wanted.seed} --case "
+                f"{case}\n{traceback.format_exc()}",
+                flush=True,
+            )
     for what, number in sorted(covered.items()):
         print(f"{number:9,d} {what}")
-    print(f"{len(cases):,} cases of seed {wanted.seed} from {first}, {wrong} wrong, "
-          f"{time.perf_counter() - start:.0f} s")  # fmt: skip
+    print(
+        f"{len(cases):,} cases of seed {wanted.seed} from {first}, {wrong} wrong, "
+        f"{time.perf_counter() - start:.0f} s"
+    )
     return int(wrong > 0)
 
 

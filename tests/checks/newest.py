@@ -1,6 +1,8 @@
-"""Whether the newest releases are among those that were tested: `python -m tests.checks.newest`.
+"""Whether the newest releases are among those that were tested: `python -m
+tests.checks.newest`.
 
-pip looks up the newest release of each package with an upper bound in pyproject.toml. It needs a network.
+pip looks up the newest release of each package with an upper bound in pyproject.toml.
+It needs a network.
 """
 
 import re
@@ -18,14 +20,20 @@ def bounded():
     """Names of the dependencies with an upper bound; distributed has Dask's versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = map(Requirement, project["dependencies"])
-    names = {one.name for one in wanted if any(part.operator == "<" for part in one.specifier)}
+    names = {
+        one.name
+        for one in wanted
+        if any(part.operator == "<" for part in one.specifier)
+    }
     return sorted(names - {"distributed"})
 
 
 def newest(name):
     """The newest release of a package that pip can find."""
     command = [sys.executable, "-m", "pip", "index", "versions", name]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=300
+    )
     return re.match(rf"{re.escape(name)} \((.+)\)", ran.stdout)[1]
 
 

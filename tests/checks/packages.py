@@ -1,7 +1,9 @@
-"""Whether what would be released is complete: `python -m tests.checks.packages [FOLDER]`.
+"""Whether what would be released is complete: `python -m tests.checks.packages
+[FOLDER]`.
 
-FOLDER has a source distribution and a wheel, as `python -m build` leaves them in dist. Default: build both.
-The wheel is installed in a fresh environment, where the first command of README.md and the program must run.
+FOLDER has a source distribution and a wheel, as `python -m build` leaves them in dist.
+Default: build both. The wheel is installed in a fresh environment, where the first
+command of README.md and the program must run.
 """
 
 import re
@@ -27,11 +29,17 @@ print(dask_simjoin.__version__, dask_simjoin.__file__, len(frame.simjoin.self_jo
 
 
 def run(*command, **options):
-    """Run a command, and print its exit status and time; it stops the check where it fails."""
+    """Run a command, and print its exit status and time; it stops the check where it
+    fails.
+    """
     start = time.perf_counter()
-    ran = subprocess.run([*map(str, command)], capture_output=True, text=True, **options)
+    ran = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, **options
+    )
     print(
-        f"{ran.returncode}  {time.perf_counter() - start:6.2f} s  {' '.join(map(str, command))}", flush=True
+        f"{ran.returncode}  {time.perf_counter() - start:6.2f} s  "
+        f"{' '.join(map(str, command))}",
+        flush=True,
     )
     if ran.returncode:
         sys.exit(ran.stdout + ran.stderr)
@@ -40,12 +48,18 @@ def run(*command, **options):
 
 def first_command():
     """The first command of README.md."""
-    return re.search(r"^```sh\n(.*?)\n```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    return re.search(
+        r"^```sh\n(.*?)\n```$",
+        (ROOT / "README.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )[1]
 
 
 def not_packed(names):
     """Files of the package that a distribution with these names lacks."""
-    listed = subprocess.run(["git", "ls-files", "dask_simjoin"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "dask_simjoin"], cwd=ROOT, capture_output=True, text=True
+    )
     return sorted(set(listed.stdout.split()) - set(names))
 
 
@@ -58,8 +72,13 @@ def contents(source, wheel):
         if lacking := not_packed(found):
             sys.exit(f"{path.name} lacks {lacking}")
         tops = sorted({name.partition("/")[0] for name in found})
-        print(f"{path.name}: {path.stat().st_size:,} bytes, {len(found)} files: {' '.join(tops)}")
-    if {"benchmarks", "tests", "docs"} & {name.partition("/")[0] for name in names + packed}:
+        print(
+            f"{path.name}: {path.stat().st_size:,} bytes, {len(found)} files: "
+            f"{' '.join(tops)}"
+        )
+    if {"benchmarks", "tests", "docs"} & {
+        name.partition("/")[0] for name in names + packed
+    }:
         sys.exit("results, tests or pages are packed")
     if source.stat().st_size > LARGEST:
         sys.exit(f"{source.name} has more than {LARGEST:,} bytes")
@@ -81,15 +100,37 @@ def check_source(source, folder):
 
 
 def check_wheel(wheel, folder):
-    """The first command of README.md, the program, an import, and a join from the wheel as a zip file."""
+    """The first command of README.md, the program, an import, and a join from the wheel
+    as a zip file.
+    """
     shutil.copytree(EXAMPLES, folder / "examples")
     command = first_command().replace("-e '.[examples]'", f"'{wheel}[examples]'")
-    print(run("bash", "-euo", "pipefail", "-c", command.replace("python3", sys.executable, 1), cwd=folder))
-    python, program = (folder / ".venv" / "bin" / name for name in ("python", "dask-simjoin"))
+    print(
+        run(
+            "bash",
+            "-euo",
+            "pipefail",
+            "-c",
+            command.replace("python3", sys.executable, 1),
+            cwd=folder,
+        )
+    )
+    python, program = (
+        folder / ".venv" / "bin" / name for name in ("python", "dask-simjoin")
+    )
     output = folder / "pairs.parquet"
     run(program, "--help", cwd=folder)
     places = folder / "examples/data/places.parquet"
-    options = ["--eps", "500", "--metric", "haversine", "--on", "latitude,longitude", "--output", output]
+    options = [
+        "--eps",
+        "500",
+        "--metric",
+        "haversine",
+        "--on",
+        "latitude,longitude",
+        "--output",
+        output,
+    ]
     run(program, "self-join", places, *options, cwd=folder)
     assert output.exists()
     for _ in range(3):
@@ -108,7 +149,10 @@ def main():
             run(sys.executable, "-m", "build", "-o", built, ROOT)
         (wheel,), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
         contents(source, wheel)
-        for name, check, path in (("source", check_source, source), ("wheel", check_wheel, wheel)):
+        for name, check, path in (
+            ("source", check_source, source),
+            ("wheel", check_wheel, wheel),
+        ):
             (folder / name).mkdir()
             check(path, folder / name)
 

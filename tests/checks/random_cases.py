@@ -1,9 +1,10 @@
 """Verbs, frames' histories and partitionings at random against brute force.
 
-``python -m tests.checks.random_cases --cases 2000 --seed 0`` runs many; ``--seed 0 --case 17`` runs one of
-them.  With ``--digests FILE`` a line for each case is written with a digest of its results, and a digest of
-all is printed: files of two runs or versions are compared by ``diff``.  Dask then shuffles by tasks before a
-verb meets a frame, as with files it leaves the order of rows to chance.
+``python -m tests.checks.random_cases --cases 2000 --seed 0`` runs many; ``--seed 0
+--case 17`` runs one of them.  With ``--digests FILE`` a line for each case is written
+with a digest of its results, and a digest of all is printed: files of two runs or
+versions are compared by ``diff``.  Dask then shuffles by tasks before a verb meets a
+frame, as with files it leaves the order of rows to chance.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from dask.base import is_dask_collection
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.errors import DuplicateIdError, SimJoinError
 from tests.support.random_after import RESULTS, after
-from tests.support.random_frames import Draw, Made, coordinates, laid, names_of, table, told
+from tests.support.random_frames import (
+    Draw,
+    Made,
+    coordinates,
+    laid,
+    names_of,
+    table,
+    told,
+)
 from tests.support.random_verbs import (
     GROUPED,
     INEXACT,
@@ -41,17 +50,30 @@ from tests.support.random_verbs import (
 )
 
 NAMED = (
-    "self_join", "join", "knn_join", "closest_pairs", "connected_components", "set_self_join", "set_join",
-)  # fmt: skip
+    "self_join",
+    "join",
+    "knn_join",
+    "closest_pairs",
+    "connected_components",
+    "set_self_join",
+    "set_join",
+)
 """Verbs whose results name rows."""
 
 ODD_NAMES = ("numbers", "tuples")
 """Of columns, with which Dask cannot do all that it can with strings."""
 
 ORDERED = (
-    "knn_join", "dbscan", "hdbscan", "near_duplicated", "optics", "neighbor_graph", "set_self_join",
-    "set_near_duplicated", "closest_pairs",
-)  # fmt: skip
+    "knn_join",
+    "dbscan",
+    "hdbscan",
+    "near_duplicated",
+    "optics",
+    "neighbor_graph",
+    "set_self_join",
+    "set_near_duplicated",
+    "closest_pairs",
+)
 """Verbs whose results depend on the order of rows."""
 
 
@@ -60,13 +82,20 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     verb = draw.one("verb", VERBS)
     metric = draw.one("metric", METRICS)
     p = draw.one("p", [1, 2, 3, 4, math.inf]) if metric == "minkowski" else 2
-    dims = 2 if metric == "haversine" else draw.one("dims", [1, 2, 2, 3, 3, 4, 5, 7, 9, 17])
+    dims = (
+        2
+        if metric == "haversine"
+        else draw.one("dims", [1, 2, 2, 3, 3, 4, 5, 7, 9, 17])
+    )
     rows = draw.one("rows", [0, 1, 2, 7, 20, 40, 60, 100, 150])
     more = draw.one("rows of the other", [0, 1, 10, 40, 80])
     names = names_of(draw, dims)
     points = coordinates(draw, metric, rows + more, dims)
     holes = draw.chance("holes", 0.2)
-    base, right = table(draw, points[:rows], names, holes), table(draw, points[rows:], names, holes)
+    base, right = (
+        table(draw, points[:rows], names, holes),
+        table(draw, points[rows:], names, holes),
+    )
     plain = draw.chance("plain", 0.06)
     made = Made(base, True) if plain else history(draw, base, folder)
     way = draw.one("other", ["plain", "lazy", "lazy", "itself", "the rest"])
@@ -83,13 +112,21 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     try:
         frame, right = (computed(one) for one in (made.frame, other))
     except Exception as error:
-        raise Skipped(f"Dask cannot compute the frame: {type(error).__name__}") from error
+        raise Skipped(
+            f"Dask cannot compute the frame: {type(error).__name__}"
+        ) from error
     if not ordered and verb in ORDERED:
         raise Skipped(f"{verb} of rows in an order that Dask does not fix")
     for lazy, rows_of in ((made.frame, frame), (other, right)):
-        if not isinstance(rows_of, pd.DataFrame) or set(lazy.columns) != set(rows_of.columns):
+        if not isinstance(rows_of, pd.DataFrame) or set(lazy.columns) != set(
+            rows_of.columns
+        ):
             raise Skipped("Dask loses the frame, or columns whose names are tuples")
-        if is_dask_collection(lazy) and lazy._meta.index.dtype != rows_of.index.dtype and verb in NAMED:
+        if (
+            is_dask_collection(lazy)
+            and lazy._meta.index.dtype != rows_of.index.dtype
+            and verb in NAMED
+        ):
             raise Skipped("labels of another dtype than Dask tells")
     id = draw.one("id", ["key", "key", None, "row_id"])
     if id is None and not labelled and verb in NAMED:
@@ -101,8 +138,12 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     how = {"dropna": dropna} | ({} if by is None else {"by": by})
     if draw.chance("blocksize", 0.6):
         least = max(2, max(len(frame), len(right)) // 6)
-        how["blocksize"] = int(draw.one("rows of a chunk", [1, 2, 4]) * least * (8 * dims + 64))
-    how["partitioning"] = draw.one("partitioning", ["auto", "entity", "entity", "spatial", "spatial"])
+        how["blocksize"] = int(
+            draw.one("rows of a chunk", [1, 2, 4]) * least * (8 * dims + 64)
+        )
+    how["partitioning"] = draw.one(
+        "partitioning", ["auto", "entity", "entity", "spatial", "spatial"]
+    )
     try:
         one = side_of(made.frame, frame, names, id, metric, dropna, by)
         two = side_of(other, right, names, id, metric, dropna, by)
@@ -111,7 +152,9 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     eps = an_eps(draw, metric, p, one, two if verb == "join" else one)
     draw.said.append(f"eps={eps!r}")
     verbs = Verbs(draw, one, two, names, id, metric, p, how, eps, ordered)
-    repeat = [side for side in (one, two) if not names_of_rows(side.frame, id).is_unique]
+    repeat = [
+        side for side in (one, two) if not names_of_rows(side.frame, id).is_unique
+    ]
     named = verb in NAMED
     if named and repeat:
         want = refused(verbs, verb, repeat)
@@ -122,8 +165,14 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     try:
         after(draw, want, made, one, metric in INEXACT, folder)
     except DuplicateIdError as error:
-        if named and id is None and any(numbered_anew(lazy) for lazy in (made.frame, other)):
-            raise Skipped("labels that Dask numbers anew, by the columns that are read") from error
+        if (
+            named
+            and id is None
+            and any(numbered_anew(lazy) for lazy in (made.frame, other))
+        ):
+            raise Skipped(
+                "labels that Dask numbers anew, by the columns that are read"
+            ) from error
         raise
     return verb
 
@@ -135,11 +184,15 @@ def history(draw: Draw, base: pd.DataFrame, folder: Path) -> Made:
     except Exception as error:
         if isinstance(error, SimJoinError):
             raise
-        raise Skipped(f"Dask cannot compute the frame: {type(error).__name__}") from error
+        raise Skipped(
+            f"Dask cannot compute the frame: {type(error).__name__}"
+        ) from error
 
 
 def refused(verbs: Verbs, verb: str, repeat: list[Side]) -> Want | None:
-    """Nothing where names that repeat were refused, as they must be; a result that has none of those."""
+    """Nothing where names that repeat were refused, as they must be; a result that has
+    none of those.
+    """
     try:
         want = getattr(verbs, verb)()
         tables = (
@@ -147,7 +200,10 @@ def refused(verbs: Verbs, verb: str, repeat: list[Side]) -> Want | None:
             if verb in ("self_join", "connected_components", "set_self_join")
             else [verbs.one, verbs.other]
         )
-        if verb in ("knn_join", "closest_pairs") and "two tables" not in verbs.draw.said:
+        if (
+            verb in ("knn_join", "closest_pairs")
+            and "two tables" not in verbs.draw.said
+        ):
             tables = [verbs.one]
         if want.kind == "rows" or not any(a is b for a in tables for b in repeat):
             return want
@@ -194,12 +250,16 @@ def run(seed: int, case: int, shuffle: str | None = None) -> tuple[str, str]:
             if "_partitions_boundaries" in traceback.format_exc():
                 return (
                     "skipped",
-                    "Dask cannot tell divisions of what it reads in fewer partitions than it cuts",
+                    "Dask cannot tell divisions of what it reads in fewer partitions "
+                    "than it cuts",
                 )
             if isinstance(error, (TypeError, KeyError)) and any(
                 f"names={kind!r}" in draw.said for kind in ODD_NAMES
             ):
-                return "skipped", "Dask cannot sort, hash or choose names that are not strings"
+                return (
+                    "skipped",
+                    "Dask cannot sort, hash or choose names that are not strings",
+                )
             return "failed", told_of(draw, error)
 
 
@@ -220,7 +280,8 @@ def main() -> int:
     cases = range(first, first + wanted.cases) if wanted.case is None else [wanted.case]
     tally: collections.Counter[tuple[str, str]] = collections.Counter()
     failed = 0
-    digests = wanted.digests and wanted.digests.open("w", buffering=1)  # a line at a time
+    # a line at a time
+    digests = wanted.digests and wanted.digests.open("w", buffering=1)
     for case in cases:
         start = time.perf_counter()
         outcome, what = run(wanted.seed, case, "tasks" if digests else None)
@@ -232,11 +293,17 @@ def main() -> int:
         if digests:
             digests.write(f"{wanted.seed} {case} {RESULTS.take()} {outcome} {what}\n")
         if took > 10:
-            print(f"--- slow: --seed {wanted.seed} --case {case}: {took:.0f} s", flush=True)
+            print(
+                f"--- slow: --seed {wanted.seed} --case {case}: {took:.0f} s",
+                flush=True,
+            )
         tally[outcome, what] += 1
     for (outcome, what), number in sorted(tally.items()):
         print(f"{number:6d} {outcome} {what}")
-    print(f"{len(cases)} cases, {failed} failed{f', digest {RESULTS.total()}' if digests else ''}")
+    print(
+        f"{len(cases)} cases, {failed} "
+        f"failed{f', digest {RESULTS.total()}' if digests else ''}"
+    )
     return int(failed > 0)
 
 

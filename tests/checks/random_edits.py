@@ -1,6 +1,7 @@
 """Edit joins at random against brute force, of plain frames and of Dask's.
 
-``python -m tests.checks.random_edits --cases 5000 --seed 0`` runs many; ``--seed 0 --case 17`` runs one.
+``python -m tests.checks.random_edits --cases 5000 --seed 0`` runs many; ``--seed 0
+--case 17`` runs one.
 """
 
 from __future__ import annotations
@@ -28,9 +29,14 @@ def main() -> int:
             wrong += 1
             traceback.print_exc()
             print(
-                f"repeat: python -m tests.checks.random_edits --seed {given.seed} --case {case}", flush=True
+                f"repeat: python -m tests.checks.random_edits --seed {given.seed} "
+                f"--case {case}",
+                flush=True,
             )
-    print(f"{sum(verbs.values())} cases in {time.perf_counter() - begin:.0f} s, {wrong} wrong: {dict(verbs)}")
+    print(
+        f"{sum(verbs.values())} cases in {time.perf_counter() - begin:.0f} s, {wrong} "
+        f"wrong: {dict(verbs)}"
+    )
     return int(wrong > 0)
 
 

@@ -1,4 +1,6 @@
-"""Whether conda's tools read conda/recipe.yaml: `python -m tests.checks.recipe`, with py-rattler-build."""
+"""Whether conda's tools read conda/recipe.yaml: `python -m tests.checks.recipe`, with
+py-rattler-build.
+"""
 
 from tests.support.paths import ROOT
 

@@ -1,7 +1,9 @@
 """Rehearse releases in a scratch clone: `python -m tests.checks.rehearsal`.
 
-1. Version 0.9.0 is tagged and built, also from an archive of git and from a clone without tags.
-2. Version 0.10.0 deprecates a function and writes format 2 of the index. It upgrades an index of version
+1. Version 0.9.0 is tagged and built, also from an archive of git and from a clone
+  without tags.
+2. Version 0.10.0 deprecates a function and writes format 2 of the index. It upgrades an
+  index of version
    0.9.0, which then refuses it.
 3. Version 0.12.0 still has the function: a test fails.
 
@@ -76,9 +78,13 @@ else:
 
 
 def run(*command, expected=0, **options):
-    """Run a command, and print its exit code and time; an unexpected code ends the rehearsal."""
+    """Run a command, and print its exit code and time; an unexpected code ends the
+    rehearsal.
+    """
     start = time.perf_counter()
-    ran = subprocess.run([*map(str, command)], capture_output=True, text=True, **options)
+    ran = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, **options
+    )
     name = " ".join(str(word) for word in command if "\n" not in str(word))
     print(f"{ran.returncode}  {time.perf_counter() - start:5.1f} s  {name}", flush=True)
     if ran.returncode != expected:
@@ -87,9 +93,15 @@ def run(*command, expected=0, **options):
 
 
 def release(clone, version):
-    """Commit what was changed with a section of the change log, tag it, check the tag, and build a wheel."""
+    """Commit what was changed with a section of the change log, tag it, check the tag,
+    and build a wheel.
+    """
     log = clone / "CHANGELOG.md"
-    log.write_text(log.read_text().replace("# Changes\n", f"# Changes\n\n## {version} (2027-01-01)\n", 1))
+    log.write_text(
+        log.read_text().replace(
+            "# Changes\n", f"# Changes\n\n## {version} (2027-01-01)\n", 1
+        )
+    )
     run("git", *IDENTITY, "commit", "-qam", f"Release {version}", cwd=clone)
     run("git", "tag", f"v{version}", cwd=clone)
     run(sys.executable, "-m", "tests.checks.tag", f"v{version}", cwd=clone)
@@ -102,7 +114,10 @@ def build(source, version=None):
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, source)
     (wheel,) = folder.glob("*.whl")
     print(f"   {wheel.name}")
-    assert version is None or wheel.name.startswith(f"dask_simjoin-{version}-"), (wheel.name, version)
+    assert version is None or wheel.name.startswith(f"dask_simjoin-{version}-"), (
+        wheel.name,
+        version,
+    )
     return wheel
 
 
@@ -117,13 +132,23 @@ def main():
         run("git", "clone", "-q", ROOT, clone)
         old = release(clone, "0.9.0")
         (clone / "archive.tar").write_bytes(
-            subprocess.run(["git", "archive", "HEAD"], cwd=clone, check=True, capture_output=True).stdout
+            subprocess.run(
+                ["git", "archive", "HEAD"], cwd=clone, check=True, capture_output=True
+            ).stdout
         )
         with tarfile.open(clone / "archive.tar") as archive:
             archive.extractall(folder / "archive", filter="data")
         (clone / "archive.tar").unlink()
         build(folder / "archive", "0.9.0")
-        run("git", "clone", "-q", "--depth=1", "--no-tags", f"file://{clone}", folder / "shallow")
+        run(
+            "git",
+            "clone",
+            "-q",
+            "--depth=1",
+            "--no-tags",
+            f"file://{clone}",
+            folder / "shallow",
+        )
         build(folder / "shallow")
 
         package = clone / "dask_simjoin"
@@ -133,18 +158,40 @@ def main():
         ):
             path.write_text(path.read_text() + text)
         new = release(clone, "0.10.0")
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {
+            name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+        }
         for wheel, program in ((old, MAKE), (new, UPDATE), (old, OPEN)):
-            # the wheel is put before what is installed, with the dependencies of this Python
+            # the wheel is put before what is installed, with the dependencies of this
+            # Python
             print(
-                run(sys.executable, "-c", program, cwd=folder, env=environment | {"PYTHONPATH": str(wheel)})
+                run(
+                    sys.executable,
+                    "-c",
+                    program,
+                    cwd=folder,
+                    env=environment | {"PYTHONPATH": str(wheel)},
+                )
             )
 
         wheel = release(clone, "0.12.0")
         overdue = "tests/test_errors.py::test_nothing_of_the_package_is_overdue"
         paths = environment | {"PYTHONPATH": f"{clone}{os.pathsep}{wheel}"}
-        said = run(sys.executable, "-m", "pytest", "-q", overdue, cwd=clone, env=paths, expected=1)
-        print("\n".join(line for line in said.splitlines() if line.startswith("E  "))[:500])
+        said = run(
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            overdue,
+            cwd=clone,
+            env=paths,
+            expected=1,
+        )
+        print(
+            "\n".join(line for line in said.splitlines() if line.startswith("E  "))[
+                :500
+            ]
+        )
 
 
 if __name__ == "__main__":

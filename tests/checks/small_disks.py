@@ -1,7 +1,9 @@
-"""Run each verb on workers of little memory and a full disk: `python -m tests.checks.small_disks`.
+"""Run each verb on workers of little memory and a full disk: `python -m
+tests.checks.small_disks`.
 
-Two workers share a disk that is much smaller than the rows.  Each verb must be done, be refused, or fail with
-an error of this package; none may wait until the deadline.  Mounting the disk needs root on Linux.
+Two workers share a disk that is much smaller than the rows.  Each verb must be done, be
+refused, or fail with an error of this package; none may wait until the deadline.
+Mounting the disk needs root on Linux.
 """
 
 import argparse
@@ -31,7 +33,9 @@ BAD = ("WAITED", "FAILED")
 
 
 def write_data(folder, rows):
-    """Write tables as Parquet: points in 40 files of `rows` rows together, and a tenth as many sets."""
+    """Write tables as Parquet: points in 40 files of `rows` rows together, and a tenth
+    as many sets.
+    """
     random = np.random.default_rng(0)
     for number in range(40):
         size = rows // 40
@@ -39,7 +43,9 @@ def write_data(folder, rows):
         points["id"] = np.arange(number * size, (number + 1) * size)
         points.to_parquet(os.path.join(folder, f"points-{number:02}.parquet"))
         words = random.integers(0, WORDS, (size // 10, 8)) + 10 * np.arange(8)
-        sets = pd.DataFrame({"words": words.tolist(), "id": points["id"].to_numpy()[: len(words)]})
+        sets = pd.DataFrame(
+            {"words": words.tolist(), "id": points["id"].to_numpy()[: len(words)]}
+        )
         sets.to_parquet(os.path.join(folder, f"sets-{number:02}.parquet"))
 
 
@@ -61,47 +67,77 @@ def verbs(data, rows, folder):
     sets = dd.read_parquet(os.path.join(data, "sets-*.parquet"))
     few = points.partitions[:4]
     # the distance within which a row has about so many neighbors
-    near = functools.partial(lambda neighbors: float(np.sqrt(neighbors / (np.pi * rows))))
+    near = functools.partial(
+        lambda neighbors: float(np.sqrt(neighbors / (np.pi * rows)))
+    )
     pairs = points.simjoin.self_join
     return {
         "self_join": lambda: length(pairs(near(0.5), **NAMED)),
-        "self_join entity": lambda: length(pairs(near(0.5), partitioning="entity", **NAMED)),
-        "self_join spatial": lambda: length(pairs(near(0.5), partitioning="spatial", **NAMED)),
-        "self_join tasks": lambda: shuffled_by_tasks(lambda: length(pairs(near(0.5), **NAMED))),
+        "self_join entity": lambda: length(
+            pairs(near(0.5), partitioning="entity", **NAMED)
+        ),
+        "self_join spatial": lambda: length(
+            pairs(near(0.5), partitioning="spatial", **NAMED)
+        ),
+        "self_join tasks": lambda: shuffled_by_tasks(
+            lambda: length(pairs(near(0.5), **NAMED))
+        ),
         "self_join persist": lambda: persisted(pairs(near(20), **NAMED)),
         "points persist": lambda: persisted(points.simjoin.with_row_id("row")),
         "join": lambda: length(points.simjoin.join(few, near(5), how="left", **NAMED)),
         "knn_join": lambda: length(points.simjoin.knn_join(k=2, **NAMED)),
         "knn_join persist": lambda: persisted(points.simjoin.knn_join(k=8, **NAMED)),
-        "knn_join two tables": lambda: length(points.simjoin.knn_join(few, k=2, **NAMED)),
-        "knn_join mutual": lambda: length(points.simjoin.knn_join(k=2, mutual=True, **NAMED)),
+        "knn_join two tables": lambda: length(
+            points.simjoin.knn_join(few, k=2, **NAMED)
+        ),
+        "knn_join mutual": lambda: length(
+            points.simjoin.knn_join(k=2, mutual=True, **NAMED)
+        ),
         "k_distances": lambda: length(points.simjoin.k_distances(5, **ON).to_frame()),
         "count_pairs": lambda: points.simjoin.count_pairs(near(5), **ON).compute(),
-        "neighbor_counts": lambda: points.simjoin.neighbor_counts(near(5), **ON).sum().compute(),
-        "near_duplicated": lambda: points.simjoin.near_duplicated(near(0.5), **ON).sum().compute(),
-        "near_duplicated connected": lambda: (
-            points.simjoin.near_duplicated(near(0.5), grouping="connected", **ON).sum().compute()
+        "neighbor_counts": lambda: (
+            points.simjoin.neighbor_counts(near(5), **ON).sum().compute()
         ),
-        "drop_near_duplicates": lambda: length(points.simjoin.drop_near_duplicates(near(0.5), **ON)),
+        "near_duplicated": lambda: (
+            points.simjoin.near_duplicated(near(0.5), **ON).sum().compute()
+        ),
+        "near_duplicated connected": lambda: (
+            points.simjoin.near_duplicated(near(0.5), grouping="connected", **ON)
+            .sum()
+            .compute()
+        ),
+        "drop_near_duplicates": lambda: length(
+            points.simjoin.drop_near_duplicates(near(0.5), **ON)
+        ),
         "dbscan": lambda: points.simjoin.dbscan(near(5), 5, **ON).max().compute(),
         "optics": lambda: length(points.simjoin.optics(near(5), 5, **ON)),
-        "optics forest": lambda: length(points.simjoin.optics(near(5), 5, mode="forest", **ON)),
+        "optics forest": lambda: length(
+            points.simjoin.optics(near(5), 5, mode="forest", **ON)
+        ),
         "hdbscan": lambda: length(points.simjoin.hdbscan(50, **ON)),
         "spanning_tree": lambda: length(points.simjoin.spanning_tree(**ON)),
-        "neighbor_graph": lambda: dask.compute(points.simjoin.neighbor_graph(near(5), **ON))[0].nnz,
+        "neighbor_graph": lambda: (
+            dask.compute(points.simjoin.neighbor_graph(near(5), **ON))[0].nnz
+        ),
         "connected_components": lambda: length(
             dask_simjoin.connected_components(pairs(near(0.5), **NAMED))
         ),
-        "set_self_join": lambda: length(sets.simjoin.set_self_join("words", threshold=0.8, id="id")),
+        "set_self_join": lambda: length(
+            sets.simjoin.set_self_join("words", threshold=0.8, id="id")
+        ),
         "set_neighbor_counts": lambda: (
             sets.simjoin.set_neighbor_counts("words", threshold=0.8).sum().compute()
         ),
-        "count_set_pairs": lambda: sets.simjoin.count_set_pairs("words", threshold=0.8).compute(),
+        "count_set_pairs": lambda: sets.simjoin.count_set_pairs(
+            "words", threshold=0.8
+        ).compute(),
         "set_near_duplicated": lambda: (
             sets.simjoin.set_near_duplicated("words", threshold=0.8).sum().compute()
         ),
-        "index": lambda: len(points.simjoin.index(near(0.5), os.path.join(folder, "index"), **NAMED)),
-    }  # fmt: skip
+        "index": lambda: len(
+            points.simjoin.index(near(0.5), os.path.join(folder, "index"), **NAMED)
+        ),
+    }
 
 
 def shuffled_by_tasks(call):
@@ -116,10 +152,15 @@ def run_one(name, data, disk, rows, memory):
     local = os.path.join(disk, "workers")
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=memory, local_directory=local,
-                     dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit=memory,
+            local_directory=local,
+            dashboard_address=":0",
+        ) as cluster,
         Client(cluster),
-    ):  # fmt: skip
+    ):
         begin = time.perf_counter()
         try:
             outcome = f"done {verbs(data, rows, folder)[name]():,}"
@@ -127,16 +168,28 @@ def run_one(name, data, disk, rows, memory):
             outcome = f"refused {type(error).__name__}: {error}"
         except Exception as error:
             outcome = f"FAILED {type(error).__name__}: {error}"
-        print(f"OUTCOME {time.perf_counter() - begin:.0f} {' '.join(outcome.split())}", flush=True)
+        print(
+            f"OUTCOME {time.perf_counter() - begin:.0f} {' '.join(outcome.split())}",
+            flush=True,
+        )
 
 
 def outcome_of(name, data, disk, options):
     """Run one verb as a process that ends at the deadline, and tell what came of it."""
     how = ["--one", name, "--data", data, "--at", disk, "--rows", str(options.rows)]
-    command = [sys.executable, "-m", "tests.checks.small_disks", *how, "--memory", options.memory]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.checks.small_disks",
+        *how,
+        "--memory",
+        options.memory,
+    ]
     with (
         open(os.path.join(data, "log"), "w+") as log,
-        subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True) as process,
+        subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        ) as process,
     ):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(options.deadline)
@@ -147,7 +200,9 @@ def outcome_of(name, data, disk, options):
         lines = log.read().splitlines()
     if options.verbose:
         print(*lines, sep="\n")
-    found = [line.removeprefix("OUTCOME ") for line in lines if line.startswith("OUTCOME ")]
+    found = [
+        line.removeprefix("OUTCOME ") for line in lines if line.startswith("OUTCOME ")
+    ]
     return found[-1] if found else f"{options.deadline:.0f} WAITED"
 
 
@@ -155,7 +210,9 @@ def outcome_of(name, data, disk, options):
 def small_disk(size):
     """Mount a disk of this size in memory, and take it away again."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True
+        )
         try:
             yield folder
         finally:

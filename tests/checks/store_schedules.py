@@ -1,7 +1,9 @@
-"""Run writers, vacuums and a reader of an index on a store: `python -m tests.checks.store_schedules`.
+"""Run writers, vacuums and a reader of an index on a store: `python -m
+tests.checks.store_schedules`.
 
-As index_schedules.py: one thread runs at a time, up to its next request.  A listing of a store in pages is no
-snapshot, so it begins and ends apart.  The store is moto's S3 server, or one in memory, which is faster.
+As index_schedules.py: one thread runs at a time, up to its next request.  A listing of
+a store in pages is no snapshot, so it begins and ends apart.  The store is moto's S3
+server, or one in memory, which is faster.
 """
 
 import argparse
@@ -19,7 +21,15 @@ from dask_simjoin.disk_index.publishing import transaction
 from dask_simjoin.disk_index.stores import ObjectPath, object_path
 from dask_simjoin.disk_index.types import Manifest, Options
 from dask_simjoin.disk_index.versions import chain, vacuumed
-from tests.checks.index_schedules import LISTINGS, NO_FILE, Order, Run, reader, version, writer
+from tests.checks.index_schedules import (
+    LISTINGS,
+    NO_FILE,
+    Order,
+    Run,
+    reader,
+    version,
+    writer,
+)
 from tests.support import s3
 
 try:
@@ -34,18 +44,27 @@ class StoreRun(Run):
     """Threads that run one at a time, up to the next request of one of them."""
 
     def _own(self, path):
-        return hasattr(self.here, "number") and ("/_versions" in str(path) or "/deleted" in str(path))
+        return hasattr(self.here, "number") and (
+            "/_versions" in str(path) or "/deleted" in str(path)
+        )
 
     @contextlib.contextmanager
     def gated(self):
         """Let requests wait for their turn."""
-        plain = {name: getattr(obstore, name) for name in (*REQUESTS, "list", "list_with_delimiter")}
+        plain = {
+            name: getattr(obstore, name)
+            for name in (*REQUESTS, "list", "list_with_delimiter")
+        }
 
         def wrapped(name):
             def called(store, path, *args, **options):
                 if self._own(path):
                     self.gate()
-                if name != "put" or options.get("mode") != "create" or not path.endswith(".json"):
+                if (
+                    name != "put"
+                    or options.get("mode") != "create"
+                    or not path.endswith(".json")
+                ):
                     return plain[name](store, path, *args, **options)
                 try:
                     done = plain[name](store, path, *args, **options)
@@ -69,13 +88,19 @@ class StoreRun(Run):
         def listed(store, path, **options):
             if not self._own(path):
                 return plain["list"](store, path, **options)
-            every = lambda: [one for some in plain["list"](store, path, **options) for one in some]  # noqa: E731
+
+            def every():
+                batches = plain["list"](store, path, **options)
+                return [one for batch in batches for one in batch]
+
             return iter([both(path, every)])
 
         def with_delimiter(store, path):
             if not self._own(path):
                 return plain["list_with_delimiter"](store, path)
-            found = both(path, lambda: plain["list_with_delimiter"](store, path)["objects"])
+            found = both(
+                path, lambda: plain["list_with_delimiter"](store, path)["objects"]
+            )
             return {"common_prefixes": [], "objects": found}
 
         for name in REQUESTS:
@@ -90,7 +115,23 @@ class StoreRun(Run):
 
 def template(root, versions):
     """An index of some versions, without rows."""
-    how = 1.0, ("x",), None, "euclidean", 2, 1, False, (), (), False, False, (0,), 1, "never", NO_FILE
+    how = (
+        1.0,
+        ("x",),
+        None,
+        "euclidean",
+        2,
+        1,
+        False,
+        (),
+        (),
+        False,
+        False,
+        (0,),
+        1,
+        "never",
+        NO_FILE,
+    )
     made = Manifest(0, None, "index", None, "", Options(*how), (), (), (), 0, 0)
     for number in range(versions):
         with transaction(root) as own:
@@ -100,7 +141,11 @@ def template(root, versions):
 def copied(source, target):
     for some in obstore.list(source.client, source.key):
         for one in some:
-            obstore.copy(source.client, one["path"], target.key + one["path"].removeprefix(source.key))
+            obstore.copy(
+                source.client,
+                one["path"],
+                target.key + one["path"].removeprefix(source.key),
+            )
 
 
 def tried(source, root, order, listing, commits, vacuums, readers):
@@ -108,7 +153,9 @@ def tried(source, root, order, listing, commits, vacuums, readers):
     copied(source, root)
     run, made = StoreRun(root, order, listing), []
     run.given.append(latest(root).version)
-    works = [writer(root, f"writer {n}", number, made) for n, number in enumerate(commits)]
+    works = [
+        writer(root, f"writer {n}", number, made) for n, number in enumerate(commits)
+    ]
     works += [lambda: vacuumed(root, 1)] * vacuums + [reader(run)] * readers
     with run.gated():
         run.go(works)
@@ -118,12 +165,22 @@ def tried(source, root, order, listing, commits, vacuums, readers):
     assert len(last.deleted) == 2 + len(made)
     for one in chain(root, last):
         assert all((root / "deleted" / file.name).exists() for file in one.deleted)
-    names = sorted(one.name for one in (root / "_versions").iterdir() if one.suffix == ".json")
-    assert names == [manifest_path(root, number).name for number in range(1, last.version + 1)]
-    there = [n for n in range(1, last.version + 1) if not is_tombstone(manifest_path(root, n).read_bytes())]
+    names = sorted(
+        one.name for one in (root / "_versions").iterdir() if one.suffix == ".json"
+    )
+    assert names == [
+        manifest_path(root, number).name for number in range(1, last.version + 1)
+    ]
+    there = [
+        n
+        for n in range(1, last.version + 1)
+        if not is_tombstone(manifest_path(root, n).read_bytes())
+    ]
     assert [one.version for one in chain(root, last)] == there[::-1]
     assert not any(one.suffix == ".lease" for one in (root / "_versions").iterdir())
-    left = {one.name for one in (root / "deleted").iterdir()} - {one.name for one in last.deleted}
+    left = {one.name for one in (root / "deleted").iterdir()} - {
+        one.name for one in last.deleted
+    }
     assert not left, left
     fences = last.version - 2 - len(made)
     return run.trace, f"{len(made)} made" + f", {fences} fences" * (fences > 0)
@@ -137,10 +194,21 @@ def in_memory():
     return ObjectPath("s3://memory", "index")
 
 
-def explore(place, preemptions, listing, commits=(1, 2), vacuums=1, readers=0, step=1, leftovers=False):
-    """Try every order with so many preemptions at most, or each `step`-th of them; returns the counts.
+def explore(
+    place,
+    preemptions,
+    listing,
+    commits=(1, 2),
+    vacuums=1,
+    readers=0,
+    step=1,
+    leftovers=False,
+):
+    """Try every order with so many preemptions at most, or each `step`-th of them;
+    returns the counts.
 
-    `leftovers`: all files that no version names count as old, so that vacuums make versions.
+    `leftovers`: all files that no version names count as old, so that vacuums make
+    versions.
     """
     counts, todo, number = Counter(), [Order([], 0)], 0
     source = place / uuid.uuid4().hex
@@ -162,7 +230,11 @@ def explore(place, preemptions, listing, commits=(1, 2), vacuums=1, readers=0, s
                 if at >= len(order):
                     cost = spent + (current in able)
                     if cost <= preemptions:
-                        todo += [Order([*chosen[:at], other], cost) for other in able if other != one]
+                        todo += [
+                            Order([*chosen[:at], other], cost)
+                            for other in able
+                            if other != one
+                        ]
                 spent += current in able and one != current
     finally:
         versions.A_DAY = day
@@ -172,26 +244,49 @@ def explore(place, preemptions, listing, commits=(1, 2), vacuums=1, readers=0, s
 def main(arguments=None):
     """Print how many orders were run, and what came of them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--memory", action="store_true", help="a store in memory, not an S3 server")
+    parser.add_argument(
+        "--memory", action="store_true", help="a store in memory, not an S3 server"
+    )
     parser.add_argument("--preemptions", type=int, default=1)
-    parser.add_argument("--commits", type=int, nargs="+", default=[1, 2], help="of each writer")
+    parser.add_argument(
+        "--commits", type=int, nargs="+", default=[1, 2], help="of each writer"
+    )
     parser.add_argument("--vacuums", type=int, default=1)
     parser.add_argument("--readers", type=int, default=0)
-    parser.add_argument("--leftovers", action="store_true", help="vacuums count files of writers as old")
-    parser.add_argument("--step", type=int, default=1, help="of the most preempted orders, each so-many-th")
-    parser.add_argument("--listings", nargs="+", default=list(LISTINGS), choices=list(LISTINGS))
+    parser.add_argument(
+        "--leftovers", action="store_true", help="vacuums count files of writers as old"
+    )
+    parser.add_argument(
+        "--step",
+        type=int,
+        default=1,
+        help="of the most preempted orders, each so-many-th",
+    )
+    parser.add_argument(
+        "--listings", nargs="+", default=list(LISTINGS), choices=list(LISTINGS)
+    )
     asked = parser.parse_args(arguments)
     with contextlib.nullcontext() if asked.memory else s3.server() as options:
         place = in_memory() if asked.memory else object_path(s3.new_url(), options)
         for listing in asked.listings:
             begun = time.perf_counter()
             found = explore(
-                place, asked.preemptions, listing, asked.commits, asked.vacuums, asked.readers, asked.step,
+                place,
+                asked.preemptions,
+                listing,
+                asked.commits,
+                asked.vacuums,
+                asked.readers,
+                asked.step,
                 asked.leftovers,
-            )  # fmt: skip
+            )
             requests = found.pop("requests")
-            print(f"listing {listing}: {sum(found.values()):,} orders, {requests:,} requests, "
-                  f"{json.dumps(found)}, {time.perf_counter() - begun:.0f} s", flush=True)  # fmt: skip
+            print(
+                f"listing {listing}: {sum(found.values()):,} orders, {requests:,} "
+                "requests, "
+                f"{json.dumps(found)}, {time.perf_counter() - begun:.0f} s",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

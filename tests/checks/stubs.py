@@ -1,6 +1,8 @@
-"""Stubs for type checkers and editors: names of the package, and methods of the accessor with their types.
+"""Stubs for type checkers and editors: names of the package, and methods of the
+accessor with their types.
 
-Types stand in a stub as they are written in the requests, and are imported from where they are defined.
+Types stand in a stub as they are written in the requests, and are imported from where
+they are defined.
 """
 
 import ast
@@ -36,8 +38,16 @@ RESULTS = {
 """Result of a verb -> result by library. Dask's Scalar has no public type."""
 
 SEVERAL = {
-    "neighbor_counts": {"pd.DataFrame": "pd.DataFrame", "dd.DataFrame": "dd.DataFrame", "Any": "Any"},
-    "count_pairs": {"pd.DataFrame": "pd.Series", "dd.DataFrame": "dd.Series", "Any": "Any"},
+    "neighbor_counts": {
+        "pd.DataFrame": "pd.DataFrame",
+        "dd.DataFrame": "dd.DataFrame",
+        "Any": "Any",
+    },
+    "count_pairs": {
+        "pd.DataFrame": "pd.Series",
+        "dd.DataFrame": "dd.Series",
+        "Any": "Any",
+    },
 }
 """Verb -> result by library for a list of distances."""
 
@@ -68,14 +78,23 @@ def package():
     lines = []
     for name in dask_simjoin.__all__:
         value = getattr(dask_simjoin, name)
-        lines.append(f"from {'dask_simjoin' if inspect.ismodule(value) else value.__module__} import {name}")
+        lines.append(
+            f"from {'dask_simjoin' if inspect.ismodule(value) else value.__module__} "
+            f"import {name}"
+        )
     names = ",\n    ".join(f'"{name}"' for name in sorted(dask_simjoin.__all__))
     head = f'"""{inspect.getdoc(dask_simjoin)}\n\n{NOTE}\n"""\n\n'
-    return _formatted(head + "\n".join(lines) + f"\n\n__version__: str\n\n__all__ = [\n    {names},\n]\n")
+    return _formatted(
+        head
+        + "\n".join(lines)
+        + f"\n\n__version__: str\n\n__all__ = [\n    {names},\n]\n"
+    )
 
 
 def accessor():
-    """The stub of the accessor: of a Dask DataFrame a verb gives one of Dask's, and so on."""
+    """The stub of the accessor: of a Dask DataFrame a verb gives one of Dask's, and so
+    on.
+    """
     types = Types()
     text = _overloads("__init__", [], "...")
     for name, value in vars(dask_simjoin.SimJoinAccessor).items():
@@ -116,7 +135,11 @@ def _overloads(name, parameters, about, results=LIBRARIES, end="\n"):
     text = ""
     making = name == "__init__"
     for frame, result in results.items():
-        own = [f"frame: {'object' if frame == 'Any' else frame}"] if making else parameters
+        own = (
+            [f"frame: {'object' if frame == 'Any' else frame}"]
+            if making
+            else parameters
+        )
         signature = f"def {name}(self: SimJoinAccessor[{frame}], {', '.join(own)})"
         text += f"    @overload\n    {signature} -> {'None' if making else result}:\n        {about}\n"
     return text + end
@@ -124,7 +147,9 @@ def _overloads(name, parameters, about, results=LIBRARIES, end="\n"):
 
 def _with_type(parameters, name, hint):
     """The parameters, with another type of one."""
-    return [f"{name}: {hint}" if one.startswith(f"{name}:") else one for one in parameters]
+    return [
+        f"{name}: {hint}" if one.startswith(f"{name}:") else one for one in parameters
+    ]
 
 
 def _parameters(request, types):
@@ -133,8 +158,14 @@ def _parameters(request, types):
     for option in options_of(request):
         if option.kind is option.KEYWORD_ONLY and "*" not in found:
             found.append("*")
-        owner = next(kind for kind in request.__mro__ if option.name in inspect.get_annotations(kind))
-        hint = types.named(inspect.get_annotations(owner)[option.name], owner.__module__)
+        owner = next(
+            kind
+            for kind in request.__mro__
+            if option.name in inspect.get_annotations(kind)
+        )
+        hint = types.named(
+            inspect.get_annotations(owner)[option.name], owner.__module__
+        )
         default = "" if option.default is option.empty else f" = {option.default!r}"
         found.append(f"{option.name}: {hint}{default}")
     return found
@@ -155,7 +186,9 @@ class Types:
         return ast.unparse(tree)
 
     def _own(self, module, name):
-        """Another name if two modules define one: that of the second begins with its package."""
+        """Another name if two modules define one: that of the second begins with its
+        package.
+        """
         if self._origins.setdefault(name, (module, name)) == (module, name):
             return name
         other = module.split(".")[-2].title().replace("_", "") + name
@@ -165,18 +198,26 @@ class Types:
     def imports(self):
         """The lines that import them."""
         return "\n".join(
-            f"from {module} import {name} as {own}" if own != name else f"from {module} import {name}"
+            f"from {module} import {name} as {own}"
+            if own != name
+            else f"from {module} import {name}"
             for own, (module, name) in self._origins.items()
         )
 
 
 def _origin(module, name):
-    """The module that defines a name which another one uses, and what it is called there."""
+    """The module that defines a name which another one uses, and what it is called
+    there.
+    """
     imported = _imported(module).get(name)
     if imported is None:
         return module, name
     source, there = imported
-    return _origin(source, there) if source.partition(".")[0] == "dask_simjoin" else (source, there)
+    return (
+        _origin(source, there)
+        if source.partition(".")[0] == "dask_simjoin"
+        else (source, there)
+    )
 
 
 @cache
@@ -194,8 +235,18 @@ def _imported(module):
 def _formatted(text):
     """The text as ruff has it."""
     for command in (["check", "-q", "--select", "I,F401", "--fix"], ["format", "-q"]):
-        words = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(ACCESSOR), "-"]
-        ran = subprocess.run(words, input=text, capture_output=True, text=True, cwd=ROOT)
+        words = [
+            sys.executable,
+            "-m",
+            "ruff",
+            *command,
+            "--stdin-filename",
+            str(ACCESSOR),
+            "-",
+        ]
+        ran = subprocess.run(
+            words, input=text, capture_output=True, text=True, cwd=ROOT
+        )
         assert ran.returncode == 0, ran.stderr
         text = ran.stdout
     return text

@@ -1,9 +1,9 @@
 """Random requests with units of distances, plain and lazy, against brute force.
 
-``python -m tests.checks.unit_cases --cases 2000 --seed 0`` compares the verbs, the estimators of neighbors
-and the index with pairs by definition, and their distances with the formulas, divided by the unit. ``--start
-500`` begins at another case, and ``--case 17`` runs a single one. Each case has rows at equal distances of a
-row.
+``python -m tests.checks.unit_cases --cases 2000 --seed 0`` compares the verbs, the
+estimators of neighbors and the index with pairs by definition, and their distances with
+the formulas, divided by the unit. ``--start 500`` begins at another case, and ``--case
+17`` runs a single one. Each case has rows at equal distances of a row.
 """
 
 from __future__ import annotations
@@ -34,14 +34,44 @@ from tests.support.frames import computed
 from tests.support.oracle import totals
 
 RADIUS = 6_371_008.8
-ANGLES = {"rad": 1.0, "deg": math.pi / 180, "arcmin": math.pi / 10_800, "arcsec": math.pi / 648_000,
-          "mas": math.pi / 648_000_000}  # fmt: skip
-LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "km": 1e3, "ft": 0.3048, "mi": 1609.344, "nmi": 1852.0}
-NAMES = {"km": "Kilometers", "deg": "°", "arcsec": '"', "mi": "miles", "arcmin": "arcminutes", "m": "metres"}
+ANGLES = {
+    "rad": 1.0,
+    "deg": math.pi / 180,
+    "arcmin": math.pi / 10_800,
+    "arcsec": math.pi / 648_000,
+    "mas": math.pi / 648_000_000,
+}
+LENGTHS = {
+    "mm": 1e-3,
+    "cm": 1e-2,
+    "m": 1.0,
+    "km": 1e3,
+    "ft": 0.3048,
+    "mi": 1609.344,
+    "nmi": 1852.0,
+}
+NAMES = {
+    "km": "Kilometers",
+    "deg": "°",
+    "arcsec": '"',
+    "mi": "miles",
+    "arcmin": "arcminutes",
+    "m": "metres",
+}
 """Other names of some units."""
 
-VERBS = ("self_join", "join", "knn_join", "closest_pairs", "k_distances", "neighbor_graph", "kneighbors",
-         "radius_neighbors", "index", "refused")  # fmt: skip
+VERBS = (
+    "self_join",
+    "join",
+    "knn_join",
+    "closest_pairs",
+    "k_distances",
+    "neighbor_graph",
+    "kneighbors",
+    "radius_neighbors",
+    "index",
+    "refused",
+)
 PLAIN = ("euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski")
 
 
@@ -52,7 +82,9 @@ class Tables:
         self.metric, self.rng = metric, rng
         self.total = np.zeros((0, 0))
         while not has_ties(self.total):
-            x = tied_rows(metric, int(rng.integers(3, 50)), int(rng.integers(1, 7)), rng)
+            x = tied_rows(
+                metric, int(rng.integers(3, 50)), int(rng.integers(1, 7)), rng
+            )
             cut = int(rng.integers(1, len(x))) if two else len(x)
             self.total = totals(x[:cut], x[cut:] if two else x, metric)
         none = np.zeros(len(x), int)
@@ -64,7 +96,10 @@ class Tables:
 
     def lazy(self, number: int) -> list[Any]:
         """Return both tables as Dask DataFrames."""
-        return [one if one is None else partitions(one, number, self.rng) for one in (self.left, self.right)]
+        return [
+            one if one is None else partitions(one, number, self.rng)
+            for one in (self.left, self.right)
+        ]
 
     def away(self, unit: str | None) -> np.ndarray:
         """Return the distances in a unit; None: the metric's."""
@@ -77,7 +112,13 @@ class Tables:
     def threshold(self, number: float, unit: str | None) -> float:
         """Return the largest total of pairs within a distance."""
         if self.metric == "haversine":
-            size = 1.0 if unit is None else LENGTHS[unit] if unit in LENGTHS else ANGLES[unit] * RADIUS
+            size = (
+                1.0
+                if unit is None
+                else LENGTHS[unit]
+                if unit in LENGTHS
+                else ANGLES[unit] * RADIUS
+            )
             meters = number * ANGLES[unit] * RADIUS if unit in ANGLES else number * size
             return float(make_metric("haversine").threshold(meters))
         if unit is None:
@@ -87,17 +128,32 @@ class Tables:
 
     def allowed(self) -> np.ndarray:
         """Return which pairs of rows may be pairs."""
-        return np.ones(self.total.shape, bool) if self.two else ~np.eye(len(self.left), dtype=bool)
+        return (
+            np.ones(self.total.shape, bool)
+            if self.two
+            else ~np.eye(len(self.left), dtype=bool)
+        )
 
 
-def a_request(tables: Tables, rng: np.random.Generator) -> tuple[Any, float, str | None, str | None, str]:
-    """Draw a distance: what is passed, its number and unit, the unit of the result, and the kind."""
+def a_request(
+    tables: Tables, rng: np.random.Generator
+) -> tuple[Any, float, str | None, str | None, str]:
+    """Draw a distance: what is passed, its number and unit, the unit of the result, and
+    the kind.
+    """
     units = [*ANGLES] if tables.metric == "cosine" else [*LENGTHS, *ANGLES]
     chosen, unit = (str(one) for one in rng.choice(units, 2))
     kind = str(rng.choice(["text", "number and unit", "text and unit", "number"]))
     given = unit if kind.startswith("text") else None
     far = float(rng.choice(tables.away(given).ravel())) if rng.random() < 0.9 else 0.0
-    far = max(0.0, float(rng.choice([far, math.nextafter(far, 0), math.nextafter(far, math.inf), far * 1.5])))
+    far = max(
+        0.0,
+        float(
+            rng.choice(
+                [far, math.nextafter(far, 0), math.nextafter(far, math.inf), far * 1.5]
+            )
+        ),
+    )
     called = NAMES.get(given, given) if rng.random() < 0.3 else given
     passed = far if given is None else f"{far!r}{rng.choice(['', ' '])}{called}"
     result = chosen if kind.endswith("unit") else given
@@ -110,27 +166,47 @@ def option(kind: str, unit: str | None) -> dict[str, Any]:
 
 
 def close(found: Any, want: Any) -> None:
-    """Compare distances: a few units in the last place may differ, as roots and arcs are not exact."""
-    np.testing.assert_allclose(np.asarray(found, float), np.asarray(want, float), rtol=1e-13, atol=0)
+    """Compare distances: a few units in the last place may differ, as roots and arcs
+    are not exact.
+    """
+    np.testing.assert_allclose(
+        np.asarray(found, float), np.asarray(want, float), rtol=1e-13, atol=0
+    )
 
 
-def compare(found: pd.DataFrame, pairs: list[tuple[int, int]], tables: Tables, unit: str | None,
-            ordered: bool = False) -> None:  # fmt: skip
+def compare(
+    found: pd.DataFrame,
+    pairs: list[tuple[int, int]],
+    tables: Tables,
+    unit: str | None,
+    ordered: bool = False,
+) -> None:
     """Compare a result with pairs of row numbers; `ordered`: in their order."""
     left, right = tables.left.index, (tables.right if tables.two else tables.left).index
     away = tables.away(unit)
     want = {(left[i], right[j]): away[i, j] for i, j in pairs}
     got = list(zip(found["left"].tolist(), found["right"].tolist(), strict=True))
-    assert (got if ordered else sorted(got)) == (list(want) if ordered else sorted(want))
+    assert (got if ordered else sorted(got)) == (
+        list(want) if ordered else sorted(want)
+    )
     close(found["distance"], [want[pair] for pair in got])
 
 
 def run_case(rng: np.random.Generator) -> Case:
     """Compare one random request with its definition; return what it covers."""
-    verb, metric = str(rng.choice(VERBS)), str(rng.choice(["haversine", "haversine", "cosine"]))
+    verb, metric = (
+        str(rng.choice(VERBS)),
+        str(rng.choice(["haversine", "haversine", "cosine"])),
+    )
     if verb == "refused":
         return refused(rng)
-    two = {"join": True, "self_join": False, "k_distances": False, "neighbor_graph": False, "index": False}
+    two = {
+        "join": True,
+        "self_join": False,
+        "k_distances": False,
+        "neighbor_graph": False,
+        "index": False,
+    }
     tables = Tables(metric, two.get(verb, bool(rng.integers(2))), rng)
     number = int(rng.integers(1, 6))
     passed, far, given, result, kind = a_request(tables, rng)
@@ -161,7 +237,9 @@ def run_case(rng: np.random.Generator) -> Case:
                 compare(computed(found), first, tables, result, ordered=True)
             elif verb == "k_distances":
                 unit = result if kind.endswith("unit") else None
-                away = np.sort(np.where(tables.allowed(), tables.away(unit), math.inf), 1)
+                away = np.sort(
+                    np.where(tables.allowed(), tables.away(unit), math.inf), 1
+                )
                 found = computed(left.simjoin.k_distances(k, **how))
                 want = away[:, k - 1] if k < len(away) else np.full(len(away), math.inf)
                 close(found, want)
@@ -171,7 +249,10 @@ def run_case(rng: np.random.Generator) -> Case:
                     pair for pair in pairs if tables.total[pair] > 0
                 ]
                 rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-                assert sorted(zip(rows.tolist(), matrix.indices.tolist(), strict=True)) == pairs
+                assert (
+                    sorted(zip(rows.tolist(), matrix.indices.tolist(), strict=True))
+                    == pairs
+                )
                 close(matrix.data, tables.away(result)[rows, matrix.indices])
     covered = collections.Counter([verb, f"metric={metric}", f"request: {kind}"])
     covered[f"unit {result}"] = 1
@@ -179,12 +260,21 @@ def run_case(rng: np.random.Generator) -> Case:
     return covered
 
 
-def estimators(verb: str, tables: Tables, near: np.ndarray, passed: Any, kind: str, unit: str | None,
-               rng: np.random.Generator) -> None:  # fmt: skip
+def estimators(
+    verb: str,
+    tables: Tables,
+    near: np.ndarray,
+    passed: Any,
+    kind: str,
+    unit: str | None,
+    rng: np.random.Generator,
+) -> None:
     """Compare `NearestNeighbors` with the definition."""
     data = (tables.right if tables.two else tables.left)[tables.on].to_numpy()
     queries = tables.left[tables.on].to_numpy() if tables.two else None
-    fitted = NearestNeighbors(radius=passed, metric=tables.metric, **option(kind, unit)).fit(data)
+    fitted = NearestNeighbors(
+        radius=passed, metric=tables.metric, **option(kind, unit)
+    ).fit(data)
     if verb == "kneighbors":
         k = int(rng.integers(1, max(2, tables.total.shape[1] - (not tables.two))))
         unit = unit if kind.endswith("unit") else None
@@ -199,14 +289,24 @@ def estimators(verb: str, tables: Tables, near: np.ndarray, passed: Any, kind: s
         close(far[i], tables.away(unit)[i, near[i]])
 
 
-def on_disk(tables: Tables, pairs: list[tuple[int, int]], passed: Any, how: dict[str, Any], unit: str | None,
-            stored: bool) -> None:  # fmt: skip
+def on_disk(
+    tables: Tables,
+    pairs: list[tuple[int, int]],
+    passed: Any,
+    how: dict[str, Any],
+    unit: str | None,
+    stored: bool,
+) -> None:
     """Compare an index and its changes with the definition."""
     frame = tables.left
     cut = int(tables.rng.integers(1, len(frame) + 1))
     with tempfile.TemporaryDirectory() as folder:
         index = frame.iloc[:cut].simjoin.index(
-            passed, Path(folder) / "index", return_distance=True, store_pairs=stored, **how
+            passed,
+            Path(folder) / "index",
+            return_distance=True,
+            store_pairs=stored,
+            **how,
         )
         first = [pair for pair in pairs if max(pair) < cut]
         compare(index.pairs().compute(), first, tables, unit)
@@ -221,20 +321,34 @@ def refused(rng: np.random.Generator) -> Case:
     """Check that plain metrics refuse units everywhere."""
     metric, unit = str(rng.choice(PLAIN)), str(rng.choice([*LENGTHS, *ANGLES]))
     frame = pd.DataFrame(rng.normal(size=(9, 2)), columns=["x", "y"])
-    table = partitions(frame, int(rng.integers(1, 6)), rng) if rng.integers(2) else frame
+    table = (
+        partitions(frame, int(rng.integers(1, 6)), rng) if rng.integers(2) else frame
+    )
     how, given = {"metric": metric}, ({"distance_unit": unit}, f"1 {unit}")
     calls = [
-        lambda option, far: table.simjoin.self_join(far, return_distance=True, **option, **how),
-        lambda option, far: table.simjoin.join(frame, far, return_distance=True, **option, **how),
-        lambda option, far: table.simjoin.knn_join(k=1, max_distance=far, **option, **how),
-        lambda option, far: table.simjoin.closest_pairs(1, max_distance=far, **option, **how),
+        lambda option, far: table.simjoin.self_join(
+            far, return_distance=True, **option, **how
+        ),
+        lambda option, far: table.simjoin.join(
+            frame, far, return_distance=True, **option, **how
+        ),
+        lambda option, far: table.simjoin.knn_join(
+            k=1, max_distance=far, **option, **how
+        ),
+        lambda option, far: table.simjoin.closest_pairs(
+            1, max_distance=far, **option, **how
+        ),
         lambda option, far: table.simjoin.neighbor_graph(far, **option, **how),
         lambda option, far: NearestNeighbors(radius=far, **option, **how).fit(frame),
-        lambda option, far: frame.simjoin.index(far, "index", return_distance=True, **option, **how),
+        lambda option, far: frame.simjoin.index(
+            far, "index", return_distance=True, **option, **how
+        ),
     ]
     call = calls[rng.integers(len(calls))]
     for option_given, far in ((given[0], 1.0), ({}, given[1])):
-        with pytest.raises(OptionError, match=r"has a unit, but|is not allowed with metric"):
+        with pytest.raises(
+            OptionError, match=r"has a unit, but|is not allowed with metric"
+        ):
             call(option_given, far)
     return collections.Counter(["refused"])
 

@@ -1,4 +1,6 @@
-"""Tables of the documentation that follow from the table of verbs: calls, options and commands."""
+"""Tables of the documentation that follow from the table of verbs: calls, options and
+commands.
+"""
 
 from dataclasses import fields
 from inspect import Parameter, signature
@@ -34,7 +36,11 @@ COMMANDS = {
     (*group, name): command
     for group, commands in (
         ((), cli.commands),
-        *(((name,), one.commands) for name, one in cli.commands.items() if isinstance(one, click.Group)),
+        *(
+            ((name,), one.commands)
+            for name, one in cli.commands.items()
+            if isinstance(one, click.Group)
+        ),
     )
     for name, command in commands.items()
 }
@@ -43,29 +49,54 @@ COMMANDS = {
 
 def of_verbs():
     """The words of commands that are verbs."""
-    return [words for words, command in COMMANDS.items() if isinstance(command, VerbCommand | MakeCommand)]
+    return [
+        words
+        for words, command in COMMANDS.items()
+        if isinstance(command, VerbCommand | MakeCommand)
+    ]
 
 
 def calls():
     """Each verb with its call and its result."""
-    return [*CALLS, *(f"| `{_call(verb)}` | {verb.result} |" for verb in VERBS.values())]
+    return [
+        *CALLS,
+        *(f"| `{_call(verb)}` | {verb.result} |" for verb in VERBS.values()),
+    ]
 
 
 def _call(verb):
     options = list(signature(verb.function).parameters.values())[1:]
-    shown = [one for one in options if one.kind is not one.KEYWORD_ONLY or one.name in verb.shown]
-    words = [one.name if one.default is Parameter.empty else f"{one.name}={_value(one)}" for one in shown]
+    shown = [
+        one
+        for one in options
+        if one.kind is not one.KEYWORD_ONLY or one.name in verb.shown
+    ]
+    words = [
+        one.name if one.default is Parameter.empty else f"{one.name}={_value(one)}"
+        for one in shown
+    ]
     return f"{verb.name}({', '.join(words + ['...'] * (len(shown) < len(options)))})"
 
 
 def _value(option):
-    return f'"{option.default}"' if isinstance(option.default, str) else repr(option.default)
+    return (
+        f'"{option.default}"'
+        if isinstance(option.default, str)
+        else repr(option.default)
+    )
 
 
 def options():
-    """Return the table of options per verb; `plan` takes all, and some verbs compare no rows."""
-    listed = [verb for verb in VERBS.values() if issubclass(verb.request, MetricRequest)]
-    return [*OPTIONS, *(_options(verb) for verb in listed if verb.request is not PlanRequest)]
+    """Return the table of options per verb; `plan` takes all, and some verbs compare no
+    rows.
+    """
+    listed = [
+        verb for verb in VERBS.values() if issubclass(verb.request, MetricRequest)
+    ]
+    return [
+        *OPTIONS,
+        *(_options(verb) for verb in listed if verb.request is not PlanRequest),
+    ]
 
 
 def _options(verb):
@@ -73,7 +104,9 @@ def _options(verb):
     all_metrics = request.metrics == tuple(METRICS)
     metrics = "all" if all_metrics else ", ".join(request.metrics)
     words = ["`eps` as a column"] * request.radii + _names(request, TOLD)
-    choices = {option.name: option.metadata["choices"] for option in fields(request)}["partitioning"]
+    choices = {option.name: option.metadata["choices"] for option in fields(request)}[
+        "partitioning"
+    ]
     refused = [f'`"{one}"`' for one in Partitioning.__args__ if one not in choices]
     return f"| `{verb.name}` | {metrics} | {', '.join(words)}{'; not ' * bool(refused)}{', '.join(refused)} |"
 
@@ -90,7 +123,10 @@ def edit_options():
 
 def _rows(kind, shared):
     listed = [verb for verb in VERBS.values() if issubclass(verb.request, kind)]
-    rows = [(verb.name, ", ".join(_names(verb.request, shared)) or "nothing") for verb in listed]
+    rows = [
+        (verb.name, ", ".join(_names(verb.request, shared)) or "nothing")
+        for verb in listed
+    ]
     return [f"| `{name}` | {text} |" for name, text in rows]
 
 
@@ -99,12 +135,17 @@ def _names(request, shared):
     names = [option.name for option in options_of(request) if option.name not in shared]
     two = [name for name in names if name.startswith(("left_", "right_"))]
     assert two in ([], ["left_on", "right_on", "left_id", "right_id"])
-    return [f"`{name}`" for name in names if name not in two] + ["`left_*`, `right_*`"] * bool(two)
+    return [f"`{name}`" for name in names if name not in two] + [
+        "`left_*`, `right_*`"
+    ] * bool(two)
 
 
 def command_options():
     """Each command with its verb and the verb's options."""
-    return [*COMMAND_OPTIONS, *(_command(words, COMMANDS[words]) for words in of_verbs())]
+    return [
+        *COMMAND_OPTIONS,
+        *(_command(words, COMMANDS[words]) for words in of_verbs()),
+    ]
 
 
 def _command(words, command):
@@ -116,12 +157,17 @@ def _command(words, command):
 def shared_options():
     """Options that commands share."""
     kinds = [(WRITTEN, "commands that write"), (SHARED, "all")]
-    return [*SHARED_OPTIONS, *(_shared(option, kind) for options, kind in kinds for option in options)]
+    return [
+        *SHARED_OPTIONS,
+        *(_shared(option, kind) for options, kind in kinds for option in options),
+    ]
 
 
 def _shared(option, kind):
     names = ", ".join(f"`{name}`" for name in option.opts)
-    return f"| {names} | {kind} | {option.help[0].lower()}{option.help[1:].rstrip('.')} |"
+    return (
+        f"| {names} | {kind} | {option.help[0].lower()}{option.help[1:].rstrip('.')} |"
+    )
 
 
 def written(text, lines):

@@ -1,8 +1,10 @@
-"""Try every order of the steps by which versions come and go: `python -m tests.checks.versions_model`.
+"""Try every order of the steps by which versions come and go: `python -m
+tests.checks.versions_model`.
 
-A model, and not the program: docs/explanation/versions.md has the rules, and index_schedules.py runs the
-program itself.  A state is the folder and where each process is.  All that can follow is tried, each
-state once.  A listing takes time: what is there all the while is in it, and what comes or goes may be.
+A model, and not the program: docs/explanation/versions.md has the rules, and
+index_schedules.py runs the program itself.  A state is the folder and where each
+process is.  All that can follow is tried, each state once.  A listing takes time: what
+is there all the while is in it, and what comes or goes may be.
 """
 
 import argparse
@@ -20,12 +22,15 @@ HALF_A_DAY, A_DAY = 1, 2
 class Rules:
     """What the processes do; each rule that is left out must be found out."""
 
-    lists_again: bool = True  # a writer lists versions after its temporary was made, not before
-    sweeps_first: bool = True  # a vacuum removes temporaries before it reads the last version
+    # a writer lists versions after its temporary was made, not before
+    lists_again: bool = True
+    # a vacuum removes temporaries before it reads the last version
+    sweeps_first: bool = True
     sweeps_again: bool = True  # and once more, before it removes manifests
     ascending: bool = True  # it removes manifests in the order of their numbers
     ages: bool = True  # a writer refuses after half a day
-    numbers_apart: bool = False  # a writer reads a version, and lists anew to choose a number
+    # a writer reads a version, and lists anew to choose a number
+    numbers_apart: bool = False
 
 
 OLD = Rules(False, False, False, True, False, True)
@@ -54,7 +59,9 @@ class Manifest(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """What is on disk, the time, and, for the invariants, each manifest that ever was, in order."""
+    """What is on disk, the time, and, for the invariants, each manifest that ever was,
+    in order.
+    """
 
     manifests: frozenset
     temporaries: frozenset  # (name, time)
@@ -72,7 +79,8 @@ class Process(NamedTuple):
     tries: int = 0
     base: Manifest | None = None
     begun: int = 0
-    listed: tuple | None = None  # (what is in it, what may be) of a listing that goes on
+    # (what is in it, what may be) of a listing that goes on
+    listed: tuple | None = None
     known: frozenset = frozenset()
     needed: frozenset = frozenset()
 
@@ -97,7 +105,9 @@ def start(setting):
     data = frozenset((name, 0) for one in given for name in one.data)
     folder = Folder(frozenset(given), frozenset(), data, 0, tuple(given))
     kinds = "w" * len(setting.commits) + "v" * setting.vacuums + "r" * setting.readers
-    return State(folder, tuple(Process(kind, "start") for kind in kinds), setting.crashes)
+    return State(
+        folder, tuple(Process(kind, "start") for kind in kinds), setting.crashes
+    )
 
 
 def numbers(folder):
@@ -136,7 +146,10 @@ def writer(own, who, folder, rules, setting):
     if own.step == "start":
         if own.done == setting.commits[who] or own.tries == setting.tries:
             return
-        yield own._replace(step="read", listed=(numbers(folder), frozenset()), base=None), folder
+        yield (
+            own._replace(step="read", listed=(numbers(folder), frozenset()), base=None),
+            folder,
+        )
     elif own.step == "read":
         for number in largest(own.listed):
             found = of_number(folder, number)
@@ -146,9 +159,18 @@ def writer(own, who, folder, rules, setting):
                 first = Manifest(0, (), (), frozenset())
                 yield own._replace(step="write", listed=None, base=first), folder
             elif setting.versions == 0 and not own.done:
-                yield own._replace(step="start", listed=None, tries=setting.tries), folder  # it is made
+                # it is made
+                yield (
+                    own._replace(step="start", listed=None, tries=setting.tries),
+                    folder,
+                )
             elif rules.numbers_apart:
-                yield own._replace(step="number", listed=(numbers(folder), frozenset()), base=found), folder
+                yield (
+                    own._replace(
+                        step="number", listed=(numbers(folder), frozenset()), base=found
+                    ),
+                    folder,
+                )
             else:
                 yield own._replace(step="write", listed=None, base=found), folder
     elif own.step == "number":
@@ -172,7 +194,8 @@ def writer(own, who, folder, rules, setting):
             elif not rules.lists_again:
                 yield own._replace(step="temporary", listed=None), folder
             elif not made:
-                yield own._replace(step="temporary", listed=None), folder  # a vacuum was here
+                # a vacuum was here
+                yield own._replace(step="temporary", listed=None), folder
             elif rules.ages and own.base.number and made[0] - own.begun > HALF_A_DAY:
                 yield own._replace(step="give up", listed=None), folder
             else:
@@ -182,7 +205,9 @@ def writer(own, who, folder, rules, setting):
     elif own.step == "give up":
         left = frozenset(one for one in folder.temporaries if one[0] != name)
         gone = frozenset(one for one in folder.data if one[0] != name)
-        after = own._replace(step="start", tries=own.tries + 1, base=None, begun=0, known=frozenset())
+        after = own._replace(
+            step="start", tries=own.tries + 1, base=None, begun=0, known=frozenset()
+        )
         yield after, folder._replace(temporaries=left, data=gone)
     elif own.step == "made":
         left = frozenset(one for one in folder.temporaries if one[0] != name)
@@ -198,15 +223,24 @@ def linked(own, name, folder, rules):
     if number in numbers(folder):
         return own._replace(step="give up"), folder
     if name not in names(folder.temporaries):
-        return own._replace(step="temporary" if rules.lists_again else "give up"), folder
-    made = Manifest(number, name, own.base.name, frozenset({name, own.base.name} - {()}))
+        return own._replace(
+            step="temporary" if rules.lists_again else "give up"
+        ), folder
+    made = Manifest(
+        number, name, own.base.name, frozenset({name, own.base.name} - {()})
+    )
     last = folder.given[-1] if folder.given else Manifest(0, (), (), frozenset())
     if any(one.number == number for one in folder.given):
         raise Broken(f"number {number} is given twice")
     if made.parent != last.name or number != last.number + 1:
-        raise Broken(f"version {number} is not made of the last one, {last.number}, whose rows are lost")
+        raise Broken(
+            f"version {number} is not made of the last one, {last.number}, whose rows "
+            "are lost"
+        )
     given = (*folder.given, made)
-    return own._replace(step="made"), folder._replace(manifests=folder.manifests | {made}, given=given)
+    return own._replace(step="made"), folder._replace(
+        manifests=folder.manifests | {made}, given=given
+    )
 
 
 def vacuum(own, who, folder, rules, setting):
@@ -222,9 +256,15 @@ def vacuum(own, who, folder, rules, setting):
     elif own.step in ("sweeping", "sweeping again"):
         for one in sorted(own.known)[:1]:
             left = frozenset(file for file in folder.temporaries if file[0] != one)
-            yield own._replace(known=own.known - {one}), folder._replace(temporaries=left)
+            yield (
+                own._replace(known=own.known - {one}),
+                folder._replace(temporaries=left),
+            )
         if not own.known:
-            yield own._replace(step="list" if own.step == "sweeping" else "remove"), folder
+            yield (
+                own._replace(step="list" if own.step == "sweeping" else "remove"),
+                folder,
+            )
     elif own.step == "list":
         yield own._replace(step="read", listed=(numbers(folder), frozenset())), folder
     elif own.step == "read":
@@ -234,11 +274,16 @@ def vacuum(own, who, folder, rules, setting):
                 yield own._replace(step="list", listed=None), folder
                 continue
             dropped = frozenset(
-                name for one in folder.manifests if one.number < number for name in one.data - last.data
+                name
+                for one in folder.manifests
+                if one.number < number
+                for name in one.data - last.data
             )
             after = own._replace(base=last, needed=dropped, listed=None, step="remove")
             if rules.sweeps_again:
-                after = after._replace(step="sweep again", listed=(names(folder.temporaries), frozenset()))
+                after = after._replace(
+                    step="sweep again", listed=(names(folder.temporaries), frozenset())
+                )
             yield after, folder
     elif own.step == "remove":
         old = sorted(one for one in folder.manifests if one.number < own.base.number)
@@ -251,7 +296,8 @@ def vacuum(own, who, folder, rules, setting):
         old = [
             (name, at)
             for name, at in folder.data
-            if name not in own.base.data and (name in own.needed or at < own.begun - A_DAY)
+            if name not in own.base.data
+            and (name in own.needed or at < own.begun - A_DAY)
         ]
         if not old:
             yield Process("v", "end", 1), folder
@@ -271,7 +317,10 @@ def reader(own, who, folder, rules, setting):
             if of_number(folder, number) is None:
                 yield own._replace(step="list", listed=None), folder
             elif number < own.begun:
-                raise Broken(f"a reader is given version {number} where there was version {own.begun}")
+                raise Broken(
+                    f"a reader is given version {number} where there was version "
+                    f"{own.begun}"
+                )
             else:
                 yield Process("r", "end"), folder
 
@@ -301,12 +350,15 @@ def following(state, rules, setting, do):
                 others = (*processes[:who], after, *processes[who + 1 :])
             else:
                 others = tuple(
-                    after if n == who else seen_by(one, folder, changed) for n, one in enumerate(processes)
+                    after if n == who else seen_by(one, folder, changed)
+                    for n, one in enumerate(processes)
                 )
             yield State(changed, others, crashes)
         if crashes and own.step not in ("start", "end"):
             dead = Process(own.kind, "end")
-            yield State(folder, (*processes[:who], dead, *processes[who + 1 :]), crashes - 1)
+            yield State(
+                folder, (*processes[:who], dead, *processes[who + 1 :]), crashes - 1
+            )
     if folder.clock < setting.ticks:
         yield State(folder._replace(clock=folder.clock + 1), processes, crashes)
 
@@ -323,7 +375,9 @@ def check(state):
 
 
 def explore(rules, setting, most=None, do=DO):
-    """Try everything; returns how many states and steps there are, and what was broken, if anything was."""
+    """Try everything; returns how many states and steps there are, and what was broken,
+    if anything was.
+    """
     first = start(setting)
     seen, todo, steps = {first}, [first], 0
     while todo:
@@ -357,11 +411,19 @@ LONG = {
     "two writers, of one and two, a vacuum": Setting((1, 2), 1, versions=1),
     "two writers, two vacuums": Setting((1, 1), 2, versions=2, tries=1),
     "three writers, a vacuum": Setting((1, 1, 1), 1, versions=1, tries=1),
-    "a first load, one that is updated twice, a vacuum": Setting((1, 3), 1, versions=0, tries=1),
-    "two writers, a vacuum, a reader, a crash": Setting((1, 1), 1, 1, crashes=1, versions=2, tries=1),
+    "a first load, one that is updated twice, a vacuum": Setting(
+        (1, 3), 1, versions=0, tries=1
+    ),
+    "two writers, a vacuum, a reader, a crash": Setting(
+        (1, 1), 1, 1, crashes=1, versions=2, tries=1
+    ),
     "a writer, two vacuums, a reader": Setting((1,), 2, 1, versions=3, tries=1),
-    "two writers, a vacuum, three half days": Setting((1, 1), 1, ticks=3, versions=2, tries=1),
-    "two writers, a vacuum, two crashes": Setting((1, 1), 1, crashes=2, versions=2, tries=1),
+    "two writers, a vacuum, three half days": Setting(
+        (1, 1), 1, ticks=3, versions=2, tries=1
+    ),
+    "two writers, a vacuum, two crashes": Setting(
+        (1, 1), 1, crashes=2, versions=2, tries=1
+    ),
     "two writers of two, a vacuum": Setting((2, 2), 1, versions=1, tries=1),
 }
 """What takes minutes."""
@@ -372,9 +434,18 @@ MUTANTS = {
         replace(Rules(), numbers_apart=True),
         Setting((1, 1), 0, tries=1),
     ),
-    "no second sweep": (replace(Rules(), sweeps_again=False), Setting((1, 2), 1, tries=1)),
-    "listed before the temporary": (replace(Rules(), lists_again=False), Setting((1, 2), 1, tries=1)),
-    "no first sweep": (replace(Rules(), sweeps_first=False), Setting((1,), 1, ticks=4, versions=2)),
+    "no second sweep": (
+        replace(Rules(), sweeps_again=False),
+        Setting((1, 2), 1, tries=1),
+    ),
+    "listed before the temporary": (
+        replace(Rules(), lists_again=False),
+        Setting((1, 2), 1, tries=1),
+    ),
+    "no first sweep": (
+        replace(Rules(), sweeps_first=False),
+        Setting((1,), 1, ticks=4, versions=2),
+    ),
     "no age": (replace(Rules(), ages=False), Setting((1,), 1, ticks=4, versions=2)),
     "descending": (replace(Rules(), ascending=False), Setting((1,), 1, 1, versions=2)),
 }
@@ -382,22 +453,34 @@ MUTANTS = {
 
 
 def main(arguments=None):
-    """Print the states and steps of each setting; fails if a rule is broken, or a mutant is not found."""
+    """Print the states and steps of each setting; fails if a rule is broken, or a
+    mutant is not found.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="settings of minutes, too")
-    parser.add_argument("--most", type=int, default=None, help="states of a setting, at most")
+    parser.add_argument(
+        "--most", type=int, default=None, help="states of a setting, at most"
+    )
     asked = parser.parse_args(arguments)
     bad = False
     for name, setting in (SHORT | (LONG if asked.long else {})).items():
         begun = time.perf_counter()
         states, steps, broken = explore(Rules(), setting, asked.most)
         bad |= broken is not None
-        print(f"{name}: {states:,} states, {steps:,} steps, {broken or 'nothing broken'}, "
-              f"{time.perf_counter() - begun:.0f} s", flush=True)  # fmt: skip
+        print(
+            f"{name}: {states:,} states, {steps:,} steps, "
+            f"{broken or 'nothing broken'}, "
+            f"{time.perf_counter() - begun:.0f} s",
+            flush=True,
+        )
     for name, (rules, setting) in MUTANTS.items():
         states, steps, broken = explore(rules, setting, asked.most)
         bad |= broken is None
-        print(f"mutant, {name}: {broken or 'NOT FOUND'} ({states:,} states, {steps:,} steps)", flush=True)
+        print(
+            f"mutant, {name}: {broken or 'NOT FOUND'} ({states:,} states, {steps:,} "
+            "steps)",
+            flush=True,
+        )
     return int(bad)
 
 

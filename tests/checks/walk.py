@@ -1,7 +1,9 @@
-"""Trace one call of each verb: how many modules and functions of the package it passes through.
+"""Trace one call of each verb: how many modules and functions of the package it passes
+through.
 
-``python -m tests.checks.walk`` prints a table; ``--verb self_join`` every function of one verb, in the order
-of first calls.  Frames have four partitions, tasks run in this thread, and kernels are warm.
+``python -m tests.checks.walk`` prints a table; ``--verb self_join`` every function of
+one verb, in the order of first calls.  Frames have four partitions, tasks run in this
+thread, and kernels are warm.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ MADE_BY_HAND = "<"
 
 
 class Walk(NamedTuple):
-    """What one call passed through: each function with its module, in the order of first calls."""
+    """What one call passed through: each function with its module, in the order of
+    first calls.
+    """
 
     calls: int
     functions: list[tuple[str, str, int]]
@@ -45,7 +49,11 @@ class Walk(NamedTuple):
     @property
     def named(self) -> list[tuple[str, str, int]]:
         """Distinct functions that have a name."""
-        return [some for some in self.functions if not some[1].split(".")[-1].startswith(MADE_BY_HAND)]
+        return [
+            some
+            for some in self.functions
+            if not some[1].split(".")[-1].startswith(MADE_BY_HAND)
+        ]
 
 
 def trace(call: Callable[[], Any]) -> Walk:
@@ -57,7 +65,9 @@ def trace(call: Callable[[], Any]) -> Walk:
         if event == "call":
             module = frame.f_globals.get("__name__", "")
             generated = frame.f_code.co_filename == "<string>"  # by dataclasses
-            if not generated and (module == PACKAGE or module.startswith(PACKAGE + ".")):
+            if not generated and (
+                module == PACKAGE or module.startswith(PACKAGE + ".")
+            ):
                 seen[frame.f_code] += 1
                 modules[frame.f_code] = module
 
@@ -86,7 +96,9 @@ def texts(rows: int = ROWS) -> dd.DataFrame:
     return dd.from_pandas(pd.DataFrame({"text": words}), npartitions=PARTITIONS)
 
 
-VERBS: dict[str, tuple[Callable[[int], dd.DataFrame], Callable[[dd.DataFrame], Any]]] = {
+VERBS: dict[
+    str, tuple[Callable[[int], dd.DataFrame], Callable[[dd.DataFrame], Any]]
+] = {
     "self_join": (points, lambda frame: frame.simjoin.self_join(0.02)),
     "count_pairs": (points, lambda frame: frame.simjoin.count_pairs(0.02)),
     "neighbor_counts": (points, lambda frame: frame.simjoin.neighbor_counts(0.02)),
@@ -94,7 +106,10 @@ VERBS: dict[str, tuple[Callable[[int], dd.DataFrame], Callable[[dd.DataFrame], A
     "knn_join": (points, lambda frame: frame.simjoin.knn_join(k=3)),
     "dbscan": (points, lambda frame: frame.simjoin.dbscan(0.02)),
     "hdbscan": (points, lambda frame: frame.simjoin.hdbscan(min_cluster_size=5)),
-    "set_self_join": (texts, lambda frame: frame.simjoin.set_self_join("text", 0.8, tokenizer="words")),
+    "set_self_join": (
+        texts,
+        lambda frame: frame.simjoin.set_self_join("text", 0.8, tokenizer="words"),
+    ),
 }
 """Each verb's rows, and its call."""
 
@@ -116,7 +131,9 @@ def walk(verb: str) -> Walk:
 
 def main(arguments: list[str] | None = None) -> None:
     """Print the table, or the walk of one verb."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--verb", choices=sorted(VERBS))
     chosen = parser.parse_args(arguments).verb
     if chosen is not None:

@@ -17,7 +17,9 @@ from tests.support.profiles import in_turns
 
 def run(*words, code=0, text=None):
     """What a command prints; it ends with this exit code, and without a traceback."""
-    ran = CliRunner().invoke(cli, ["--", *words] if words[0][0] == "-" else list(words), input=text)
+    ran = CliRunner().invoke(
+        cli, ["--", *words] if words[0][0] == "-" else list(words), input=text
+    )
     assert ran.exit_code == code, ran.output
     assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
     assert "Traceback" not in ran.output
@@ -36,9 +38,13 @@ def in_order(pairs):
     return pairs.sort_values(["left", "right"], ignore_index=True)
 
 
-READ = [(tables, "pairs.csv") for tables in ("points/*.parquet", "both", "tables.csv", "tables.tsv", "csvs/")]
+READ = [
+    (tables, "pairs.csv")
+    for tables in ("points/*.parquet", "both", "tables.csv", "tables.tsv", "csvs/")
+]
 WRITTEN = [
-    ("points", output) for output in ("pairs.parquet", "pairs.csv", "pairs/", "there/is/none/of/these")
+    ("points", output)
+    for output in ("pairs.parquet", "pairs.csv", "pairs/", "there/is/none/of/these")
 ]
 
 
@@ -50,9 +56,22 @@ def test_what_is_written_are_the_pairs_of_the_verb(points, tables, output, tmp_p
     points[:7].to_csv("csvs/0.csv", index=False)
     points[7:].to_csv("csvs/1.csv", index=False)
     given = ["points/0.parquet", "points/1.parquet"] if tables == "both" else [tables]
-    run("self-join", *given, "--eps", "0.1", "--return-distance", "--blocksize", "800", "-o", output, *ON)
+    run(
+        "self-join",
+        *given,
+        "--eps",
+        "0.1",
+        "--return-distance",
+        "--blocksize",
+        "800",
+        "-o",
+        output,
+        *ON,
+    )
     found = pd.read_csv(output) if output.endswith(".csv") else pd.read_parquet(output)
-    pd.testing.assert_frame_equal(in_order(found), pairs_of(points, return_distance=True))
+    pd.testing.assert_frame_equal(
+        in_order(found), pairs_of(points, return_distance=True)
+    )
     assert not list(tmp_path.rglob("*.partial"))
 
 
@@ -77,9 +96,22 @@ def test_two_tables(points):
     run("join", "points", *other, "--eps", "0.1", "-o", "pairs.csv", *ON)
     wanted = points.simjoin.join(points[:20], 0.1, on=["x", "y"])
     pd.testing.assert_frame_equal(in_order(pd.read_csv("pairs.csv")), in_order(wanted))
-    run("join", "points", *other, "--eps", "0.1", "--how", "leftanti", "-o", "alone.csv", *ON)
+    run(
+        "join",
+        "points",
+        *other,
+        "--eps",
+        "0.1",
+        "--how",
+        "leftanti",
+        "-o",
+        "alone.csv",
+        *ON,
+    )
     alone = points.simjoin.join(points[:20], 0.1, on=["x", "y"], how="leftanti")
-    pd.testing.assert_frame_equal(pd.read_csv("alone.csv"), alone.reset_index(drop=True))
+    pd.testing.assert_frame_equal(
+        pd.read_csv("alone.csv"), alone.reset_index(drop=True)
+    )
     run("knn", "points", *other, "--k", "2", "-o", "nearest.csv", *ON)
     near = points.simjoin.knn_join(points[:20], k=2, on=["x", "y"])
     pd.testing.assert_frame_equal(in_order(pd.read_csv("nearest.csv")), in_order(near))
@@ -98,7 +130,12 @@ def test_two_tables(points):
     ("name", "words", "verb", "options"),
     [
         ("counts", ("--eps", "0.1"), "neighbor_counts", {"eps": 0.1}),
-        ("dbscan", ("--eps", "0.1", "--min-samples", "3"), "dbscan", {"eps": 0.1, "min_samples": 3}),
+        (
+            "dbscan",
+            ("--eps", "0.1", "--min-samples", "3"),
+            "dbscan",
+            {"eps": 0.1, "min_samples": 3},
+        ),
         ("k-distances", ("--k", "2"), "k_distances", {"k": 2}),
         ("optics", ("--max-eps", "0.1"), "optics", {"max_eps": 0.1}),
         ("hdbscan", ("--min-cluster-size", "3"), "hdbscan", {"min_cluster_size": 3}),
@@ -115,7 +152,9 @@ def test_values_of_rows_go_beside_them(points, name, words, verb, options):
 def test_numbers_are_printed(points):
     wanted = points.simjoin.count_pairs(0.1, on=["x", "y"])
     assert run("count-pairs", "points", "--eps", "0.1", *ON).stdout == f"{wanted}\n"
-    told = json.loads(run("count-pairs", "points", "--eps", "0.1", "--json", *ON).stdout)
+    told = json.loads(
+        run("count-pairs", "points", "--eps", "0.1", "--json", *ON).stdout
+    )
     assert told["number"] == wanted and told["plan"]["rows"] == len(points)
 
 
@@ -124,18 +163,25 @@ def test_numbers_within_several_distances(points):
     wanted = points.simjoin.count_pairs(several, on=["x", "y"]).tolist()
     ran = run("count-pairs", "points", "--eps", "0.05,1", *ON)
     assert ran.stdout == f"0.05\t{wanted[0]}\n1\t{wanted[1]}\n"
-    told = json.loads(run("count-pairs", "points", "--eps", "0.05,1", "--json", *ON).stdout)
+    told = json.loads(
+        run("count-pairs", "points", "--eps", "0.05,1", "--json", *ON).stdout
+    )
     assert list(told["number"].values()) == wanted
     run("counts", "points", "--eps", "0.05,1", "-o", "rows.csv", *ON)
     found = pd.read_csv("rows.csv")[["neighbors_0.05", "neighbors_1"]]
-    assert (found.to_numpy() == points.simjoin.neighbor_counts(several, on=["x", "y"]).to_numpy()).all()
+    assert (
+        found.to_numpy()
+        == points.simjoin.neighbor_counts(several, on=["x", "y"]).to_numpy()
+    ).all()
 
 
 @pytest.mark.parametrize("keep", ["last", False])
 def test_rows_that_stay(points, keep):
     run("dedup", "points", "--eps", "0.1", "--keep", str(keep), "-o", "rest.csv", *ON)
     wanted = points.simjoin.drop_near_duplicates(0.1, on=["x", "y"], keep=keep)
-    pd.testing.assert_frame_equal(pd.read_csv("rest.csv"), wanted.reset_index(drop=True))
+    pd.testing.assert_frame_equal(
+        pd.read_csv("rest.csv"), wanted.reset_index(drop=True)
+    )
     assert 0 < len(wanted) < len(points)
 
 
@@ -145,7 +191,9 @@ def test_sets(tmp_path, monkeypatch):
     texts.to_csv("texts.csv", index=False)
     how = ("--on", "text", "--threshold", "3/5", "--tokenizer", "delimiter: ", *ON[2:])
     options = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace"}
-    run("sets", "self-join", "texts.csv", *how, "--return-similarity", "-o", "pairs.csv")
+    run(
+        "sets", "self-join", "texts.csv", *how, "--return-similarity", "-o", "pairs.csv"
+    )
     wanted = texts.simjoin.set_self_join(**options, return_similarity=True)
     pd.testing.assert_frame_equal(in_order(pd.read_csv("pairs.csv")), in_order(wanted))
     run("sets", "counts", "texts.csv", *how, "-o", "counts.csv")
@@ -154,21 +202,39 @@ def test_sets(tmp_path, monkeypatch):
         == texts.simjoin.set_neighbor_counts(**options).tolist()
     )
     assert run("sets", "count-pairs", "texts.csv", *how).stdout == f"{len(wanted)}\n"
-    assert json.loads(run("sets", "plan", "texts.csv", *how, "--json").stdout)["plan"]["rows"] == 4
+    assert (
+        json.loads(run("sets", "plan", "texts.csv", *how, "--json").stdout)["plan"][
+            "rows"
+        ]
+        == 4
+    )
     run("sets", "dedup", "texts.csv", *how, "--keep", "last", "-o", "rest.csv")
     assert pd.read_csv("rest.csv")["text"].tolist() == ["a b c e", "x y"]
 
 
 def test_plans(points):
     text = run("plan", "points", "--eps", "0.1", "--on", "x,y").stdout
-    assert text.startswith("Plan of a self-join, eps=0.1\n") and f"rows           {len(points)}" in text
+    assert (
+        text.startswith("Plan of a self-join, eps=0.1\n")
+        and f"rows           {len(points)}" in text
+    )
     told = json.loads(run("plan", "points", "--k", "3", "--json", *ON).stdout)
     assert told["command"] == "plan"
     assert told["plan"]["pairs"] == 3 * len(points)
 
 
 def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
-    ran = run("self-join", "points", "--eps", "0.1", "--on", "x,y", "-o", "pairs.csv", "--json")
+    ran = run(
+        "self-join",
+        "points",
+        "--eps",
+        "0.1",
+        "--on",
+        "x,y",
+        "-o",
+        "pairs.csv",
+        "--json",
+    )
     told = json.loads(ran.stdout)
     assert told["output"] == str(tmp_path / "pairs.csv")
     assert told["plan"]["partitions"] == 1 and told["seconds"] > 0
@@ -193,7 +259,9 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
             ("--eps", "0.1", "--backend", "cudf"),
             1,
             "GPUs need 'dask-simjoin[cuda13]', which",
-            marks=pytest.mark.skipif(bool(find_spec("dask_cudf")), reason="it is installed"),
+            marks=pytest.mark.skipif(
+                bool(find_spec("dask_cudf")), reason="it is installed"
+            ),
         ),
         (("--eps", "0.1", "--id", "one"), 3, "ids in column 'one' are not unique"),
         (("--eps", "2", "--pairs", "both"), 4, "The limit is"),
@@ -204,7 +272,9 @@ def test_what_is_refused(points, tmp_path, words, code, text):
     before = sorted(tmp_path.iterdir())
     on = () if "--on" in words else ("--on", "x,y")
     with dask.config.set({"simjoin.result-limit": 10_000}):
-        ran = run("self-join", "t.csv", *words, *on, *ON[2:], "-o", "out.csv", code=code)
+        ran = run(
+            "self-join", "t.csv", *words, *on, *ON[2:], "-o", "out.csv", code=code
+        )
     assert text in ran.stderr
     assert ran.stderr.count("Error: ") == 1 and ran.stdout == ""
     assert sorted(tmp_path.iterdir()) == before
@@ -213,7 +283,9 @@ def test_what_is_refused(points, tmp_path, words, code, text):
 
 def test_a_word_of_an_option_is_no_table(points):
     ran = run("count-pairs", "points", "--eps", "1", "--on", "x", "y", code=1)
-    assert ran.stderr.startswith("Error: y cannot be read: no such file or folder (If it belongs to")
+    assert ran.stderr.startswith(
+        "Error: y cannot be read: no such file or folder (If it belongs to"
+    )
     assert "--on lat,lon" in ran.stderr
 
 
@@ -226,9 +298,13 @@ def test_large_plans_are_asked_about(points, tmp_path, monkeypatch):
     run("counts", "points", "--eps", "0.1", *ON, "-o", "rows.csv")  # makes no pairs
 
 
-@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (OSError("the disk is full"), 1)])
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt, 130), (OSError("the disk is full"), 1)]
+)
 @pytest.mark.parametrize("step", ["write", "finish"])
-def test_what_is_stopped_leaves_nothing(points, tmp_path, monkeypatch, error, code, step):
+def test_what_is_stopped_leaves_nothing(
+    points, tmp_path, monkeypatch, error, code, step
+):
     does = getattr(OutputWriter, step)
 
     def stopped(self, *args):
@@ -239,7 +315,17 @@ def test_what_is_stopped_leaves_nothing(points, tmp_path, monkeypatch, error, co
     monkeypatch.setattr(OutputWriter, step, stopped)
     (tmp_path / "out.csv").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    run("self-join", "points", "--eps", "0.1", *ON, "-o", "out.csv", "--overwrite", code=code)
+    run(
+        "self-join",
+        "points",
+        "--eps",
+        "0.1",
+        *ON,
+        "-o",
+        "out.csv",
+        "--overwrite",
+        code=code,
+    )
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "out.csv").read_text() == "mine"
 
@@ -255,7 +341,9 @@ def test_a_task_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_cluster_that_is_there(points, two_workers):
     where = ("--on", "x,y", "--scheduler", two_workers.scheduler_address)
-    ran = run("self-join", "points", "--eps", "0.1", *where, "-o", "pairs.csv", "--json")
+    ran = run(
+        "self-join", "points", "--eps", "0.1", *where, "-o", "pairs.csv", "--json"
+    )
     pd.testing.assert_frame_equal(in_order(pd.read_csv("pairs.csv")), pairs_of(points))
     assert json.loads(ran.stdout)["command"] == "self-join"
 
@@ -264,12 +352,26 @@ def test_a_cluster_that_is_there(points, two_workers):
 def test_progress_tells_tasks_and_rows(points, monkeypatch, live):
     monkeypatch.setattr(running, "_live", lambda: live)
     monkeypatch.setattr(running, "LINE_SECONDS", 0.0)
-    words = "--eps", "0.1", "--on", "x,y", "--scheduler", "synchronous", "--blocksize", "200", "-o", "pairs/"
+    words = (
+        "--eps",
+        "0.1",
+        "--on",
+        "x,y",
+        "--scheduler",
+        "synchronous",
+        "--blocksize",
+        "200",
+        "-o",
+        "pairs/",
+    )
     told = run("self-join", "points", *words).stderr
     rows = len(pairs_of(points))
     assert "planning" in told and "joining" in told
     assert re.search(rf"\b{rows:,} rows, [\d,]+/s", told)
-    tasks = [tuple(map(int, found)) for found in re.findall(r"(\d+)(?:/| of )(\d+) tasks", told)]
+    tasks = [
+        tuple(map(int, found))
+        for found in re.findall(r"(\d+)(?:/| of )(\d+) tasks", told)
+    ]
     assert tasks[-1][0] == tasks[-1][1] > 1
     assert " left" in told
 
@@ -278,8 +380,13 @@ def test_compile_prints_what_it_took():
     words = "compile", "--verbs", "count_pairs", "--dims", "2"
     assert "count_pairs     2" in run(*words).stdout
     assert json.loads(run(*words, "--json").stdout)[0]["verb"] == "count_pairs"
-    assert "'two' is not a whole number" in run("compile", "--dims", "two", code=2).stderr
-    assert "--verbs join_all is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr
+    assert (
+        "'two' is not a whole number" in run("compile", "--dims", "two", code=2).stderr
+    )
+    assert (
+        "--verbs join_all is not allowed"
+        in run("compile", "--verbs", "join_all", code=2).stderr
+    )
 
 
 ALOUD = ON[:-1]
@@ -291,7 +398,20 @@ KNN = ("knn", "points", "--k", "3")
     output=["out.csv", "out.parquet", "out/"],
     command=[
         (("self-join", "points", "--eps", "0.1", *ALOUD), True),
-        (("join", "points", "--other", "points", "--eps", "0.01", "--how", "left", *ALOUD), True),
+        (
+            (
+                "join",
+                "points",
+                "--other",
+                "points",
+                "--eps",
+                "0.01",
+                "--how",
+                "left",
+                *ALOUD,
+            ),
+            True,
+        ),
         ((*KNN, *ALOUD), True),
         ((*KNN, "--other", "points", "--mutual", *ALOUD), False),
         (("closest-pairs", "points", "--n", "7", *ALOUD), False),
@@ -302,7 +422,9 @@ def test_written_rows_are_counted(points, command, output):
     """Unless that would need another pass over the output, which only `dedup` is worth."""
     words, known = command
     ran = run(*words, "-o", output, "--json")
-    rows = len(pd.read_csv(output) if output.endswith("csv") else pd.read_parquet(output))
+    rows = len(
+        pd.read_csv(output) if output.endswith("csv") else pd.read_parquet(output)
+    )
     told = json.loads(ran.stdout)["rows_written"]
     assert told == (rows if known or not output.endswith("csv") else None)
     of = f" of {len(points)}" if words[0] == "dedup" else ""

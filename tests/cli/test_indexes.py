@@ -26,12 +26,28 @@ def points(tmp_path, monkeypatch):
     table = pd.DataFrame(x, columns=["x", "y"]).assign(key=[f"k{n}" for n in range(80)])
     table[:60].to_csv("first.csv", index=False)
     table[60:].to_csv("second.csv", index=False)
-    run("make", "first.csv", "--eps", "0.1", "--on", "x,y", "--id", "key", "--path", "grown", *QUIET)
+    run(
+        "make",
+        "first.csv",
+        "--eps",
+        "0.1",
+        "--on",
+        "x,y",
+        "--id",
+        "key",
+        "--path",
+        "grown",
+        *QUIET,
+    )
     return table
 
 
 def pairs_of(table):
-    return set(table.simjoin.self_join(0.1, on=["x", "y"], id="key").itertuples(index=False, name=None))
+    return set(
+        table.simjoin.self_join(0.1, on=["x", "y"], id="key").itertuples(
+            index=False, name=None
+        )
+    )
 
 
 def written(name):
@@ -42,13 +58,25 @@ def written(name):
 def test_an_update_writes_the_pairs_that_changed(points):
     run("pairs", "grown", "-o", "pairs.csv", *QUIET)
     assert written("pairs.csv")[0] == pairs_of(points[:60])
-    words = "update", "grown", "second.csv", "--delete", "k0,k1", "--batch", "one", "-o", "changes.csv"
+    words = (
+        "update",
+        "grown",
+        "second.csv",
+        "--delete",
+        "k0,k1",
+        "--batch",
+        "one",
+        "-o",
+        "changes.csv",
+    )
     told = json.loads(run(*words, *QUIET, "--json").stdout)
     assert (told["since"], told["version"]) == (1, 2)
     before, after = pairs_of(points[:60]), pairs_of(points[2:])
     found = written("changes.csv")[1]
-    came, went = (set(zip(some["left"], some["right"], strict=True)) for some in (
-        found[found["diff"] == 1], found[found["diff"] == -1]))  # fmt: skip
+    came, went = (
+        set(zip(some["left"], some["right"], strict=True))
+        for some in (found[found["diff"] == 1], found[found["diff"] == -1])
+    )
     assert came and went and (came, went) == (after - before, before - after)
     again = json.loads(run(*words, *QUIET, "--json", "--overwrite").stdout)
     assert again["version"] == 2 and written("changes.csv")[1].equals(found)
@@ -85,7 +113,9 @@ def test_an_index_is_no_place_for_outputs(points, tmp_path):
 def test_what_is_refused(points, tmp_path):
     words = "make", "first.csv", "--eps", "0.1", "--on", "x,y", *QUIET
     assert "--id is missing" in run(*words, "--path", "other", code=2).stderr
-    assert run(*words, "--id", "key", "--path", "grown", code=2).stderr.startswith("Error: ")
+    assert run(*words, "--id", "key", "--path", "grown", code=2).stderr.startswith(
+        "Error: "
+    )
     before = sorted(tmp_path.iterdir())
     words = "update", "grown", "first.csv", "-o", "changes.csv", *QUIET
     assert "Error: " in run(*words, code=3).stderr
@@ -102,42 +132,83 @@ def test_a_check_names_what_is_damaged(points, tmp_path):
     manifest = tmp_path / "grown" / "_versions" / f"{2:020}.json"
     manifest.write_text("{")
     told = json.loads(run("check", "grown", "--json", code=1).stdout)
-    assert [one["file"] for one in told["damage"]] == [f"_versions/{manifest.name}", f"rows/{rows.name}"]
+    assert [one["file"] for one in told["damage"]] == [
+        f"_versions/{manifest.name}",
+        f"rows/{rows.name}",
+    ]
     assert [one["versions"] for one in told["damage"]] == [[2], [1]]
     shown = run("check", "grown", "-q", code=1).output
-    assert rows.name in shown and "its content changed after it was written (version 1)" in shown
+    assert (
+        rows.name in shown
+        and "its content changed after it was written (version 1)" in shown
+    )
     assert "holds no index" in run("check", "elsewhere", code=3).output
     assert "is damaged" in run("history", "grown", code=3).output
 
 
-@pytest.mark.parametrize("output", ["changes.csv", "changes.tsv", "changes.parquet", "changes/"])
+@pytest.mark.parametrize(
+    "output", ["changes.csv", "changes.tsv", "changes.parquet", "changes/"]
+)
 def test_an_update_prints_its_rows_and_pairs(points, output):
     """As many as Python's result has, also of a batch that is known."""
     twin = points[:60].simjoin.index(0.1, "twin", on=["x", "y"], id="key")
     changes = twin.update(points[60:], delete=[f"k{n}" for n in range(20)])
     added, removed = len(changes.added), len(changes.removed)
     gone = ",".join(f"k{n}" for n in range(20))
-    how = "update", "grown", "second.csv", "--delete", gone, "--batch", "one", "-o", output
+    how = (
+        "update",
+        "grown",
+        "second.csv",
+        "--delete",
+        gone,
+        "--batch",
+        "one",
+        "-o",
+        output,
+    )
     said = run(*how, "--scheduler", "synchronous").stderr
     assert "  inserted       20\n" in said and "  deleted        20\n" in said
     assert added > 1 and removed > 1
-    assert said.endswith(f"Wrote {added} added pairs and {removed} removed pairs to {output}.\n")
+    assert said.endswith(
+        f"Wrote {added} added pairs and {removed} removed pairs to {output}.\n"
+    )
     told = json.loads(run(*how, *QUIET, "--overwrite", "--json").stdout)
-    assert (told["pairs_added"], told["pairs_removed"], told["known"]) == (added, removed, True)
+    assert (told["pairs_added"], told["pairs_removed"], told["known"]) == (
+        added,
+        removed,
+        True,
+    )
 
 
 def test_a_batch_name_with_other_rows_is_refused(points):
     run("update", "grown", "second.csv", "--batch", "one", "-o", "changes.csv", *QUIET)
     points[60:70].assign(x=0.5).to_csv("third.csv", index=False)
-    words = "update", "grown", "third.csv", "--if-exists", "replace", "--batch", "one", *QUIET
+    words = (
+        "update",
+        "grown",
+        "third.csv",
+        "--if-exists",
+        "replace",
+        "--batch",
+        "one",
+        *QUIET,
+    )
     said = " ".join(run(*words, "-o", "other.csv", code=2).stderr.split())
-    assert "--batch one was committed as version 2 with other rows: it had 20 new rows, and this" in said
-    assert "Nothing was changed. Use another batch name for these rows, or leave out --batch." in said
+    assert (
+        "--batch one was committed as version 2 with other rows: it had 20 new rows, "
+        "and this" in said
+    )
+    assert (
+        "Nothing was changed. Use another batch name for these rows, or leave out "
+        "--batch." in said
+    )
 
 
 def test_columns_of_other_types_are_cast(points):
     """Integers to the index's floats."""
-    pd.DataFrame({"x": [3, 3], "y": [4, 4], "key": ["a", "b"]}).to_csv("whole.csv", index=False)
+    pd.DataFrame({"x": [3, 3], "y": [4, 4], "key": ["a", "b"]}).to_csv(
+        "whole.csv", index=False
+    )
     run("update", "grown", "whole.csv", "-o", "changes.csv", *QUIET)
     assert written("changes.csv")[0] == {("a", "b")}
 
@@ -145,15 +216,36 @@ def test_columns_of_other_types_are_cast(points):
 def test_an_index_reads_csv_columns_with_its_own_types(tmp_path, monkeypatch):
     """Ids and kept columns that are numbers stay numbers, and texts stay texts."""
     monkeypatch.chdir(tmp_path)
-    table = pd.DataFrame({"key": [1, 2], "x": [0.0, 0.1], "size": [5, 6], "zip": ["07001", "07002"]})
+    table = pd.DataFrame(
+        {"key": [1, 2], "x": [0.0, 0.1], "size": [5, 6], "zip": ["07001", "07002"]}
+    )
     how = {"on": "x", "id": "key", "keep": ["size", "zip"]}
-    grown = table.simjoin.index(0.5, "grown", **how)  # as indexes were made before: with numbers
-    (tmp_path / "next.csv").write_text("key,other,zip,size,x\n3,1,10001,7,0.2\n4,IA,10002,8,9\n")
+    # as indexes were made before: with numbers
+    grown = table.simjoin.index(0.5, "grown", **how)
+    (tmp_path / "next.csv").write_text(
+        "key,other,zip,size,x\n3,1,10001,7,0.2\n4,IA,10002,8,9\n"
+    )
     run("update", "grown", "next.csv", "-o", "changes.csv", *QUIET)
     assert written("changes.csv")[0] == {(1, 3), (2, 3)}
     rows = grown.rows().compute()
-    assert rows["size"].tolist() == [5, 6, 7, 8] and rows["zip"].tolist()[2:] == ["10001", "10002"]
-    make = "make", "next.csv", "--eps", "1", "--on", "x", "--id", "zip", "--keep", "size", "--path", "other"
+    assert rows["size"].tolist() == [5, 6, 7, 8] and rows["zip"].tolist()[2:] == [
+        "10001",
+        "10002",
+    ]
+    make = (
+        "make",
+        "next.csv",
+        "--eps",
+        "1",
+        "--on",
+        "x",
+        "--id",
+        "zip",
+        "--keep",
+        "size",
+        "--path",
+        "other",
+    )
     run(*make, *QUIET)
     (tmp_path / "last.csv").write_text("key,zip,size,x\n5,10003,9,0.3\n")
     run("update", "other", "last.csv", "-o", "more.csv", *QUIET)

@@ -21,10 +21,14 @@ def test_no_option_is_called_as_another(named):
     names = [one.name for one in command.params]
     assert len(set(names)) == len(names)
     others = {"tables", *(one.name for one in [*SHARED, *WRITTEN])}
-    assert {field.name for field in dataclasses.fields(request)} - set(SECRET) == set(names) - others
+    assert {field.name for field in dataclasses.fields(request)} - set(SECRET) == set(
+        names
+    ) - others
 
 
 def test_completion_knows_commands_and_choices():
     done = ShellComplete(cli, {}, "dask-simjoin", "_DASK_SIMJOIN_COMPLETE")
     assert [one.value for one in done.get_completions([], "self")] == ["self-join"]
-    assert [one.value for one in done.get_completions(["join", "--metric"], "ha")] == ["haversine"]
+    assert [one.value for one in done.get_completions(["join", "--metric"], "ha")] == [
+        "haversine"
+    ]

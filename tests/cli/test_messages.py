@@ -1,4 +1,6 @@
-"""Messages of the program name its own options, and the help of each command has an example."""
+"""Messages of the program name its own options, and the help of each command has an
+example.
+"""
 
 import re
 import shlex
@@ -14,7 +16,9 @@ from dask_simjoin.cli.messages import in_words, near_commands
 from tests.checks.verb_tables import COMMANDS
 from tests.cli.test_commands import run
 
-PYTHON = re.compile(r"Decimal|Fraction|\bpd\.|\bdask[._](config|simjoin)|astype|=\[|\w+=\S|\('|tokenizer=")
+PYTHON = re.compile(
+    r"Decimal|Fraction|\bpd\.|\bdask[._](config|simjoin)|astype|=\[|\w+=\S|\('|tokenizer="
+)
 
 NAMES = ("on", "tokenizer", "threshold", "dropna", "eps", "return_distance", "left_on")
 
@@ -36,31 +40,56 @@ def failed(*words):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("sets plan a.csv --on t --threshold 1.5", "--threshold 1.5 is not allowed with --similarity"),
+        (
+            "sets plan a.csv --on t --threshold 1.5",
+            "--threshold 1.5 is not allowed with --similarity",
+        ),
         ("sets plan a.csv --on t --threshold 4/3", "such as 0.8 or 1/3"),
-        ("sets plan a.csv --on t --threshold .5 --tokenizer qgrams", "qgrams needs a value; use qgrams:3"),
-        ("sets plan a.csv --on t --threshold .5 --tokenizer wrds", "did you mean 'words'?"),
+        (
+            "sets plan a.csv --on t --threshold .5 --tokenizer qgrams",
+            "qgrams needs a value; use qgrams:3",
+        ),
+        (
+            "sets plan a.csv --on t --threshold .5 --tokenizer wrds",
+            "did you mean 'words'?",
+        ),
         ("sets plan a.csv --on t --threshold .5 --tokenizer qgrams:0", "--tokenizer"),
-        ("sets plan a.csv --on id --threshold .5", "--on id is of dtype int64, which holds no sets"),
-        ("sets plan a.csv --on t --threshold .5 --tokenizer words:upper", "words:lower and qgrams:N:lower"),
-        ("sets plan a.csv --on t --threshold .5 --tokenizer qgrams:x:lower", "use a whole number from 1"),
+        (
+            "sets plan a.csv --on id --threshold .5",
+            "--on id is of dtype int64, which holds no sets",
+        ),
+        (
+            "sets plan a.csv --on t --threshold .5 --tokenizer words:upper",
+            "words:lower and qgrams:N:lower",
+        ),
+        (
+            "sets plan a.csv --on t --threshold .5 --tokenizer qgrams:x:lower",
+            "use a whole number from 1",
+        ),
         ("sets self-join a.csv --on t --eps .3 -o b.csv", "Did you mean --threshold?"),
         ("knn p.csv --eps .3 -o b.csv", "Did you mean --max-distance?"),
         ("plan s.csv --eps 1 --on x,y", "The separator of the file looks like ';'"),
-        ("self-join s.csv --id id --eps 1 -o b.csv", "looks like ';': write the file with commas"),
-        ("plan p.csv --eps 1 --metric euclid --on x,y", "--metric euclid is not allowed"),
+        (
+            "self-join s.csv --id id --eps 1 -o b.csv",
+            "looks like ';': write the file with commas",
+        ),
+        (
+            "plan p.csv --eps 1 --metric euclid --on x,y",
+            "--metric euclid is not allowed",
+        ),
         ("plan p.csv --eps -1 --on x,y", "--eps -1.0 is not allowed"),
         ("plan a.csv --eps 1 --on t", "--on names 't' of dtype"),
         ("plan p.csv --eps 1 --on z", "--on names 'z', which is not a column"),
     ],
-)  # fmt: skip
+)
 def test_options_are_flags_and_advice_is_not_python(tables, words, told):
     text = failed(*words.split())
     assert told in text and not PYTHON.search(text), text
 
 
 @pytest.mark.parametrize(
-    "words", ["self-join s.csv --on x -o b.csv", "self-join p.csv --on z --eps 1 -o b.csv"]
+    "words",
+    ["self-join s.csv --on x -o b.csv", "self-join p.csv --on z --eps 1 -o b.csv"],
 )
 def test_added_row_numbers_are_not_listed(tables, words):
     text = failed(*words.split(), *([] if "--eps" in words else ["--eps", "1"]))
@@ -94,13 +123,19 @@ def test_case_is_ignored(tables):
         ("qgrams:3", "0"),
         ("qgrams:3:lower", "1"),
     ):
-        assert CliRunner().invoke(cli, [*words, "--tokenizer", tokenizer]).output.strip() == number
+        assert (
+            CliRunner().invoke(cli, [*words, "--tokenizer", tokenizer]).output.strip()
+            == number
+        )
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("self-join p.csv --id id --eps 9", "the commands count-pairs or counts, which make no pairs"),
+        (
+            "self-join p.csv --id id --eps 9",
+            "the commands count-pairs or counts, which make no pairs",
+        ),
         (
             "sets self-join a.csv --on t --threshold .1",
             "the commands sets count-pairs or sets counts, which make",
@@ -109,25 +144,46 @@ def test_case_is_ignored(tables):
 )
 def test_large_results_name_commands_and_variables(tables, words, told):
     with dask.config.set({"simjoin.result-limit": 1}):
-        ran = CliRunner().invoke(cli, [*words.split(), "-o", "b.csv", "--scheduler", "synchronous", "-q"])
+        ran = CliRunner().invoke(
+            cli, [*words.split(), "-o", "b.csv", "--scheduler", "synchronous", "-q"]
+        )
     text = ran.output.replace("\n", " ")
     assert ran.exit_code == 4 and told in text and "()" not in text, text
     assert re.search(
-        r"raise the limit: the environment variable DASK_SIMJOIN__RESULT_LIMIT='\d+ \w+'\.", text
+        r"raise the limit: the environment variable DASK_SIMJOIN__RESULT_LIMIT='\d+ \w+'\.",
+        text,
     )
     assert "(the environment variable DASK_SIMJOIN__RESULT_LIMIT)" in text
 
 
 def test_messages_in_words():
     for text, want in (
-        ("on=['a', 'b'] is wrong; use dropna=True.", "--on a,b is wrong; use --dropna."),
-        ("threshold=Decimal('0.5') and left_on= are given.", "--threshold 0.5 and --left-on are given."),
-        ("eps=2 is large. Call df.astype('float64'). Use less.", "--eps 2 is large. Use less."),
-        ("name the coordinates with on=[...].", "name the coordinates with --on COLUMN,COLUMN."),
+        (
+            "on=['a', 'b'] is wrong; use dropna=True.",
+            "--on a,b is wrong; use --dropna.",
+        ),
+        (
+            "threshold=Decimal('0.5') and left_on= are given.",
+            "--threshold 0.5 and --left-on are given.",
+        ),
+        (
+            "eps=2 is large. Call df.astype('float64'). Use less.",
+            "--eps 2 is large. Use less.",
+        ),
+        (
+            "name the coordinates with on=[...].",
+            "name the coordinates with --on COLUMN,COLUMN.",
+        ),
         ("use tokenizer=('delimiter', ',').", "use tokenizer=('delimiter', ',')."),
         ("reason=1 is not an option", "reason=1 is not an option"),
     ):
-        assert in_words(text, [name for name in NAMES if "('" not in text or name != "tokenizer"]) == want
+        assert (
+            in_words(
+                text,
+                [name for name in NAMES if "('" not in text or name != "tokenizer"],
+            )
+            == want
+        )
 
 
 @pytest.mark.parametrize(
@@ -153,18 +209,61 @@ def test_words_without_a_near_command():
 
 
 def test_texts_need_no_tokenizer(tables):
-    words = ["sets", "self-join", "a.csv", "--on", "t", "--threshold", "0.5", "--id", "id"]
-    ran = CliRunner().invoke(cli, [*words, "-o", "pairs.csv", "--scheduler", "synchronous"])
+    words = [
+        "sets",
+        "self-join",
+        "a.csv",
+        "--on",
+        "t",
+        "--threshold",
+        "0.5",
+        "--id",
+        "id",
+    ]
+    ran = CliRunner().invoke(
+        cli, [*words, "-o", "pairs.csv", "--scheduler", "synchronous"]
+    )
     assert ran.exit_code == 0 and "--tokenizer words" in ran.output, ran.output
     assert Path("pairs.csv").read_text().split() == ["left,right", "1,2"]
-    words = ["sets", "count-pairs", "a.csv", "--on", "t", "--scheduler", "synchronous", "-q", "--threshold"]
-    assert CliRunner().invoke(cli, [*words, ".9", "--tokenizer", "qgrams:3"]).output.strip() == "0"
-    two = ["sets", "join", "a.csv", "--other", "a.csv", "--on", "t", "--threshold", "1", "-o", "two.csv"]
+    words = [
+        "sets",
+        "count-pairs",
+        "a.csv",
+        "--on",
+        "t",
+        "--scheduler",
+        "synchronous",
+        "-q",
+        "--threshold",
+    ]
+    assert (
+        CliRunner()
+        .invoke(cli, [*words, ".9", "--tokenizer", "qgrams:3"])
+        .output.strip()
+        == "0"
+    )
+    two = [
+        "sets",
+        "join",
+        "a.csv",
+        "--other",
+        "a.csv",
+        "--on",
+        "t",
+        "--threshold",
+        "1",
+        "-o",
+        "two.csv",
+    ]
     ran = CliRunner().invoke(cli, [*two, "--scheduler", "synchronous", "-q"])
-    assert ran.exit_code == 0 and len(Path("two.csv").read_text().split()) == 3, ran.output
+    assert ran.exit_code == 0 and len(Path("two.csv").read_text().split()) == 3, (
+        ran.output
+    )
 
 
-WORDS = [words for words, command in COMMANDS.items() if not isinstance(command, click.Group)]
+WORDS = [
+    words for words, command in COMMANDS.items() if not isinstance(command, click.Group)
+]
 
 
 def test_every_command_has_an_example():
@@ -181,12 +280,21 @@ def test_examples_are_allowed(words):
 def test_a_text_among_coordinates_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"{k},{k}.5" for k in range(30)]
-    for name, below in (("near.csv", "x,y"), ("far.csv", "x,y\n" + "\n".join(["1,1.5"] * 30_000))):
+    for name, below in (
+        ("near.csv", "x,y"),
+        ("far.csv", "x,y\n" + "\n".join(["1,1.5"] * 30_000)),
+    ):
         (tmp_path / name).write_text("\n".join([below, *rows, "-2,abc"]))
     words = "--eps", "1", "--on", "x,y", "-q", "-o", "out.csv"
     said = run("self-join", "near.csv", *words, code=2).stderr
-    assert "--on names 'y' of dtype" in said and "Its first value that is not a number is 'abc'." in said
+    assert (
+        "--on names 'y' of dtype" in said
+        and "Its first value that is not a number is 'abc'." in said
+    )
     said = run("self-join", "far.csv", *words, code=1).stderr
-    assert "Column 'y' of a CSV file has values of dtype" in said and ", such as 'abc', but" in said
+    assert (
+        "Column 'y' of a CSV file has values of dtype" in said
+        and ", such as 'abc', but" in said
+    )
     make = "index", "make", "near.csv", *words[:5], "--id", "x", "--path", "grown"
     assert "is not a number is 'abc'." in run(*make, code=2).stderr

@@ -1,4 +1,6 @@
-"""Commands have the options of their verbs' requests, all of them, and read the words that are given."""
+"""Commands have the options of their verbs' requests, all of them, and read the words
+that are given.
+"""
 
 import dataclasses
 import typing
@@ -22,11 +24,18 @@ def named(request):
     return COMMANDS[request.param], COMMANDS[request.param].request
 
 
-WORDS = {"eps": ("1.5", 1.5), "p": ("inf", float("inf")), "threshold": ("4/5", Fraction(4, 5)),
-         "tokenizer": ("qgrams:3", ("qgrams", 3)), "blocksize": ("64 MiB", "64 MiB"),
-         "suffixes": (("_a", "_b"), ("_a", "_b")), "other": ("a.csv", ("a.csv",)),
-         "max_eps": ("2", 2.0), "max_distance": ("2", 2.0),
-         "cluster_selection_epsilon": ("2", 2.0)}  # fmt: skip
+WORDS = {
+    "eps": ("1.5", 1.5),
+    "p": ("inf", float("inf")),
+    "threshold": ("4/5", Fraction(4, 5)),
+    "tokenizer": ("qgrams:3", ("qgrams", 3)),
+    "blocksize": ("64 MiB", "64 MiB"),
+    "suffixes": (("_a", "_b"), ("_a", "_b")),
+    "other": ("a.csv", ("a.csv",)),
+    "max_eps": ("2", 2.0),
+    "max_distance": ("2", 2.0),
+    "cluster_selection_epsilon": ("2", 2.0),
+}
 
 
 def words_of(field, hint):
@@ -42,7 +51,9 @@ def words_of(field, hint):
     if hint is bool:
         return (), True
     kinds = {*typing.get_args(hint), hint}
-    return ("7", 7) if int in kinds else ("2", 2.0) if float in kinds else ("name", "name")
+    return (
+        ("7", 7) if int in kinds else ("2", 2.0) if float in kinds else ("name", "name")
+    )
 
 
 def test_every_option_of_a_verb_is_reachable(named):
@@ -60,34 +71,49 @@ def test_every_option_of_a_verb_is_reachable(named):
 
 def test_what_is_not_given_has_the_default_of_the_verb(named):
     command, request = named
-    needed = [f for f in dataclasses.fields(request) if f.default is dataclasses.MISSING]
+    needed = [
+        f for f in dataclasses.fields(request) if f.default is dataclasses.MISSING
+    ]
     hints = typing.get_type_hints(request)
-    words = [word for f in needed for word in (flag(f.name), words_of(f, hints[f.name])[0])]
-    output = ["-o", "out.csv"] if "output" in {one.name for one in command.params} else []
+    words = [
+        word for f in needed for word in (flag(f.name), words_of(f, hints[f.name])[0])
+    ]
+    output = (
+        ["-o", "out.csv"] if "output" in {one.name for one in command.params} else []
+    )
     ctx = command.make_context("x", ["in.csv", *words, *output])
     assert set(given(ctx, request)) == {f.name for f in needed}
     for f in needed:
-        rest = [w for w in words if w not in (flag(f.name), words_of(f, hints[f.name])[0])]
+        rest = [
+            w for w in words if w not in (flag(f.name), words_of(f, hints[f.name])[0])
+        ]
         with pytest.raises(click.MissingParameter):
             command.make_context("x", ["in.csv", *rest, *output])
 
 
 def test_columns_may_be_named_one_by_one():
     command = cli.commands["count-pairs"]
-    ctx = command.make_context("x", ["t.csv", "--eps", "radius", "--on", "x", "--on", "y"])
-    assert given(ctx, VERBS["count_pairs"].request) == {"eps": "radius", "on": ["x", "y"]}
+    ctx = command.make_context(
+        "x", ["t.csv", "--eps", "radius", "--on", "x", "--on", "y"]
+    )
+    assert given(ctx, VERBS["count_pairs"].request) == {
+        "eps": "radius",
+        "on": ["x", "y"],
+    }
     ctx = command.make_context("x", ["t.csv", "--eps", "1,2.5"])
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": [1.0, 2.5]}
     ctx = command.make_context("x", ["t.csv", "--eps", "500 m,2km"])
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": ["500 m", "2km"]}
     ctx = command.make_context("x", ["t.csv", "--eps", "a,1"])
-    assert given(ctx, VERBS["count_pairs"].request) == {"eps": "a,1"}  # the name of a column
+    # the name of a column
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": "a,1"}
     ctx = command.make_context("x", ["t.csv", "--eps", "1", "--on", "embedding"])
     assert given(ctx, VERBS["count_pairs"].request)["on"] == "embedding"
 
 
 @pytest.mark.parametrize(
-    ("words", "value"), [("0.1", Decimal("0.1")), ("1/3", Fraction(1, 3)), ("3", Decimal(3))]
+    ("words", "value"),
+    [("0.1", Decimal("0.1")), ("1/3", Fraction(1, 3)), ("3", Decimal(3))],
 )
 def test_thresholds_are_taken_as_they_are_written(words, value):
     command = cli.commands["sets"].commands["count-pairs"]
@@ -102,7 +128,11 @@ def test_thresholds_that_are_none():
 
 
 def test_only_keep_takes_false():
-    """A column of sets may be called "False", whereas `--keep False` keeps no row of a group."""
-    options = {option.name: option for option in cli.commands["sets"].commands["dedup"].params}
+    """A column of sets may be called "False", whereas `--keep False` keeps no row of a
+    group.
+    """
+    options = {
+        option.name: option for option in cli.commands["sets"].commands["dedup"].params
+    }
     assert options["on"].type.convert("False", None, None) == "False"
     assert options["keep"].type.convert("False", None, None) is False

@@ -1,4 +1,6 @@
-"""Signals stop the program: unfinished files go, older ones stay, and the exit code names the signal."""
+"""Signals stop the program: unfinished files go, older ones stay, and the exit code
+names the signal.
+"""
 
 import os
 import signal
@@ -80,7 +82,9 @@ def test_a_signal_leaves_what_was_there(called, number, monkeypatch, capsys, tmp
 
 
 def test_what_is_complete_stays(called, monkeypatch, tmp_path):
-    """The old output is away before the new one has its name: nothing stops between the two."""
+    """The old output is away before the new one has its name: nothing stops between the
+    two.
+    """
     renamed = os.rename
 
     def rename(*names):
@@ -133,6 +137,9 @@ _dask_simjoin_cli.main()
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_while_modules_are_imported(number):
     ran = subprocess.run(
-        [sys.executable, "-c", WHILE_IMPORTED, str(int(number))], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", WHILE_IMPORTED, str(int(number))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert (ran.returncode, ran.stderr) == (128 + number, "")

@@ -17,17 +17,33 @@ MIXED = {
     "integers, nothing": (["1", "2"], ["", ""], np.float64, [1, 2, np.nan, np.nan]),
     "integers, texts": (["007", "2"], ["b", ""], None, ["007", "2", "b", np.nan]),
     "texts, floats": (["a", "2"], ["1.50", "3"], None, ["a", "2", "1.50", "3"]),
-    "truth, integers": (["True", "False"], ["1", "0"], None, ["True", "False", "1", "0"]),
-    "large integers, missing": ([str(2**60 + 1), "2"], ["", "3"], None, [str(2**60 + 1), "2", np.nan, "3"]),
+    "truth, integers": (
+        ["True", "False"],
+        ["1", "0"],
+        None,
+        ["True", "False", "1", "0"],
+    ),
+    "large integers, missing": (
+        [str(2**60 + 1), "2"],
+        ["", "3"],
+        None,
+        [str(2**60 + 1), "2", np.nan, "3"],
+    ),
     "integers": (["1", "2"], ["4", "3"], np.int64, [1, 2, 4, 3]),
 }
 
 
 def test_tables_of_a_header_only(points):
-    """They tell no types, so those of others count, wherever they stand; and columns must be the same."""
+    """They tell no types, so those of others count, wherever they stand; and columns
+    must be the same.
+    """
     points[:30].to_csv("a.csv", index=False)
     points[30:].to_csv("b.tsv", index=False, sep="\t")
-    for name, separator in (("bare.csv", ","), ("bare.tsv", "\t"), ("bare.csv.gz", ",")):
+    for name, separator in (
+        ("bare.csv", ","),
+        ("bare.tsv", "\t"),
+        ("bare.csv.gz", ","),
+    ):
         points[:0].to_csv(name, index=False, sep=separator)
     points[["y", "x"]][:0].to_csv("other.csv", index=False)
     open("empty.csv", "w").close()
@@ -37,16 +53,27 @@ def test_tables_of_a_header_only(points):
     for tables, said in (
         (
             ["bare.csv", "bare.tsv"],
-            "bare.csv, bare.tsv: the table has a header and no rows.*write it as parquet",
+            "bare.csv, bare.tsv: the table has a header and no rows.*write it as "
+            "parquet",
         ),
-        (["a.csv", "other.csv"], "other.csv has the columns y, x, but a.csv has x, y, name. Tables"),
+        (
+            ["a.csv", "other.csv"],
+            "other.csv has the columns y, x, but a.csv has x, y, name. Tables",
+        ),
         (["a.csv", "empty.csv"], "empty.csv is empty: it has no header"),
     ):
-        assert re.search(said, run("self-join", *tables, "--eps", "0.1", "-o", "n.csv", *ON, code=1).output)
+        assert re.search(
+            said,
+            run(
+                "self-join", *tables, "--eps", "0.1", "-o", "n.csv", *ON, code=1
+            ).output,
+        )
 
 
 def test_texts_of_several_kinds(points, tmp_path):
-    """Files that are written otherwise follow each other; what is written is what its name says."""
+    """Files that are written otherwise follow each other; what is written is what its
+    name says.
+    """
     folder = tmp_path / "a #1%20[b]"
     folder.mkdir()
     points[:20].to_csv(folder / "0.csv", index=False)
@@ -61,11 +88,21 @@ def test_texts_of_several_kinds(points, tmp_path):
 def test_tables_that_are_remote():
     frame = pd.DataFrame({"x": [0.0, 1.0, 5.0]})
     frame.to_parquet("memory://tables/t.parquet")
-    run("self-join", "memory://tables", "--eps", "1", "-o", "memory://out/pairs.parquet", *ON[2:])
+    run(
+        "self-join",
+        "memory://tables",
+        "--eps",
+        "1",
+        "-o",
+        "memory://out/pairs.parquet",
+        *ON[2:],
+    )
     assert pd.read_parquet("memory://out/pairs.parquet").to_numpy().tolist() == [[0, 1]]
 
 
-@pytest.mark.parametrize("name", ["none.parquet", "none/*.csv", "nosuchprotocol://t.csv", "broken.parquet"])
+@pytest.mark.parametrize(
+    "name", ["none.parquet", "none/*.csv", "nosuchprotocol://t.csv", "broken.parquet"]
+)
 def test_tables_that_cannot_be_read(points, tmp_path, name):
     (tmp_path / "broken.parquet").write_text("no table")
     ran = run("count-pairs", name, "--eps", "1", code=1)
@@ -75,16 +112,23 @@ def test_tables_that_cannot_be_read(points, tmp_path, name):
 @pytest.mark.parametrize("second", ["b.csv", "b.tsv", "b.csv.gz"])
 @pytest.mark.parametrize("case", MIXED)
 def test_columns_whose_types_differ_among_files(case, second, tmp_path):
-    """Floats take integers, texts take all others, and what is the same everywhere stays."""
+    """Floats take integers, texts take all others, and what is the same everywhere
+    stays.
+    """
     *files, dtype, expected = MIXED[case]
     for name, values in zip(("a.csv", second), files, strict=True):
         table = pd.DataFrame({"id": range(2), "v": values})
-        table.to_csv(tmp_path / name, index=False, sep="\t" if name.endswith("tsv") else ",")
+        table.to_csv(
+            tmp_path / name, index=False, sep="\t" if name.endswith("tsv") else ","
+        )
     found = sources.read([str(tmp_path / "a.csv"), str(tmp_path / second)]).compute()
     assert found["id"].dtype == np.int64
     if dtype is not None:
         assert found["v"].dtype == dtype
-    same = pd.Series(found["v"].tolist(), dtype=object), pd.Series(expected, dtype=object)
+    same = (
+        pd.Series(found["v"].tolist(), dtype=object),
+        pd.Series(expected, dtype=object),
+    )
     pd.testing.assert_series_equal(*(side.where(side.notna(), None) for side in same))
 
 
@@ -93,11 +137,17 @@ ZIPS = ["00501", "01234", "10001", "NA"]
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
-    """A CSV file with columns that numbers would change, and one with a text far below its numbers."""
+    """A CSV file with columns that numbers would change, and one with a text far below
+    its numbers.
+    """
     monkeypatch.chdir(tmp_path)
-    table = pd.DataFrame({"zip": ZIPS, "x": [0.0, 0.5, 5.0, 9.0], "count": ["0", "", "7", "1.50"]})
+    table = pd.DataFrame(
+        {"zip": ZIPS, "x": [0.0, 0.5, 5.0, 9.0], "count": ["0", "", "7", "1.50"]}
+    )
     table.assign(mixed=range(4)).to_csv("a.csv", index=False)
-    rows = "".join(f"1{k:04d},{k + 20},1,{'IA' if k > 6_000 else k}\n" for k in range(6_010))
+    rows = "".join(
+        f"1{k:04d},{k + 20},1,{'IA' if k > 6_000 else k}\n" for k in range(6_010)
+    )
     (tmp_path / "b.csv").write_text(f"zip,x,count,mixed\n{rows}")
     return table
 
@@ -107,48 +157,105 @@ def written(name):
 
 
 def test_columns_of_csv_files_are_written_as_they_are_read(places):
-    """What is not compared is text, so that it loses nothing, and texts among its numbers do no harm."""
+    """What is not compared is text, so that it loses nothing, and texts among its
+    numbers do no harm.
+    """
     how = "--eps", "0.7", "--on", "x", "--scheduler", "synchronous", "-q"
     run("dedup", "a.csv", "b.csv", *how, "-o", "once.csv")
     once = written("once.csv")
     assert once["zip"].tolist()[:4] == ["00501", "10001", "NA", "10000"]
-    assert once["count"].tolist()[:4] == ["0", "7", "1.50", "1"] and once["mixed"].iloc[-1] == "IA"
+    assert (
+        once["count"].tolist()[:4] == ["0", "7", "1.50", "1"]
+        and once["mixed"].iloc[-1] == "IA"
+    )
     run("self-join", "b.csv", *how, "-o", "none.csv")
-    run("self-join", "a.csv", *how, "--id", "zip", "--keep", "count", "-o", "pairs.parquet")
-    assert pd.read_parquet("pairs.parquet").to_numpy(object, na_value=None).tolist() == [
-        ["00501", "01234", "0", None]
-    ]
-    run("join", "a.csv", "--other", "b.csv", *how[2:], "--eps", "30", "--how", "leftanti", "-o", "far.csv")
+    run(
+        "self-join",
+        "a.csv",
+        *how,
+        "--id",
+        "zip",
+        "--keep",
+        "count",
+        "-o",
+        "pairs.parquet",
+    )
+    assert pd.read_parquet("pairs.parquet").to_numpy(
+        object, na_value=None
+    ).tolist() == [["00501", "01234", "0", None]]
+    run(
+        "join",
+        "a.csv",
+        "--other",
+        "b.csv",
+        *how[2:],
+        "--eps",
+        "30",
+        "--how",
+        "leftanti",
+        "-o",
+        "far.csv",
+    )
     assert written("far.csv").columns.tolist() == ["zip", "x", "count", "mixed"]
     ran = run("self-join", "a.csv", *how[:2], "--on", "latitude", "-o", "n.csv", code=2)
     assert "zip" in ran.stderr and "mixed" in ran.stderr  # the error lists all columns
 
 
-@pytest.mark.parametrize(("bad", "found"), [("00501", "the id '00501'"), ("", "a missing id")])
+@pytest.mark.parametrize(
+    ("bad", "found"), [("00501", "the id '00501'"), ("", "a missing id")]
+)
 def test_ids_are_integers_if_they_lose_nothing(bad, found, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ids = [2**63 - 1, -4, *range(6_000)]
     pd.DataFrame({"id": ids, "x": range(6_002)}).to_csv("a.csv", index=False)
-    how = "--eps", "0", "--on", "x", "--id", "id", "--include-self", "--scheduler", "synchronous", "-q"
+    how = (
+        "--eps",
+        "0",
+        "--on",
+        "x",
+        "--id",
+        "id",
+        "--include-self",
+        "--scheduler",
+        "synchronous",
+        "-q",
+    )
     run("self-join", "a.csv", *how, "-o", "pairs.parquet")
     pairs = pd.read_parquet("pairs.parquet")
     assert pairs["left"].dtype == np.int64 and sorted(pairs["left"]) == sorted(ids)
     with open("a.csv", "a") as file:
         file.write(f"{bad},7000\n")
     ran = run("self-join", "a.csv", *how, "-o", "n.csv", code=1)
-    assert f"Column 'id' of a CSV file has {found}, but the ids in its first rows are integers" in ran.stderr
+    assert (
+        f"Column 'id' of a CSV file has {found}, but the ids in its first rows are "
+        "integers" in ran.stderr
+    )
 
 
 def test_files_that_lack_a_column(places, tmp_path):
     (tmp_path / "c.csv").write_text("x,count\n1,2\n")
     for lacking, options in (("zip", ("--id", "zip")), ("mixed", ("--keep", "mixed"))):
-        words = "self-join", "b.csv", "c.csv", "--eps", "1", "--on", "x", *options, "-q", "-o", "n.csv"
+        words = (
+            "self-join",
+            "b.csv",
+            "c.csv",
+            "--eps",
+            "1",
+            "--on",
+            "x",
+            *options,
+            "-q",
+            "-o",
+            "n.csv",
+        )
         ran = run(*words, code=1)
         assert "not found" in ran.stderr and lacking in ran.stderr
 
 
 def test_large_unsigned_ids():
-    numbers = sources.as_integers(pd.Series(["0", str(2**64 - 1)], name="id"), pa.uint64())
+    numbers = sources.as_integers(
+        pd.Series(["0", str(2**64 - 1)], name="id"), pa.uint64()
+    )
     assert numbers.tolist() == [0, 2**64 - 1]
 
 
@@ -156,7 +263,11 @@ def test_blocks_of_files(tmp_path, monkeypatch):
     """Each row is in one block, and only the columns that are needed are parsed."""
     monkeypatch.setattr(sources, "BLOCK_BYTES", 40)
     table = pd.DataFrame(
-        {"a": range(50), "b": np.arange(50) / 4, "long": ["x" * (k % 60) + "y" for k in range(50)]}
+        {
+            "a": range(50),
+            "b": np.arange(50) / 4,
+            "long": ["x" * (k % 60) + "y" for k in range(50)],
+        }
     )
     table.to_csv(tmp_path / "a.csv", index=False)
     table[["long", "b", "a"]].to_csv(tmp_path / "b.csv.gz", index=False)
@@ -164,9 +275,15 @@ def test_blocks_of_files(tmp_path, monkeypatch):
     assert frame.npartitions > 20
     wanted = pd.concat([table, table])
     found = frame.compute().reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, wanted.reset_index(drop=True), check_dtype=False)
+    pd.testing.assert_frame_equal(
+        found, wanted.reset_index(drop=True), check_dtype=False
+    )
     assert len(frame) == 100 and frame["a"].sum().compute() == wanted["a"].sum()
     seen = []
-    monkeypatch.setattr(pd, "read_csv", lambda *some, **how: seen.append(how["usecols"]) or wanted[["b"]])
+    monkeypatch.setattr(
+        pd,
+        "read_csv",
+        lambda *some, **how: seen.append(how["usecols"]) or wanted[["b"]],
+    )
     frame["b"].compute(scheduler="synchronous")
     assert set(map(tuple, seen)) == {("b",)}

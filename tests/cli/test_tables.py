@@ -19,20 +19,39 @@ from tests.cli.test_commands import ON, pairs_of, run
 
 def test_single_files_and_folders(points, tmp_path):
     for name in ("one.parquet", "one.csv"):
-        run("self-join", "points", "--eps", "0.1", "-o", name, "--blocksize", "200", *ON)
+        run(
+            "self-join", "points", "--eps", "0.1", "-o", name, "--blocksize", "200", *ON
+        )
         assert (tmp_path / name).is_file()
-    run("self-join", "points", "--eps", "0.1", "-o", "many", "--blocksize", "200", "--format", "csv", *ON)
+    run(
+        "self-join",
+        "points",
+        "--eps",
+        "0.1",
+        "-o",
+        "many",
+        "--blocksize",
+        "200",
+        "--format",
+        "csv",
+        *ON,
+    )
     parts = sorted((tmp_path / "many").glob("part.*"))
     assert len(parts) > 1 and {part.suffix for part in parts} == {".csv"}
     found = pd.concat(map(pd.read_csv, parts))
-    assert len(found) == len(pd.read_parquet("one.parquet")) == len(pd.read_csv("one.csv"))
+    assert (
+        len(found) == len(pd.read_parquet("one.parquet")) == len(pd.read_csv("one.csv"))
+    )
 
 
 @pytest.mark.parametrize("name", ["out.json", "out.csv.gz", "out.xlsx"])
 def test_an_output_of_another_format(points, tmp_path, name):
     before = sorted(tmp_path.iterdir())
     words = "self-join", "points", "--eps", "0.1", *ON, "-o", name
-    assert "is not supported. End the name in .parquet or .csv" in run(*words, code=2).stderr
+    assert (
+        "is not supported. End the name in .parquet or .csv"
+        in run(*words, code=2).stderr
+    )
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -50,7 +69,17 @@ def test_an_output_that_is_read(points, tmp_path):
     words = "self-join", "points", "--eps", "0.1", *ON, "--overwrite", "-o"
     for output in ("points", "./points/", "."):
         assert "or overlaps an input folder" in run(*words, output, code=2).stderr
-    other = "join", "points", "--other", "points/*", "--eps", "0.1", *ON, "--overwrite", "-o"
+    other = (
+        "join",
+        "points",
+        "--other",
+        "points/*",
+        "--eps",
+        "0.1",
+        *ON,
+        "--overwrite",
+        "-o",
+    )
     assert "is an input" in run(*other, "points/0.parquet", code=2).stderr
 
 
@@ -66,8 +95,14 @@ def test_folders_that_others_wrote_stay(points, tmp_path):
     pd.DataFrame({"x": [1]}).to_parquet(mine / "part.0.parquet")
     for output in ("mine", "mine/", "./mine"):
         told = run(*words, output, code=2).stderr
-        assert f"{tmp_path / 'mine'} {FOREIGN}" in told and "Remove it, or name another" in told
-    assert sorted(path.name for path in mine.iterdir()) == ["file.txt", "part.0.parquet"]
+        assert (
+            f"{tmp_path / 'mine'} {FOREIGN}" in told
+            and "Remove it, or name another" in told
+        )
+    assert sorted(path.name for path in mine.iterdir()) == [
+        "file.txt",
+        "part.0.parquet",
+    ]
 
     run(*words, "out")
     before = len(pd.read_parquet("out"))
@@ -101,10 +136,18 @@ def test_files_and_folders_do_not_replace_each_other(points, tmp_path):
     (tmp_path / "file").write_text("mine")
     assert "file already exists as a file" in run(*words, "file", code=2).stderr
     (tmp_path / "folder.csv").mkdir()
-    assert "folder.csv already exists as a folder" in run(*words, "folder.csv", code=2).stderr
+    assert (
+        "folder.csv already exists as a folder"
+        in run(*words, "folder.csv", code=2).stderr
+    )
     os.mkfifo(tmp_path / "pipe.csv")
     assert "is neither a file nor a folder" in run(*words, "pipe.csv", code=2).stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.csv", "pipe.csv", "points"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "file",
+        "folder.csv",
+        "pipe.csv",
+        "points",
+    ]
 
 
 def test_folders_of_use_are_not_replaced(points, tmp_path, monkeypatch):
@@ -114,11 +157,26 @@ def test_folders_of_use_are_not_replaced(points, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home" / "link").symlink_to("/")
     monkeypatch.chdir(tmp_path / "out" / "deep")
-    for output in (".", "../deep", "..", str(tmp_path), "/", "~", "../../home", "../../home/link"):
+    for output in (
+        ".",
+        "../deep",
+        "..",
+        str(tmp_path),
+        "/",
+        "~",
+        "../../home",
+        "../../home/link",
+    ):
         told = run(*words, output, code=2).stderr
         own = "contains your home folder or the working folder" in told
-        assert own or (output in (str(tmp_path), "..", "/", "../../home/link") and "is an input" in told)
-    assert "or overlaps an input folder" in run(*words, f"{tmp_path}/points/0.parquet", code=2).stderr
+        assert own or (
+            output in (str(tmp_path), "..", "/", "../../home/link")
+            and "is an input" in told
+        )
+    assert (
+        "or overlaps an input folder"
+        in run(*words, f"{tmp_path}/points/0.parquet", code=2).stderr
+    )
 
 
 def test_links_lead_to_what_is_written(points, tmp_path):
@@ -128,7 +186,9 @@ def test_links_lead_to_what_is_written(points, tmp_path):
     (tmp_path / "input.csv").symlink_to(tmp_path / "points" / "0.parquet")
     for _ in range(2):  # it leads nowhere at first
         run(*words, "latest.tsv")
-        assert (tmp_path / "latest.tsv").is_symlink() and (tmp_path / "data" / "run1").is_file()
+        assert (tmp_path / "latest.tsv").is_symlink() and (
+            tmp_path / "data" / "run1"
+        ).is_file()
     assert len(pd.read_csv("latest.tsv", sep="\t")) == len(pairs_of(points))
     assert "is an input" in run(*words, "input.csv", code=2).stderr
 
@@ -144,12 +204,23 @@ def test_outputs_without_a_name(points, tmp_path):
     ):
         for more in ([], ["--overwrite"]):
             assert said in run(*words, "-o", output, *more, code=2).stderr
-    assert "A table's name is empty" in run("count-pairs", "", "--eps", "1", code=2).stderr
+    assert (
+        "A table's name is empty" in run("count-pairs", "", "--eps", "1", code=2).stderr
+    )
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_folders_that_are_remote(points):
-    words = "self-join", "points", "--eps", "0.1", *ON, "--overwrite", "-o", "memory://place/out"
+    words = (
+        "self-join",
+        "points",
+        "--eps",
+        "0.1",
+        *ON,
+        "--overwrite",
+        "-o",
+        "memory://place/out",
+    )
     for _ in range(2):
         run(*words)
     fs = MemoryFileSystem()
@@ -159,26 +230,48 @@ def test_folders_that_are_remote(points):
     assert fs.cat_file("/place/out/notes.txt") == b"precious"
 
 
-FORMULAS = ["=1+1", "+cmd", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "a=1", "", None]
+FORMULAS = [
+    "=1+1",
+    "+cmd",
+    "-2+3",
+    "@SUM(1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "\uff1d1",
+    "a=1",
+    "",
+    None,
+]
 
 
 def test_cells_that_a_spreadsheet_would_run(points, tmp_path):
-    table = pd.DataFrame({"x": -np.arange(11.0), "=id": FORMULAS, "kind": pd.Categorical(FORMULAS)})
+    table = pd.DataFrame(
+        {"x": -np.arange(11.0), "=id": FORMULAS, "kind": pd.Categorical(FORMULAS)}
+    )
     table.to_parquet("t.parquet")
     words = "counts", "t.parquet", "--eps", "0", "--on", "x", *ON[2:]
     run(*words, "-o", "plain.csv")
-    run(*words, "-o", "safe.csv", "--csv-safe")  # a lone \\r would begin a row, so texts are quoted
+    # a lone \\r would begin a row, so texts are quoted
+    run(*words, "-o", "safe.csv", "--csv-safe")
     wanted = ["'" + one for one in FORMULAS[:-3]] + FORMULAS[-3:-2] + [None, None]
-    found = pd.read_csv("safe.csv", keep_default_na=False, na_values=[""], dtype=object).replace(np.nan, None)
+    found = pd.read_csv(
+        "safe.csv", keep_default_na=False, na_values=[""], dtype=object
+    ).replace(np.nan, None)
     assert list(found.columns) == ["x", "'=id", "kind", "neighbors"]
     assert found["'=id"].tolist() == found["kind"].tolist() == wanted
     assert found["x"].tolist()[1] == "-1.0"  # a number
     assert pd.read_csv("plain.csv")["=id"].tolist()[:4] == FORMULAS[:4]
-    assert "--csv-safe is for CSV" in run(*words, "-o", "no.parquet", "--csv-safe", code=2).stderr
+    assert (
+        "--csv-safe is for CSV"
+        in run(*words, "-o", "no.parquet", "--csv-safe", code=2).stderr
+    )
 
 
 def test_signs_of_patterns_in_the_name_of_an_output(points, tmp_path, monkeypatch):
-    """One partition's file is the result: it gets its name without being sought by it, as some fsspec do."""
+    """One partition's file is the result: it gets its name without being sought by it,
+    as some fsspec do.
+    """
     monkeypatch.setattr(LocalFileSystem, "mv", AbstractFileSystem.mv)
     output = tmp_path / "[b]" / "pairs.parquet"
     run("self-join", "points/0.parquet", "--eps", "0.1", *ON, "-o", str(output))
@@ -192,16 +285,26 @@ def test_a_full_disk_is_named(points, tmp_path, monkeypatch, output):
 
     monkeypatch.setattr(tables, "compute", full)
     said = run("self-join", "points", "--eps", "0.1", *ON, "-o", output, code=1).stderr
-    assert f"No space left on device, while writing {tmp_path / output.rstrip('/')}" in said
-    assert f" in {tmp_path}, " in said and said.strip().endswith(f" in {tempfile.gettempdir()}")
+    assert (
+        f"No space left on device, while writing {tmp_path / output.rstrip('/')}"
+        in said
+    )
+    assert f" in {tmp_path}, " in said and said.strip().endswith(
+        f" in {tempfile.gettempdir()}"
+    )
 
 
 def test_types_that_change_far_below_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     long = pd.DataFrame({"id": range(60_000), "x": [*range(59_999), 0.5]}, dtype=object)
     long.to_csv("long.csv", index=False)
-    said = run("self-join", "long.csv", "--eps", "1", "--on", "x", "-o", "out.csv", code=1).output
-    assert "Column 'x' of a CSV file has values of dtype float64, but its first rows are of dtype" in said
+    said = run(
+        "self-join", "long.csv", "--eps", "1", "--on", "x", "-o", "out.csv", code=1
+    ).output
+    assert (
+        "Column 'x' of a CSV file has values of dtype float64, but its first rows are "
+        "of dtype" in said
+    )
     assert "int64. Move a row" in said and "dtype=" not in said
     pd.concat([long[-1:], long[:9]]).to_csv("long.csv", index=False)
     run("self-join", "long.csv", "--eps", "1", "--on", "x", "-o", "out.csv")
@@ -210,10 +313,15 @@ def test_types_that_change_far_below_are_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_written_files_are_counted(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "CHUNK_ROWS", 2)
-    target = OutputWriter(LocalFileSystem(), str(tmp_path / "out"), "out/", kind, False, False, False)
+    target = OutputWriter(
+        LocalFileSystem(), str(tmp_path / "out"), "out/", kind, False, False, False
+    )
     with target.made() as begun:
         rows = pd.DataFrame({"diff": [1, 1, 1, -1, 1, -1, -1], "text": ["a\nb"] * 7})
-        target.write(dd.concat([dd.from_pandas(rows, npartitions=3), dd.from_pandas(rows[:0])]), begun)
+        target.write(
+            dd.concat([dd.from_pandas(rows, npartitions=3), dd.from_pandas(rows[:0])]),
+            begun,
+        )
         assert target.tally(begun, "diff") == {1: 4, -1: 3}
         assert target.rows(begun) == (None if kind == "csv" else 7)
 
@@ -221,4 +329,9 @@ def test_written_files_are_counted(kind, tmp_path, monkeypatch):
 def test_negative_numbers_in_text_are_not_formulas():
     """CSV columns that a command does not use are text."""
     cells = pd.DataFrame({"a": ["-2", "-1.5e-3", "-2+3", "-"]})
-    assert tables.without_formulas(cells)["a"].tolist() == ["-2", "-1.5e-3", "'-2+3", "'-"]
+    assert tables.without_formulas(cells)["a"].tolist() == [
+        "-2",
+        "-1.5e-3",
+        "'-2+3",
+        "'-",
+    ]

@@ -1,4 +1,6 @@
-"""Estimators as scikit-learn has them: its checks, its attributes, and results like its own."""
+"""Estimators as scikit-learn has them: its checks, its attributes, and results like its
+own.
+"""
 
 import subprocess
 import sys
@@ -16,7 +18,11 @@ from dask_simjoin.errors import (
     OptionError,
     OptionTypeError,
 )
-from dask_simjoin.neighbors import KNeighborsTransformer, NearestNeighbors, RadiusNeighborsTransformer
+from dask_simjoin.neighbors import (
+    KNeighborsTransformer,
+    NearestNeighbors,
+    RadiusNeighborsTransformer,
+)
 from tests.cluster.algorithms.test_dbscan import labels_of
 from tests.support.density import SETS
 from tests.support.points import cases, frame_of
@@ -41,7 +47,11 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_checks_of_scikit_learn(kind):
     found = checks.check_estimator(kind(), on_skip=None, on_fail=None)
-    failed = {one["check_name"]: one["exception"] for one in found if one["status"] == "failed"}
+    failed = {
+        one["check_name"]: one["exception"]
+        for one in found
+        if one["status"] == "failed"
+    }
     assert not failed and len(found) > 30
 
 
@@ -49,10 +59,13 @@ def test_the_checks_of_scikit_learn(kind):
 @pytest.mark.parametrize(
     "name",
     [
-        "check_estimators_empty_data_messages", "check_complex_data", "check_estimator_sparse_array",
-        "check_parameters_default_constructible", "check_set_params",
+        "check_estimators_empty_data_messages",
+        "check_complex_data",
+        "check_estimator_sparse_array",
+        "check_parameters_default_constructible",
+        "check_set_params",
     ],
-)  # fmt: skip
+)
 def test_some_of_these_checks(kind, name):
     """Those that compile nothing."""
     getattr(checks, name)(kind.__name__, kind())
@@ -62,18 +75,29 @@ def test_some_of_these_checks(kind, name):
 @given(cases(max_dims=4, max_points=60), st.integers(1, 8), st.integers(0, 99))
 def test_core_rows_and_weights(case, min_samples, seed):
     """As scikit-learn's, of weights that it sums without rounding."""
-    if not len(case.x) or not case.eps or np.abs(case.x).max() > 1e9 or np.abs(case.x).min() < 1e-9:
+    if (
+        not len(case.x)
+        or not case.eps
+        or np.abs(case.x).max() > 1e9
+        or np.abs(case.x).min() < 1e-9
+    ):
         return
     x = case.x.astype(np.float64)
     weights = np.random.default_rng(seed).integers(-2, 6, len(x)) / 4 + 0.25
     if not weights.any():
         return
-    made = sklearn_cluster.DBSCAN(eps=case.eps, min_samples=min_samples, algorithm="kd_tree")
+    made = sklearn_cluster.DBSCAN(
+        eps=case.eps, min_samples=min_samples, algorithm="kd_tree"
+    )
     for given_weights in (None, weights):
         want = made.fit(x, sample_weight=given_weights)
-        found = DBSCAN(eps=case.eps, min_samples=min_samples).fit(x, sample_weight=given_weights)
+        found = DBSCAN(eps=case.eps, min_samples=min_samples).fit(
+            x, sample_weight=given_weights
+        )
         near = np.sort(((x[:, None] - x[None]) ** 2).sum(-1).ravel())
-        tied = ((near > case.eps**2 * (1 - 1e-12)) & (near < case.eps**2 * (1 + 1e-12))).any()
+        tied = (
+            (near > case.eps**2 * (1 - 1e-12)) & (near < case.eps**2 * (1 + 1e-12))
+        ).any()
         if tied:  # they decide in other ways there
             continue
         assert found.core_sample_indices_.tolist() == want.core_sample_indices_.tolist()
@@ -91,10 +115,19 @@ def test_weights():
     assert made.components_.equals(pd.DataFrame(x[:2]))
     repeated = DBSCAN(eps=1.0, min_samples=3).fit(np.repeat(x, [2, 1, 1, 1, 1], axis=0))
     weighted = DBSCAN(eps=1.0, min_samples=3).fit(x, sample_weight=[2, 1, 1, 1, 1])
-    assert repeated.labels_[[0, 2, 3, 4, 5]].tolist() == weighted.labels_.tolist() == [0, 0, 1, 1, 1]
+    assert (
+        repeated.labels_[[0, 2, 3, 4, 5]].tolist()
+        == weighted.labels_.tolist()
+        == [0, 0, 1, 1, 1]
+    )
     hole = np.array([[0.0], [np.nan], [1.0], [9.0]])
-    made = DBSCAN(eps=1.0, min_samples=3, dropna=True).fit(hole, sample_weight=[1, 9, 2, 1])
-    assert made.labels_.tolist() == [0, 0, -1] and made.components_.tolist() == [[0.0], [1.0]]
+    made = DBSCAN(eps=1.0, min_samples=3, dropna=True).fit(
+        hole, sample_weight=[1, 9, 2, 1]
+    )
+    assert made.labels_.tolist() == [0, 0, -1] and made.components_.tolist() == [
+        [0.0],
+        [1.0],
+    ]
     huge = DBSCAN(eps=1.0, min_samples=3).fit(x, sample_weight=[1e300, 1, 1, 1, 1])
     assert huge.core_sample_indices_.tolist() == [0, 1]
 
@@ -150,7 +183,9 @@ def test_names_of_columns():
     frame = pd.DataFrame(X, columns=["x", "y"]).assign(name="a")
     for kind in KINDS:
         made = kind().fit(frame)
-        assert made.feature_names_in_.tolist() == ["x", "y"] and made.n_features_in_ == 2
+        assert (
+            made.feature_names_in_.tolist() == ["x", "y"] and made.n_features_in_ == 2
+        )
         assert not hasattr(made.fit(X), "feature_names_in_")
     lazy = DBSCAN().fit(dd.from_pandas(frame, npartitions=2))
     assert lazy.feature_names_in_.tolist() == ["x", "y"]

@@ -29,14 +29,18 @@ pytestmark = pytest.mark.gpu
 
 
 DIMS = chosen([*range(1, 13)], [1, 2, 3, 5, 9, 12])
-"""Every number of dimensions is compiled by itself, which takes longer than these tests: so, some."""
+"""Every number of dimensions is compiled by itself, which takes longer than these
+tests: so, some.
+"""
 
 WAYS = [(1, "auto"), (7, "entity"), (5, "spatial"), (40, "entity")]
 
 
 def programs():
     few = (
-        join_programs([1, 2, 3, 4]) + join_programs([17], ["float16"]) + search_programs([1, 2, 3, 4, 16, 17])
+        join_programs([1, 2, 3, 4])
+        + join_programs([17], ["float16"])
+        + search_programs([1, 2, 3, 4, 16, 17])
     )
     return few + join_programs(DIMS, ENGINES, SINKS, labels=[True])
 
@@ -46,11 +50,17 @@ def test_labels_are_those_of_pandas(name):
     x, eps, min_samples = SETS[name]
     frame = frame_of(np.random.default_rng(1).permutation(x))
     want = frame.simjoin.dbscan(eps, min_samples).tolist()
-    assert computed(lay(frame, "cudf").simjoin.dbscan(eps, min_samples)).tolist() == want
+    assert (
+        computed(lay(frame, "cudf").simjoin.dbscan(eps, min_samples)).tolist() == want
+    )
     for partitions, partitioning in WAYS:
-        ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
+        ddf = dask_cudf.from_cudf(
+            cudf.from_pandas(frame), npartitions=partitions, sort=False
+        )
         how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 8) * 64}
-        labels = ddf.simjoin.dbscan(eps, min_samples, **({} if partitioning == "auto" else how))
+        labels = ddf.simjoin.dbscan(
+            eps, min_samples, **({} if partitioning == "auto" else how)
+        )
         assert computed(labels).tolist() == want
     assert computed(ddf.assign(label=labels).label).tolist() == want
 
@@ -70,7 +80,9 @@ def test_labels_of_many_rows_are_those_of_pandas():
             assert (found != want).sum() == 0
 
 
-@pytest.mark.parametrize("name", [name for name in SETS if SETS[name][2] > 1 and "border" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in SETS if SETS[name][2] > 1 and "border" not in name]
+)
 @pytest.mark.parametrize("mode", ["edges", "forest"])
 def test_orders_are_those_of_pandas(name, mode):
     x, eps, min_samples = SETS[name]
@@ -82,15 +94,26 @@ def test_orders_are_those_of_pandas(name, mode):
     labels = cluster_optics_dbscan(found, eps)
     assert labels.to_pandas().tolist() == cluster_optics_dbscan(want, eps).tolist()
     for partitions, partitioning in WAYS[:3]:
-        ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
-        how = {} if partitioning == "auto" else {"partitioning": partitioning, "blocksize": 150 * 150}
+        ddf = dask_cudf.from_cudf(
+            cudf.from_pandas(frame), npartitions=partitions, sort=False
+        )
+        how = (
+            {}
+            if partitioning == "auto"
+            else {"partitioning": partitioning, "blocksize": 150 * 150}
+        )
         order = ddf.simjoin.optics(2 * eps, min_samples, mode=mode, **how)
         pd.testing.assert_frame_equal(computed(order), want)
-    assert computed(cluster_optics_dbscan(order, eps)).tolist() == labels.to_pandas().tolist()
+    assert (
+        computed(cluster_optics_dbscan(order, eps)).tolist()
+        == labels.to_pandas().tolist()
+    )
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(cases(max_dims=12, max_points=60), st.integers(1, 8), st.sampled_from([*ENGINES]))
+@given(
+    cases(max_dims=12, max_points=60), st.integers(1, 8), st.sampled_from([*ENGINES])
+)
 def test_any_points_on_every_engine(case, min_samples, engine):
     """Ties, borders and roots, of one index and of two, with both types of nodes."""
     x = case.x[:, : max(d for d in DIMS if d <= case.x.shape[1])].astype(np.float64)
@@ -101,20 +124,32 @@ def test_any_points_on_every_engine(case, min_samples, engine):
     want = np.arange(n)
     for _ in range(n):
         want = np.array(
-            [want[row].min() if row.any() else i for i, row in zip(want, edges, strict=True)], int
+            [
+                want[row].min() if row.any() else i
+                for i, row in zip(want, edges, strict=True)
+            ],
+            int,
         )
     low = np.array([np.flatnonzero(row & core).min(initial=n) for row in near], int)
     layout = layout_for(x, case.eps, engine)
     ends = [0, *case.cuts, n]
-    parts = [(a, JOINER.build(cupy.asarray(x[a:b]), layout)) for a, b in itertools.pairwise(ends)]
-    taking, labels = cupy.asarray(core), cupy.where(cupy.asarray(core), cupy.arange(n), -1)
+    parts = [
+        (a, JOINER.build(cupy.asarray(x[a:b]), layout))
+        for a, b in itertools.pairwise(ends)
+    ]
+    taking, labels = (
+        cupy.asarray(core),
+        cupy.where(cupy.asarray(core), cupy.arange(n), -1),
+    )
     for kind in (np.int32, np.int64):
         parent = new_nodes(n, cupy).astype(kind)
         lowest = cupy.full(n, n)
         for k, (a, q) in enumerate(parts):
             for b, d in parts[k:]:
                 same = a == b and q is d
-                sides = [slice(s, s + len(index["order"])) for s, index in ((a, q), (b, d))]
+                sides = [
+                    slice(s, s + len(index["order"])) for s, index in ((a, q), (b, d))
+                ]
                 sets = (taking[sides[0]], taking[sides[1]])
                 if same:
                     some = new_nodes(len(sets[0]), cupy).astype(kind)
@@ -122,11 +157,20 @@ def test_any_points_on_every_engine(case, min_samples, engine):
                     JOINER.link(parent, cupy.arange(len(some)) + a, some + a)
                 else:
                     some = new_nodes(len(sets[0]) + len(sets[1]), cupy).astype(kind)
-                    JOINER.connect(q, d, layout, some, sets, len(sets[0]), is_self_join=False)
-                    name = cupy.concatenate([cupy.arange(s.start, s.stop) for s in sides])
+                    JOINER.connect(
+                        q, d, layout, some, sets, len(sets[0]), is_self_join=False
+                    )
+                    name = cupy.concatenate(
+                        [cupy.arange(s.start, s.stop) for s in sides]
+                    )
                     JOINER.link(parent, name, name[some])
                 JOINER.lowest(
-                    q, d, layout, [labels[s] for s in sides], [lowest[s] for s in sides], is_self_join=same
+                    q,
+                    d,
+                    layout,
+                    [labels[s] for s in sides],
+                    [lowest[s] for s in sides],
+                    is_self_join=same,
                 )
         JOINER.roots(parent)
         assert parent[taking].tolist() == want[core].tolist()
@@ -156,7 +200,9 @@ def test_dense_points_through_full_stages(engine):
     JOINER.visit(index, index, layout, visitor, is_self_join=True)
     left, right, squared = np.concatenate(shown, axis=1)
     places = np.stack([left, right], axis=1).astype(int)
-    assert {tuple(sorted(p)) for p in places.tolist()} == brute_force(x, 1.5) and len(left) > 200_000
+    assert {tuple(sorted(p)) for p in places.tolist()} == brute_force(x, 1.5) and len(
+        left
+    ) > 200_000
     assert (squared == squared_distances(x, x)[tuple(places.T)]).all()
 
 
@@ -170,9 +216,13 @@ def test_k_distances_are_those_of_pandas(name, k):
     assert isinstance(found, cudf.Series)
     pd.testing.assert_series_equal(found.to_pandas(), want)
     for partitions, partitioning in WAYS[:3]:
-        ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
+        ddf = dask_cudf.from_cudf(
+            cudf.from_pandas(frame), npartitions=partitions, sort=False
+        )
         how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 5) * 200}
-        distances = ddf.simjoin.k_distances(k, **({} if partitioning == "auto" else how))
+        distances = ddf.simjoin.k_distances(
+            k, **({} if partitioning == "auto" else how)
+        )
         pd.testing.assert_series_equal(computed(distances), want)
 
 
@@ -194,7 +244,10 @@ def test_rows_left_out_have_no_label():
     want = frame.simjoin.dbscan(0.1, 5, dropna=True)
     for how in ("cudf", "dask-1", "dask-4"):
         labels = computed(lay(frame, how).simjoin.dbscan(0.1, 5, dropna=True))
-        assert labels.tolist() == want.tolist() and labels.index.tolist() == want.index.tolist()
+        assert (
+            labels.tolist() == want.tolist()
+            and labels.index.tolist() == want.index.tolist()
+        )
 
 
 @pytest.mark.parametrize("text", [False, True])
@@ -220,10 +273,17 @@ def test_near_duplicates_are_those_of_pandas(keep, grouping):
     how = {"keep": keep, "grouping": grouping, "on": ["c0", "c1"]}
     want = frame.simjoin.near_duplicated(0.02, **how).tolist()
     assert 0 < sum(want) < 3000
-    assert computed(lay(frame, "cudf").simjoin.near_duplicated(0.02, **how)).tolist() == want
+    assert (
+        computed(lay(frame, "cudf").simjoin.near_duplicated(0.02, **how)).tolist()
+        == want
+    )
     for partitions, partitioning in WAYS[1:3]:
-        ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=partitions, sort=False)
+        ddf = dask_cudf.from_cudf(
+            cudf.from_pandas(frame), npartitions=partitions, sort=False
+        )
         cut = {"partitioning": partitioning, "blocksize": 400 * 64}
-        assert computed(ddf.simjoin.near_duplicated(0.02, **how, **cut)).tolist() == want
+        assert (
+            computed(ddf.simjoin.near_duplicated(0.02, **how, **cut)).tolist() == want
+        )
         once = computed(ddf.simjoin.drop_near_duplicates(0.02, **how, **cut))
         assert once.index.tolist() == np.flatnonzero(~np.array(want)).tolist()

@@ -1,4 +1,6 @@
-"""The estimator HDBSCAN: frames, metrics, trees, and clusters of new rows, as in the package hdbscan."""
+"""The estimator HDBSCAN: frames, metrics, trees, and clusters of new rows, as in the
+package hdbscan.
+"""
 
 from types import SimpleNamespace
 
@@ -20,18 +22,26 @@ NEW = RNG.uniform(X.min(axis=0) - 0.3, X.max(axis=0) + 0.3, size=(150, 2))
 
 
 def test_labels_are_those_of_the_verb():
-    for options in ({}, {"min_samples": 3, "allow_single_cluster": True}, {"metric": "manhattan"}):
+    for options in (
+        {},
+        {"min_samples": 3, "allow_single_cluster": True},
+        {"metric": "manhattan"},
+    ):
         model = HDBSCAN(10, **options).fit(X)
         want = pd.DataFrame(X).simjoin.hdbscan(10, **options)
         for name, column in (
-            ("labels_", "label"), ("probabilities_", "probability"), ("outlier_scores_", "outlier_score")
-        ):  # fmt: skip
+            ("labels_", "label"),
+            ("probabilities_", "probability"),
+            ("outlier_scores_", "outlier_score"),
+        ):
             assert getattr(model, name).tolist() == want[column].tolist()
         pd.testing.assert_frame_equal(model.hdbscan_, want)
 
 
 def test_frames_missing_values_and_duplicates():
-    frame = pd.DataFrame(X, columns=["x", "y"], index=np.repeat(np.arange(len(X) // 2 + 1), 2)[: len(X)])
+    frame = pd.DataFrame(
+        X, columns=["x", "y"], index=np.repeat(np.arange(len(X) // 2 + 1), 2)[: len(X)]
+    )
     model = HDBSCAN(10, on=["x", "y"]).fit(frame.assign(name="a"))
     new = pd.DataFrame(NEW[:, ::-1], columns=["y", "x"], index=list("ab") * 75)
     labels = model.predict(new)
@@ -47,7 +57,9 @@ def test_frames_missing_values_and_duplicates():
     same = HDBSCAN(2).fit(np.zeros((6, 2)))
     assert same.predict([[0.0, 0.0]]).tolist() == [-1]
     one = HDBSCAN(2).fit(np.zeros((1, 2)))
-    assert one.single_linkage_tree_.to_numpy().shape == (0, 4) and not len(one.condensed_tree_.to_pandas())
+    assert one.single_linkage_tree_.to_numpy().shape == (0, 4) and not len(
+        one.condensed_tree_.to_pandas()
+    )
     assert one.predict([[0.0, 0.0]]).tolist() == [-1]
 
 
@@ -63,14 +75,18 @@ def test_refusals():
     with pytest.raises(ValueError, match="not fitted yet"):
         HDBSCAN().predict(X)
     model = HDBSCAN(10).fit(X)
-    with pytest.raises(OptionError, match="X has 3 features, but HDBSCAN is expecting 2"):
+    with pytest.raises(
+        OptionError, match="X has 3 features, but HDBSCAN is expecting 2"
+    ):
         model.predict(np.zeros((2, 3)))
     with pytest.raises(ColumnError, match="X has no columns"):
         model.predict(pd.DataFrame({"a": [1.0]}))
     with pytest.raises(UnsupportedFrameError, match="HDBSCAN needs new rows in memory"):
         model.predict(da.from_array(NEW))
     model.fit(da.from_array(X))
-    assert not hasattr(model, "condensed_tree_") and not hasattr(model, "single_linkage_tree_")
+    assert not hasattr(model, "condensed_tree_") and not hasattr(
+        model, "single_linkage_tree_"
+    )
     with pytest.raises(ValueError, match="fitted to Dask data"):
         model.predict(X)
 
@@ -112,12 +128,16 @@ def reference(model, x, new):
     return np.array(found).T
 
 
-@pytest.mark.parametrize("options", [{}, {"min_samples": 3}, {"cluster_selection_method": "leaf"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"min_samples": 3}, {"cluster_selection_method": "leaf"}]
+)
 def test_new_rows(options):
     model = HDBSCAN(10, **options).fit(X)
     labels, probabilities = model.approximate_predict(NEW)
     want = reference(model, X, NEW)
-    assert labels.tolist() == want[0].tolist() and np.allclose(probabilities, want[1], rtol=1e-12)
+    assert labels.tolist() == want[0].tolist() and np.allclose(
+        probabilities, want[1], rtol=1e-12
+    )
     assert labels.dtype == np.int64 and len(set(labels)) > 2
     assert model.predict(NEW).tolist() == labels.tolist()
     assert model.predict(NEW[:3]).tolist() == labels[:3].tolist()
@@ -129,13 +149,29 @@ def test_new_rows(options):
 def test_trees():
     model = HDBSCAN(10, min_samples=4).fit(X)
     edges = pd.DataFrame(X).simjoin.spanning_tree(min_samples=4)
-    pd.testing.assert_frame_equal(model.condensed_tree_.to_pandas(), condensed_tree(edges, 10))
+    pd.testing.assert_frame_equal(
+        model.condensed_tree_.to_pandas(), condensed_tree(edges, 10)
+    )
     fields = model.condensed_tree_.to_numpy()
     assert fields.dtype.names == ("parent", "child", "lambda_val", "child_size")
-    assert fields["lambda_val"].tolist() == model.condensed_tree_.to_pandas()["lambda_val"].tolist()
-    linkage, frame = model.single_linkage_tree_.to_numpy(), model.single_linkage_tree_.to_pandas()
-    assert linkage[:, 2].tolist() == edges["distance"].tolist() and linkage[-1, 3] == len(X)
-    assert frame.columns.tolist() == ["parent", "left_child", "right_child", "distance", "size"]
+    assert (
+        fields["lambda_val"].tolist()
+        == model.condensed_tree_.to_pandas()["lambda_val"].tolist()
+    )
+    linkage, frame = (
+        model.single_linkage_tree_.to_numpy(),
+        model.single_linkage_tree_.to_pandas(),
+    )
+    assert linkage[:, 2].tolist() == edges["distance"].tolist() and linkage[
+        -1, 3
+    ] == len(X)
+    assert frame.columns.tolist() == [
+        "parent",
+        "left_child",
+        "right_child",
+        "distance",
+        "size",
+    ]
     assert frame["parent"].tolist() == list(range(len(X), 2 * len(X) - 1))
     assert (frame["left_child"] < frame["right_child"]).all()
 
@@ -153,9 +189,11 @@ def test_linkage_is_that_of_scipy():
 
 def test_a_row_is_in_the_cluster_above_at_the_density_where_its_own_is_born():
     tree = SimpleNamespace(
-        row_parent=np.array([2]), row_lambda=np.array([5.0]),
-        birth=np.array([0.0, 1.0, 2.0]), parent=np.array([-1, 0, 1]),
-    )  # fmt: skip
+        row_parent=np.array([2]),
+        row_lambda=np.array([5.0]),
+        birth=np.array([0.0, 1.0, 2.0]),
+        parent=np.array([-1, 0, 1]),
+    )
     density = np.array([0.5, 1.0, 1.5, 2.0, 2.5, 5.0, 6.0])
     found = _clusters_at(tree, np.zeros(len(density), int), density)
     assert found.tolist() == [0, 0, 1, 1, 2, 2, 2]

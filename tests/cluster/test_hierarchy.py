@@ -1,4 +1,6 @@
-"""HDBSCAN and spanning trees, by their definition, and equal to scikit-learn's where ties leave no choice."""
+"""HDBSCAN and spanning trees, by their definition, and equal to scikit-learn's where
+ties leave no choice.
+"""
 
 import math
 
@@ -33,11 +35,20 @@ def points(draw, most=40):
     """Points, many of them with ties, some of them equal, some far from the origin."""
     n, d = draw(st.integers(2, most)), draw(st.sampled_from([1, 2, 3, 10]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    kind = draw(st.sampled_from(["blobs", "lattice", "tenths", "equal", "offset", "spread", "huge"]))
+    kind = draw(
+        st.sampled_from(
+            ["blobs", "lattice", "tenths", "equal", "offset", "spread", "huge"]
+        )
+    )
     x = rng.normal(size=(n, d)) + 6 * rng.integers(0, 3, (n, 1))
     if kind in ("lattice", "tenths"):
         x = rng.integers(0, 4, (n, d)) * (0.1 if kind == "tenths" else 1.0)
-    made = {"equal": np.round(x / 20), "offset": x + 1e6, "spread": np.exp(x), "huge": x * 3e153}
+    made = {
+        "equal": np.round(x / 20),
+        "offset": x + 1e6,
+        "spread": np.exp(x),
+        "huge": x * 3e153,
+    }
     return made.get(kind, x)
 
 
@@ -56,7 +67,9 @@ def by_definition(x, least, samples, choice, metric="euclidean"):
     most = choice["max_cluster_size"] or math.inf
     how = choice["cluster_selection_method"], choice["cluster_selection_epsilon"], most
     try:
-        return clusters_by_definition(x, least, samples, *how, choice["allow_single_cluster"], metric)
+        return clusters_by_definition(
+            x, least, samples, *how, choice["allow_single_cluster"], metric
+        )
     except Doubtful:
         assume(False)
 
@@ -77,9 +90,16 @@ def test_any_points(x, least, samples, choice):
 
 
 @settings(max_examples=examples(50))
-@given(points(), st.integers(1, 6), st.sampled_from([4, 9]), st.sampled_from(["entity", "spatial"]))
+@given(
+    points(),
+    st.integers(1, 6),
+    st.sampled_from([4, 9]),
+    st.sampled_from(["entity", "spatial"]),
+)
 def test_any_tree_on_any_partitions(x, samples, rows, partitioning):
-    """The same tree, edge by edge, and so all that is made of it; merges at each height are all there are."""
+    """The same tree, edge by edge, and so all that is made of it; merges at each height
+    are all there are.
+    """
     samples = min(samples, len(x))
     edges, far = tree_by_definition(x, samples)
     frame = frame_of(x)
@@ -87,31 +107,44 @@ def test_any_tree_on_any_partitions(x, samples, rows, partitioning):
     assert list(zip(tree["left"], tree["right"], strict=True)) == edges
     assert tree["distance"].tolist() == far.tolist()
     dense = np.full((len(x), len(x)), np.inf)
-    dense[tree["left"], tree["right"]] = dense[tree["right"], tree["left"]] = tree["distance"]
+    dense[tree["left"], tree["right"]] = dense[tree["right"], tree["left"]] = tree[
+        "distance"
+    ]
     assert merges(np.sqrt(reachability(x, samples))) == merges(dense) - {frozenset()}
     how = {"partitioning": partitioning, "blocksize": rows * (8 * x.shape[1] + 400)}
     lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin
     with dask.config.set(scheduler="sync"):
-        pd.testing.assert_frame_equal(lazy.spanning_tree(min_samples=samples, **how).compute(), tree)
+        pd.testing.assert_frame_equal(
+            lazy.spanning_tree(min_samples=samples, **how).compute(), tree
+        )
 
 
 @settings(max_examples=examples(300))
 @given(st.integers(0, 2**32), st.integers(2, 12), st.sampled_from([1, 2]), choices())
 def test_equal_to_scikit_learn(seed, least, samples, choice):
-    """Of points in general position with at most two samples no two edges of the tree are of one weight."""
+    """Of points in general position with at most two samples no two edges of the tree
+    are of one weight.
+    """
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(20, 90)), int(rng.integers(1, 10))
     x = rng.normal(size=(n, d)) + 3 * rng.integers(0, 4, (n, 1))
-    choice |= {"cluster_selection_epsilon": 0.0, "max_cluster_size": None}  # which fails with NumPy 2.4
+    # which fails with NumPy 2.4
+    choice |= {"cluster_selection_epsilon": 0.0, "max_cluster_size": None}
     found = frame_of(x).simjoin.hdbscan(least, min_samples=samples, **choice)
-    model = sklearn_cluster.HDBSCAN(min_cluster_size=least, min_samples=samples, copy=True, **choice).fit(x)
+    model = sklearn_cluster.HDBSCAN(
+        min_cluster_size=least, min_samples=samples, copy=True, **choice
+    ).fit(x)
     assert found["label"].tolist() == numbered(model.labels_)
     np.testing.assert_allclose(found["probability"], model.probabilities_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["moons", "varied", "wide", "lattice", "identical points"])
+@pytest.mark.parametrize(
+    "name", ["moons", "varied", "wide", "lattice", "identical points"]
+)
 def test_any_order_of_rows_and_any_partitions(name):
-    """Clusters depend neither on partitions nor, unlike those of other packages, on the order of rows."""
+    """Clusters depend neither on partitions nor, unlike those of other packages, on the
+    order of rows.
+    """
     x = np.random.default_rng(1).permutation(SETS[name][0])[:400]
     frame = frame_of(x)
     frame.index = frame.index + 100
@@ -134,10 +167,16 @@ def test_any_order_of_rows_and_any_partitions(name):
 def test_few_rows(rows):
     frame = frame_of(np.arange(2.0 * rows).reshape(rows, 2))
     for one in (frame, dd.from_pandas(frame, npartitions=1)):
-        found, tree = one.simjoin.hdbscan(2), one.simjoin.spanning_tree(min_samples=max(rows, 1))
+        found, tree = (
+            one.simjoin.hdbscan(2),
+            one.simjoin.spanning_tree(min_samples=max(rows, 1)),
+        )
         if one is not frame:
             found, tree = (some.compute(scheduler="sync") for some in (found, tree))
-        assert found["label"].tolist() == [-1] * rows and found["probability"].tolist() == [0.0] * rows
+        assert (
+            found["label"].tolist() == [-1] * rows
+            and found["probability"].tolist() == [0.0] * rows
+        )
         assert len(tree) == max(0, rows - 1)
 
 
@@ -152,7 +191,10 @@ def test_rows_left_out():
     tree = kept.simjoin.spanning_tree()
     pd.testing.assert_frame_equal(frame.simjoin.spanning_tree(dropna=True), tree)
     for partitioning in ("entity", "spatial"):
-        lazy, how = split(frame, [10, 14]).simjoin, {"dropna": True, "partitioning": partitioning}
+        lazy, how = (
+            split(frame, [10, 14]).simjoin,
+            {"dropna": True, "partitioning": partitioning},
+        )
         pd.testing.assert_frame_equal(
             lazy.spanning_tree(blocksize=9_000, **how).compute(scheduler="sync"), tree
         )
@@ -164,10 +206,15 @@ def test_estimator():
     x = SETS["moons"][0][:300]
     want = frame_of(x).simjoin.hdbscan(9, min_samples=4)
     model = HDBSCAN(9, min_samples=4).fit(x)
-    assert model.labels_.tolist() == want["label"].tolist() and model.n_features_in_ == 2
+    assert (
+        model.labels_.tolist() == want["label"].tolist() and model.n_features_in_ == 2
+    )
     assert model.probabilities_.tolist() == want["probability"].tolist()
     assert model.outlier_scores_.tolist() == want["outlier_score"].tolist()
     lazy = HDBSCAN(9, min_samples=4).fit(da.from_array(x, chunks=(100, 2)))
     assert lazy.labels_.chunks == ((100, 100, 100),)
     assert lazy.labels_.compute(scheduler="sync").tolist() == want["label"].tolist()
-    assert HDBSCAN(9, min_samples=4).fit_predict(frame_of(x)).tolist() == want["label"].tolist()
+    assert (
+        HDBSCAN(9, min_samples=4).fit_predict(frame_of(x)).tolist()
+        == want["label"].tolist()
+    )

@@ -6,7 +6,11 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.cluster import condensed_tree, plots
-from dask_simjoin.cluster.plots import plot_condensed_tree, plot_k_distances, plot_reachability
+from dask_simjoin.cluster.plots import (
+    plot_condensed_tree,
+    plot_k_distances,
+    plot_reachability,
+)
 from dask_simjoin.errors import ColumnError
 from tests.support.points import frame_of
 
@@ -33,12 +37,18 @@ def test_k_distances(ax):
 
 def test_reachability(ax):
     rng = np.random.default_rng(0)
-    frame = frame_of(np.concatenate([rng.normal(5 * k, 0.3, (60, 2)) for k in range(3)] + [[[20.0, 20.0]]]))
+    frame = frame_of(
+        np.concatenate(
+            [rng.normal(5 * k, 0.3, (60, 2)) for k in range(3)] + [[[20.0, 20.0]]]
+        )
+    )
     order = frame.simjoin.optics(6.0, 5)
     for one in (order, dd.from_pandas(order, npartitions=3)):
         ax.clear()
         plot_reachability(one, eps=1.0, ax=ax)
-        bars = {tuple(c.get_colors()[0][:3]): len(c.get_segments()) for c in ax.collections}
+        bars = {
+            tuple(c.get_colors()[0][:3]): len(c.get_segments()) for c in ax.collections
+        }
         finite = np.isfinite(order.reachability)
         assert len(bars) == 3 and sum(bars.values()) == finite.sum() == len(frame) - 2
         heights = [s[1][1] for c in ax.collections for s in c.get_segments()]
@@ -58,19 +68,27 @@ def test_a_new_figure():
 def test_no_peak_is_lost(ax, monkeypatch):
     monkeypatch.setattr(plots, "MAX_DRAWN", 20)
     rng = np.random.default_rng(0)
-    frame = frame_of(np.concatenate([rng.normal(5 * k, 0.3, (300, 2)) for k in range(3)]))
+    frame = frame_of(
+        np.concatenate([rng.normal(5 * k, 0.3, (300, 2)) for k in range(3)])
+    )
     order = frame.simjoin.optics(10.0, 5)
     plot_reachability(order, eps=1.0, ax=ax)
     heights = [s[1][1] for c in ax.collections for s in c.get_segments()]
-    assert len(heights) <= 21 and max(heights) == order.reachability[np.isfinite(order.reachability)].max()
+    assert (
+        len(heights) <= 21
+        and max(heights) == order.reachability[np.isfinite(order.reachability)].max()
+    )
 
 
 @pytest.mark.parametrize("log_size", [False, True])
 def test_condensed_tree(ax, log_size):
-    """Bars have each cluster's rows, and no two of one height touch; what is chosen is marked."""
+    """Bars have each cluster's rows, and no two of one height touch; what is chosen is
+    marked.
+    """
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(5 * k, 0.3, (60, 2)) for k in range(3)])
-    frame = frame_of(np.concatenate([x, x[:9]]))  # the densest rows leave at no distance
+    # the densest rows leave at no distance
+    frame = frame_of(np.concatenate([x, x[:9]]))
     tree = condensed_tree(frame.simjoin.spanning_tree(min_samples=2), 20)
     for one in (tree, dd.from_pandas(tree, npartitions=3)):
         ax.clear()

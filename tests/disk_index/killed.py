@@ -1,6 +1,8 @@
-"""Keep what a process would leave that is killed at a file operation, for each of them: see `test_crash`.
+"""Keep what a process would leave that is killed at a file operation, for each of them:
+see `test_crash`.
 
-A killed process leaves its files as they are, so a copy of them is kept before each operation of one run:
+A killed process leaves its files as they are, so a copy of them is kept before each
+operation of one run:
 python -m tests.disk_index.killed FOLDER ACTION ...
 """
 
@@ -23,7 +25,9 @@ GONE = [0, 7]
 
 def make(path):
     """Make the index, and a version more."""
-    FIRST.iloc[:10].simjoin.index(1.0, path, on="x", id="key", row_group=4, store_pairs=True)
+    FIRST.iloc[:10].simjoin.index(
+        1.0, path, on="x", id="key", row_group=4, store_pairs=True
+    )
 
 
 def grow(path):
@@ -35,7 +39,9 @@ def grow(path):
 
 def update(path):
     """Insert, replace and delete as one version."""
-    dask_simjoin.open_index(path).update(NEW, delete=GONE, if_exists="replace", batch="new")
+    dask_simjoin.open_index(path).update(
+        NEW, delete=GONE, if_exists="replace", batch="new"
+    )
 
 
 def restore(path):
@@ -53,11 +59,19 @@ def optimize(path):
     dask_simjoin.open_index(path).optimize("all")
 
 
-ACTIONS = {"make": make, "update": update, "restore": restore, "optimize": optimize, "vacuum": vacuum}
+ACTIONS = {
+    "make": make,
+    "update": update,
+    "restore": restore,
+    "optimize": optimize,
+    "vacuum": vacuum,
+}
 
 
 class Counting:
-    """Counts the file operations beneath a folder, and keeps its files before each of them."""
+    """Counts the file operations beneath a folder, and keeps its files before each of
+    them.
+    """
 
     def __init__(self, folder):
         self.folder, self.done, self.copying = folder, 0, False
@@ -112,7 +126,9 @@ class Counting:
 
 
 def main(root, names):
-    """Leave a folder ACTION-NUMBER of each operation of an action, and a last one of the whole action."""
+    """Leave a folder ACTION-NUMBER of each operation of an action, and a last one of
+    the whole action.
+    """
     template = root / "template"
     for action in (make, grow):
         action(str(template))

@@ -1,6 +1,8 @@
-"""Run something on an S3 server again and again, and let each request fail: for `test_store_crashes`.
+"""Run something on an S3 server again and again, and let each request fail: for
+`test_store_crashes`.
 
-It forks before it has a client: python -m tests.disk_index.killed_store ADDRESS URL ACTION MODE STEP
+It forks before it has a client: python -m tests.disk_index.killed_store ADDRESS URL
+ACTION MODE STEP
 """
 
 import contextlib
@@ -24,7 +26,9 @@ from tests.support import s3
 
 def make(how):
     """Make the index."""
-    FIRST.iloc[:10].simjoin.index(1.0, on="x", id="key", row_group=4, store_pairs=True, **how)
+    FIRST.iloc[:10].simjoin.index(
+        1.0, on="x", id="key", row_group=4, store_pairs=True, **how
+    )
 
 
 def grow(how):
@@ -36,7 +40,9 @@ def grow(how):
 
 def update(how):
     """Insert, replace and delete as one version."""
-    dask_simjoin.open_index(**how).update(NEW, delete=GONE, if_exists="replace", batch="new")
+    dask_simjoin.open_index(**how).update(
+        NEW, delete=GONE, if_exists="replace", batch="new"
+    )
 
 
 def restore(how):
@@ -57,15 +63,25 @@ def optimize(how):
     dask_simjoin.open_index(**how).optimize("all")
 
 
-ACTIONS = {"make": make, "update": update, "restore": restore, "optimize": optimize, "vacuum": vacuum}
+ACTIONS = {
+    "make": make,
+    "update": update,
+    "restore": restore,
+    "optimize": optimize,
+    "vacuum": vacuum,
+}
 
 
 MODES = ("kill", "down", "once", "unheard")
-"""The process dies before a request; it and all later ones fail; it fails; it is done and seems to fail."""
+"""The process dies before a request; it and all later ones fail; it fails; it is done
+and seems to fail.
+"""
 
 
 def fail_at(request, mode):
-    """Let one of the requests of this process fail from now on; returns the list of their number."""
+    """Let one of the requests of this process fail from now on; returns the list of
+    their number.
+    """
     import obstore
 
     done = [0]
@@ -78,7 +94,9 @@ def fail_at(request, mode):
             if mode == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if mode == "unheard":
-                with contextlib.suppress(OSError, obstore.exceptions.AlreadyExistsError):
+                with contextlib.suppress(
+                    OSError, obstore.exceptions.AlreadyExistsError
+                ):
                     function(*args, **options)
             raise obstore.exceptions.GenericError("no answer")
 
@@ -98,7 +116,9 @@ def copied(options, source, target):
     old, new = object_path(source, options), object_path(target, options)
     for some in obstore.list(old.client, old.key):
         for one in some:
-            obstore.copy(old.client, one["path"], new.key + one["path"].removeprefix(old.key))
+            obstore.copy(
+                old.client, one["path"], new.key + one["path"].removeprefix(old.key)
+            )
 
 
 FAILED = 3
@@ -106,7 +126,9 @@ FAILED = 3
 
 
 def in_child(work):
-    """Do something in a process of its own; tells whether it was killed, or returned that it failed."""
+    """Do something in a process of its own; tells whether it was killed, or returned
+    that it failed.
+    """
     child = os.fork()
     if not child:
         code = 1
@@ -122,10 +144,13 @@ def in_child(work):
 
 
 def main(address, url, name, mode, step):
-    """Leave URL/NUMBER of requests before the one that failed, each `step`-th, and a last whole one."""
+    """Leave URL/NUMBER of requests before the one that failed, each `step`-th, and a
+    last whole one.
+    """
     options, action = s3.options_of(address), ACTIONS[name]
     with tempfile.TemporaryDirectory() as folder, dask.config.set(scheduler="sync"):
-        warm = {"path": Path(folder) / "warm"}  # kernels are compiled before anything is forked
+        # kernels are compiled before anything is forked
+        warm = {"path": Path(folder) / "warm"}
         for one in (make, grow):
             one(warm)
         if name not in ("make", "vacuum"):
@@ -142,7 +167,8 @@ def main(address, url, name, mode, step):
             copied(options, template["path"], how["path"])
         done = fail_at(at, mode)
         with contextlib.suppress(IndexStoreError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UpkeepWarning)  # of a request after the commit
+            # of a request after the commit
+            warnings.simplefilter("ignore", UpkeepWarning)
             action(how)
         return done[0] > at
 

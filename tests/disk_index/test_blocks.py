@@ -15,7 +15,9 @@ pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
 def test_only_row_groups_within_reach_are_read(tmp_path, monkeypatch):
-    """Counted where files are read: those with a new row within eps of their box, and no others."""
+    """Counted where files are read: those with a new row within eps of their box, and
+    no others.
+    """
     random = np.random.default_rng(0)
     stored = Stored(tmp_path, random.uniform(0, 100, (5000, 2)), 1.0)
     new = random.uniform(40, 43, (30, 2))
@@ -23,7 +25,10 @@ def test_only_row_groups_within_reach_are_read(tmp_path, monkeypatch):
     delta, read = stored.delta(), []
     found = PairChanges(delta, False)
     assert found.report.row_groups == 79
-    lower, upper = (side[:, ::-1] for side in (delta.unchanged.groups.low, delta.unchanged.groups.high))
+    lower, upper = (
+        side[:, ::-1]
+        for side in (delta.unchanged.groups.low, delta.unchanged.groups.high)
+    )
     gap = np.maximum(np.maximum(lower[:, None] - new, new - upper[:, None]), 0)
     near = ((gap**2).sum(axis=2) <= 1.0).any(axis=1)
     for part in found.blocks[0].old:
@@ -38,10 +43,14 @@ def test_only_row_groups_within_reach_are_read(tmp_path, monkeypatch):
 
 def test_rows_are_cut_for_threads_and_for_many_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "MIN_ROWS", 1)
-    rows = Stored(tmp_path, np.random.default_rng(0).uniform(0, 100, (2000, 2)), 1.0).first()
+    rows = Stored(
+        tmp_path, np.random.default_rng(0).uniform(0, 100, (2000, 2)), 1.0
+    ).first()
 
     def parts(eps, threads, most=10**6):
-        return len(all_blocks(rows, spec_of(rows, eps, False), Sizes(most, threads, 0)).within)
+        return len(
+            all_blocks(rows, spec_of(rows, eps, False), Sizes(most, threads, 0)).within
+        )
 
     assert parts(1.0, 1) == 1
     assert parts(1.0, 2) == 4 and 7 <= parts(1.0, 4) <= 8
@@ -57,7 +66,9 @@ def test_few_row_groups_are_read_for_rows_that_lie_together(tmp_path):
     random = np.random.default_rng(1)
     side = 610**0.5
     known = rows(random.uniform(0, side, (32 * 610, 2)))
-    index = known.simjoin.index(0.01 * side / 32, tmp_path, row_group=32, recluster="never", **HOW)
+    index = known.simjoin.index(
+        0.01 * side / 32, tmp_path, row_group=32, recluster="never", **HOW
+    )
     corner = rows(random.uniform(5, 5 + side * 1e-3**0.5, (200, 2)), 10**6)
     together = index.update(corner)
     assert together.work.row_groups in range(610, 700)
@@ -67,7 +78,8 @@ def test_few_row_groups_are_read_for_rows_that_lie_together(tmp_path):
     assert scattered.work.row_groups_read < 0.4 * scattered.work.row_groups
     assert scattered.report.files == 1
     many = index.update(rows(random.uniform(0, side, (6000, 2)), 3 * 10**6))
-    assert many.work.row_groups_read > 0.99 * many.work.row_groups  # more rows than groups
+    # more rows than groups
+    assert many.work.row_groups_read > 0.99 * many.work.row_groups
     gone = index.delete(range(10**6, 10**6 + 200))
     assert gone.work.deleted == 200
     assert gone.work.row_groups_read < 0.05 * gone.work.row_groups
@@ -77,6 +89,12 @@ def test_an_update_of_nothing_near_anything_reads_nothing(tmp_path):
     known = rows(np.random.default_rng(3).uniform(0, 10, (500, 2)))
     index = known.simjoin.index(EPS, tmp_path, row_group=32, **HOW)
     changes = index.update(rows(np.full((3, 2), 1e6), 1000))
-    assert (changes.work.row_groups_read, changes.work.bytes_read, changes.work.rows_read) == (0, 0, 0)
+    assert (
+        changes.work.row_groups_read,
+        changes.work.bytes_read,
+        changes.work.rows_read,
+    ) == (0, 0, 0)
     assert len(changes.added) == 3  # which lie at one place
-    assert maintenance.to_rewrite(last_version(tmp_path, "pandas"), 1 << 20) == frozenset()
+    assert (
+        maintenance.to_rewrite(last_version(tmp_path, "pandas"), 1 << 20) == frozenset()
+    )

@@ -1,4 +1,6 @@
-"""An index that is cached in memory gives the pairs that it gives from disk, and reads no file again."""
+"""An index that is cached in memory gives the pairs that it gives from disk, and reads
+no file again.
+"""
 
 import os
 import signal
@@ -19,7 +21,10 @@ from tests.support.oracle import as_set, assert_same_pairs
 def same(found, expected):
     """Whether two frames of pairs are one but for the order of rows."""
     pd.testing.assert_frame_equal(
-        *(frame.compute().sort_values(["left", "right"], ignore_index=True) for frame in (found, expected))
+        *(
+            frame.compute().sort_values(["left", "right"], ignore_index=True)
+            for frame in (found, expected)
+        )
     )
 
 
@@ -51,7 +56,10 @@ def test_changes_are_those_from_disk(case, tmp_path, monkeypatch, opened):
         index = made(case, tmp_path / "index").persist()
         manifest = index._last.manifest
         known = {one.name for one in (*manifest.files, *manifest.keys)}
-        assert index.memory.rows == 500 and index.memory.bytes_held > 500 * 8 * CASES[case][0]
+        assert (
+            index.memory.rows == 500
+            and index.memory.bytes_held > 500 * 8 * CASES[case][0]
+        )
         opened.clear()
         again = table(case, 1000, 60).assign(key=table(case, 100, 60)["key"])
         new = pd.concat([table(case, 600, 150), table(case, 800, 40, scale=1.3), again])
@@ -72,7 +80,9 @@ def test_changes_are_those_from_disk(case, tmp_path, monkeypatch, opened):
 
 
 def test_what_there_is_no_room_for_is_read(tmp_path, monkeypatch):
-    """As told; and files that were put in order take the place of those they are made of."""
+    """As told; and files that were put in order take the place of those they are made
+    of.
+    """
     monkeypatch.setattr(writing, "FILE_ROWS", 128)
     with dask.config.set(scheduler="sync"):
         index = made("2-D", tmp_path / "index")
@@ -95,7 +105,9 @@ def test_what_there_is_no_room_for_is_read(tmp_path, monkeypatch):
 
 
 def test_on_a_cluster(client, tmp_path, monkeypatch):
-    """Workers cache rows; what the cluster has lost, and what another writer did, is read."""
+    """Workers cache rows; what the cluster has lost, and what another writer did, is
+    read.
+    """
     monkeypatch.setattr(cache, "SEGMENT_ROWS", 200)
     index = made("2-D", tmp_path / "index").persist()
     assert client.who_has() and index.memory.rows == 500
@@ -105,12 +117,15 @@ def test_on_a_cluster(client, tmp_path, monkeypatch):
     other.update(table("2-D", 800, 30).assign(key=range(100, 130)), if_exists="replace")
     found = index.changes(1)
     same(found, other.changes(1))
-    segments = [segment for some in index._last.cached.segments.values() for segment in some]
+    segments = [
+        segment for some in index._last.cached.segments.values() for segment in some
+    ]
     client.cancel([segment.value for segment in segments])
     changes = index.update(table("2-D", 900, 50))
     assert changes.work.row_groups_read == 0
     assert_same_pairs(
-        as_set(changes.added.compute()), as_set(other.changes(changes.since, changes.version).compute())
+        as_set(changes.added.compute()),
+        as_set(other.changes(changes.since, changes.version).compute()),
     )
     index.release()
 
@@ -130,7 +145,9 @@ def test_a_worker_that_holds_rows_is_killed(mortal_workers, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("threads", [1, 8, 32])
 def test_rows_of_a_segment_on_a_gpu(threads):
-    """There are four for each GPU, which threads of one process share, and they take a part of its memory."""
+    """There are four for each GPU, which threads of one process share, and they take a
+    part of its memory.
+    """
     whole = 2**37
     alone = Resources(threads, whole // threads, gpu=True)
     assert device_rows(10**6, 3000, alone) == 250_000

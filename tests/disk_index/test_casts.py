@@ -1,4 +1,6 @@
-"""Columns of updates are cast to the types of the index if nothing is lost, and refused otherwise."""
+"""Columns of updates are cast to the types of the index if nothing is lost, and refused
+otherwise.
+"""
 
 import dask
 import numpy as np
@@ -26,9 +28,17 @@ LOSSLESS = {
     "text to number, all missing": ("float64", "str", [None] * 3),
     "numbers to dates, all missing": ("datetime64[us]", "float64", [None] * 3),
     "texts of Arrow": ("str", "string[pyarrow]", ["c", None, "e"]),
-    "large texts of Arrow": ("string[pyarrow]", "large_string[pyarrow]", ["c", None, "e"]),
+    "large texts of Arrow": (
+        "string[pyarrow]",
+        "large_string[pyarrow]",
+        ["c", None, "e"],
+    ),
 }
-VALUES = {"float64": [1.5, 2.0], "int64": [7, 8], "datetime64[us]": pd.to_datetime(["2026-01-01"] * 2)}
+VALUES = {
+    "float64": [1.5, 2.0],
+    "int64": [7, 8],
+    "datetime64[us]": pd.to_datetime(["2026-01-01"] * 2),
+}
 
 
 @pytest.mark.parametrize("how", ["pandas", "dask-3"])
@@ -36,7 +46,9 @@ VALUES = {"float64": [1.5, 2.0], "int64": [7, 8], "datetime64[us]": pd.to_dateti
 def test_columns_are_cast_without_loss(case, how, tmp_path):
     own, found, values = LOSSLESS[case]
     first = FIRST.assign(v=pd.Series(VALUES.get(own, ["a", "b"])).astype(own))
-    new = NEW.assign(v=pd.Series(values, dtype=object if found == "str" else None).astype(found))
+    new = NEW.assign(
+        v=pd.Series(values, dtype=object if found == "str" else None).astype(found)
+    )
     with dask.config.set({"dataframe.convert-string": False}):
         index = first.simjoin.index(1.0, tmp_path / "index", on="x", id="key", keep="v")
         index.update(lay(new, how))
@@ -45,25 +57,67 @@ def test_columns_are_cast_without_loss(case, how, tmp_path):
     assert rows["v"].dtype == first["v"].dtype and len(pairs) == 4
     expected = pd.Series(values, dtype=object)
     pd.testing.assert_series_equal(
-        rows["v"].isna().iloc[2:].reset_index(drop=True), expected.isna(), check_names=False
+        rows["v"].isna().iloc[2:].reset_index(drop=True),
+        expected.isna(),
+        check_names=False,
     )
     there = expected.notna().to_numpy()
     assert (rows["v"].iloc[2:][there].to_numpy() == new["v"][there].to_numpy()).all()
 
 
 LOSSY = {
-    "large integers": ("float64", "int64", [1, 2, BIG + 1], "has values that do not fit the index's double"),
-    "fractions": ("int64", "float64", [1.0, 2.0, 3.5], "is of type double, and the index has int64"),
+    "large integers": (
+        "float64",
+        "int64",
+        [1, 2, BIG + 1],
+        "has values that do not fit the index's double",
+    ),
+    "fractions": (
+        "int64",
+        "float64",
+        [1.0, 2.0, 3.5],
+        "is of type double, and the index has int64",
+    ),
     "whole floats": ("int64", "float64", [1.0, 2.0, 3.0], "is of type double"),
-    "larger integers": ("int8", "int64", [1, 2, 3], r"is of type int64, and the index has int8; .*'int8'"),
+    "larger integers": (
+        "int8",
+        "int64",
+        [1, 2, 3],
+        r"is of type int64, and the index has int8; .*'int8'",
+    ),
     "signed integers": ("uint64", "int32", [1, 2, -3], "is of type int32"),
-    "larger floats": ("float32", "float64", [1.0, 2.0, 0.1], "is of type double, and the index has float"),
-    "numbers": ("str", "float64", [None, None, 1.0], r"is of type double, .* with \.astype\('string'\)"),
-    "texts": ("float64", "str", ["1", "2", "3"], "is of type .*string, and the index has double"),
+    "larger floats": (
+        "float32",
+        "float64",
+        [1.0, 2.0, 0.1],
+        "is of type double, and the index has float",
+    ),
+    "numbers": (
+        "str",
+        "float64",
+        [None, None, 1.0],
+        r"is of type double, .* with \.astype\('string'\)",
+    ),
+    "texts": (
+        "float64",
+        "str",
+        ["1", "2", "3"],
+        "is of type .*string, and the index has double",
+    ),
     "truth": ("int64", "bool", [True, False, True], "is of type bool"),
-    "missing integers": ("int64", "Int64", [1, None, 3], r"missing values, .* int64 .*astype\('Int64'\)"),
+    "missing integers": (
+        "int64",
+        "Int64",
+        [1, None, 3],
+        r"missing values, .* int64 .*astype\('Int64'\)",
+    ),
     "only missing": ("int64", "float64", [None] * 3, "has missing values"),
-    "missing truth": ("bool", "boolean", [True, None, False], r"missing values, .*astype\('boolean'\)"),
+    "missing truth": (
+        "bool",
+        "boolean",
+        [True, None, False],
+        r"missing values, .*astype\('boolean'\)",
+    ),
 }
 
 
@@ -71,7 +125,9 @@ LOSSY = {
 @pytest.mark.parametrize("case", LOSSY)
 def test_casts_that_would_lose_something_are_refused(case, how, tmp_path):
     own, found, values, said = LOSSY[case]
-    first = FIRST.assign(v=pd.Series(["a", "b"] if own == "str" else [1, 0]).astype(own))
+    first = FIRST.assign(
+        v=pd.Series(["a", "b"] if own == "str" else [1, 0]).astype(own)
+    )
     new = NEW.assign(v=pd.Series(values).astype(found))
     with dask.config.set({"dataframe.convert-string": False}):
         index = first.simjoin.index(1.0, tmp_path / "index", on="x", id="key", keep="v")
@@ -84,13 +140,19 @@ def test_ids_and_coordinates_are_cast_too(tmp_path):
     index = FIRST.simjoin.index(1.0, tmp_path / "index", on="x", id="key", keep="v")
     new = NEW.assign(key=np.array([2, 3, 4], "int16"), x=np.array([5, 6, 7]))
     assert index.update(new, if_exists="replace", batch="a").report.replaced == 1
-    assert index.update(new.astype({"key": "int64", "x": "float64"}), batch="a").report.known
+    assert index.update(
+        new.astype({"key": "int64", "x": "float64"}), batch="a"
+    ).report.known
     index.delete(new["key"])
     assert index.rows().compute()["key"].tolist() == [1]
 
 
 def test_columns_that_differ_are_listed():
-    own = pa.schema([("a", pa.large_string()), ("b", pa.float64()), ("c", pa.decimal128(38, 2))])
-    found = pa.schema([("a", pa.string()), ("b", pa.int8()), ("c", pa.decimal128(3, 1))])
+    own = pa.schema(
+        [("a", pa.large_string()), ("b", pa.float64()), ("c", pa.decimal128(38, 2))]
+    )
+    found = pa.schema(
+        [("a", pa.string()), ("b", pa.int8()), ("c", pa.decimal128(3, 1))]
+    )
     assert casts.unlike(found, own) == ["b"]
     assert casts.unlike(pa.schema([("b", pa.null())]), own) == []

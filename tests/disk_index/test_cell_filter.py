@@ -28,7 +28,9 @@ def near(marks, y):
 
 @given(
     st.integers(0, 2**32 - 1),
-    st.sampled_from([("euclidean", 2), ("manhattan", 1), ("chebyshev", math.inf), ("minkowski", 3)]),
+    st.sampled_from(
+        [("euclidean", 2), ("manhattan", 1), ("chebyshev", math.inf), ("minkowski", 3)]
+    ),
     st.integers(1, 5),
     st.sampled_from([0.0, 1e8, -1e15]),
     st.sampled_from([1.0, 1e-300, 1e150, 1e-160]),
@@ -36,9 +38,13 @@ def near(marks, y):
 def test_rows_in_a_pair_are_near_marks(seed, metric, dims, offset, unit):
     random = np.random.default_rng(seed)
     steps = 2.0 ** random.integers(-3, 1)
-    x = (random.integers(0, 100, (random.integers(1, 40), dims)) * steps + offset) * unit
+    x = (
+        random.integers(0, 100, (random.integers(1, 40), dims)) * steps + offset
+    ) * unit
     y = (random.integers(-50, 150, (200, dims)) * steps + offset) * unit
-    y[:50] = x[random.integers(0, len(x), 50)] + steps * unit * random.integers(-1, 2, (50, dims))
+    y[:50] = x[random.integers(0, len(x), 50)] + steps * unit * random.integers(
+        -1, 2, (50, dims)
+    )
     y[50:80] = np.nextafter(y[:30], random.choice([-np.inf, np.inf]))
     eps = float(steps * unit * random.choice([0.0, 1.0, math.sqrt(2), 3.0]))
     kind = make_metric(*metric)
@@ -51,7 +57,10 @@ def test_rows_in_a_pair_are_near_marks(seed, metric, dims, offset, unit):
 def test_few_rows_far_from_all_marks_are_near_one():
     random = np.random.default_rng(0)
     for dims, most in ((1, 0.45), (2, 0.05), (3, 0.01)):
-        x, y = random.uniform(0, 100, (300, dims)), random.uniform(0, 100, (20_000, dims))
+        x, y = (
+            random.uniform(0, 100, (300, dims)),
+            random.uniform(0, 100, (20_000, dims)),
+        )
         marks = make_cell_filter(np.asfortranarray(x), 2, 0.05**2)
         assert near(marks, y).mean() < most
         outside = near(marks, y + 1000.0)
@@ -61,12 +70,20 @@ def test_few_rows_far_from_all_marks_are_near_one():
 def test_where_cells_tell_nothing_there_are_none():
     assert make_cell_filter(np.zeros((0, 2)), 2, 1.0) is None
     assert make_cell_filter(np.zeros((5, 2)), 2, math.inf) is None
-    assert make_cell_filter(np.random.default_rng(0).uniform(0, 1, (50, 2)), 2, 1.0) is None
+    assert (
+        make_cell_filter(np.random.default_rng(0).uniform(0, 1, (50, 2)), 2, 1.0)
+        is None
+    )
     constant = make_cell_filter(np.zeros((5, 2)), 2, 1e-300)
     assert constant is None or near(constant, np.zeros((1, 2))).all()
 
 
-METRICS = [("euclidean", 2), ("manhattan", 1), ("chebyshev", math.inf), ("minkowski", 3)]
+METRICS = [
+    ("euclidean", 2),
+    ("manhattan", 1),
+    ("chebyshev", math.inf),
+    ("minkowski", 3),
+]
 
 
 def reached(x, boxes, metric, p, eps):
@@ -80,16 +97,27 @@ def reached(x, boxes, metric, p, eps):
 def boxes_around(parts, dims):
     """The boxes of some groups of rows."""
     return CellBoxes(
-        np.asarray(dims), np.array([y.min(axis=0)[dims] for y in parts]),
+        np.asarray(dims),
+        np.array([y.min(axis=0)[dims] for y in parts]),
         np.array([y.max(axis=0)[dims] for y in parts]),
-    )  # fmt: skip
+    )
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from(METRICS), st.integers(1, 5), st.sampled_from([0.0, 1e8]))
-def test_groups_with_a_pair_are_reached_and_no_others_than_boxes_tell(seed, metric, dims, offset):
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(METRICS),
+    st.integers(1, 5),
+    st.sampled_from([0.0, 1e8]),
+)
+def test_groups_with_a_pair_are_reached_and_no_others_than_boxes_tell(
+    seed, metric, dims, offset
+):
     random = np.random.default_rng(seed)
     x = random.integers(0, 12, (random.integers(1, 300), dims)) / 2 + offset
-    parts = [random.integers(0, 5, (4, dims)) / 2 + random.integers(0, 12, dims) + offset for _ in range(9)]
+    parts = [
+        random.integers(0, 5, (4, dims)) / 2 + random.integers(0, 12, dims) + offset
+        for _ in range(9)
+    ]
     eps = float(random.choice([0.0, 0.5, 1.0, 1.5, math.sqrt(2), 3.0]))
     chosen = sorted(random.permutation(dims)[: random.integers(1, dims + 1)].tolist())
     boxes = boxes_around(parts, chosen)
@@ -100,14 +128,21 @@ def test_groups_with_a_pair_are_reached_and_no_others_than_boxes_tell(seed, metr
         if (totals(x, y, *metric) <= threshold).any():
             assert found[k]
         nearest = np.clip(x[:, chosen], boxes.lower[k], boxes.upper[k])
-        assert found[k] == (np.diag(totals(x[:, chosen], nearest, *metric)) <= threshold).any()
+        assert (
+            found[k]
+            == (np.diag(totals(x[:, chosen], nearest, *metric)) <= threshold).any()
+        )
 
 
 @pytest.mark.parametrize("rows", [1, 64, 65, 5000])
 def test_one_row_within_reach_is_enough(rows):
     x = np.zeros((rows, 2))
     x[rows // 2] = 10.0
-    boxes = CellBoxes(np.arange(2), np.array([[11.0, 10], [11.5, 10]]), np.array([[12.0, 12], [12.0, 12]]))
+    boxes = CellBoxes(
+        np.arange(2),
+        np.array([[11.0, 10], [11.5, 10]]),
+        np.array([[12.0, 12], [12.0, 12]]),
+    )
     assert reached(x, boxes, "euclidean", 2, 1.0)[0].tolist() == [True, False]
 
 

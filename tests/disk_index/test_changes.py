@@ -20,7 +20,9 @@ def grid(random, rows, dims):
     return random.integers(0, 16, (rows, dims)) / 2
 
 
-def change(folder, points, eps, metric="euclidean", p=2, dims=None, counts=(NEW, GONE, AGAIN)):
+def change(
+    folder, points, eps, metric="euclidean", p=2, dims=None, counts=(NEW, GONE, AGAIN)
+):
     """Make two versions of rows; returns them, and the numbers and coordinates of each."""
     random = np.random.default_rng(7)
     new, gone, again = counts
@@ -50,7 +52,9 @@ def found_in(frame, distance):
     """The rows of a lazy frame of pairs; those kept are of the rows that ids name."""
     frame = frame.compute()
     for side in ("left", "right"):
-        assert frame[f"{KEPT}_{side}"].tolist() == [(10**6 - id) // 7 % 5 for id in frame[side].tolist()]
+        assert frame[f"{KEPT}_{side}"].tolist() == [
+            (10**6 - id) // 7 % 5 for id in frame[side].tolist()
+        ]
     columns = ["left", "right"] + ["distance"] * distance
     rows = list(zip(*(frame[name].tolist() for name in columns), strict=True))
     assert len({*rows}) == len(rows)
@@ -65,9 +69,17 @@ CASES = {
     "one column": (lambda random, n: grid(random, n, 1), 0.5, {}),
     "manhattan": (lambda random, n: grid(random, n, 3), 1.5, {"metric": "manhattan"}),
     "chebyshev": (lambda random, n: grid(random, n, 3), 1.0, {"metric": "chebyshev"}),
-    "minkowski": (lambda random, n: grid(random, n, 3), 1.0, {"metric": "minkowski", "p": 3}),
+    "minkowski": (
+        lambda random, n: grid(random, n, 3),
+        1.0,
+        {"metric": "minkowski", "p": 3},
+    ),
     "cosine": (lambda random, n: grid(random, n, 3) + 0.5, 0.01, {"metric": "cosine"}),
-    "haversine": (lambda random, n: grid(random, n, 2) * 20 - 80, 3e6, {"metric": "haversine", "dims": 3}),
+    "haversine": (
+        lambda random, n: grid(random, n, 2) * 20 - 80,
+        3e6,
+        {"metric": "haversine", "dims": 3},
+    ),
     "many columns": (lambda random, n: random.uniform(0, 1, (n, 20)), 1.2, {}),
 }
 
@@ -76,14 +88,20 @@ RARE = ("far from 0", "minkowski", "chebyshev", "one column")
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case in RARE else ()) for case in CASES]
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case in RARE else ())
+        for case in CASES
+    ],
 )
 def test_pairs_that_came_and_went(case, tmp_path, small_tasks):
     points, eps, how = CASES[case]
     stored, before, after = change(tmp_path, points, eps, **how)
     metric, p = how.get("metric", "euclidean"), how.get("p", 2)
     for distance in (False, True):
-        old, new = (pairs_of(version, eps, metric, p, distance) for version in (before, after))
+        old, new = (
+            pairs_of(version, eps, metric, p, distance) for version in (before, after)
+        )
         found = PairChanges(stored.delta(), distance)
         assert found_in(found.added, distance) == new - old
         assert found_in(found.removed, distance) == old - new
@@ -99,7 +117,8 @@ def test_a_plan_tells_about_how_many_pairs_come(tmp_path):
     plan = joins.plan_of(y, stored.first())
     true = (distances(y, x) <= 1).sum() + len(brute_force(y, 1.0))
     assert 0.7 < plan.pairs / true < 1.4
-    assert (plan.row_groups, plan.row_groups_read) == (63, 62)  # there are no new rows near the last one
+    # there are no new rows near the last one
+    assert (plan.row_groups, plan.row_groups_read) == (63, 62)
     assert plan.rows == 200
     assert plan.seconds > 0 < plan.seconds_anew
     assert joins.plan_of(np.zeros((0, 2)), stored.first()).pairs == 0

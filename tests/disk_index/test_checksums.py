@@ -9,15 +9,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from dask_simjoin.disk_index import checksums
-from dask_simjoin.disk_index.files import parquet, read_anew, read_groups, write_named, write_table
+from dask_simjoin.disk_index.files import (
+    parquet,
+    read_anew,
+    read_groups,
+    write_named,
+    write_table,
+)
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
 
-TABLE = pa.table({
-    "number": np.arange(40),
-    "text": [f"t{n % 7}" for n in range(40)],
-    "list": [[n / 3, -n] for n in range(40)],
-    "some": [None if n % 5 == 0 else n for n in range(40)],
-})  # fmt: skip
+TABLE = pa.table(
+    {
+        "number": np.arange(40),
+        "text": [f"t{n % 7}" for n in range(40)],
+        "list": [[n / 3, -n] for n in range(40)],
+        "some": [None if n % 5 == 0 else n for n in range(40)],
+    }
+)
 
 FIRST = "0123456789abcdef-01234567"
 """What the names of these files begin with."""
@@ -40,7 +48,11 @@ def verified(path):
 def reads(path):
     """What the methods that read give, each of which must give it whole."""
     with parquet(path) as file:
-        groups = [read_groups(file, [group], [name]) for group in range(4) for name in TABLE.column_names]
+        groups = [
+            read_groups(file, [group], [name])
+            for group in range(4)
+            for name in TABLE.column_names
+        ]
     assert pa.concat_tables(groups[1::4]).equals(TABLE.select(["text"]))
     return read_anew(path)
 
@@ -52,13 +64,16 @@ def test_others_read_them(path):
 
 def test_checksums_are_of_all_bytes_before_them(path):
     about = pq.read_metadata(path)
-    chunks = [about.row_group(g).column(k) for g in range(4) for k in range(about.num_columns)]
+    chunks = [
+        about.row_group(g).column(k) for g in range(4) for k in range(about.num_columns)
+    ]
     ends = {0}
     for one in chunks:
         first = one.dictionary_page_offset or one.data_page_offset
         ends |= {first, first + one.total_compressed_size}
     with contextlib.closing(checksums.VerifiedFile(path)) as file:
-        assert ends - {4} <= set(file._found)  # what the file begins with is part of the first run
+        # what the file begins with is part of the first run
+        assert ends - {4} <= set(file._found)
         file.verify()
 
 
@@ -76,7 +91,9 @@ def test_no_bit_is_another_one_unnoticed(path, at_once, monkeypatch):
 
 
 def test_what_is_read_is_as_it_was_written_or_refused(path):
-    """Whichever bit is flipped in the header of a page, which Parquet's checksums leave out."""
+    """Whichever bit is flipped in the header of a page, which Parquet's checksums leave
+    out.
+    """
     plain, refused = path.read_bytes(), 0
     with contextlib.closing(checksums.VerifiedFile(path)) as file:
         runs = list(zip(file._found, file._found[1:], strict=False))
@@ -98,7 +115,9 @@ def test_what_is_read_is_as_it_was_written_or_refused(path):
 
 
 def test_a_file_that_is_another_one_is_refused(path):
-    other, _ = write_named(path.parent, lambda file: write_table(TABLE.slice(0, 39), file, 10), FIRST)
+    other, _ = write_named(
+        path.parent, lambda file: write_table(TABLE.slice(0, 39), file, 10), FIRST
+    )
     path.write_bytes((path.parent / other).read_bytes())
     with pytest.raises(IndexFormatError, match=path.stem):
         read_anew(path)
@@ -109,7 +128,8 @@ def test_what_is_no_parquet_is_refused(path, content):
     path.write_bytes(content)
     with pytest.raises(IndexFormatError, match=path.stem):
         read_anew(path)
-    old = path.with_name(f"{uuid.uuid4().hex}.parquet")  # as files without checksums are called
+    # as files without checksums are called
+    old = path.with_name(f"{uuid.uuid4().hex}.parquet")
     path.rename(old)
     with pytest.raises(IndexFormatError, match=old.stem):
         read_anew(old)

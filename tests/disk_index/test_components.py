@@ -1,4 +1,6 @@
-"""Groups of rows keep their names from version to version, and are what brute force says of each."""
+"""Groups of rows keep their names from version to version, and are what brute force
+says of each.
+"""
 
 import numpy as np
 import pandas as pd
@@ -52,7 +54,9 @@ def told(index):
     return dict(zip(found["id"], found["component"], strict=True))
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_groups_of_rows_that_come_go_and_move(seed, tmp_path):
     random = np.random.default_rng(seed)
 
@@ -83,7 +87,11 @@ def test_groups_of_rows_that_come_go_and_move(seed, tmp_path):
 
 
 def test_only_groups_that_lost_a_pair_are_looked_through_again(tmp_path):
-    chains = {f"{chain} {n}": (float(n), 10.0 * chain) for chain in range(5) for n in range(10)}
+    chains = {
+        f"{chain} {n}": (float(n), 10.0 * chain)
+        for chain in range(5)
+        for n in range(10)
+    }
     index = made(tmp_path, chains)
 
     def again():
@@ -110,7 +118,11 @@ def test_an_old_version_has_groups_after_two_newer_ones_were_asked_about(tmp_pat
     for name in ("d", "e"):
         index.update(frame({name: (9.5, 9.0)}))
         assert told(index)[name] == "c"
-    assert told(dask_simjoin.open_index(tmp_path, version=1)) == {"a": "a", "b": "a", "c": "c"}
+    assert told(dask_simjoin.open_index(tmp_path, version=1)) == {
+        "a": "a",
+        "b": "a",
+        "c": "c",
+    }
     assert told(index) == {"a": "a", "b": "a", "c": "c", "d": "c", "e": "c"}
     assert len(list((tmp_path / FOLDER).iterdir())) == KEPT
 

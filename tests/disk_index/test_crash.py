@@ -1,4 +1,6 @@
-"""A process that is killed at any file operation leaves one version or the next, and nothing between."""
+"""A process that is killed at any file operation leaves one version or the next, and
+nothing between.
+"""
 
 import math
 import re
@@ -18,7 +20,9 @@ ROOT = Path(__file__).parents[2]
 
 BEFORE = Model(1.0, {k: (float(k),) for k in range(12) if k != 9})
 AFTER = Model(
-    1.0, {k: (float(k),) for k in range(12) if k not in (0, 7, 9)} | {3: (4.5,), 20: (0.5,), 21: (11.0,)}
+    1.0,
+    {k: (float(k),) for k in range(12) if k not in (0, 7, 9)}
+    | {3: (4.5,), 20: (0.5,), 21: (11.0,)},
 )
 FIRST = Model(1.0, {k: (float(k),) for k in range(10)})
 MADE = FIRST.pairs()
@@ -29,16 +33,22 @@ def folders(tmp_path, name):
     command = [sys.executable, "-m", "tests.disk_index.killed", str(tmp_path), name]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    found = sorted(tmp_path.glob(f"{name}-*"), key=lambda path: int(path.name.partition("-")[2]))
+    found = sorted(
+        tmp_path.glob(f"{name}-*"), key=lambda path: int(path.name.partition("-")[2])
+    )
     assert len(found) > 2
     return found
 
 
 def pairs(index, found=True):
-    """Its pairs, unordered: a row that was replaced keeps its number; as stored, and as they are `found`."""
+    """Its pairs, unordered: a row that was replaced keeps its number; as stored, and as
+    they are `found`.
+    """
     stored = as_set(index.pairs().compute(scheduler="sync"))
     if found:
-        assert stored == as_set(index.pairs(math.nextafter(1, 2)).compute(scheduler="sync"))
+        assert stored == as_set(
+            index.pairs(math.nextafter(1, 2)).compute(scheduler="sync")
+        )
     return {frozenset(pair) for pair in stored}
 
 
@@ -55,14 +65,23 @@ def test_an_update_that_is_killed_is_done_or_not(tmp_path):
         seen.append(index.version)
         other = len(seen) < 2 or seen[-1] != seen[-2]
         assert pairs(index, other) == unordered({3: BEFORE, 4: AFTER}[index.version])
-        changes = index.update(killed.NEW, delete=killed.GONE, if_exists="replace", batch="new")
+        changes = index.update(
+            killed.NEW, delete=killed.GONE, if_exists="replace", batch="new"
+        )
         assert changes.report.known == (seen[-1] == 4)
         assert (changes.since, changes.version, index.version) == (3, 4, 4)
         if not other and path != every[-1]:
             continue  # it is as the one before
-        added, removed = (as_set(side.compute(scheduler="sync")) for side in (changes.added, changes.removed))
-        assert {frozenset(pair) for pair in added} == unordered(AFTER) - unordered(BEFORE)
-        assert {frozenset(pair) for pair in removed} == unordered(BEFORE) - unordered(AFTER)
+        added, removed = (
+            as_set(side.compute(scheduler="sync"))
+            for side in (changes.added, changes.removed)
+        )
+        assert {frozenset(pair) for pair in added} == unordered(AFTER) - unordered(
+            BEFORE
+        )
+        assert {frozenset(pair) for pair in removed} == unordered(BEFORE) - unordered(
+            AFTER
+        )
     assert seen == sorted(seen)
     assert set(seen) == {3, 4}
 
@@ -120,12 +139,18 @@ def test_making_that_is_killed_can_be_done_again(tmp_path):
 
 
 def test_a_damaged_last_manifest_is_refused(tmp_path):
-    """The version before it is restored when asked for, and the next one gets a number of its own."""
+    """The version before it is restored when asked for, and the next one gets a number
+    of its own.
+    """
     killed.make(str(tmp_path / "index"))
     killed.grow(str(tmp_path / "index"))
     last = tmp_path / "index" / "_versions" / f"{3:020d}.json"
     text = last.read_text()
-    for broken in (text[: len(text) // 2], text.replace('"rows": 11', '"rows": 12'), ""):
+    for broken in (
+        text[: len(text) // 2],
+        text.replace('"rows": 11', '"rows": 12'),
+        "",
+    ):
         assert broken != text
         last.write_text(broken)
         with pytest.raises(IndexFormatError, match=last.name):
@@ -139,7 +164,9 @@ def test_a_damaged_last_manifest_is_refused(tmp_path):
 
 
 def test_a_folder_without_an_index_is_refused(tmp_path):
-    with pytest.raises(IndexFormatError, match=re.escape("holds no index, as it has no version")):
+    with pytest.raises(
+        IndexFormatError, match=re.escape("holds no index, as it has no version")
+    ):
         dask_simjoin.open_index(tmp_path)
     with pytest.raises(IndexFormatError, match="no version"):
         dask_simjoin.open_index(tmp_path / "none")
@@ -147,8 +174,13 @@ def test_a_folder_without_an_index_is_refused(tmp_path):
     manifest = tmp_path / "index" / "_versions" / f"{1:020d}.json"
     text = manifest.read_text()
     manifest.write_text(text.replace('"format": 1', '"format": 2'))
-    with pytest.raises(IndexFormatError, match="of format 2, and this version of dask_simjoin reads 1"):
+    with pytest.raises(
+        IndexFormatError, match="of format 2, and this version of dask_simjoin reads 1"
+    ):
         dask_simjoin.open_index(tmp_path / "index")
     manifest.write_text(text[:-20])
-    with pytest.raises(IndexFormatError, match=f"{manifest.name}. is damaged: .* No older version is intact"):
+    with pytest.raises(
+        IndexFormatError,
+        match=f"{manifest.name}. is damaged: .* No older version is intact",
+    ):
         dask_simjoin.open_index(tmp_path / "index")

@@ -8,7 +8,14 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin import errors
-from dask_simjoin.disk_index.files import cut_parts, listed, read_file, write_named, write_new, write_table
+from dask_simjoin.disk_index.files import (
+    cut_parts,
+    listed,
+    read_file,
+    write_named,
+    write_new,
+    write_table,
+)
 from tests.disk_index.test_updates import FRAME, NEW
 
 
@@ -23,7 +30,8 @@ def test_a_file_system_without_links(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(
-        errors.OptionError, match=r"without hard links \(Operation not permitted\)\. The index needs"
+        errors.OptionError,
+        match=r"without hard links \(Operation not permitted\)\. The index needs",
     ):
         FRAME.simjoin.index(1.0, tmp_path / "index", on="x", id="key")
 
@@ -66,7 +74,10 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path):
 
 def test_a_file_is_called_by_its_checksum(tmp_path):
     table = pa.table({"x": [1, 2, 3]})
-    names = [write_named(tmp_path, lambda file: write_table(table, file), first)[0] for first in ("a", "b")]
+    names = [
+        write_named(tmp_path, lambda file: write_table(table, file), first)[0]
+        for first in ("a", "b")
+    ]
     assert [path.name for path in listed(tmp_path)] == sorted(names)
     assert names[0].removeprefix("a-") == names[1].removeprefix("b-")
     assert read_file(tmp_path / names[0]).equals(table)

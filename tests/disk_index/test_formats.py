@@ -1,4 +1,6 @@
-"""An older format of the index is read and upgraded by the next version; a newer format is refused."""
+"""An older format of the index is read and upgraded by the next version; a newer format
+is refused.
+"""
 
 import json
 
@@ -25,7 +27,9 @@ def format_of(path, version):
 
 @pytest.fixture
 def two(tmp_path, monkeypatch):
-    """An index of format 1, and a package whose format 2 calls `eps` `radius` in the manifest."""
+    """An index of format 1, and a package whose format 2 calls `eps` `radius` in the
+    manifest.
+    """
     points(1, 2, 5).simjoin.index(1.0, tmp_path, **HOW)
     read, write = manifests.from_json, manifests.to_json
 
@@ -58,17 +62,25 @@ def test_a_newer_format_is_refused(two, monkeypatch):
     dask_simjoin.open_index(two).update(points(4))
     monkeypatch.undo()
     with pytest.raises(
-        IndexFormatError, match=r"format 2, and this version of dask_simjoin reads 1; install a newer"
+        IndexFormatError,
+        match=r"format 2, and this version of dask_simjoin reads 1; install a newer",
     ):
         dask_simjoin.open_index(two)
 
 
-def test_a_format_that_is_no_longer_read_is_refused_with_those_that_are(two, monkeypatch):
+def test_a_format_that_is_no_longer_read_is_refused_with_those_that_are(
+    two, monkeypatch
+):
     monkeypatch.setattr(manifests, "FORMAT", 4)
     monkeypatch.setattr(manifests, "UPGRADES", {2: dict, 3: dict})
-    with pytest.raises(IndexFormatError, match="format 1, and this version of dask_simjoin reads 2 to 4"):
+    with pytest.raises(
+        IndexFormatError,
+        match="format 1, and this version of dask_simjoin reads 2 to 4",
+    ):
         dask_simjoin.open_index(two)
 
 
 def test_every_older_format_has_its_upgrade():
-    assert sorted(manifests.UPGRADES) == list(range(min(manifests.UPGRADES, default=1), manifests.FORMAT))
+    assert sorted(manifests.UPGRADES) == list(
+        range(min(manifests.UPGRADES, default=1), manifests.FORMAT)
+    )

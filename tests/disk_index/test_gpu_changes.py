@@ -20,7 +20,10 @@ CASES = {
 
 def rows(dims, first, number):
     x = np.random.default_rng([dims, first]).integers(1, 16, (number, dims)) / 2
-    return pd.DataFrame({f"c{k}": x[:, k] for k in range(dims)} | {"key": np.arange(first, first + number)})
+    return pd.DataFrame(
+        {f"c{k}": x[:, k] for k in range(dims)}
+        | {"key": np.arange(first, first + number)}
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -28,7 +31,12 @@ def test_pairs_of_both_libraries_are_the_same(case, tmp_path):
     dims, eps, how = CASES[case]
     with dask.config.set(scheduler="sync"):
         rows(dims, 0, 600).simjoin.index(
-            eps, tmp_path, on=[f"c{k}" for k in range(dims)], id="key", row_group=64, **how
+            eps,
+            tmp_path,
+            on=[f"c{k}" for k in range(dims)],
+            id="key",
+            row_group=64,
+            **how,
         )
         device = dask_simjoin.open_index(tmp_path, backend="cudf")
         host = dask_simjoin.open_index(tmp_path, backend="pandas")
@@ -40,9 +48,18 @@ def test_pairs_of_both_libraries_are_the_same(case, tmp_path):
             found = side.compute()
             assert type(found).__module__.startswith("cudf")
             assert as_set(found.to_pandas()) == as_set(told[told["diff"] == sign])
-        assert as_set(device.pairs().compute().to_pandas()) == as_set(host.pairs().compute())
-        groups = device.components().compute().to_pandas().sort_values("id", ignore_index=True)
+        assert as_set(device.pairs().compute().to_pandas()) == as_set(
+            host.pairs().compute()
+        )
+        groups = (
+            device.components()
+            .compute()
+            .to_pandas()
+            .sort_values("id", ignore_index=True)
+        )
         device.optimize("all")
         again = host.components().compute().sort_values("id", ignore_index=True)
         pd.testing.assert_frame_equal(groups, again)
-        assert as_set(device.pairs().compute().to_pandas()) == as_set(host.pairs().compute())
+        assert as_set(device.pairs().compute().to_pandas()) == as_set(
+            host.pairs().compute()
+        )

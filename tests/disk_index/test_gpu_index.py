@@ -20,15 +20,24 @@ GONE = [3, 17, 40]
 
 def table(names="numbers", d=2):
     x = np.random.default_rng(5).integers(1, 60, (N, d)).astype(float)
-    keys = {"numbers": np.arange(1000, 1000 - N, -1), "texts": [f"row {k}" for k in range(N)]}[names]
+    keys = {
+        "numbers": np.arange(1000, 1000 - N, -1),
+        "texts": [f"row {k}" for k in range(N)],
+    }[names]
     columns = {f"x{k}": column for k, column in enumerate(x.T)}
-    return pd.DataFrame({"key": keys} | columns | {"name": [f"name {k % 5}" for k in range(N)]})
+    return pd.DataFrame(
+        {"key": keys} | columns | {"name": [f"name {k % 5}" for k in range(N)]}
+    )
 
 
 def moved(frame, how):
     """A frame on the GPU, plain or in so many partitions."""
     own = cudf.from_pandas(frame)
-    return own if how == "cudf" else dask_cudf.from_cudf(own, npartitions=int(how[-1]), sort=False)
+    return (
+        own
+        if how == "cudf"
+        else dask_cudf.from_cudf(own, npartitions=int(how[-1]), sort=False)
+    )
 
 
 def pairs(lazy):
@@ -45,11 +54,21 @@ def how(request):
 
 
 @pytest.mark.parametrize("names", ["numbers", "texts"])
-@pytest.mark.parametrize(("metric", "eps"), [("euclidean", 2.0), ("manhattan", 2.0), ("cosine", 1e-4)])
-def test_updates_replaced_rows_and_restores(how, names, metric, eps, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("metric", "eps"), [("euclidean", 2.0), ("manhattan", 2.0), ("cosine", 1e-4)]
+)
+def test_updates_replaced_rows_and_restores(
+    how, names, metric, eps, tmp_path, monkeypatch
+):
     monkeypatch.setattr(writing, "FILE_ROWS", 128)
     frame = table(names)
-    options = {"on": ["x0", "x1"], "id": "key", "metric": metric, "keep": "name", "return_distance": True}
+    options = {
+        "on": ["x0", "x1"],
+        "id": "key",
+        "metric": metric,
+        "keep": "name",
+        "return_distance": True,
+    }
     index = moved(frame.iloc[:KNOWN], how).simjoin.index(
         eps, tmp_path / "index", row_group=16, store_pairs=names == "texts", **options
     )
@@ -57,17 +76,28 @@ def test_updates_replaced_rows_and_restores(how, names, metric, eps, tmp_path, m
     assert_same_pairs(pairs(index.pairs()), before)
     later = frame.iloc[KNOWN - 50 :].copy()
     later["x0"] += 1
-    changes = index.update(moved(later, how), delete=frame["key"].iloc[GONE].tolist(), if_exists="replace")
-    assert (changes.report.inserted, changes.report.replaced, changes.report.deleted) == (100, 50, 3)
+    changes = index.update(
+        moved(later, how), delete=frame["key"].iloc[GONE].tolist(), if_exists="replace"
+    )
+    assert (
+        changes.report.inserted,
+        changes.report.replaced,
+        changes.report.deleted,
+    ) == (100, 50, 3)
     now = frame.copy()
     now.loc[later.index, "x0"] = later["x0"]
     now = now.drop(GONE)
     after = as_set(now.simjoin.self_join(eps, **options))
     assert after - before and before - after
     assert_same_pairs(pairs(index.pairs()), after)
-    told = now.simjoin.self_join(eps, **options).sort_values(["left", "right"], ignore_index=True)
+    told = now.simjoin.self_join(eps, **options).sort_values(
+        ["left", "right"], ignore_index=True
+    )
     found = (
-        index.pairs().compute(scheduler="sync").to_pandas().sort_values(["left", "right"], ignore_index=True)
+        index.pairs()
+        .compute(scheduler="sync")
+        .to_pandas()
+        .sort_values(["left", "right"], ignore_index=True)
     )
     pd.testing.assert_series_equal(found["distance"], told["distance"])
     assert found["name_left"].tolist() == told["name_left"].tolist()
@@ -78,7 +108,9 @@ def test_updates_replaced_rows_and_restores(how, names, metric, eps, tmp_path, m
     assert_same_pairs(pairs(index.pairs()), before)
     index.optimize("all")
     assert_same_pairs(pairs(index.pairs()), before)
-    assert set(index.rows().compute(scheduler="sync").to_pandas()["key"]) == set(frame["key"].iloc[:KNOWN])
+    assert set(index.rows().compute(scheduler="sync").to_pandas()["key"]) == set(
+        frame["key"].iloc[:KNOWN]
+    )
 
 
 def test_lists(tmp_path):
@@ -104,9 +136,13 @@ def test_an_index_of_pandas_on_the_gpu(tmp_path):
     index.update(moved(frame.iloc[KNOWN:], "cudf"))
     want = as_set(frame.simjoin.self_join(2.0, **options))
     assert_same_pairs(pairs(index.pairs()), want)
-    other = moved(frame.iloc[:50].assign(key=[f"guest {k}" for k in range(50)]), "dask-1")
+    other = moved(
+        frame.iloc[:50].assign(key=[f"guest {k}" for k in range(50)]), "dask-1"
+    )
     near = as_set(frame.iloc[:50].simjoin.join(frame, 2.0, **options))
-    assert_same_pairs(pairs(index.join(other)), {(f"guest {a.split()[1]}", b) for a, b in near})
+    assert_same_pairs(
+        pairs(index.join(other)), {(f"guest {a.split()[1]}", b) for a, b in near}
+    )
 
 
 @pytest.mark.parametrize("d", [2, 24])
@@ -114,7 +150,12 @@ def test_rows_that_are_held_on_the_gpu(how, d, tmp_path, monkeypatch):
     """They give what the same files give, and none of them is read."""
     monkeypatch.setattr(writing, "FILE_ROWS", 128)
     frame, eps = table("texts", d), {2: 2.0, 24: 80.0}[d]
-    options = {"on": [f"x{k}" for k in range(d)], "id": "key", "keep": "name", "return_distance": True}
+    options = {
+        "on": [f"x{k}" for k in range(d)],
+        "id": "key",
+        "keep": "name",
+        "return_distance": True,
+    }
     index = moved(frame.iloc[:KNOWN], how).simjoin.index(
         eps, tmp_path / "index", row_group=16, store_pairs=d > 2, **options
     )
@@ -122,9 +163,15 @@ def test_rows_that_are_held_on_the_gpu(how, d, tmp_path, monkeypatch):
     assert index.memory.bytes_held > 8 * d * KNOWN
     later = frame.iloc[KNOWN - 50 :].copy()
     later["x0"] *= 1.5  # some lie beyond what the segments' indexes serve
-    changes = index.update(moved(later, how), delete=frame["key"].iloc[GONE].tolist(), if_exists="replace")
+    changes = index.update(
+        moved(later, how), delete=frame["key"].iloc[GONE].tolist(), if_exists="replace"
+    )
     assert changes.work.row_groups_read == 0 < changes.work.row_groups_held
-    told = dask_simjoin.open_index(tmp_path / "index", backend="pandas").changes(1).compute()
+    told = (
+        dask_simjoin.open_index(tmp_path / "index", backend="pandas")
+        .changes(1)
+        .compute()
+    )
     for side, sign in ((changes.added, 1), (changes.removed, -1)):
         want = as_set(told[told["diff"] == sign])
         assert want

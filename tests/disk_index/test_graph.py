@@ -1,4 +1,6 @@
-"""Lazy frames of an index: joins with other frames, and only the columns that are asked for."""
+"""Lazy frames of an index: joins with other frames, and only the columns that are asked
+for.
+"""
 
 import dask.dataframe as dd
 import numpy as np
@@ -22,14 +24,22 @@ def test_pairs_with_another_frame(tmp_path, small_tasks):
         pairs = joins.pairs_with(dd.from_pandas(frame, 3), stored.first(), eps, True)
         found = pairs.compute()
         away = distances(y, x)
-        expected = {(10**6 - 7 * i, 10**6 - 7 * j) for i, j in np.argwhere(away <= eps).tolist()}
+        expected = {
+            (10**6 - 7 * i, 10**6 - 7 * j) for i, j in np.argwhere(away <= eps).tolist()
+        }
         assert len(found) == len(expected)
         assert {*zip(found["left"], found["right"], strict=True)} == expected
-        assert list(found.columns) == ["left", "right", "distance", "kept_right"] == list(pairs.columns)
+        assert (
+            list(found.columns)
+            == ["left", "right", "distance", "kept_right"]
+            == list(pairs.columns)
+        )
 
 
 def test_columns_that_are_not_asked_for_are_not_made(tmp_path):
     stored, *_ = change(tmp_path, lambda random, n: grid(random, n, 2), 1.0)
     added = PairChanges(stored.delta(), True).added
-    assert list(added["distance"].to_frame().optimize().compute().columns) == ["distance"]
+    assert list(added["distance"].to_frame().optimize().compute().columns) == [
+        "distance"
+    ]
     assert added["left"].compute().tolist() == added.compute()["left"].tolist()

@@ -18,12 +18,16 @@ EPS = 1.0
 def rows(start, number, low=0.0, high=30.0, seed=0):
     """Rows numbered from `start`, uniform between two numbers."""
     x = np.random.default_rng([seed, start]).uniform(low, high, (number, 2))
-    return pd.DataFrame({"key": np.arange(start, start + number), "x": x[:, 0], "y": x[:, 1]})
+    return pd.DataFrame(
+        {"key": np.arange(start, start + number), "x": x[:, 0], "y": x[:, 1]}
+    )
 
 
 def made(folder, number=1000, **options):
     """Make an index of such rows."""
-    return rows(0, number).simjoin.index(EPS, folder, on=["x", "y"], id="key", row_group=64, **options)
+    return rows(0, number).simjoin.index(
+        EPS, folder, on=["x", "y"], id="key", row_group=64, **options
+    )
 
 
 def joined(frame):
@@ -53,16 +57,27 @@ def test_a_week_of_updates_then_optimize_is_a_full_build(tmp_path, monkeypatch):
     assert index.quality().scan_ratio < 1.5 < worn.scan_ratio
     assert index.quality().deleted_share == 0 < worn.deleted_share
     assert index.changes(before).compute().empty
-    anew = known.simjoin.index(EPS, tmp_path / "anew", on=["x", "y"], id="key", row_group=64)
-    assert as_set(index.pairs().compute()) == as_set(anew.pairs().compute()) == joined(known)
-    own, other = (one.rows().compute().sort_values("key", ignore_index=True) for one in (index, anew))
+    anew = known.simjoin.index(
+        EPS, tmp_path / "anew", on=["x", "y"], id="key", row_group=64
+    )
+    assert (
+        as_set(index.pairs().compute())
+        == as_set(anew.pairs().compute())
+        == joined(known)
+    )
+    own, other = (
+        one.rows().compute().sort_values("key", ignore_index=True)
+        for one in (index, anew)
+    )
     pd.testing.assert_frame_equal(own, other)
     last = last_version(index.path, "pandas").rows
     assert last.groups.rows.sum() == 1140
     for n in range(len(last.files)):  # files are of regions that do not meet
         own = last.groups.file == n
         low, high = last.groups.low[own].min(axis=0), last.groups.high[own].max(axis=0)
-        rest = ((last.groups.low[~own] < high) & (last.groups.high[~own] > low)).all(axis=1)
+        rest = ((last.groups.low[~own] < high) & (last.groups.high[~own] > low)).all(
+            axis=1
+        )
         assert not rest.any()
 
 
@@ -88,15 +103,21 @@ def test_policies(policy, tmp_path, monkeypatch):
         assert not any(written) and number == 2 + MAX_SMALL
     elif policy == "always":
         assert all(written) and number == 1
-    elif policy == "auto":  # as many files as are of about as many rows became one, as it pays
+    elif (
+        policy == "auto"
+    ):  # as many files as are of about as many rows became one, as it pays
         assert written == [0] * (MAX_SMALL - 1) + [1, 0] and number == 3
     else:
         assert any(written)
-    assert set(index.history()["kind"]) == {"index", "update"} | ({"rewrite"} if any(written) else set())
+    assert set(index.history()["kind"]) == {"index", "update"} | (
+        {"rewrite"} if any(written) else set()
+    )
 
 
 def test_rent_or_buy(tmp_path, monkeypatch):
-    """Rows that are read in vain add up until they are as much as writing all that are not in order."""
+    """Rows that are read in vain add up until they are as much as writing all that are
+    not in order.
+    """
     price = 0.1
     monkeypatch.setattr(maintenance, "REWRITE", price)
     monkeypatch.setattr(maintenance, "COMMIT", 0)
@@ -105,7 +126,10 @@ def test_rent_or_buy(tmp_path, monkeypatch):
     index, before, days = made(tmp_path), 0.0, 0
     assert index.quality().excess == 0
     while days < 20:
-        done, size = index.update(rows(1000 + 5 * days, 5, high=3.0)).upkeep, 1005 + 5 * days
+        done, size = (
+            index.update(rows(1000 + 5 * days, 5, high=3.0)).upkeep,
+            1005 + 5 * days,
+        )
         excess = index.quality().excess
         if done.files_written:
             break
@@ -129,7 +153,10 @@ def test_drift_of_centroids_is_told(tmp_path):
     assert index.quality().centroid_drift == 0
     index.update(rows(2000, 300, low=25.0))
     drifted = index.quality()
-    assert drifted.centroid_drift == pytest.approx(drifted.drift_in_eps * EPS) and drifted.centroid_drift > 1
+    assert (
+        drifted.centroid_drift == pytest.approx(drifted.drift_in_eps * EPS)
+        and drifted.centroid_drift > 1
+    )
     assert "centroid drift" in repr(drifted)
     index.optimize("all")
     assert index.quality().centroid_drift == 0

@@ -14,8 +14,12 @@ from tests.support.stored import rows_on_a_line
 
 
 @pytest.mark.parametrize("store_pairs", [False, True])
-def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(store_pairs, tmp_path):
-    """Also by an index that was opened at that version, and by frames that were made before."""
+def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(
+    store_pairs, tmp_path
+):
+    """Also by an index that was opened at that version, and by frames that were made
+    before.
+    """
     how = {"on": "x", "id": "key", "store_pairs": store_pairs, "recluster": "never"}
     made = rows_on_a_line(range(8)).simjoin.index(1.0, tmp_path, **how)
     old = dask_simjoin.open_index(tmp_path, version=1)
@@ -28,7 +32,9 @@ def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(sto
         made.components()
     made.vacuum(keep=1)
     for found in lazy:
-        with pytest.raises(VersionGoneError, match=r"does not exist: vacuum\(\).* history\(\) lists"):
+        with pytest.raises(
+            VersionGoneError, match=r"does not exist: vacuum\(\).* history\(\) lists"
+        ):
             found.compute()
     for ask in (other.pairs, other.rows, other.components):
         with pytest.raises(VersionGoneError):
@@ -38,12 +44,16 @@ def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(sto
 def test_files_of_nobody_are_removed_once_they_are_old(index):
     """New ones may be those of an update that is at work."""
     index.components()
-    stray, half = index.path / "rows" / "stray.parquet", index.path / "components" / ".stray.parquet"
+    stray, half = (
+        index.path / "rows" / "stray.parquet",
+        index.path / "components" / ".stray.parquet",
+    )
     unfinished = index.path / "_versions" / ".stray.manifest"
     for path in (stray, half, unfinished):
         path.write_bytes(b"1234")
     assert index.vacuum(keep=10) == 4
-    assert stray.exists() and not unfinished.exists()  # the writer of this one makes it again
+    # the writer of this one makes it again
+    assert stray.exists() and not unfinished.exists()
     yesterday = time.time() - 25 * 60 * 60
     for path in (stray, half, *index.path.glob("components/0*")):
         os.utime(path, (yesterday, yesterday))
@@ -83,7 +93,10 @@ def test_manifests_stay_small_however_many_batches_there_are(tmp_path, monkeypat
     for k in (1, 5, 8):
         changes = again.update(frame.assign(key=k, x=float(k)), batch=f"day {k}")
         assert changes.report.known and changes.version == k + 1
-        with pytest.raises(OptionError, match=f"as version {k + 1} with other rows: it had 1 new row, and"):
+        with pytest.raises(
+            OptionError,
+            match=f"as version {k + 1} with other rows: it had 1 new row, and",
+        ):
             again.update(frame.assign(key=100 + k), batch=f"day {k}")
     assert again.version == 9
     assert as_set(again.changes(0).compute()) == {(k, k + 1) for k in range(8)}

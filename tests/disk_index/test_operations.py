@@ -1,4 +1,6 @@
-"""Two writers at random, beside a vacuum; 10,000 operations: python -m tests.checks.index_operations."""
+"""Two writers at random, beside a vacuum; 10,000 operations: python -m
+tests.checks.index_operations.
+"""
 
 import subprocess
 import sys
@@ -19,11 +21,24 @@ def test_what_writers_were_told_is_there(store_pairs):
 @pytest.mark.slow
 @pytest.mark.processes
 def test_what_writers_were_told_is_on_the_store():
-    """The parts of it run in other processes: a fork of this one could not reach a store."""
+    """The parts of it run in other processes: a fork of this one could not reach a
+    store.
+    """
     pytest.importorskip("obstore")
     pytest.importorskip("moto")
     script = "tests.checks.index_operations"
-    command = [sys.executable, "-m", script, "--s3", "--operations", "16", "--each", "16", "--seed", "7"]
+    command = [
+        sys.executable,
+        "-m",
+        script,
+        "--s3",
+        "--operations",
+        "16",
+        "--each",
+        "16",
+        "--seed",
+        "7",
+    ]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert "16 operations" in ran.stdout and "'vacuums'" in ran.stdout

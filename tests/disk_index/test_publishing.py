@@ -1,4 +1,6 @@
-"""A writer that is overtaken by others and by a vacuum loses no row, and no version is made twice."""
+"""A writer that is overtaken by others and by a vacuum loses no row, and no version is
+made twice.
+"""
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +43,9 @@ def slow(frame, act):
 @pytest.fixture
 def made(tmp_path):
     with dask.config.set(scheduler="sync"):
-        yield row(1, 0.0).simjoin.index(1.0, tmp_path / "index", on="x", id="key", recluster="never")
+        yield row(1, 0.0).simjoin.index(
+            1.0, tmp_path / "index", on="x", id="key", recluster="never"
+        )
 
 
 def others(path, number, keep):
@@ -63,14 +67,18 @@ def test_a_number_that_was_removed_is_not_given_again(number, keep, made):
     now = dask_simjoin.open_index(made.path)
     assert now.version == number + 2
     assert sorted(now.rows().compute()["key"]) == [1, 4, *range(100, 100 + number)]
-    assert now.history().index.is_monotonic_increasing and np.all(np.diff(now.history().index) == 1)
+    assert now.history().index.is_monotonic_increasing and np.all(
+        np.diff(now.history().index) == 1
+    )
     assert as_set(changes.added.compute()) == {(1, 4)}
     assert as_set(now.changes(number + 1).compute()) == {(1, 4)}
     assert now.update(row(4, 0.7), batch="a").report.known
 
 
 def test_files_that_a_vacuum_removes_beside_an_update_are_looked_for_anew(made):
-    """What an update read of the version before is gone: it takes the last version instead."""
+    """What an update read of the version before is gone: it takes the last version
+    instead.
+    """
     made.update(row(2, 9.0))
 
     def act():
@@ -116,7 +124,9 @@ def test_writers_beside_vacuums_lose_nothing(made):
         for k in range(4):
             for _ in range(50):
                 with contextlib.suppress(IndexConflictError):
-                    index.update(row(100 + 10 * number + k, float(k)), batch=f"{number} {k}")
+                    index.update(
+                        row(100 + 10 * number + k, float(k)), batch=f"{number} {k}"
+                    )
                     break
 
     def vacuum():
@@ -132,15 +142,23 @@ def test_writers_beside_vacuums_lose_nothing(made):
             going[0] = False
         for done in vacuums:
             done.result()
-    assert sorted(made.rows().compute()["key"]) == [1, *range(100, 104), *range(110, 114)]
+    assert sorted(made.rows().compute()["key"]) == [
+        1,
+        *range(100, 104),
+        *range(110, 114),
+    ]
     assert made.version == 9
 
 
 def test_an_update_of_half_a_day_is_refused(made, monkeypatch):
-    """A vacuum may take its files for those of nobody; a first load has no vacuum beside it."""
+    """A vacuum may take its files for those of nobody; a first load has no vacuum
+    beside it.
+    """
     monkeypatch.setattr(publishing, "HALF_A_DAY", -1)
     before = files(made.path)
-    with pytest.raises(IndexConflictError, match=r"took longer than half a day.* fewer rows at a time"):
+    with pytest.raises(
+        IndexConflictError, match=r"took longer than half a day.* fewer rows at a time"
+    ):
         made.update(row(4, 0.7))
     assert files(made.path) == before
     row(1, 0.0).simjoin.index(1.0, made.path.with_name("other"), on="x", id="key")
@@ -153,18 +171,30 @@ def files(path):
 def test_names_of_updates_move_to_a_file_once_they_are_many(made):
     own = publishing.Transaction(made.path)
     own.lease.touch()
-    for number, moved in ((publishing.MAX_BATCHES - 1, False), (publishing.MAX_BATCHES, True)):
+    for number, moved in (
+        (publishing.MAX_BATCHES - 1, False),
+        (publishing.MAX_BATCHES, True),
+    ):
         parent = SimpleNamespace(
-            batches={f"batch {k}": k for k in range(number)}, earlier=(), contents={"batch 7": str(CONTENT)}
+            batches={f"batch {k}": k for k in range(number)},
+            earlier=(),
+            contents={"batch 7": str(CONTENT)},
         )
         found = publishing.with_batch(own, parent, "new", 10**6, CONTENT)
-        assert found.last["new"] == 10**6 and len(found.last) == (1 if moved else number + 1)
+        assert found.last["new"] == 10**6 and len(found.last) == (
+            1 if moved else number + 1
+        )
         assert len(found.earlier) == moved and (found.size > 0) == moved
-        now = SimpleNamespace(batches=found.last, earlier=found.earlier, contents=found.contents)
+        now = SimpleNamespace(
+            batches=found.last, earlier=found.earlier, contents=found.contents
+        )
         for name, known in (
-            ("batch 7", (7, CONTENT)), ("batch 8", (8, None)), ("new", (10**6, CONTENT)), ("another", None),
+            ("batch 7", (7, CONTENT)),
+            ("batch 8", (8, None)),
+            ("new", (10**6, CONTENT)),
+            ("another", None),
             (None, None),
-        ):  # fmt: skip
+        ):
             assert publishing.made_by(made.path, now, name) == known
 
 
@@ -174,7 +204,10 @@ def test_batches_of_earlier_releases_have_no_content(made):
     table = pa.table({"batch": ["night"], "version": [3]})
     name, _ = own.write("_versions", lambda file: write_table(table, file))
     now = SimpleNamespace(batches={"day": 4}, earlier=(name,), contents={})
-    assert [publishing.made_by(made.path, now, name) for name in ("night", "day")] == [(3, None), (4, None)]
+    assert [publishing.made_by(made.path, now, name) for name in ("night", "day")] == [
+        (3, None),
+        (4, None),
+    ]
 
 
 def test_files_of_a_writer_that_another_one_overtakes_are_not_kept(made, monkeypatch):

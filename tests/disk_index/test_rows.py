@@ -39,12 +39,18 @@ def test_tasks_of_row_groups_of_which_no_row_went_read_no_deletions(tmp_path):
     index = known.simjoin.index(EPS, tmp_path, row_group=32, recluster="never", **HOW)
     index.delete([0, 1, 300])
     last = last_version(index.path, "pandas").rows
-    assert [bool(last.part([group]).deleted) for group in range(10)] == [True, *[False] * 8, True]
+    assert [bool(last.part([group]).deleted) for group in range(10)] == [
+        True,
+        *[False] * 8,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("way", ["few", "lists", "many", "rewritten"])
 def test_rows_that_went_are_read_with_those_beside_them(way, tmp_path, monkeypatch):
-    """Each row group once, where they are few and lie where they lay; else those that went are read first."""
+    """Each row group once, where they are few and lie where they lay; else those that
+    went are read first.
+    """
     random = np.random.default_rng(8)
     x = random.uniform(0, 30, (3000, 2))
     known, how = rows(x), HOW
@@ -57,7 +63,9 @@ def test_rows_that_went_are_read_with_those_beside_them(way, tmp_path, monkeypat
     if way == "rewritten":
         index.optimize("all")
     if way == "many":
-        monkeypatch.setattr(changes, "sizes", lambda *about: blocks.sizes(*about)._replace(hold_bytes=0))
+        monkeypatch.setattr(
+            changes, "sizes", lambda *about: blocks.sizes(*about)._replace(hold_bytes=0)
+        )
     read = []
 
     def counted(file, groups, *columns):
@@ -68,7 +76,8 @@ def test_rows_that_went_are_read_with_those_beside_them(way, tmp_path, monkeypat
     told = index._changed(version - 1, index.version)
     found = as_set(told.removed.compute())
     before, after = (
-        as_set(some.simjoin.self_join(EPS, **how)) for some in (known[20:], known[20:].drop(gone))
+        as_set(some.simjoin.self_join(EPS, **how))
+        for some in (known[20:], known[20:].drop(gone))
     )
     assert before - after and found == before - after
     assert len(read) == 24 if way in ("few", "lists") else len(read) > 24

@@ -1,4 +1,6 @@
-"""Writers, vacuums and readers of an index, in orders of their file operations: see the program."""
+"""Writers, vacuums and readers of an index, in orders of their file operations: see the
+program.
+"""
 
 import pytest
 
@@ -24,7 +26,9 @@ def test_a_vacuum_that_leaves_temporaries_is_found_out(monkeypatch):
 
 @pytest.fixture
 def memory(monkeypatch):
-    """A folder on a store in memory, and the program that runs orders of requests to it."""
+    """A folder on a store in memory, and the program that runs orders of requests to
+    it.
+    """
     pytest.importorskip("obstore")
     from dask_simjoin.disk_index import stores
     from tests.checks import store_schedules
@@ -36,7 +40,9 @@ def memory(monkeypatch):
 
 @pytest.mark.parametrize("listing", LISTINGS)
 def test_no_order_of_requests_loses_a_version_or_a_file(listing, memory):
-    """Also if a vacuum takes files of a writer for leftovers: it makes a version before it removes them."""
+    """Also if a vacuum takes files of a writer for leftovers: it makes a version before
+    it removes them.
+    """
     place, run = memory
     found = run(place, 1, listing, commits=(1, 1), readers=1, step=40)
     assert found["2 made"] > 3
@@ -44,7 +50,9 @@ def test_no_order_of_requests_loses_a_version_or_a_file(listing, memory):
     assert any("fences" in name for name in found)
 
 
-def test_a_vacuum_that_makes_no_version_before_it_removes_files_is_found_out(memory, monkeypatch):
+def test_a_vacuum_that_makes_no_version_before_it_removes_files_is_found_out(
+    memory, monkeypatch
+):
     place, run = memory
     plain = versions.publish
 
@@ -77,4 +85,15 @@ def test_no_order_of_requests_to_a_server_loses_a_version_or_a_file(leftovers):
 
     with s3.server() as options:
         place = object_path(s3.new_url(), options)
-        assert run(place, 1, "least", commits=(1, 1), readers=1, step=20, leftovers=leftovers)["2 made"] > 3
+        assert (
+            run(
+                place,
+                1,
+                "least",
+                commits=(1, 1),
+                readers=1,
+                step=20,
+                leftovers=leftovers,
+            )["2 made"]
+            > 3
+        )

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.disk_index.segments import SegmentChoice, included_rows, segment_bytes, within
+from dask_simjoin.disk_index.segments import (
+    SegmentChoice,
+    included_rows,
+    segment_bytes,
+    within,
+)
 
 VERSION = np.array([1, 2, 2, 3, 5, 5])
 
@@ -20,7 +25,9 @@ def segment(version=VERSION):
 @pytest.mark.parametrize("places", [[], [0], [2, 5]])
 @pytest.mark.parametrize("named", [True, False])
 def test_rows_that_count(versions, places, named):
-    found = included_rows(segment(), SegmentChoice(np.array(places, np.int64), named, versions))
+    found = included_rows(
+        segment(), SegmentChoice(np.array(places, np.int64), named, versions)
+    )
     listed = np.isin(np.arange(len(VERSION)), places)
     want = (versions[0] < VERSION) & (versions[1] >= VERSION) & (listed == named)
     if found is None:
@@ -29,7 +36,10 @@ def test_rows_that_count(versions, places, named):
 
 
 def test_nothing_is_looked_at_where_all_rows_count():
-    assert included_rows(segment(), SegmentChoice(np.zeros(0, np.int64), False, (0, 5))) is None
+    assert (
+        included_rows(segment(), SegmentChoice(np.zeros(0, np.int64), False, (0, 5)))
+        is None
+    )
 
 
 def test_points_in_a_box_include_its_faces():

@@ -10,7 +10,9 @@ from tests.support.stored import rows_on_a_line
 
 def files(path):
     """All files of an index, by their folder."""
-    return {folder.name: {one.name for one in folder.iterdir()} for folder in path.iterdir()}
+    return {
+        folder.name: {one.name for one in folder.iterdir()} for folder in path.iterdir()
+    }
 
 
 def test_what_is_kept_can_be_asked_for(index):
@@ -20,7 +22,10 @@ def test_what_is_kept_can_be_asked_for(index):
     assert index.history().index.tolist() == [2, 3, 4, 5]
     changes = index.changes(2).compute()
     assert as_set(changes[changes["diff"] > 0]) == set()
-    assert {tuple(sorted(pair)) for pair in as_set(changes[changes["diff"] < 0])} == {(1, 2), (6, 7)}
+    assert {tuple(sorted(pair)) for pair in as_set(changes[changes["diff"] < 0])} == {
+        (1, 2),
+        (6, 7),
+    }
     old = dask_simjoin.open_index(index.path, version=2)
     assert as_set(old.pairs().compute()) == {(k, k + 1) for k in range(1, 7)}
     with pytest.raises(VersionGoneError, match="Version 1 of the index"):
@@ -31,8 +36,11 @@ def test_what_is_kept_can_be_asked_for(index):
     assert index.history().index.tolist() == [6]
     assert as_set(index.pairs().compute()) == {(k, k + 1) for k in range(1, 7)}
     after = files(index.path)
-    assert all(len(after[folder]) < len(before[folder]) for folder in ("_versions", "rows"))
-    again = index.update(rows_on_a_line([6, 7]), delete=[0], batch="a")  # known, though its changes are gone
+    assert all(
+        len(after[folder]) < len(before[folder]) for folder in ("_versions", "rows")
+    )
+    # known, though its changes are gone
+    again = index.update(rows_on_a_line([6, 7]), delete=[0], batch="a")
     assert again.report.known and again.version == 2
     with pytest.raises(VersionGoneError):
         again.added  # noqa: B018

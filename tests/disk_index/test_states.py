@@ -9,7 +9,13 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 import dask_simjoin
 from dask_simjoin.disk_index import publishing
@@ -30,7 +36,9 @@ HOW = st.sampled_from(["pandas", "dask-1", "dask-3"])
 def frame(rows):
     """Rows by id as a frame."""
     x = np.array(list(rows.values()), np.float64).reshape(-1, 2)
-    return pd.DataFrame({"key": np.array(list(rows), np.int64), "x": x[:, 0], "y": x[:, 1]})
+    return pd.DataFrame(
+        {"key": np.array(list(rows), np.int64), "x": x[:, 0], "y": x[:, 1]}
+    )
 
 
 class Growing(RuleBasedStateMachine):
@@ -72,7 +80,9 @@ class Growing(RuleBasedStateMachine):
         changes = (index or self.index).update(rows, **asked)
         self.model.update(new, delete, if_exists)
         if index is None:
-            added, removed = (as_set(side.compute()) for side in (changes.added, changes.removed))
+            added, removed = (
+                as_set(side.compute()) for side in (changes.added, changes.removed)
+            )
         else:
             found = self.index.changes(before[0], changes.version).compute()
             added, removed = (as_set(found[found["diff"] == sign]) for sign in (1, -1))
@@ -96,13 +106,25 @@ class Growing(RuleBasedStateMachine):
     def likely_update(self, new, how, gone):
         """One that is allowed, of rows that there are."""
         there = sorted(self.model.rows)
-        self.update(new, how, {there[k] for k in gone if k < len(there)}, "replace", f"{len(self.batches)}")
+        self.update(
+            new,
+            how,
+            {there[k] for k in gone if k < len(there)},
+            "replace",
+            f"{len(self.batches)}",
+        )
 
     @rule(new=ROWS, gone=st.sets(st.integers(0, 25), max_size=4))
     def update_of_another_writer(self, new, gone):
         there = sorted(self.model.rows)
         other = dask_simjoin.open_index(self.folder)
-        self.update(new, "pandas", {there[k] for k in gone if k < len(there)}, "replace", index=other)
+        self.update(
+            new,
+            "pandas",
+            {there[k] for k in gone if k < len(there)},
+            "replace",
+            index=other,
+        )
 
     @rule()
     def persist(self):
@@ -127,7 +149,9 @@ class Growing(RuleBasedStateMachine):
         if new and new != rows:
             with pytest.raises(OptionError, match="with other rows"):
                 self.index.update(lay(frame(new), how), batch=batch)
-        changes = self.index.update(lay(frame(rows), how), delete=list(gone) or None, batch=batch)
+        changes = self.index.update(
+            lay(frame(rows), how), delete=list(gone) or None, batch=batch
+        )
         assert changes.report.known
         assert (changes.version, self.index.version) == (version, before)
         if version > self.model.oldest:
@@ -140,7 +164,9 @@ class Growing(RuleBasedStateMachine):
         changes, before = self.index.restore(version), self.model.pairs()
         self.model.restore(version)
         assert_same_pairs(as_set(changes.added.compute()), self.model.pairs() - before)
-        assert_same_pairs(as_set(changes.removed.compute()), before - self.model.pairs())
+        assert_same_pairs(
+            as_set(changes.removed.compute()), before - self.model.pairs()
+        )
 
     @rule(keep=st.integers(1, 3))
     def vacuum(self, keep):
@@ -168,7 +194,9 @@ class Growing(RuleBasedStateMachine):
                 self.index.changes(version)
         else:
             changes = self.index.changes(version).compute()
-            removed, added = (as_set(changes[changes["diff"] == sign]) for sign in (-1, 1))
+            removed, added = (
+                as_set(changes[changes["diff"] == sign]) for sign in (-1, 1)
+            )
             assert removed <= pairs and not added & pairs
             assert_same_pairs(pairs - removed | added, self.model.pairs())
         self.told = self.index.version, self.model.pairs()
@@ -177,13 +205,18 @@ class Growing(RuleBasedStateMachine):
     def is_what_brute_force_says(self):
         assert_same_pairs(as_set(self.index.pairs().compute()), self.model.pairs())
         if self.stored:
-            assert_same_pairs(as_set(self.index.pairs(NEARER).compute()), self.model.pairs(NEARER))
+            assert_same_pairs(
+                as_set(self.index.pairs(NEARER).compute()), self.model.pairs(NEARER)
+            )
         rows = self.index.rows().compute().set_index("key")
-        assert {key: tuple(row) for key, row in zip(rows.index, rows.to_numpy().tolist(), strict=True)} == {
-            key: place for key, (_, place) in self.model.rows.items()
-        }
+        assert {
+            key: tuple(row)
+            for key, row in zip(rows.index, rows.to_numpy().tolist(), strict=True)
+        } == {key: place for key, (_, place) in self.model.rows.items()}
         assert len(self.index) == len(self.model.rows)
 
 
-Growing.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=5, deadline=None)
+Growing.TestCase.settings = settings(
+    max_examples=examples(100), stateful_step_count=5, deadline=None
+)
 TestGrowing = Growing.TestCase

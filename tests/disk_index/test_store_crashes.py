@@ -1,4 +1,6 @@
-"""A request to an S3 server that fails, or a process killed before it, leaves one version or the next."""
+"""A request to an S3 server that fails, or a process killed before it, leaves one
+version or the next.
+"""
 
 import subprocess
 import sys
@@ -29,7 +31,9 @@ STATES = {
 
 
 def folders(server, name, mode, step):
-    """Where an action failed, by the number of requests before that; the last one did not fail."""
+    """Where an action failed, by the number of requests before that; the last one did
+    not fail.
+    """
     url = s3.new_url()
     script, address = "tests.disk_index.killed_store", server["endpoint_url"]
     command = [sys.executable, "-m", script, address, url, name, mode, str(step)]
@@ -37,7 +41,10 @@ def folders(server, name, mode, step):
     assert ran.returncode == 0, ran.stderr
     last = int(ran.stdout)
     assert last > 10
-    return [{"path": f"{url}/{at}", "storage_options": server} for at in range(0, last + 1, step)]
+    return [
+        {"path": f"{url}/{at}", "storage_options": server}
+        for at in range(0, last + 1, step)
+    ]
 
 
 def contents(how):
@@ -46,11 +53,15 @@ def contents(how):
 
     root = object_path(how["path"], how["storage_options"])
     some = (one for folder in root.iterdir() for one in folder.iterdir())
-    return tuple(sorted((one.parent.name, one.suffix, one.stat().st_size) for one in some))
+    return tuple(
+        sorted((one.parent.name, one.suffix, one.stat().st_size) for one in some)
+    )
 
 
 def verified(name, how):
-    """Look at what a process left, and do the same again; tells the version that there was."""
+    """Look at what a process left, and do the same again; tells the version that there
+    was.
+    """
     before, after, number = STATES[name]
     try:
         index = dask_simjoin.open_index(**how)
@@ -62,7 +73,9 @@ def verified(name, how):
         seen = index.version
         assert pairs(index) == unordered(after if seen == number else before)
     if name == "update":
-        changes = index.update(killed.NEW, delete=killed.GONE, if_exists="replace", batch="new")
+        changes = index.update(
+            killed.NEW, delete=killed.GONE, if_exists="replace", batch="new"
+        )
         assert changes.report.known == (seen == number)
         assert (changes.since, changes.version) == (number - 1, number)
     elif name != "make":
@@ -76,7 +89,9 @@ def verified(name, how):
 
 
 def every(server, name, mode, step):
-    """The versions that there were, for each place to fail at; what was left alike is looked at once."""
+    """The versions that there were, for each place to fail at; what was left alike is
+    looked at once.
+    """
     seen, numbers = {}, []
     with dask.config.set(scheduler="sync"):
         for how in folders(server, name, mode, step):

@@ -14,7 +14,12 @@ import pytest
 import dask_simjoin
 from dask_simjoin.disk_index import publishing
 from dask_simjoin.disk_index.files import FOLDERS
-from dask_simjoin.disk_index.manifests import is_tombstone, manifest_path, read_manifest, versions
+from dask_simjoin.disk_index.manifests import (
+    is_tombstone,
+    manifest_path,
+    read_manifest,
+    versions,
+)
 from dask_simjoin.disk_index.stores import object_path
 from dask_simjoin.disk_index.versions import chain, files_of
 from dask_simjoin.errors import (
@@ -45,7 +50,9 @@ def frame(ids):
 
 
 def made(how, ids=range(6), **options):
-    return frame(ids).simjoin.index(1.0, on="x", id="key", row_group=2, **options, **how)
+    return frame(ids).simjoin.index(
+        1.0, on="x", id="key", row_group=2, **options, **how
+    )
 
 
 def sorted_rows(lazy):
@@ -55,10 +62,23 @@ def sorted_rows(lazy):
 
 def told(how, store_pairs):
     """All that an index says as it grows."""
-    index = made(how, range(20), keep="x", return_distance=True, store_pairs=store_pairs, recluster="never")
+    index = made(
+        how,
+        range(20),
+        keep="x",
+        return_distance=True,
+        store_pairs=store_pairs,
+        recluster="never",
+    )
     yield index.pairs()
-    for new, gone, batch in (([30, 31, 5], [2], "one"), ([40], [5, 30], "two"), ([2], [], "three")):
-        changes = index.update(frame(new), delete=gone, if_exists="replace", batch=batch)
+    for new, gone, batch in (
+        ([30, 31, 5], [2], "one"),
+        ([40], [5, 30], "two"),
+        ([2], [], "three"),
+    ):
+        changes = index.update(
+            frame(new), delete=gone, if_exists="replace", batch=batch
+        )
         yield changes.added
         yield changes.removed
     assert index.update(frame([2]), batch="three").report.known
@@ -78,13 +98,17 @@ def told(how, store_pairs):
     assert index.vacuum(keep=2) > 1000
     yield index.pairs()
     yield index.history()[["kind", "batch", "rows", "files"]].reset_index()
-    with pytest.raises(VersionGoneError, match=r"Version 3 of the index at .* versions 6 to 7 remain"):
+    with pytest.raises(
+        VersionGoneError, match=r"Version 3 of the index at .* versions 6 to 7 remain"
+    ):
         dask_simjoin.open_index(version=3, **how)
     assert index.vacuum(keep=2) == 0
     assert index.check().versions == 2
 
 
-@pytest.mark.parametrize("store_pairs", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize(
+    "store_pairs", [pytest.param(False, marks=pytest.mark.slow), True]
+)
 def test_results_are_those_of_a_disk(store_pairs, how, tmp_path):
     both = [told(where, store_pairs) for where in ({"path": tmp_path / "index"}, how)]
     for local, remote in zip(*both, strict=True):
@@ -98,8 +122,12 @@ def test_workers_make_their_own_clients(how, client):
     import dask.dataframe as dd
 
     with dask.config.set(scheduler=None):
-        index = dd.from_pandas(frame(range(40)), npartitions=4).simjoin.index(1.0, on="x", id="key", **how)
-        changes = index.update(dd.from_pandas(frame(range(40, 60)), npartitions=2), delete=[0])
+        index = dd.from_pandas(frame(range(40)), npartitions=4).simjoin.index(
+            1.0, on="x", id="key", **how
+        )
+        changes = index.update(
+            dd.from_pandas(frame(range(40, 60)), npartitions=2), delete=[0]
+        )
         want = Model(1.0, {k: (k / 2,) for k in range(1, 60)})
         assert as_set(index.pairs().compute()) == want.pairs()
         assert as_set(changes.removed.compute()) == {(0, 1), (0, 2)}
@@ -108,11 +136,17 @@ def test_workers_make_their_own_clients(how, client):
 def test_large_files_are_read_by_few_requests(how, monkeypatch):
     """Row groups of one file come at once, not column by column."""
     n = 60_000
-    rows = pd.DataFrame({"key": np.arange(n), "x": np.random.default_rng(0).uniform(0, 1e6, n)})
+    rows = pd.DataFrame(
+        {"key": np.arange(n), "x": np.random.default_rng(0).uniform(0, 1e6, n)}
+    )
     index = rows.simjoin.index(1.0, on="x", id="key", row_group=1024, **how)
     gets = []
     plain = obstore.get
-    monkeypatch.setattr(obstore, "get", lambda *args, **more: (gets.append(args[1]), plain(*args, **more))[1])
+    monkeypatch.setattr(
+        obstore,
+        "get",
+        lambda *args, **more: (gets.append(args[1]), plain(*args, **more))[1],
+    )
     pd.testing.assert_frame_equal(sorted_rows(index.rows()), rows)
     assert sum("/rows/" in name for name in gets) < 10
 
@@ -141,7 +175,9 @@ def test_two_threads_lose_nothing(how):
             for k in range(3):
                 while True:
                     with contextlib.suppress(IndexConflictError):
-                        both[number].update(frame([100 + 10 * number + k]), batch=f"{number} {k}")
+                        both[number].update(
+                            frame([100 + 10 * number + k]), batch=f"{number} {k}"
+                        )
                         break
 
     with ThreadPoolExecutor(2) as pool:
@@ -150,7 +186,9 @@ def test_two_threads_lose_nothing(how):
     want = [*range(6), 100, 101, 102, 110, 111, 112]
     assert sorted(both[0].rows().compute()["key"]) == want
     assert both[0].version == 7
-    assert set(both[0].history()["batch"].dropna()) == {f"{n} {k}" for n in range(2) for k in range(3)}
+    assert set(both[0].history()["batch"].dropna()) == {
+        f"{n} {k}" for n in range(2) for k in range(3)
+    }
 
 
 def stopped_before(monkeypatch, act):
@@ -166,7 +204,9 @@ def stopped_before(monkeypatch, act):
 
 
 def test_the_number_of_a_removed_version_is_not_given_again(how, monkeypatch):
-    """A writer that stopped before its put, while others made versions and removed them."""
+    """A writer that stopped before its put, while others made versions and removed
+    them.
+    """
     index, other = made(how), dask_simjoin.open_index(**how)
 
     def others():
@@ -182,19 +222,27 @@ def test_the_number_of_a_removed_version_is_not_given_again(how, monkeypatch):
     root = index.path
     assert is_tombstone(manifest_path(root, 2).read_bytes())
     assert versions(root) == [4, 5]
-    (root / "_versions" / ".oldest").put(b"99")  # damaged: versions are listed from the first name on
+    # damaged: versions are listed from the first name on
+    (root / "_versions" / ".oldest").put(b"99")
     assert (index.version, versions(root)) == (5, [1, 2, 3, 4, 5])
 
 
 def names_of(index):
     """All files that versions name, and all that there are."""
     root, last = index.path, read_manifest(index.path, index.version)
-    there = {(f, one.name) for f in FOLDERS for one in (root / f).iterdir() if one.suffix != ".json"}
+    there = {
+        (f, one.name)
+        for f in FOLDERS
+        for one in (root / f).iterdir()
+        if one.suffix != ".json"
+    }
     return files_of(chain(root, last)), there
 
 
 def test_a_vacuum_removes_leftovers_and_their_writer_begins_again(how, monkeypatch):
-    """Even if the writer was stopped for longer than a day: its files are gone, and so is its number."""
+    """Even if the writer was stopped for longer than a day: its files are gone, and so
+    is its number.
+    """
     index, other = made(how), dask_simjoin.open_index(**how)
     kinds = []
 
@@ -262,12 +310,21 @@ def test_failures_of_the_store_are_no_damage(how, monkeypatch):
 
     def get(store, path, **more):
         if path.endswith("2.json"):
-            raise obstore.exceptions.GenericError("no answer at http://host/2.json?sig=secret")
+            raise obstore.exceptions.GenericError(
+                "no answer at http://host/2.json?sig=secret"
+            )
         return plain(store, path, **more)
 
     monkeypatch.setattr(obstore, "get", get)
-    for call in (lambda: index.version, index.check, lambda: index.update(frame([30])), index.vacuum):
-        with pytest.raises(IndexStoreError, match=r"no answer at http://host/2\.json\. Check") as caught:
+    for call in (
+        lambda: index.version,
+        index.check,
+        lambda: index.update(frame([30])),
+        index.vacuum,
+    ):
+        with pytest.raises(
+            IndexStoreError, match=r"no answer at http://host/2\.json\. Check"
+        ) as caught:
             call()
         assert "secret" not in str(caught.value)
     monkeypatch.undo()
@@ -286,7 +343,9 @@ def test_damage_is_found(how):
                 index.rows().compute()
         assert index.check().damaged == 1
     large.unlink()
-    with pytest.raises(IndexFormatError, match=f"{large.name}. is missing, and version"):
+    with pytest.raises(
+        IndexFormatError, match=f"{large.name}. is missing, and version"
+    ):
         index.rows().compute()
     large.put(content)
     assert index.check().damaged == 0
@@ -308,7 +367,9 @@ def test_folders_that_are_refused(how):
         made({"path": str(index.path.parent), "storage_options": options})
     with pytest.raises(IndexStoreError, match="404"):
         made({"path": "s3://other-bucket/index", "storage_options": options})
-    with pytest.raises(OptionError, match=r"'nonsense' is not valid.*Use the names of obstore"):
+    with pytest.raises(
+        OptionError, match=r"'nonsense' is not valid.*Use the names of obstore"
+    ):
         dask_simjoin.open_index(how["path"], storage_options={"nonsense": "1"})
     with pytest.raises(OptionTypeError, match="'key' of type object"):
         dask_simjoin.open_index(how["path"], storage_options={"key": object()})
@@ -323,8 +384,12 @@ def test_folders_that_are_refused(how):
 
 def test_a_store_without_conditional_puts_is_refused(how, monkeypatch):
     plain = obstore.put
-    monkeypatch.setattr(obstore, "put", lambda *args, mode=None, **more: plain(*args, **more))
-    with pytest.raises(OptionError, match="replaces objects in spite of 'If-None-Match"):
+    monkeypatch.setattr(
+        obstore, "put", lambda *args, mode=None, **more: plain(*args, **more)
+    )
+    with pytest.raises(
+        OptionError, match="replaces objects in spite of 'If-None-Match"
+    ):
         made(how)
     monkeypatch.undo()
     assert made(how).version == 1
@@ -349,7 +414,9 @@ def test_a_fork_of_a_process_with_a_client_is_refused(how, monkeypatch):
 
 
 def test_the_program_reads_the_environment(how, tmp_path, monkeypatch):
-    """Options could be seen by others in a list of processes, so there is no option for them."""
+    """Options could be seen by others in a list of processes, so there is no option for
+    them.
+    """
     from click.testing import CliRunner
 
     from dask_simjoin.cli.main import cli
@@ -371,7 +438,19 @@ def test_the_program_reads_the_environment(how, tmp_path, monkeypatch):
     quiet = "--scheduler", "synchronous", "-q"
     frame(range(6)).to_csv("first.csv", index=False)
     frame([20, 21]).to_csv("second.csv", index=False)
-    run("make", "first.csv", "--eps", "1", "--on", "x", "--id", "key", "--path", url, *quiet)
+    run(
+        "make",
+        "first.csv",
+        "--eps",
+        "1",
+        "--on",
+        "x",
+        "--id",
+        "key",
+        "--path",
+        url,
+        *quiet,
+    )
     run("update", url, "second.csv", "--batch", "one", "-o", "changes.csv", *quiet)
     run("pairs", url, "-o", "pairs.csv", *quiet)
     found = pd.read_csv("pairs.csv").itertuples(index=False, name=None)
@@ -384,5 +463,8 @@ def test_the_program_reads_the_environment(how, tmp_path, monkeypatch):
 def test_a_missing_library_is_named(monkeypatch):
     for name in ("obstore", "obstore.store", "obstore.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ModuleNotFoundError, match="stores need obstore, which is not installed: pip install"):
+    with pytest.raises(
+        ModuleNotFoundError,
+        match="stores need obstore, which is not installed: pip install",
+    ):
         dask_simjoin.open_index("s3://a-bucket-of-its-own/index")

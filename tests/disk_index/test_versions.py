@@ -46,7 +46,9 @@ def full(monkeypatch):
 @pytest.fixture
 def made(tmp_path):
     with dask.config.set(scheduler="sync"):
-        yield frame(range(6)).simjoin.index(1.0, tmp_path / "index", on="x", id="key", store_pairs=True)
+        yield frame(range(6)).simjoin.index(
+            1.0, tmp_path / "index", on="x", id="key", store_pairs=True
+        )
 
 
 @pytest.mark.parametrize("after", [0, 1, 3, 6])
@@ -54,14 +56,20 @@ def test_an_update_on_a_full_disk_leaves_nothing(after, made, full):
     before = files(made.path)
     rows = dd.from_pandas(frame(range(10, 40)), npartitions=3)
     full(after)
-    with pytest.raises(OSError, match=r"cannot be written: No space left.* Free disk") as told:
+    with pytest.raises(
+        OSError, match=r"cannot be written: No space left.* Free disk"
+    ) as told:
         made.update(rows, delete=[0], batch="night")
     assert isinstance(told.value, IndexWriteError) and told.value.errno == errno.ENOSPC
     assert str(made.path) in str(told.value)
     assert files(made.path) == before
     full(1000)
     changes = made.update(rows, delete=[0], batch="night")
-    assert (changes.version, changes.report.inserted, changes.report.known) == (2, 30, False)
+    assert (changes.version, changes.report.inserted, changes.report.known) == (
+        2,
+        30,
+        False,
+    )
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -79,13 +87,21 @@ def test_a_first_load_on_a_full_disk_can_be_done_again(there, tmp_path, full):
         assert frame(range(6)).simjoin.index(1.0, path, on="x", id="key").version == 1
 
 
-def test_rows_that_cannot_be_put_in_order_are_no_error_of_the_update(tmp_path, full, monkeypatch):
+def test_rows_that_cannot_be_put_in_order_are_no_error_of_the_update(
+    tmp_path, full, monkeypatch
+):
     """Its version is made; a later update puts them in order."""
     with dask.config.set(scheduler="sync"):
-        made = frame(range(6)).simjoin.index(1.0, tmp_path, on="x", id="key", recluster="always")
+        made = frame(range(6)).simjoin.index(
+            1.0, tmp_path, on="x", id="key", recluster="always"
+        )
         plain = os.link
-        monkeypatch.setattr(os, "link", lambda *two: (plain(*two), full(1)))  # syncs the folder, and no more
-        with pytest.warns(UpkeepWarning, match=r"^Version 2 of the index .* is committed, but its files"):
+        # syncs the folder, and no more
+        monkeypatch.setattr(os, "link", lambda *two: (plain(*two), full(1)))
+        with pytest.warns(
+            UpkeepWarning,
+            match=r"^Version 2 of the index .* is committed, but its files",
+        ):
             changes = made.update(frame([10]))
         monkeypatch.setattr(os, "link", plain)
         full(1000)

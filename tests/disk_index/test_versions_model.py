@@ -1,4 +1,6 @@
-"""The rules by which versions are made and removed, in every order of their steps: see the program."""
+"""The rules by which versions are made and removed, in every order of their steps: see
+the program.
+"""
 
 import pytest
 
@@ -20,7 +22,9 @@ def test_a_rule_that_is_left_out_is_found_out(name):
 
 @pytest.mark.parametrize("name", list(store_model.SHORT)[:4])
 def test_nothing_is_broken_on_a_store(name):
-    states, steps, broken = explore(store_model.Rules(), store_model.SHORT[name], do=store_model.DO)
+    states, steps, broken = explore(
+        store_model.Rules(), store_model.SHORT[name], do=store_model.DO
+    )
     assert broken is None and states > 50 and steps > states
 
 

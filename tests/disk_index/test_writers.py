@@ -1,4 +1,6 @@
-"""Of two writers one makes a version, and the other makes the next one of it, or is refused."""
+"""Of two writers one makes a version, and the other makes the next one of it, or is
+refused.
+"""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +23,9 @@ def frame(ids):
 
 @pytest.fixture
 def made(tmp_path):
-    frame(range(6)).simjoin.index(1.0, tmp_path / "index", on="x", id="key", row_group=2)
+    frame(range(6)).simjoin.index(
+        1.0, tmp_path / "index", on="x", id="key", row_group=2
+    )
     return [dask_simjoin.open_index(tmp_path / "index") for _ in range(2)]
 
 
@@ -63,7 +67,9 @@ def test_ids_are_looked_up_again(made, monkeypatch):
 
 
 def test_the_same_batch_of_two_writers_is_taken_once(made, monkeypatch):
-    before_commits(monkeypatch, [lambda: made[1].update(frame([10, 11]), batch="night")])
+    before_commits(
+        monkeypatch, [lambda: made[1].update(frame([10, 11]), batch="night")]
+    )
     changes = made[0].update(frame([10, 11]), batch="night")
     assert changes.report.known
     assert made[0].version == 2
@@ -74,7 +80,8 @@ def test_a_writer_that_is_always_slower_is_refused(made, monkeypatch):
     others = [lambda k=k: made[1].update(frame([k])) for k in range(10, 13)]
     before_commits(monkeypatch, others)
     with pytest.raises(
-        IndexConflictError, match=r"3 times during this call, so nothing was changed\. Let one"
+        IndexConflictError,
+        match=r"3 times during this call, so nothing was changed\. Let one",
     ):
         made[0].update(frame([30]))
     assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 11, 12]
@@ -88,7 +95,9 @@ def test_two_threads_lose_nothing(made):
             for k in range(3):
                 while True:
                     try:
-                        made[number].update(frame([100 + 10 * number + k]), batch=f"{number} {k}")
+                        made[number].update(
+                            frame([100 + 10 * number + k]), batch=f"{number} {k}"
+                        )
                         break
                     except IndexConflictError:
                         pass
@@ -103,7 +112,9 @@ def test_two_threads_lose_nothing(made):
         1.0, {k: (k / 2,) for k in want}
     ).pairs()
     assert made[0].version == 7
-    assert set(made[0].history()["batch"].dropna()) == {f"{n} {k}" for n in range(2) for k in range(3)}
+    assert set(made[0].history()["batch"].dropna()) == {
+        f"{n} {k}" for n in range(2) for k in range(3)
+    }
 
 
 @pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError, TimeoutError])
@@ -125,7 +136,9 @@ def test_a_link_whose_answer_was_lost_counts(error, made, monkeypatch):
 
 
 def test_files_stay_where_nobody_can_tell_whether_a_version_was_made(made, monkeypatch):
-    """The answer got lost, and what was made was removed before somebody looked: ids tell the rest."""
+    """The answer got lost, and what was made was removed before somebody looked: ids
+    tell the rest.
+    """
     plain = os.link
     done = []
 

@@ -48,45 +48,79 @@ def slow_part(number, frame, size):
 def any_done(dask_scheduler, kind):
     """Whether a task of a kind is done."""
     tasks = dask_scheduler.tasks
-    return any(str(key).startswith(f"('{kind}-") and tasks[key].state == "memory" for key in tasks)
+    return any(
+        str(key).startswith(f"('{kind}-") and tasks[key].state == "memory"
+        for key in tasks
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("shuffle", "kind"), [("tasks", "simjoin_write"), ("p2p", "simjoin_write"), ("p2p", "shuffle-transfer")]
+    ("shuffle", "kind"),
+    [("tasks", "simjoin_write"), ("p2p", "simjoin_write"), ("p2p", "shuffle-transfer")],
 )
-def test_a_worker_that_is_killed_in_a_first_load(shuffle, kind, mortal_workers, tmp_path, monkeypatch):
-    """Rows are sent and files written anew, under other names: no row is there twice, and none is lost."""
+def test_a_worker_that_is_killed_in_a_first_load(
+    shuffle, kind, mortal_workers, tmp_path, monkeypatch
+):
+    """Rows are sent and files written anew, under other names: no row is there twice,
+    and none is lost.
+    """
     monkeypatch.setattr(loading, "FILE_ROWS", 300)
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"key": np.arange(6000), "x": rng.uniform(size=6000), "y": rng.uniform(size=6000)})
-    with Client(mortal_workers) as client, dask.config.set({"dataframe.shuffle.method": shuffle}):
+    frame = pd.DataFrame(
+        {
+            "key": np.arange(6000),
+            "x": rng.uniform(size=6000),
+            "y": rng.uniform(size=6000),
+        }
+    )
+    with (
+        Client(mortal_workers) as client,
+        dask.config.set({"dataframe.shuffle.method": shuffle}),
+    ):
         client.wait_for_workers(2, timeout=60)
-        source = dd.from_map(slow_part, range(20), frame=frame, size=300, meta=frame.iloc[:0])
+        source = dd.from_map(
+            slow_part, range(20), frame=frame, size=300, meta=frame.iloc[:0]
+        )
         folder = str(tmp_path / "index")
         with ThreadPoolExecutor(1) as pool:
             pids = list(client.run(os.getpid).values())
-            making = pool.submit(source.simjoin.index, 0.01, folder, on=["x", "y"], id="key", row_group=64)
+            making = pool.submit(
+                source.simjoin.index,
+                0.01,
+                folder,
+                on=["x", "y"],
+                id="key",
+                row_group=64,
+            )
             deadline = time.monotonic() + 60
             while not client.run_on_scheduler(any_done, kind=kind):
-                assert time.monotonic() < deadline and not making.done(), f"no {kind} was done"
+                assert time.monotonic() < deadline and not making.done(), (
+                    f"no {kind} was done"
+                )
             os.kill(pids[0], signal.SIGKILL)
             index = making.result(timeout=60)
         assert sorted(index.rows().compute()["key"]) == frame["key"].tolist()
         found = as_set(index.pairs().compute())
-    assert_same_pairs(found, as_set(frame.simjoin.self_join(0.01, on=["x", "y"], id="key")))
+    assert_same_pairs(
+        found, as_set(frame.simjoin.self_join(0.01, on=["x", "y"], id="key"))
+    )
     assert len(index) == 6000
 
 
 @pytest.mark.processes
 def test_a_cluster_without_workers_is_an_error(tmp_path, monkeypatch):
-    """Once a LocalCluster has given up its workers, as it does if they die again, nothing waits for ever."""
+    """Once a LocalCluster has given up its workers, as it does if they die again,
+    nothing waits for ever.
+    """
     monkeypatch.setattr(workers, "NO_WORKERS", 0.2)
     frame = table(points("euclidean"))
     how = {"on": ["x0", "x1"], "id": "key"}
     index = frame.iloc[:KNOWN].simjoin.index(2.0, tmp_path / "index", **how)
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as alone,
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as alone,
         Client(alone),
     ):
         alone.scale(0)
@@ -96,20 +130,25 @@ def test_a_cluster_without_workers_is_an_error(tmp_path, monkeypatch):
             lambda: index.update(lay(frame.iloc[KNOWN:], "dask-3")),
             lambda: index.pairs().compute(),
         ):
-            alone.scheduler.no_workers_timeout = None  # it was told so by the work before
+            # it was told so by the work before
+            alone.scheduler.no_workers_timeout = None
             with pytest.raises(NoWorkerError):
                 work()
 
 
 @pytest.mark.parametrize("room", [True, False])
-def test_shuffled_in_pieces_or_where_workers_have_no_room_not_at_all(room, client, tmp_path, monkeypatch):
+def test_shuffled_in_pieces_or_where_workers_have_no_room_not_at_all(
+    room, client, tmp_path, monkeypatch
+):
     """Files are of regions then, or of partitions, which are the same rows and pairs."""
     monkeypatch.setattr(loading, "FILE_ROWS", 40)
     memory = resources_for("pandas").memory
     monkeypatch.setattr(moving, "AT_ONCE", memory / (10 * (4 * 8 + moving.MOVE_BYTES)))
     monkeypatch.setattr(moving, "MIN_WORKER", 0 if room else 2**60)
     sent = []
-    monkeypatch.setattr(writing, "cut_rows", lambda *some: sent.append(cut_rows(*some)) or sent[-1])
+    monkeypatch.setattr(
+        writing, "cut_rows", lambda *some: sent.append(cut_rows(*some)) or sent[-1]
+    )
     frame = table(points("euclidean"))
     with dask.config.set({"dataframe.shuffle.method": "p2p"}):
         index = lay(frame, "dask-3").simjoin.index(
@@ -118,4 +157,6 @@ def test_shuffled_in_pieces_or_where_workers_have_no_room_not_at_all(room, clien
     assert [len(some) > 3 for some in sent] == [True] * room
     assert sorted(index.rows().compute()["key"]) == sorted(frame["key"])
     own = as_set(index.pairs().compute())
-    assert_same_pairs(own, as_set(frame.simjoin.self_join(2.0, on=["x0", "x1"], id="key")))
+    assert_same_pairs(
+        own, as_set(frame.simjoin.self_join(2.0, on=["x0", "x1"], id="key"))
+    )

@@ -10,11 +10,22 @@ import pytest
 
 from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import extremes, vectors
-from dask_simjoin.errors import ColumnError, CoordinateError, OptionError, SourceChangedError
+from dask_simjoin.errors import (
+    ColumnError,
+    CoordinateError,
+    OptionError,
+    SourceChangedError,
+)
 from dask_simjoin.metrics import make_metric
 from tests.support.density import labels_of_neighbours
 from tests.support.frames import computed, lay
-from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances, totals
+from tests.support.oracle import (
+    as_set,
+    assert_same_pairs,
+    brute_force,
+    distances,
+    totals,
+)
 
 NAN, INF = np.nan, np.inf
 PARTS = ["entity", "spatial"]
@@ -37,7 +48,11 @@ def lists(x, kind):
     if kind == "fixed":
         return arrow(rows, pa.list_(of, d))
     column = np.empty(len(x), object)
-    make = {"lists": list, "tuples": tuple, "arrays": lambda row: np.array(row, x.dtype)}.get(kind)
+    make = {
+        "lists": list,
+        "tuples": tuple,
+        "arrays": lambda row: np.array(row, x.dtype),
+    }.get(kind)
     for n, row in enumerate(rows):
         column[n] = make(row) if make else (list, tuple, np.array)[n % 3](row)
     return column
@@ -53,7 +68,8 @@ def x():
     return centres[rng.integers(6, size=90)] + rng.normal(0, 0.1, (90, 9))
 
 
-# --- columns as arrays ----------------------------------------------------------------------------
+# --- columns as arrays
+# ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +103,11 @@ def test_missing_lists_and_numbers_become_nan(kind, of):
     rows = [[1, 2], None, [3, None], [4, 5]]
     of = pa.from_numpy_dtype(np.dtype(of))
     dtype = {"list": pa.list_(of), "fixed": pa.list_(of, 2)}.get(kind)
-    series = pd.Series(rows, dtype=object) if dtype is None else pd.Series(arrow(rows, dtype))
+    series = (
+        pd.Series(rows, dtype=object)
+        if dtype is None
+        else pd.Series(arrow(rows, dtype))
+    )
     want = np.array([[1, 2], [NAN, NAN], [3, NAN], [4, 5]])
     np.testing.assert_array_equal(vectors(series), want)
     np.testing.assert_array_equal(vectors(series[1:3]), want[1:3])
@@ -96,20 +116,27 @@ def test_missing_lists_and_numbers_become_nan(kind, of):
 
 def test_wide_lists_of_several_chunks():
     x = np.random.default_rng(0).normal(size=(300, 2048)).astype("f4")
-    chunks = [pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), 2048) for some in (x[:100], x[100:])]
+    chunks = [
+        pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), 2048)
+        for some in (x[:100], x[100:])
+    ]
     series = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array(chunks)))
     assert (vectors(series) == x).all()
     assert vectors(series).flags.f_contiguous
 
 
 def test_integers_in_lists():
-    for column in (arrow([[1, -7], [5, None]], pa.list_(pa.int64())), [[1, -7], [5, 0]]):
+    for column in (
+        arrow([[1, -7], [5, None]], pa.list_(pa.int64())),
+        [[1, -7], [5, 0]],
+    ):
         assert extremes(pd.Series(column)) == [5, -7]
     assert extremes(pd.Series([[1.5], [2.0]])) == []
     assert extremes(pd.Series(arrow([None], pa.list_(pa.int64())))) == []
 
 
-# --- joins ----------------------------------------------------------------------------------------
+# --- joins
+# ----------------------------------------------------------------------------------------
 
 
 def assert_joined(frame, x, eps, metric, how, **options):
@@ -119,10 +146,18 @@ def assert_joined(frame, x, eps, metric, how, **options):
     data = lay(frame, how)
     found = computed(data.simjoin.self_join(eps, return_distance=True, **options))
     assert_same_pairs(as_set(found), pairs)
-    assert found.distance.tolist() == distances(x, x, metric)[found.left, found.right].tolist()
-    assert computed(data.simjoin.neighbor_counts(eps, **options)).tolist() == (near.sum(1) - 1).tolist()
+    assert (
+        found.distance.tolist()
+        == distances(x, x, metric)[found.left, found.right].tolist()
+    )
+    assert (
+        computed(data.simjoin.neighbor_counts(eps, **options)).tolist()
+        == (near.sum(1) - 1).tolist()
+    )
     assert computed(data.simjoin.count_pairs(eps, **options)) == len(pairs)
-    assert computed(data.simjoin.dbscan(eps, 4, **options)).tolist() == labels_of_neighbours(near, 4)
+    assert computed(
+        data.simjoin.dbscan(eps, 4, **options)
+    ).tolist() == labels_of_neighbours(near, 4)
     options.pop("method", None)
     want = np.sort(distances(x, x, metric), axis=1)[:, 3].tolist()
     assert computed(data.simjoin.k_distances(3, **options)).tolist() == want
@@ -137,18 +172,23 @@ def test_all_verbs(x, how, kind, metric):
     x = x.astype("f4").astype("f8")
     pairs = assert_joined(frame, x, eps, metric, how)
     assert 100 < len(pairs) < 3000
-    assert computed(lay(frame, how).simjoin.count_pairs(eps, on=["vec"], metric=metric)) == len(pairs)
+    assert computed(
+        lay(frame, how).simjoin.count_pairs(eps, on=["vec"], metric=metric)
+    ) == len(pairs)
 
 
 @pytest.mark.parametrize("partitioning", PARTS)
 @pytest.mark.parametrize(
-    ("kind", "metric"), [("fixed", "euclidean"), ("lists", "cosine"), ("list", "sqeuclidean")]
+    ("kind", "metric"),
+    [("fixed", "euclidean"), ("lists", "cosine"), ("list", "sqeuclidean")],
 )
 def test_partitionings(x, partitioning, kind, metric):
     frame = pd.DataFrame({"vec": lists(x, kind)})
     eps = 0.02 if metric == "cosine" else 0.5
     with dask.config.set(scheduler="sync"):
-        assert_joined(frame, x, eps, metric, "dask-3", partitioning=partitioning, blocksize=1700)
+        assert_joined(
+            frame, x, eps, metric, "dask-3", partitioning=partitioning, blocksize=1700
+        )
 
 
 @pytest.mark.parametrize("kind", ["fixed", "list", "arrays"])
@@ -159,7 +199,9 @@ def test_columns_of_one_number_and_of_many(kind):
         frame = pd.DataFrame({"vec": lists(x, kind)})
         for how in ("pandas", "dask-3"):
             pairs = lay(frame, how).simjoin.self_join(float(np.sqrt(d)), on="vec")
-            assert_same_pairs(as_set(computed(pairs)), brute_force(x, float(np.sqrt(d))))
+            assert_same_pairs(
+                as_set(computed(pairs)), brute_force(x, float(np.sqrt(d)))
+            )
 
 
 def test_two_thousand_dimensions():
@@ -181,7 +223,9 @@ def test_empty_partitions(x, kind, partitioning):
         ddf = dd.from_map(lambda part: part, parts, meta=frame[:0])
         nothing = dd.from_map(lambda part: part, parts[:1], meta=frame[:0])
     options = {"on": "vec", "partitioning": partitioning, "blocksize": 3000}
-    assert_same_pairs(as_set(ddf.simjoin.self_join(0.5, **options).compute()), brute_force(x, 0.5))
+    assert_same_pairs(
+        as_set(ddf.simjoin.self_join(0.5, **options).compute()), brute_force(x, 0.5)
+    )
     assert ddf.simjoin.neighbor_counts(0.5, **options).compute().shape == (90,)
     assert nothing.simjoin.count_pairs(0.5, **options).compute() == 0
     assert len(nothing.simjoin.self_join(0.5, **options).compute()) == 0
@@ -204,7 +248,9 @@ def test_parquet(x, tmp_path, dtype):
 
 @pytest.mark.parametrize("kind", ["fixed", "arrays"])
 def test_two_tables(x, how, kind):
-    left, right = (pd.DataFrame({"vec": lists(some, kind)}) for some in (x[:50], x[50:]))
+    left, right = (
+        pd.DataFrame({"vec": lists(some, kind)}) for some in (x[:50], x[50:])
+    )
     away = distances(x[:50], x[50:], "cosine")
     want = set(zip(*(rows.tolist() for rows in np.nonzero(away <= 0.02)), strict=True))
     options = {"on": "vec", "metric": "cosine"}
@@ -219,15 +265,21 @@ def test_two_tables(x, how, kind):
 
 
 def test_two_tables_of_other_lengths(x, how):
-    left, right = (pd.DataFrame({"vec": lists(some, "arrays")}) for some in (x, x[:, 1:]))
+    left, right = (
+        pd.DataFrame({"vec": lists(some, "arrays")}) for some in (x, x[:, 1:])
+    )
     with pytest.raises(
-        CoordinateError, match="9 numbers in column 'vec' of the left table, but 8 in column 'vec'"
+        CoordinateError,
+        match="9 numbers in column 'vec' of the left table, but 8 in column 'vec'",
     ):
         computed(lay(left, how).simjoin.join(lay(right, how), 0.02, on="vec"))
     with pytest.raises(
-        ColumnError, match="'vec' of the left table holds lists, and 'x' of the right one num"
+        ColumnError,
+        match="'vec' of the left table holds lists, and 'x' of the right one num",
     ):
-        lay(left, how).simjoin.join(pd.DataFrame({"x": [1.0]}), 0.1, left_on="vec", right_on="x")
+        lay(left, how).simjoin.join(
+            pd.DataFrame({"x": [1.0]}), 0.1, left_on="vec", right_on="x"
+        )
 
 
 def test_plans(x):
@@ -236,16 +288,22 @@ def test_plans(x):
     assert "9: the numbers of each list in 'vec'" in repr(plan)
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- what is refused
+# ------------------------------------------------------------------------------
 
 
 def test_lists_are_named_and_alone():
     frame = pd.DataFrame(
-        {"x": [0.0, 1.0], "vec": lists(np.eye(2), "fixed"), "other": lists(np.eye(2), "arrays")}
+        {
+            "x": [0.0, 1.0],
+            "vec": lists(np.eye(2), "fixed"),
+            "other": lists(np.eye(2), "arrays"),
+        }
     )
     assert frame.simjoin.count_pairs(1.0) == 1  # of x only
     with pytest.raises(
-        ColumnError, match=r"on= names 'vec' of dtype .* A column of lists must be the only one: on='vec'"
+        ColumnError,
+        match=r"on= names 'vec' of dtype .* A column of lists must be the only one: on='vec'",
     ):
         frame.simjoin.count_pairs(1.0, on=["x", "vec"])
     with pytest.raises(ColumnError, match="'other' of dtype object"):
@@ -256,14 +314,21 @@ def test_lists_are_named_and_alone():
 
 def test_strings_that_dask_makes_of_lists_are_pointed_out():
     ddf = dd.from_pandas(pd.DataFrame({"vec": [[0.0, 1.0], [1.0, 0.0]]}), npartitions=1)
-    with pytest.raises(ColumnError, match=r"Dask converts lists in a pandas DataFrame to strings, except"):
+    with pytest.raises(
+        ColumnError,
+        match=r"Dask converts lists in a pandas DataFrame to strings, except",
+    ):
         ddf.simjoin.count_pairs(1.0, on="vec")
 
 
 @pytest.mark.parametrize("kind", ["list", "object"])
 def test_lists_of_other_lengths(how, kind):
     rows = [[0.0, 1], [0, 2], [0, 3], [0, 4, 5], [0, 6], [0]]
-    column = arrow(rows, pa.list_(pa.float64())) if kind == "list" else pd.Series(rows, index=list("abcdef"))
+    column = (
+        arrow(rows, pa.list_(pa.float64()))
+        if kind == "list"
+        else pd.Series(rows, index=list("abcdef"))
+    )
     frame = pd.DataFrame({"vec": column}, index=list("abcdef"))
     if how == "dask-3":  # of two rows each
         text = r"row 1 of partition 1 \(label 'd'\) holds a list of length 3, after lists of length 2"
@@ -271,19 +336,24 @@ def test_lists_of_other_lengths(how, kind):
         text = r"row 3 of partition 0 \(label 'd'\) holds a list of length 3, after lists of length 2"
     for dropna in (False, True):
         with pytest.raises(
-            CoordinateError, match=rf"'vec' must hold lists of numbers of equal length: {text}"
+            CoordinateError,
+            match=rf"'vec' must hold lists of numbers of equal length: {text}",
         ):
             computed(lay(frame, how).simjoin.self_join(1.0, on="vec", dropna=dropna))
 
 
 def test_partitions_of_other_lengths():
-    frame = pd.DataFrame({"vec": [[0.0, 1], [0, 2], [0, 3, 1], [0, 4, 5], [0, 6], [0, 1]]})
+    frame = pd.DataFrame(
+        {"vec": [[0.0, 1], [0, 2], [0, 3, 1], [0, 4, 5], [0, 6], [0, 1]]}
+    )
     with pytest.raises(
-        CoordinateError, match="of partition 0 have 2 numbers, and lists of partition 1 have 3"
+        CoordinateError,
+        match="of partition 0 have 2 numbers, and lists of partition 1 have 3",
     ):
         lay(frame, "dask-3").simjoin.count_pairs(1.0, on="vec").compute()
     with pytest.raises(
-        CoordinateError, match="of partition 0 have 2 numbers, and lists of partition 1 have 3"
+        CoordinateError,
+        match="of partition 0 have 2 numbers, and lists of partition 1 have 3",
     ):
         lay(frame, "dask-3").simjoin.k_distances(1, on="vec").compute()
 
@@ -301,13 +371,20 @@ def test_partitions_of_other_lengths():
 )
 def test_what_is_no_list_of_numbers(how, rows, what):
     frame = pd.DataFrame({"vec": pd.Series(rows, dtype=object)})
-    with pytest.raises(CoordinateError, match=rf"row [01] of partition [01] \(label [01]\) holds {what}"):
+    with pytest.raises(
+        CoordinateError,
+        match=rf"row [01] of partition [01] \(label [01]\) holds {what}",
+    ):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="vec"))
 
 
 def test_lists_without_numbers(how):
     with pytest.raises(CoordinateError, match="The lists of column 'vec' are empty"):
-        computed(lay(pd.DataFrame({"vec": [[], [], []]}), how).simjoin.count_pairs(1.0, on="vec"))
+        computed(
+            lay(pd.DataFrame({"vec": [[], [], []]}), how).simjoin.count_pairs(
+                1.0, on="vec"
+            )
+        )
 
 
 @pytest.mark.parametrize("kind", ["list", "object"])
@@ -320,28 +397,43 @@ def test_missing_and_infinite_numbers(how, kind):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="vec"))
     pairs = lay(frame, how).simjoin.self_join(1.0, on="vec", dropna=True)
     assert as_set(computed(pairs)) == {(0, 4)}
-    counts = computed(lay(frame, how).simjoin.neighbor_counts(1.0, on="vec", dropna=True))
+    counts = computed(
+        lay(frame, how).simjoin.neighbor_counts(1.0, on="vec", dropna=True)
+    )
     assert counts.to_dict() == {0: 1, 4: 1}
 
 
 @pytest.mark.parametrize("kind", ["list", "object"])
 def test_partitions_of_missing_lists_only(kind):
     rows = [[0.0, 1], [0, 1], None, None, [0, 1.5], None]
-    frame = pd.DataFrame({"vec": arrow(rows, pa.list_(pa.float64())) if kind == "list" else rows})
+    frame = pd.DataFrame(
+        {"vec": arrow(rows, pa.list_(pa.float64())) if kind == "list" else rows}
+    )
     for partitioning in PARTS:
-        options = {"on": "vec", "dropna": True, "partitioning": partitioning, "blocksize": 60}
+        options = {
+            "on": "vec",
+            "dropna": True,
+            "partitioning": partitioning,
+            "blocksize": 60,
+        }
         pairs = lay(frame, "dask-3").simjoin.self_join(1.0, **options)
         assert as_set(pairs.compute()) == {(0, 1), (0, 4), (1, 4)}
-    with pytest.raises(CoordinateError, match="column 'vec' has 3 rows with missing or NaN"):
+    with pytest.raises(
+        CoordinateError, match="column 'vec' has 3 rows with missing or NaN"
+    ):
         lay(frame, "dask-3").simjoin.count_pairs(1.0, on="vec").compute()
 
 
 @pytest.mark.parametrize("kind", ["list", "object"])
 def test_large_integers(how, kind):
     rows = [[0, 1], [2, 2**53 + 1], [1, 0]]
-    frame = pd.DataFrame({"vec": arrow(rows, pa.list_(pa.int64())) if kind == "list" else rows})
+    frame = pd.DataFrame(
+        {"vec": arrow(rows, pa.list_(pa.int64())) if kind == "list" else rows}
+    )
     for metric in ("euclidean", "cosine"):
-        with pytest.raises(CoordinateError, match="Column 'vec' holds the integer 9007199254740993"):
+        with pytest.raises(
+            CoordinateError, match="Column 'vec' holds the integer 9007199254740993"
+        ):
             computed(lay(frame, how).simjoin.count_pairs(1.0, on="vec", metric=metric))
 
 
@@ -361,12 +453,16 @@ def test_a_source_whose_lists_changed_is_refused(x):
     def read(number):
         calls.append(number)
         index = range(90 * number, 90 * number + 90)
-        return pd.DataFrame({"vec": lists(x[:, : 9 if len(calls) < 3 else 8], "arrays")}, index=index)
+        return pd.DataFrame(
+            {"vec": lists(x[:, : 9 if len(calls) < 3 else 8], "arrays")}, index=index
+        )
 
     with dask.config.set({"dataframe.convert-string": False, "scheduler": "sync"}):
         ddf = dd.from_map(read, range(2), meta=read(0)[:0])
         pairs = ddf.simjoin.self_join(0.5, on="vec", partitioning="entity")
         calls.clear()
         pairs.compute()  # the join takes the rows that its planning has read
-        with pytest.raises(SourceChangedError, match="has coordinates in another range"):
+        with pytest.raises(
+            SourceChangedError, match="has coordinates in another range"
+        ):
             pairs.compute()

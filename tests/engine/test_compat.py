@@ -1,4 +1,6 @@
-"""What arrays of both libraries are asked for: numbers rounded down, places that may be none, inverses."""
+"""What arrays of both libraries are asked for: numbers rounded down, places that may be
+none, inverses.
+"""
 
 import numpy as np
 import pytest
@@ -63,11 +65,19 @@ def test_coordinates_are_the_same_to_the_bit(kind, dims, metric):
     x = float32_rows(kind, 200, dims, np.random.default_rng(dims))
     _, points, rows = stored(x, metric)
     assert rows is not None and rows.flags.c_contiguous
-    assert storage_of(rows) == (DIVIDED if metric == "cosine" else FLOAT32) and dims_of(rows) == dims
-    assert rows[0].nbytes == row_bytes(dims, metric == "cosine") and "STORED" in constants_of(rows)
+    assert (
+        storage_of(rows) == (DIVIDED if metric == "cosine" else FLOAT32)
+        and dims_of(rows) == dims
+    )
+    assert rows[0].nbytes == row_bytes(
+        dims, metric == "cosine"
+    ) and "STORED" in constants_of(rows)
     places = ~np.isnan(points).any(axis=1)
     assert places.any()
-    assert widened(rows)[places].tobytes() == np.ascontiguousarray(points)[places].tobytes()
+    assert (
+        widened(rows)[places].tobytes()
+        == np.ascontiguousarray(points)[places].tobytes()
+    )
 
 
 def test_rows_that_are_taken_keep_their_lengths():
@@ -85,9 +95,13 @@ def test_what_float32_does_not_hold_stays_in_float64():
     mixed[7, 3] = 0.1
     large = np.full((2, 40), 1e39)
     for columns in (x, mixed, large, np.full((2, 40), 2.0**24 + 1)):
-        assert stored(columns, "euclidean")[2] is None and stored(columns, "cosine")[2] is None
+        assert (
+            stored(columns, "euclidean")[2] is None
+            and stored(columns, "cosine")[2] is None
+        )
     assert storage_of(x) == FLOAT64 and constants_of(x) == {} and widened(x) is x
-    # a column of groups is not divided, and other metrics have other coordinates than columns
+    # a column of groups is not divided, and other metrics have other coordinates than
+    # columns
     whole = np.float64(rng.integers(-5, 5, (20, 40)))
     points, lengths = make_metric("cosine").divided(whole[:, :-1], np)
     assert narrowed(whole, np.column_stack([points, whole[:, -1]]), lengths) is None

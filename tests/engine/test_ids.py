@@ -57,7 +57,8 @@ def days(*numbers, unit="us"):
     return pd.DatetimeIndex([f"2020-01-{n:02}" for n in numbers]).as_unit(unit)
 
 
-# --- ids of every dtype come back as they are -----------------------------------------------------
+# --- ids of every dtype come back as they are
+# -----------------------------------------------------
 
 
 def arrow(values, kind):
@@ -90,7 +91,9 @@ KINDS = {
     "interval": pd.interval_range(0, 6)[[3, 1, 2, 5, 0, 4]],
     "category": pd.Categorical(list("bacfed")),
     "category with unused": pd.Categorical(list("bacfed"), categories=list("zfbacyed")),
-    "ordered category": pd.Categorical(list("bacfed"), categories=list("fedcba"), ordered=True),
+    "ordered category": pd.Categorical(
+        list("bacfed"), categories=list("fedcba"), ordered=True
+    ),
     "category of numbers": pd.Categorical([3, 1, 2, 9, 0, 7]),
 }
 
@@ -120,20 +123,29 @@ def test_dtypes_of_empty_results(how, where, kind):
 
 @pairwise(kind=list(KINDS), how=HOW, where=WHERE)
 def test_a_repeated_id_of_every_dtype(how, where, kind):
-    """The first id comes back in the last row, so in another partition if there are three."""
+    """The first id comes back in the last row, so in another partition if there are
+    three.
+    """
     ids = KINDS[kind]
     frame, options = named(ids.take([0, 1, 2, 3, 4, 0]), where)
     value = (frame["key"] if where == "column" else frame.index)[:1].tolist()[0]
-    place = {"dask-3": " in several partitions", "pandas": ""}.get(how, "(?: in partition 0)?")
+    place = {"dask-3": " in several partitions", "pandas": ""}.get(
+        how, "(?: in partition 0)?"
+    )
     subject = r"The ids in column 'key'" if where == "column" else "The index labels"
     # datetimes are shown as Python or as pandas shows them
-    shown = {"datetime": r".*2020\D+0?1\D+0?6.*", "timedelta": ".*(00:00:03|seconds=3).*"}
+    shown = {
+        "datetime": r".*2020\D+0?1\D+0?6.*",
+        "timedelta": ".*(00:00:03|seconds=3).*",
+    }
     shown = shown.get(kind.split()[0], re.escape(repr(value)))
     text = rf"{subject} are not unique: {shown} repeats{place}, .*{REMEDY}"
     assert_refused(frame, how, options, text)
 
 
-@pytest.mark.parametrize("index", [range(10, -2, -2), range(5, 17, 2), range(-3, 3)], ids=str)
+@pytest.mark.parametrize(
+    "index", [range(10, -2, -2), range(5, 17, 2), range(-3, 3)], ids=str
+)
 def test_ranges_with_a_step(how, index):
     frame = pd.DataFrame({"x": PAIRED}, index=index)
     pairs = computed(lay(frame, how).simjoin.self_join(1.0))
@@ -141,7 +153,9 @@ def test_ranges_with_a_step(how, index):
     assert pairs.dtypes.tolist() == [np.dtype("int64")] * 2
 
 
-@pytest.mark.parametrize("index", [range(6), range(100, 70, -5), range(-12, 0, 2)], ids=str)
+@pytest.mark.parametrize(
+    "index", [range(6), range(100, 70, -5), range(-12, 0, 2)], ids=str
+)
 def test_ranges_of_which_dropna_keeps_a_part(how, index):
     """The labels of the middle partition are a range no more, those of the others are."""
     frame = pd.DataFrame({"x": [0.0, 1.0, np.nan, 11.0, 11.5, 1.5]}, index=index)
@@ -149,8 +163,13 @@ def test_ranges_of_which_dropna_keeps_a_part(how, index):
     once = {(index[i], index[j]) for i, j in ((0, 1), (1, 5), (3, 4))}
     both = once | {(b, a) for a, b in once} | {(index[i], index[i]) for i in kept}
     data = lay(frame, how)
-    for options, expected in (({}, once), ({"pairs": "both", "include_self": True}, both)):
-        pairs = computed(data.simjoin.self_join(1.0, dropna=True, return_distance=True, **options))
+    for options, expected in (
+        ({}, once),
+        ({"pairs": "both", "include_self": True}, both),
+    ):
+        pairs = computed(
+            data.simjoin.self_join(1.0, dropna=True, return_distance=True, **options)
+        )
         assert as_set(pairs) == expected
         assert pairs.dtypes.tolist() == [np.dtype("int64")] * 2 + [np.dtype("float64")]
         x = dict(zip(index, frame["x"], strict=True))
@@ -178,7 +197,9 @@ def test_an_id_column_is_no_coordinate_by_default(how):
 
 
 def test_the_other_columns_take_no_part(how):
-    frame = pd.DataFrame({"x": PAIRED, "key": range(6), "text": [None] * 6, "bad": [np.nan] * 6})
+    frame = pd.DataFrame(
+        {"x": PAIRED, "key": range(6), "text": [None] * 6, "bad": [np.nan] * 6}
+    )
     pairs = lay(frame, how).simjoin.self_join(1.0, on="x", id="key")
     assert as_set(computed(pairs)) == {(0, 1), (2, 3), (4, 5)}
 
@@ -192,7 +213,9 @@ def test_categories_that_differ_between_partitions(unknown):
     ]
     meta = parts[0].iloc[:0]
     if unknown:
-        meta = meta.assign(key=meta["key"].cat.set_categories(["__UNKNOWN_CATEGORIES__"]))
+        meta = meta.assign(
+            key=meta["key"].cat.set_categories(["__UNKNOWN_CATEGORIES__"])
+        )
     ddf = dd.from_map(itself, parts, meta=meta)
     pairs = ddf.simjoin.self_join(1.0, id="key")
     assert as_set(pairs.compute()) == {("a", "b"), ("b2", "a2"), ("c", "d")}
@@ -202,11 +225,14 @@ def test_categories_that_differ_between_partitions(unknown):
         again.compute()
 
 
-# --- ids that repeat ------------------------------------------------------------------------------
+# --- ids that repeat
+# ------------------------------------------------------------------------------
 
 
 def test_numbers_of_neighbours_and_of_pairs_need_no_ids(how):
-    frame = pd.DataFrame({"x": PAIRED}, index=pd.Index([7.0, 7.0, 7.0, np.nan, np.nan, 1.0], name="key"))
+    frame = pd.DataFrame(
+        {"x": PAIRED}, index=pd.Index([7.0, 7.0, 7.0, np.nan, np.nan, 1.0], name="key")
+    )
     data = lay(frame, how)
     counts = computed(data.simjoin.neighbor_counts(1.0))
     assert counts.tolist() == [1] * 6
@@ -220,7 +246,8 @@ def test_repeated_labels_do_not_matter_where_a_column_is_the_id(how):
     assert as_set(computed(pairs)) == {("a", "b"), ("c", "d"), ("e", "f")}
 
 
-# --- ids that are missing, or cannot be ids -------------------------------------------------------
+# --- ids that are missing, or cannot be ids
+# -------------------------------------------------------
 
 MISSING = {
     "float": [1.0, 2.0, np.nan, np.nan, 5.0, 6.0],
@@ -246,7 +273,9 @@ def test_missing_ids(how, where, case):
 
 def test_labels_of_several_levels():
     """Dask has no such index; pandas has."""
-    index = pd.MultiIndex.from_product([[0, 1, 2], ["a", "b"]], names=["number", "letter"])
+    index = pd.MultiIndex.from_product(
+        [[0, 1, 2], ["a", "b"]], names=["number", "letter"]
+    )
     frame = pd.DataFrame({"x": PAIRED, "key": range(6)}, index=index)
     assert as_set(frame.simjoin.self_join(1.0, id="key")) == {(0, 1), (2, 3), (4, 5)}
     assert frame.simjoin.count_pairs(1.0, on="x") == 3
@@ -263,7 +292,8 @@ def test_ids_that_cannot_be_hashed(how):
         computed(data.simjoin.self_join(1.0, on="x", id="key"))
 
 
-# --- with_row_id ----------------------------------------------------------------------------------
+# --- with_row_id
+# ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -291,15 +321,20 @@ def test_parquet_files_repeat_their_labels(files):
 def test_parquet_files_with_row_ids(files):
     numbered = files.simjoin.with_row_id()
     assert numbered.dtypes["row_id"] == np.dtype("int64")
-    pairs = numbered.simjoin.self_join(1.0, on="x", id="row_id", return_distance=True).compute()
+    pairs = numbered.simjoin.self_join(
+        1.0, on="x", id="row_id", return_distance=True
+    ).compute()
     assert as_set(pairs) == {(0, 1), (2, 3), (4, 5)}
     assert pairs.dtypes.tolist() == [np.dtype("int64")] * 2 + [np.dtype("float64")]
     rows = numbered.compute()
     assert rows["row_id"].tolist() == [0, 1, 2, 3, 4, 5]
     assert rows["x"].tolist() == PAIRED
-    # eps = 11: the pairs of rows at most 11 apart, whatever their numbers and the other column are
+    # eps = 11: the pairs of rows at most 11 apart, whatever their numbers and the other
+    # column are
     more = numbered.simjoin.self_join(11.0, on="x", id="row_id").compute()
-    expected = {(i, j) for i in range(6) for j in range(i + 1, 6) if PAIRED[j] - PAIRED[i] <= 11}
+    expected = {
+        (i, j) for i in range(6) for j in range(i + 1, 6) if PAIRED[j] - PAIRED[i] <= 11
+    }
     assert_same_pairs(as_set(more), expected)
 
 
@@ -307,7 +342,11 @@ def test_parquet_files_without_coordinates_named(files):
     """`row_id` is no coordinate, the column `unread` is."""
     numbered = files.simjoin.with_row_id()
     assert numbered.simjoin.count_pairs(1.0).compute() == 0
-    assert as_set(numbered.simjoin.self_join(1.1, id="row_id").compute()) == {(0, 1), (2, 3), (4, 5)}
+    assert as_set(numbered.simjoin.self_join(1.1, id="row_id").compute()) == {
+        (0, 1),
+        (2, 3),
+        (4, 5),
+    }
 
 
 def test_the_row_id_column_is_no_coordinate_by_default(how):
@@ -325,7 +364,8 @@ def test_the_row_id_column_is_a_coordinate_where_it_is_named(how):
     assert computed(data.simjoin.count_pairs(1.0, on=["x", "row_id"])) == 0
 
 
-# --- out of core ----------------------------------------------------------------------------------
+# --- out of core
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["pandas", "dask-3"])
@@ -336,14 +376,18 @@ def test_ids_of_16_bits_are_refused(how, dtype):
     plain = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], "i": ids})
     frame = lay(plain, how)
     for verb in (frame.simjoin.self_join, functools.partial(frame.simjoin.join, plain)):
-        with pytest.raises(ColumnError, match=rf"column 'i' are of dtype {re.escape(dtype)}.*astype"):
+        with pytest.raises(
+            ColumnError, match=rf"column 'i' are of dtype {re.escape(dtype)}.*astype"
+        ):
             verb(1.0, on="x", id="i")
 
 
 def test_an_index_of_16_bits_is_refused_where_rows_are_named():
     half = pd.Index(pd.array(np.arange(3, dtype="float16"), dtype="halffloat[pyarrow]"))
     frame = pd.DataFrame({"x": [0.0, 1.0, 2.0]}, index=half)
-    with pytest.raises(ColumnError, match=r"index labels are of dtype halffloat\[pyarrow\].*astype"):
+    with pytest.raises(
+        ColumnError, match=r"index labels are of dtype halffloat\[pyarrow\].*astype"
+    ):
         frame.simjoin.self_join(1.0)
     assert frame.simjoin.neighbor_counts(1.0).tolist() == [1, 2, 1]
 
@@ -355,7 +399,15 @@ def test_numbers_among_objects_stay_what_they_are_in_each_partition():
     for cuts in ([2], [2, 4], [1, 3]):
         with dask.config.set(scheduler="sync"):
             pairs = split(frame, cuts).simjoin.self_join(1.0, **options).compute()
-            near = split(frame, cuts).simjoin.knn_join(k=1, max_distance=1.0, **options).compute()
+            near = (
+                split(frame, cuts)
+                .simjoin.knn_join(k=1, max_distance=1.0, **options)
+                .compute()
+            )
         assert_same_pairs(as_set(pairs), {(2**53 + 1, 7), (2.0**53, 0.5), (True, 3)})
         for found in (pairs, near):
-            assert {type(value) for value in [*found["left"], *found["right"]]} == {int, float, bool}
+            assert {type(value) for value in [*found["left"], *found["right"]]} == {
+                int,
+                float,
+                bool,
+            }

@@ -1,4 +1,6 @@
-"""Threads share work without loss or repetition, and code is loaded only from files of this user or root."""
+"""Threads share work without loss or repetition, and code is loaded only from files of
+this user or root.
+"""
 
 import os
 import threading
@@ -59,7 +61,9 @@ def some_points(kind, n, dims):
 def test_nearest_neighbours_by_several_threads(kind, dims):
     n, k = 700, 4
     x = np.asfortranarray(some_points(kind, n, dims))
-    layout = make_nearest_layout(x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0), x[:100])
+    layout = make_nearest_layout(
+        x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0), x[:100]
+    )
     states = []
     for number in (1, 3):
         index = nearest.build(x, np.arange(n), layout, number)
@@ -87,7 +91,9 @@ def test_kd_order_of_several_threads_is_as_good(number):
 OTHER = 65534
 """A user who is neither root nor the one that runs the tests."""
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+ROOT = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can give files to another user"
+)
 
 
 @pytest.fixture
@@ -149,7 +155,9 @@ def test_python_keeps_its_own_code_in_a_folder_that_a_group_may_write(tmp_path):
     assert read_private(path) == b"one"
 
 
-@pytest.mark.parametrize(("umask", "modes"), [(0, (0o755, 0o644)), (0o077, (0o700, 0o600))])
+@pytest.mark.parametrize(
+    ("umask", "modes"), [(0, (0o755, 0o644)), (0o077, (0o700, 0o600))]
+)
 def test_modes_are_never_looser_than_these(tmp_path, umask, modes):
     before = os.umask(umask)
     try:
@@ -158,7 +166,9 @@ def test_modes_are_never_looser_than_these(tmp_path, umask, modes):
         write_private(path, b"one")
     finally:
         os.umask(before)
-    found = [one.stat().st_mode & 0o777 for one in (path.parent.parent, path.parent, path)]
+    found = [
+        one.stat().st_mode & 0o777 for one in (path.parent.parent, path.parent, path)
+    ]
     assert found == [modes[0], *modes]
 
 

@@ -14,11 +14,14 @@ PROTOCOLS = {"pandas": "engine/cpu/sinks.py", "cudf": "engine/gpu/pairs.py"}
 
 
 @pytest.mark.parametrize(
-    ("library", "name"), [(library, name) for name, m in METHODS.items() for library in m.modules]
+    ("library", "name"),
+    [(library, name) for name, m in METHODS.items() for library in m.modules],
 )
 def test_modules_of_methods_offer_what_the_protocol_says(library, name):
     """By their texts: those of GPUs cannot be imported everywhere."""
-    protocol = text_of("dask_simjoin." + PROTOCOLS[library].removesuffix(".py").replace("/", "."))
+    protocol = text_of(
+        "dask_simjoin." + PROTOCOLS[library].removesuffix(".py").replace("/", ".")
+    )
     wanted = {
         function: arguments[1:]
         for node in protocol.body
@@ -29,7 +32,9 @@ def test_modules_of_methods_offer_what_the_protocol_says(library, name):
     offered = functions(tree)
     assert wanted
     assert wanted.keys() <= offered.keys() | names_made_elsewhere(tree)
-    assert {function: offered.get(function, wanted[function]) for function in wanted} == wanted
+    assert {
+        function: offered.get(function, wanted[function]) for function in wanted
+    } == wanted
 
 
 HOST_JOBS = ("encoding", "segments", "splitting", "strings")
@@ -47,5 +52,6 @@ def test_every_library_has_all_jobs_and_a_method():
 def is_a_file(module):
     """The file of a module, whether or not it can be imported."""
     return (
-        Path(find_spec("dask_simjoin").origin).parent.parent / (module.replace(".", "/") + ".py")
+        Path(find_spec("dask_simjoin").origin).parent.parent
+        / (module.replace(".", "/") + ".py")
     ).exists()

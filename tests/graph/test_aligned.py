@@ -1,4 +1,6 @@
-"""Values of rows beside a frame read from parquet, whose partitions Dask merges by what is read of them."""
+"""Values of rows beside a frame read from parquet, whose partitions Dask merges by what
+is read of them.
+"""
 
 import dask
 import dask.dataframe as dd
@@ -14,9 +16,13 @@ ON = ["x", "y"]
 VERBS = {
     "counts": lambda frame: frame.simjoin.neighbor_counts(1.0, on=ON),
     "dbscan": lambda frame: frame.simjoin.dbscan(1.0, 6, on=ON),
-    "spatial": lambda frame: frame.simjoin.dbscan(1.0, 6, on=ON, partitioning="spatial", blocksize="9 kB"),
+    "spatial": lambda frame: frame.simjoin.dbscan(
+        1.0, 6, on=ON, partitioning="spatial", blocksize="9 kB"
+    ),
     "k": lambda frame: frame.simjoin.k_distances(3, on=ON),
-    "optics": lambda frame: cluster_optics_dbscan(frame.simjoin.optics(1.0, 6, on=ON), 1.0),
+    "optics": lambda frame: cluster_optics_dbscan(
+        frame.simjoin.optics(1.0, 6, on=ON), 1.0
+    ),
 }
 
 
@@ -41,7 +47,12 @@ def write(folder, files, columns):
     return folder
 
 
-@in_turns(1, kind=["counting", "restarting", "dask"], filesystem=["fsspec", "arrow"], verb=list(VERBS))
+@in_turns(
+    1,
+    kind=["counting", "restarting", "dask"],
+    filesystem=["fsspec", "arrow"],
+    verb=list(VERBS),
+)
 def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
     ddf = dd.read_parquet(written / kind, filesystem=filesystem)
     with dask.config.set(scheduler="sync"):
@@ -49,13 +60,23 @@ def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
         want = VERBS[verb](frame.reset_index(drop=True)).to_numpy()
         lazy = VERBS[verb](ddf)
         assert lazy.compute().tolist() == want.tolist()
-        for result in (ddf.assign(v=lazy), ddf.assign(v=lazy)[["x", "v"]], ddf[ON].assign(v=lazy)):
+        for result in (
+            ddf.assign(v=lazy),
+            ddf.assign(v=lazy)[["x", "v"]],
+            ddf[ON].assign(v=lazy),
+        ):
             computed = result.compute()
-            assert computed.v.tolist() == want.tolist() and computed.x.tolist() == frame.x.tolist()
+            assert (
+                computed.v.tolist() == want.tolist()
+                and computed.x.tolist() == frame.x.tolist()
+            )
         total = (lazy + ddf.x - ddf.y).compute()
         assert total.tolist() == (want + frame.x - frame.y).tolist()
         kept = ddf.assign(v=lazy)[lazy > 1][["y", "v"]].compute()
-        assert kept.v.tolist() == want[want > 1].tolist() and kept.y.tolist() == frame.y[want > 1].tolist()
+        assert (
+            kept.v.tolist() == want[want > 1].tolist()
+            and kept.y.tolist() == frame.y[want > 1].tolist()
+        )
         assert ddf[lazy <= 1].c0.compute().tolist() == frame.c0[want <= 1].tolist()
 
 

@@ -9,19 +9,32 @@ import pytest
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph import base
 from dask_simjoin.graph.base import LISTS, Steps
-from dask_simjoin.graph.dask_private import END_CLASSES, END_HOOK, FILTER_HOOK, FILTER_MODULES
+from dask_simjoin.graph.dask_private import (
+    END_CLASSES,
+    END_HOOK,
+    FILTER_HOOK,
+    FILTER_MODULES,
+)
 
 RIGHT = pd.DataFrame({"k": [0, 1], "z": [1.0, 2.0]})
 PLAIN = {
     "two filters": lambda frame: frame[frame.x > 1][frame.k < 3],
-    "of a filtered frame": lambda frame: (lambda some: some[some.x > some.x.mean()])(frame[frame.k > 0]),
+    "of a filtered frame": lambda frame: (lambda some: some[some.x > some.x.mean()])(
+        frame[frame.k > 0]
+    ),
     "merge": lambda frame: (lambda both: both[(both.x > 1) & (both.z < 2)])(
         frame.merge(dd.from_pandas(RIGHT, npartitions=2), on="k")
     ),
-    "shuffle": lambda frame: (lambda moved: moved[moved.x > 1][["x"]])(frame.shuffle("k")),
+    "shuffle": lambda frame: (lambda moved: moved[moved.x > 1][["x"]])(
+        frame.shuffle("k")
+    ),
     "set_index": lambda frame: (lambda moved: moved[moved.x > 1])(frame.set_index("k")),
-    "sort_values": lambda frame: (lambda moved: moved[moved.x > 1].x)(frame.sort_values("k")),
-    "assign": lambda frame: (lambda more: more[more.y > 1])(frame.assign(y=frame.x + 1)),
+    "sort_values": lambda frame: (lambda moved: moved[moved.x > 1].x)(
+        frame.sort_values("k")
+    ),
+    "assign": lambda frame: (lambda more: more[more.y > 1])(
+        frame.assign(y=frame.x + 1)
+    ),
     "head": lambda frame: frame.sort_values("k").assign(y=1).head(3, compute=False),
     "head of an index": lambda frame: (frame.set_index("k") + 1).head(3, compute=False),
     "tail": lambda frame: (frame.set_index("k") + 1)[["x"]].tail(3, compute=False),
@@ -42,7 +55,9 @@ def test_plain_filters_move_as_without_this_package(use, monkeypatch, tmp_path):
 
     guarded = names()
     for module in FILTER_MODULES:
-        monkeypatch.setattr(module, FILTER_HOOK, getattr(module, FILTER_HOOK).__wrapped__)
+        monkeypatch.setattr(
+            module, FILTER_HOOK, getattr(module, FILTER_HOOK).__wrapped__
+        )
     for kind in END_CLASSES:
         monkeypatch.setattr(kind, END_HOOK, getattr(kind, END_HOOK).__wrapped__)
     assert names() == guarded
@@ -50,14 +65,18 @@ def test_plain_filters_move_as_without_this_package(use, monkeypatch, tmp_path):
 
 def test_values_are_refused_where_no_guard_can_be(monkeypatch):
     monkeypatch.setattr(base, "GUARDED", False)
-    lazy = dd.from_pandas(pd.DataFrame({"x": [0.0, 1.0]}), npartitions=1).simjoin.neighbor_counts(1.0)
+    lazy = dd.from_pandas(
+        pd.DataFrame({"x": [0.0, 1.0]}), npartitions=1
+    ).simjoin.neighbor_counts(1.0)
     with pytest.raises(PlanningError, match="older version of Dask"):
         lazy.compute()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_items_are_taken_before_many_lists_are_made(threads):
-    """On a cluster of little memory lists would be written to disk, and read again for each item."""
+    """On a cluster of little memory lists would be written to disk, and read again for
+    each item.
+    """
     steps = Steps("test", "token")
     lists, items = 20, 5
     calls = [(n, list, (f"{n:05}",)) for n in range(lists)]
@@ -65,9 +84,13 @@ def test_items_are_taken_before_many_lists_are_made(threads):
     values, left, most = {}, dict.fromkeys(range(lists), 0), 0
     todo = dict(steps.layer)
     while todo:
-        ready = [key for key, task in todo.items() if task.dependencies <= values.keys()]
+        ready = [
+            key for key, task in todo.items() if task.dependencies <= values.keys()
+        ]
         # whatever comes first, lists are made as soon as they may be
-        key = min(ready, key=lambda key: ("list-" not in key[0], "items-" in key[0], str(key)))
+        key = min(
+            ready, key=lambda key: ("list-" not in key[0], "items-" in key[0], str(key))
+        )
         values[key] = todo.pop(key)(values)
         if "list-" in key[0]:
             left[key[1]] = items
@@ -82,7 +105,9 @@ def test_items_are_taken_before_many_lists_are_made(threads):
 
 def test_without_a_cluster_items_are_taken_where_they_are_needed():
     steps = Steps("test", "token")
-    found = steps.spread("list", "item", [(n, list, ("abc",)) for n in range(3)], [0, 2], None)
+    found = steps.spread(
+        "list", "item", [(n, list, ("abc",)) for n in range(3)], [0, 2], None
+    )
     assert len(steps.layer) == 3 and [sorted(some) for some in found] == [[0, 2]] * 3
     values = dask.get(steps.layer, list(steps.layer))
     made = dict(zip(steps.layer, values, strict=True))

@@ -1,4 +1,6 @@
-"""Values of rows beside the rows they are of, whatever Dask makes of the frame before and after."""
+"""Values of rows beside the rows they are of, whatever Dask makes of the frame before
+and after.
+"""
 
 import dask
 import dask.dataframe as dd
@@ -16,19 +18,32 @@ RIGHT = pd.DataFrame({"k": [0, 1, 2, 4, 2], "z": [1.0, 2.0, 3.0, 4.0, 5.0]})
 
 VALUES = {
     "counts": lambda frame: frame.simjoin.neighbor_counts(1.0, on=ON),
-    "spatial": lambda f: f.simjoin.neighbor_counts(1.0, on=ON, partitioning="spatial", blocksize="9 kB"),
+    "spatial": lambda f: f.simjoin.neighbor_counts(
+        1.0, on=ON, partitioning="spatial", blocksize="9 kB"
+    ),
     "dbscan": lambda frame: frame.simjoin.dbscan(1.0, 4, on=ON) + 2,
     "k": lambda frame: frame.simjoin.k_distances(2, on=ON),
-    "optics": lambda frame: cluster_optics_dbscan(frame.simjoin.optics(1.0, 4, on=ON), 1.0) + 2,
+    "optics": lambda frame: (
+        cluster_optics_dbscan(frame.simjoin.optics(1.0, 4, on=ON), 1.0) + 2
+    ),
 }
-USES = {f"filter by {name}": lambda frame, of=of: frame[of(frame) > 1] for name, of in VALUES.items()} | {
-    "two conditions": lambda frame: frame[(VALUES["counts"](frame) > 1) & (frame.k < 4)],
-    "the mean": lambda frame: (lambda values: frame[values >= values.mean()])(VALUES["counts"](frame)),
+USES = {
+    f"filter by {name}": lambda frame, of=of: frame[of(frame) > 1]
+    for name, of in VALUES.items()
+} | {
+    "two conditions": lambda frame: frame[
+        (VALUES["counts"](frame) > 1) & (frame.k < 4)
+    ],
+    "the mean": lambda frame: (lambda values: frame[values >= values.mean()])(
+        VALUES["counts"](frame)
+    ),
     "assigned": lambda frame: frame.assign(v=VALUES["dbscan"](frame)),
-    "assigned, then filter": lambda frame: chosen(frame.assign(v=VALUES["dbscan"](frame)), "v", 1),
+    "assigned, then filter": lambda frame: chosen(
+        frame.assign(v=VALUES["dbscan"](frame)), "v", 1
+    ),
     "leftsemi": lambda frame: frame.simjoin.join(OTHER, 1.5, on=ON, how="leftsemi"),
     "leftanti": lambda frame: frame.simjoin.join(OTHER, 1.5, on=ON, how="leftanti"),
-}  # fmt: skip
+}
 
 
 def chosen(frame, column, above):
@@ -36,7 +51,11 @@ def chosen(frame, column, above):
 
 
 def with_right(frame):
-    right = RIGHT if isinstance(frame, pd.DataFrame) else dd.from_pandas(RIGHT, npartitions=2)
+    right = (
+        RIGHT
+        if isinstance(frame, pd.DataFrame)
+        else dd.from_pandas(RIGHT, npartitions=2)
+    )
     return frame.merge(right, on="k")
 
 
@@ -51,7 +70,9 @@ BEFORE = {
     "persist": lambda frame: frame[frame.ok].persist(),
 }
 MOVED = {
-    "set_index": lambda frame: frame[frame.ok].assign(key=lambda part: part.k).set_index("key"),
+    "set_index": lambda frame: (
+        frame[frame.ok].assign(key=lambda part: part.k).set_index("key")
+    ),
     "sort_values": lambda frame: frame[frame.ok].sort_values("w"),
     "merge": lambda frame: with_right(frame[frame.ok]),
     "merge, then filter": lambda frame: chosen(with_right(frame), "z", 1),
@@ -63,9 +84,15 @@ AFTER = {
     "len": lambda frame: pd.Series([len(frame)]),
     "sum": lambda frame: pd.Series([float(dask.compute(frame.x.sum())[0])]),
     "groupby": lambda frame: frame.groupby("name").size().reset_index(),
-    "map_partitions": lambda frame: frame.map_partitions(lambda part: part) if lazy(frame) else frame,
-    "head": lambda frame: frame.head(ROWS, npartitions=-1) if lazy(frame) else frame.head(ROWS),
-    "repartition": lambda frame: frame.repartition(npartitions=2) if lazy(frame) else frame,
+    "map_partitions": lambda frame: (
+        frame.map_partitions(lambda part: part) if lazy(frame) else frame
+    ),
+    "head": lambda frame: (
+        frame.head(ROWS, npartitions=-1) if lazy(frame) else frame.head(ROWS)
+    ),
+    "repartition": lambda frame: (
+        frame.repartition(npartitions=2) if lazy(frame) else frame
+    ),
     "persist": lambda frame: frame.persist() if lazy(frame) else frame,
     "sort_values": lambda frame: frame.sort_values("y"),
     "merge": with_right,
@@ -73,7 +100,9 @@ AFTER = {
 }
 BY_PARTITION = {
     "partitions": lambda frame: (
-        dd.concat([frame.partitions[n] for n in range(frame.npartitions)]) if lazy(frame) else frame
+        dd.concat([frame.partitions[n] for n in range(frame.npartitions)])
+        if lazy(frame)
+        else frame
     ),
     "set_index": lambda frame: frame.set_index("x", drop=False),
 }
@@ -85,16 +114,22 @@ def lazy(frame):
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """One frame: in memory with known divisions, with repeating labels, and in files by either reader."""
+    """One frame: in memory with known divisions, with repeating labels, and in files by
+    either reader.
+    """
     folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(3)
     frame = pd.DataFrame({name: rng.integers(0, 9, ROWS) * 1.0 for name in ON})
-    frame = frame.assign(ok=rng.random(ROWS) < 0.7, k=rng.integers(0, 5, ROWS), w=rng.normal(size=ROWS))
+    frame = frame.assign(
+        ok=rng.random(ROWS) < 0.7, k=rng.integers(0, 5, ROWS), w=rng.normal(size=ROWS)
+    )
     frame["name"] = [f"n{number}" for number in range(ROWS)]
     for kind in ("restarting", "divided"):
         (folder / kind).mkdir()
     for n in range(4):
         part = frame[12 * n : 12 * n + 12]
-        part.reset_index(drop=True).to_parquet(folder / "restarting" / f"part{n}.parquet")
+        part.reset_index(drop=True).to_parquet(
+            folder / "restarting" / f"part{n}.parquet"
+        )
         part.set_axis(pd.Index(list(part.index), name="row")).to_parquet(
             folder / "divided" / f"part{n}.parquet"
         )
@@ -104,7 +139,9 @@ def sources(tmp_path_factory):
         "repeating": dd.from_pandas(repeating, npartitions=4, sort=False),
     } | {
         f"{reader}{kind}": dd.read_parquet(
-            folder / (kind.strip(", ") or "restarting"), filesystem=reader, calculate_divisions=bool(kind)
+            folder / (kind.strip(", ") or "restarting"),
+            filesystem=reader,
+            calculate_divisions=bool(kind),
         )
         for reader in ("fsspec", "arrow")
         for kind in ("", ", divided")
@@ -112,7 +149,9 @@ def sources(tmp_path_factory):
 
 
 def rows(made):
-    """Rows in an order of their own, without labels, which Dask and pandas make otherwise."""
+    """Rows in an order of their own, without labels, which Dask and pandas make
+    otherwise.
+    """
     made = made.compute() if lazy(made) else made
     made = made.to_frame("name") if made.ndim == 1 else made
     columns = sorted(map(str, made.columns))
@@ -128,14 +167,20 @@ def is_number(value):
 
 FILES = ["fsspec", "arrow", "fsspec, divided", "arrow, divided"]
 
-# has Dask merge partitions of small files by the columns that are read, as it does with large ones
+# has Dask merge partitions of small files by the columns that are read, as it does with
+# large ones
 BY_SIZE = {"dataframe.parquet.minimum-partition-size": 1}
 
 
 def check(frame, use, after):
-    with dask.config.set({"scheduler": "sync", "dataframe.shuffle.method": "tasks"} | BY_SIZE):
+    with dask.config.set(
+        {"scheduler": "sync", "dataframe.shuffle.method": "tasks"} | BY_SIZE
+    ):
         whole = frame.compute().reset_index(drop=True)
-        got, want = rows(AFTER_ALL[after](USES[use](frame))), rows(AFTER_ALL[after](USES[use](whole)))
+        got, want = (
+            rows(AFTER_ALL[after](USES[use](frame))),
+            rows(AFTER_ALL[after](USES[use](whole))),
+        )
     assert got.to_dict("list") == want.to_dict("list")
 
 
@@ -148,7 +193,10 @@ def test_filters_by_counts(sources, before, after):
 
 
 @profiles.in_turns(
-    1, source=FILES, before=["filter", "range", "reset_index", "repartition"], after=list(AFTER)
+    1,
+    source=FILES,
+    before=["filter", "range", "reset_index", "repartition"],
+    after=list(AFTER),
 )
 def test_filters_of_files_by_counts(sources, source, before, after):
     check(BEFORE[before](sources[source]), "filter by counts", after)
@@ -170,7 +218,8 @@ def test_every_verb_and_use_of_files(sources, use, source, after):
     check(BEFORE["range"](sources[source]), use, after)
 
 
-# Dask itself cannot set the index of few partitions of what it reads fewer columns of for quantiles
+# Dask itself cannot set the index of few partitions of what it reads fewer columns of
+# for quantiles
 @profiles.in_turns(
     2,
     lambda source, before, after: (before, after) != ("repartition", "set_index"),
@@ -179,7 +228,9 @@ def test_every_verb_and_use_of_files(sources, use, source, after):
     after=list(BY_PARTITION),
 )
 def test_partitions_of_files(sources, source, before, after):
-    """Readers number the rows of each file from 0, and otherwise where they filter or merge."""
+    """Readers number the rows of each file from 0, and otherwise where they filter or
+    merge.
+    """
     check(BEFORE[before](sources[source]), "filter by counts", after)
 
 
@@ -189,12 +240,16 @@ def test_rows_left_out_of_files(sources, source, after):
     def counted(frame):
         frame = frame.assign(x=frame.x.where(frame.x != 3))
         counts = frame.simjoin.neighbor_counts(1.0, on=ON, dropna=True)
-        return frame.assign(v=counts if lazy(frame) else counts.reindex(frame.index))[["name", "v", "x"]]
+        return frame.assign(v=counts if lazy(frame) else counts.reindex(frame.index))[
+            ["name", "v", "x"]
+        ]
 
     with dask.config.set({"scheduler": "sync"} | BY_SIZE):
         frame = sources[source]
         whole = frame.compute().reset_index(drop=True)
-        got, want = (AFTER_ALL[after](chosen(counted(some), "v", 1)) for some in (frame, whole))
+        got, want = (
+            AFTER_ALL[after](chosen(counted(some), "v", 1)) for some in (frame, whole)
+        )
         assert rows(got).to_dict("list") == rows(want).to_dict("list")
 
 
@@ -203,19 +258,30 @@ def test_values_alone_read_no_frame_beside_them(tmp_path):
     for n in range(3):
         made[4 * n : 4 * n + 4].to_parquet(tmp_path / f"part{n}.parquet")
     frame = dd.read_parquet(tmp_path)
-    counts, distances = frame.simjoin.neighbor_counts(1.0, on=ON), frame.simjoin.k_distances(2, on=ON)
+    counts, distances = (
+        frame.simjoin.neighbor_counts(1.0, on=ON),
+        frame.simjoin.k_distances(2, on=ON),
+    )
 
     def beside(made):
-        return any(isinstance(node, Beside) for node in made.optimize(fuse=False).expr.walk())
+        return any(
+            isinstance(node, Beside) for node in made.optimize(fuse=False).expr.walk()
+        )
 
-    assert not beside(counts) and not beside(counts[counts > 1]) and not beside(counts + distances)
+    assert (
+        not beside(counts)
+        and not beside(counts[counts > 1])
+        and not beside(counts + distances)
+    )
     assert beside(frame.assign(v=counts)) and beside(counts + frame.x)
 
 
 LAZY = VALUES | {
     "order": lambda frame: frame.simjoin.optics(1.0, 4, on=ON),
     "self_join": lambda frame: frame.simjoin.self_join(1.0, on=ON, id="name"),
-    "join": lambda frame: frame.simjoin.join(OTHER, 1.5, on=ON, left_id="name", right_id="x"),
+    "join": lambda frame: frame.simjoin.join(
+        OTHER, 1.5, on=ON, left_id="name", right_id="x"
+    ),
     "left join": lambda frame: frame.simjoin.join(
         OTHER, 1.5, on=ON, left_id="name", right_id="x", how="left"
     ),
@@ -233,11 +299,15 @@ def test_functions_of_partitions(sources, verb):
 
 @pytest.mark.parametrize("before", ["set_index", "merge"])
 def test_what_is_shuffled_is_shuffled_once(sources, before):
-    """A second shuffle by disk or network might give rows of one label in another order."""
+    """A second shuffle by disk or network might give rows of one label in another
+    order.
+    """
     graphs = []
 
     def get(graph, keys, **options):
-        graphs.append(graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph)
+        graphs.append(
+            graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph
+        )
         return dask.get(graph, keys, **options)
 
     with dask.config.set({"scheduler": get, "dataframe.shuffle.method": "disk"}):
@@ -245,6 +315,7 @@ def test_what_is_shuffled_is_shuffled_once(sources, before):
         frame.assign(v=VALUES["counts"](frame)).compute()
         frame.compute()
     beside, alone = (
-        {key[0] for key in graph if "diskshuffle" in key[0]} for graph in (graphs[-2], graphs[-1])
+        {key[0] for key in graph if "diskshuffle" in key[0]}
+        for graph in (graphs[-2], graphs[-1])
     )
     assert len(beside) == len(alone) > 0

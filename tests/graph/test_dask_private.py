@@ -83,7 +83,9 @@ def test_collections_are_made_of_expressions():
     ],
 )
 def test_methods_of_frames_make_these_expressions(kind, use):
-    assert any(issubclass(one, getattr(dask_private, kind)) for one in kinds(use(lazy())))
+    assert any(
+        issubclass(one, getattr(dask_private, kind)) for one in kinds(use(lazy()))
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,17 +107,27 @@ def test_a_reader_of_few_columns_merges_partitions(tmp_path):
     wide = pd.DataFrame({f"x{n}": np.arange(40.0) for n in range(20)})
     dd.from_pandas(wide, npartitions=8).to_parquet(tmp_path)
     few = dd.read_parquet(tmp_path, filesystem="arrow")[["x0"]] + 1
-    reader = next(node for node in few.expr.walk() if isinstance(node, dask_private.BlockwiseIO))
-    assert type(reader)._fusion_compression_factor is not dask_private.BlockwiseIO._fusion_compression_factor
+    reader = next(
+        node for node in few.expr.walk() if isinstance(node, dask_private.BlockwiseIO)
+    )
+    assert (
+        type(reader)._fusion_compression_factor
+        is not dask_private.BlockwiseIO._fusion_compression_factor
+    )
     with dask.config.set({"dataframe.parquet.minimum-partition-size": 1}):
         merged = few.optimize(fuse=False)
-    assert any(issubclass(kind, dask_private.FusedIO) for kind in kinds(merged)) and merged.npartitions < 8
+    assert (
+        any(issubclass(kind, dask_private.FusedIO) for kind in kinds(merged))
+        and merged.npartitions < 8
+    )
 
 
 def test_held_partitions_are_values_in_the_layer():
     held = lazy().persist(scheduler="synchronous").expr
     layer, keys = held.operand("layer"), held.operand("keys")
-    assert len(keys) == 3 and not any(isinstance(layer[key], dask_private.GraphNode) for key in keys)
+    assert len(keys) == 3 and not any(
+        isinstance(layer[key], dask_private.GraphNode) for key in keys
+    )
 
 
 def test_a_shuffle_sends_each_row_to_the_partition_that_its_column_says():
@@ -135,7 +147,10 @@ class Numbers(dask_private.PartitionsFiltered, Expr):
         return (None,) * (self.operand("number") + 1)
 
     def _layer(self):
-        return {(self._name, at): Task((self._name, at), int, n) for at, n in enumerate(self._partitions)}
+        return {
+            (self._name, at): Task((self._name, at), int, n)
+            for at, n in enumerate(self._partitions)
+        }
 
 
 def test_chosen_partitions_are_the_last_operand():
@@ -150,22 +165,32 @@ def test_tasks_refer_to_tasks():
     graph = {
         "one": Task("one", int, 1),
         "same": Alias("same", "one"),
-        "inner": Task("inner", sum, List(TaskRef("one"), TaskRef("same"), Task(None, abs, -5))),
+        "inner": Task(
+            "inner", sum, List(TaskRef("one"), TaskRef("same"), Task(None, abs, -5))
+        ),
     }
     run = get_scheduler(cls=Delayed, scheduler="synchronous")
     assert list(run(graph, ["inner"])) == [7]
     assert graph["inner"].dependencies == {"one", "same"}
-    assert type(graph["one"]) is Task and isinstance(graph["same"], dask_private.GraphNode)
+    assert type(graph["one"]) is Task and isinstance(
+        graph["same"], dask_private.GraphNode
+    )
 
 
 def test_unknown_categories_are_marked():
     frame = lazy().astype({"k": "category"})
     assert dask_private.UNKNOWN_CATEGORIES in frame._meta.k.dtype.categories
-    assert dask_private.UNKNOWN_CATEGORIES not in frame.categorize()._meta.k.dtype.categories
+    assert (
+        dask_private.UNKNOWN_CATEGORIES
+        not in frame.categorize()._meta.k.dtype.categories
+    )
 
 
 def test_a_key_begins_with_the_name_of_its_task():
-    assert dask_private.key_split(("simjoin_count-0123456789abcdef0123456789abcdef", 3)) == "simjoin_count"
+    assert (
+        dask_private.key_split(("simjoin_count-0123456789abcdef0123456789abcdef", 3))
+        == "simjoin_count"
+    )
 
 
 def test_dispatchers_of_gpu_arrays_take_further_classes():
@@ -192,7 +217,9 @@ def test_all_modules_that_ask_are_guarded():
         for name, module in list(sys.modules.items())
         if name.startswith("dask.dataframe") and hasattr(module, FILTER_HOOK)
     ]
-    assert {module.__name__ for module in asking} == {module.__name__ for module in FILTER_MODULES}
+    assert {module.__name__ for module in asking} == {
+        module.__name__ for module in FILTER_MODULES
+    }
     assert all(hasattr(getattr(module, FILTER_HOOK), MARK) for module in asking)
 
 
@@ -201,7 +228,10 @@ def test_filters_are_guarded_once():
     condition = lazy().expr
     assert guard_filters(lambda step, found: found is condition, [module])
     once = getattr(module, FILTER_HOOK)
-    assert guard_filters(lambda step, found: False, [module]) and getattr(module, FILTER_HOOK) is once
+    assert (
+        guard_filters(lambda step, found: False, [module])
+        and getattr(module, FILTER_HOOK) is once
+    )
     assert once(None, SimpleNamespace(predicate=None), None)
     assert not once(None, SimpleNamespace(predicate=condition), None)
     assert not guard_filters(lambda step, found: False, [SimpleNamespace()])
@@ -213,7 +243,9 @@ def test_ends_are_guarded_once():
             return "moved"
 
     stays, moves = End(), End()
-    assert guard_ends(lambda end: end is stays, [End]) and guard_ends(lambda end: True, [End])
+    assert guard_ends(lambda end: end is stays, [End]) and guard_ends(
+        lambda end: True, [End]
+    )
     assert (stays._simplify_down(), moves._simplify_down()) == (None, "moved")
     assert not guard_ends(lambda end: False, [type("Head", (), {})])
     assert all(hasattr(vars(kind)[END_HOOK], MARK) for kind in END_CLASSES)
@@ -226,8 +258,13 @@ def test_the_repr_is_guarded_once():
 
         _repr_divisions = property(lambda self: "divisions")
 
-    assert guard_repr(lambda expr: expr, Shows) and guard_repr(lambda expr: "again", Shows)
-    assert (Shows(None)._repr_divisions, Shows("instead")._repr_divisions) == ("divisions", "instead")
+    assert guard_repr(lambda expr: expr, Shows) and guard_repr(
+        lambda expr: "again", Shows
+    )
+    assert (Shows(None)._repr_divisions, Shows("instead")._repr_divisions) == (
+        "divisions",
+        "instead",
+    )
     assert not guard_repr(lambda expr: None, int)
     assert hasattr(vars(dask_private.FrameBase)[REPR_HOOK].fget, MARK)
 
@@ -250,27 +287,44 @@ def steps_of(compute):
     """Count the tasks that run meanwhile, by the first part of their key."""
     with dask.config.set(scheduler="sync"), Profiler() as ran:
         compute()
-    return Counter(task.key[0].rpartition("-")[0] for task in ran.results if isinstance(task.key, tuple))
+    return Counter(
+        task.key[0].rpartition("-")[0]
+        for task in ran.results
+        if isinstance(task.key, tuple)
+    )
 
 
 WRITTEN = {
     "pairs": lambda frame: frame.simjoin.self_join(0.1),
     "labels": lambda frame: frame.simjoin.dbscan(0.1, 3).to_frame("label"),
     "beside": lambda frame: frame.assign(label=frame.simjoin.dbscan(0.1, 3)),
-    "twice": lambda frame: frame.assign(a=(found := frame.simjoin.neighbor_counts(0.1)), b=found + 1),
+    "twice": lambda frame: frame.assign(
+        a=(found := frame.simjoin.neighbor_counts(0.1)), b=found + 1
+    ),
 }
 
 
 @pytest.mark.parametrize("made", list(WRITTEN))
 def test_a_partition_is_written_by_the_task_that_makes_it(tmp_path, made):
-    frame = pd.DataFrame(np.random.default_rng(3).uniform(size=(400, 2)), columns=["x", "y"])
+    frame = pd.DataFrame(
+        np.random.default_rng(3).uniform(size=(400, 2)), columns=["x", "y"]
+    )
     dd.from_pandas(frame, npartitions=4).to_parquet(tmp_path / "read")
     read = dd.read_parquet(tmp_path / "read", columns=["x", "y"])
     lazy = WRITTEN[made](read)
     names = steps_of(lambda: lazy.to_parquet(tmp_path / "written"))
-    assert [n for name, n in names.items() if name.endswith("-toparquetdata")] == [lazy.npartitions]
-    assert not {"operation", "reset_index", "to_frame", "assign", "simjoin_pairs"} & names.keys()
-    assert_eq(dd.read_parquet(tmp_path / "written"), WRITTEN[made](read).compute(), check_index=False)
+    assert [n for name, n in names.items() if name.endswith("-toparquetdata")] == [
+        lazy.npartitions
+    ]
+    assert (
+        not {"operation", "reset_index", "to_frame", "assign", "simjoin_pairs"}
+        & names.keys()
+    )
+    assert_eq(
+        dd.read_parquet(tmp_path / "written"),
+        WRITTEN[made](read).compute(),
+        check_index=False,
+    )
 
 
 def test_other_writes_stay_as_dask_makes_them(tmp_path):
@@ -285,12 +339,16 @@ class Slow(dask_private.FromPandas):
 
     def _divisions(self):
         other = dd.from_pandas(pd.DataFrame({"x": range(6)}), npartitions=2).expr
-        threading.Thread(target=lambda: (other.divisions, self.done.set()), daemon=True).start()
+        threading.Thread(
+            target=lambda: (other.divisions, self.done.set()), daemon=True
+        ).start()
         assert self.done.wait(10)
         return super()._divisions()
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there is no such lock since Python 3.12")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="there is no such lock since Python 3.12"
+)
 def test_fused_steps_ask_for_all_that_they_read():
     assert not dask_private.list_fused_columns()
 
@@ -303,7 +361,9 @@ def test_fused_steps_ask_for_all_that_they_read():
 
 @pytest.mark.parametrize("verb", ["near_duplicated", "neighbor_counts"])
 def test_values_of_groups_in_combined_files_are_persisted(tmp_path, verb):
-    frame = pd.DataFrame({"x": range(12), "y": 0.0, "g": ["a", "b", "c"] * 4, "n": range(12)})
+    frame = pd.DataFrame(
+        {"x": range(12), "y": 0.0, "g": ["a", "b", "c"] * 4, "n": range(12)}
+    )
     dd.from_pandas(frame, npartitions=3).to_parquet(tmp_path)
     read = dd.read_parquet(tmp_path, filesystem="fsspec")
     both = dd.concat([read[read.n > 5], read[read.n <= 5]])
@@ -311,12 +371,16 @@ def test_values_of_groups_in_combined_files_are_persisted(tmp_path, verb):
     assert_eq(found.persist(), found.compute())
 
 
-@pytest.mark.parametrize("index", [pd.RangeIndex(61), pd.RangeIndex(-5, 178, 3), pd.RangeIndex(1)])
+@pytest.mark.parametrize(
+    "index", [pd.RangeIndex(61), pd.RangeIndex(-5, 178, 3), pd.RangeIndex(1)]
+)
 @pytest.mark.parametrize("sort", [True, False])
 def test_divisions_of_a_range_are_those_of_dask(index, sort):
     frame = pd.DataFrame({"x": 1.0}, index=index)
     for parts in range(1, len(index) + 1):
-        first, second = (dd.from_pandas(frame, npartitions=parts, sort=sort).expr for _ in range(2))
+        first, second = (
+            dd.from_pandas(frame, npartitions=parts, sort=sort).expr for _ in range(2)
+        )
         assert first.frame is second.frame or first is second
         dask_private.seed_divisions(first)
         (seeded,) = first.frame._division_info.values()
@@ -325,9 +389,13 @@ def test_divisions_of_a_range_are_those_of_dask(index, sort):
         assert (list(wanted), list(locations)) == tuple(map(list, seeded))
 
 
-@pytest.mark.parametrize("index", [pd.RangeIndex(9, 0, -1), pd.Index([1, 2, 2, 5]), pd.Index(["a", "b"])])
+@pytest.mark.parametrize(
+    "index", [pd.RangeIndex(9, 0, -1), pd.Index([1, 2, 2, 5]), pd.Index(["a", "b"])]
+)
 def test_divisions_of_other_indexes_are_left_to_dask(index):
-    whole = dd.from_pandas(pd.DataFrame({"x": 1.0}, index=index), npartitions=2, sort=False).expr
+    whole = dd.from_pandas(
+        pd.DataFrame({"x": 1.0}, index=index), npartitions=2, sort=False
+    ).expr
     dask_private.seed_divisions(whole)
     assert not whole.frame._division_info
     by_size = dd.from_pandas(pd.DataFrame({"x": range(9)}), chunksize=4).expr
@@ -341,7 +409,10 @@ def test_divisions_that_compute_hold_up_no_others():
 
 
 def test_graphs_without_a_token_are_computed(client):
-    graph = {"a": Task("a", int, "5"), "b": Task("b", sum, List(TaskRef("a"), TaskRef("a")))}
+    graph = {
+        "a": Task("a", int, "5"),
+        "b": Task("b", sum, List(TaskRef("a"), TaskRef("a"))),
+    }
     first, second = (dask_private.without_token(graph) for _ in range(2))
     assert first._name != second._name
     assert client.get(first, ["b", "a"]) == [10, 5]
@@ -357,4 +428,5 @@ def test_the_token_of_a_graph_is_not_made(monkeypatch):
     graph = {"a": Task("a", repr, Unhashable())}
     dask_private.without_token(graph)
     with pytest.raises(AssertionError, match="a token is made"):
-        dask_private.LLGExpr(graph)  # if this raises no error, `without_token` can be removed
+        # if this raises no error, `without_token` can be removed
+        dask_private.LLGExpr(graph)

@@ -1,4 +1,6 @@
-"""A partition without rows may have any dtypes: pandas makes int64 labels of an empty column of int32."""
+"""A partition without rows may have any dtypes: pandas makes int64 labels of an empty
+column of int32.
+"""
 
 import dask.dataframe as dd
 import numpy as np
@@ -21,7 +23,9 @@ FRAME = pd.DataFrame(
 EMPTY = {
     "objects": FRAME.iloc[:0].astype(object),
     "of no lists": pd.DataFrame({name: [] for name in FRAME}),
-    "integers": FRAME.iloc[:0].astype("int64").set_index(pd.Index([], dtype="int64", name="key")),
+    "integers": FRAME.iloc[:0]
+    .astype("int64")
+    .set_index(pd.Index([], dtype="int64", name="key")),
     "strings": FRAME.iloc[:0].astype("str"),
 }
 
@@ -34,15 +38,25 @@ def lazy(empty, where):
 
 
 VERBS = {
-    "self_join": lambda frame: frame.simjoin.self_join(1.0, on="x", id="id", keep=["kind", "number"]),
+    "self_join": lambda frame: frame.simjoin.self_join(
+        1.0, on="x", id="id", keep=["kind", "number"]
+    ),
     "regions": lambda frame: frame.simjoin.self_join(
         1.0, on="x", id="id", keep=["kind"], partitioning="spatial", blocksize=200
     ),
     "labels": lambda frame: frame.simjoin.self_join(1.0, on="x", keep="number"),
-    "join": lambda frame: FRAME.simjoin.join(frame, 1.0, on="x", id="id", how="left", keep=["number"]),
-    "knn_join": lambda frame: frame.simjoin.knn_join(FRAME, k=2, on="x", id="id", keep=["kind", "number"]),
-    "keep": lambda frame: frame.simjoin.drop_near_duplicates(1.0, on="x", keep="far")[["id"]],
-    "spanning_tree": lambda frame: frame.simjoin.spanning_tree(min_samples=2, on="x", id="id"),
+    "join": lambda frame: FRAME.simjoin.join(
+        frame, 1.0, on="x", id="id", how="left", keep=["number"]
+    ),
+    "knn_join": lambda frame: frame.simjoin.knn_join(
+        FRAME, k=2, on="x", id="id", keep=["kind", "number"]
+    ),
+    "keep": lambda frame: frame.simjoin.drop_near_duplicates(1.0, on="x", keep="far")[
+        ["id"]
+    ],
+    "spanning_tree": lambda frame: frame.simjoin.spanning_tree(
+        min_samples=2, on="x", id="id"
+    ),
 }
 
 
@@ -50,19 +64,25 @@ VERBS = {
 @pytest.mark.parametrize("empty", EMPTY)
 def test_results_are_those_of_the_rows(name, empty):
     wanted, found = (
-        VERBS[name](lazy(one, len(name) % 3)).compute() for one in (FRAME.iloc[:0], EMPTY[empty])
+        VERBS[name](lazy(one, len(name) % 3)).compute()
+        for one in (FRAME.iloc[:0], EMPTY[empty])
     )
     assert len(wanted)
     if name == "keep":  # rows as they are, with Dask's labels
-        wanted, found = (one.reset_index(drop=True).astype("int64") for one in (wanted, found))
+        wanted, found = (
+            one.reset_index(drop=True).astype("int64") for one in (wanted, found)
+        )
     pd.testing.assert_frame_equal(found, wanted)
 
 
 @pytest.mark.parametrize("id", ["id", None])
 @pytest.mark.parametrize("empty", EMPTY)
 def test_an_index_takes_no_rows_of_any_dtype(empty, id, tmp_path):
-    made = FRAME.iloc[:2].simjoin.index(1.0, tmp_path / "index", on="x", id=id, keep=["kind", "number"])
-    if empty != "strings":  # which no coordinates of a plain frame are, with rows or without
+    made = FRAME.iloc[:2].simjoin.index(
+        1.0, tmp_path / "index", on="x", id=id, keep=["kind", "number"]
+    )
+    # which no coordinates of a plain frame are, with rows or without
+    if empty != "strings":
         made.update(EMPTY[empty])
     made.update(lazy(EMPTY[empty], 1), if_exists="replace")
     rows = made.rows().compute().sort_values("number")

@@ -1,4 +1,6 @@
-"""Joins within groups of frames with odd labels, dtypes and libraries, compared with `pandas.merge`."""
+"""Joins within groups of frames with odd labels, dtypes and libraries, compared with
+`pandas.merge`.
+"""
 
 import datetime
 import warnings
@@ -22,25 +24,57 @@ def objects(values):
 
 
 KINDS = {
-    "int64": lambda values: pd.Series([0 if v is None else v for v in values], dtype="int64"),
-    "float32": lambda values: pd.Series([np.nan if v is None else v for v in values], dtype="float32"),
+    "int64": lambda values: pd.Series(
+        [0 if v is None else v for v in values], dtype="int64"
+    ),
+    "float32": lambda values: pd.Series(
+        [np.nan if v is None else v for v in values], dtype="float32"
+    ),
     "Int64": lambda values: pd.Series(values, dtype="Int64"),
-    "str": lambda values: pd.Series([None if v is None else f"w{v}" for v in values], dtype="str"),
+    "str": lambda values: pd.Series(
+        [None if v is None else f"w{v}" for v in values], dtype="str"
+    ),
     "strings": lambda values: objects([None if v is None else f"w{v}" for v in values]),
     "category": lambda values: KINDS["str"](values).astype("category"),
-    "dates": lambda values: objects([None if v is None else DAY + datetime.timedelta(v) for v in values]),
-    "decimals": lambda values: objects([None if v is None else Decimal(v) / 2 for v in values]),
-    "times": lambda values: pd.Series(pd.to_datetime([None if v is None else DAY + datetime.timedelta(v)
-                                                      for v in values])).astype("datetime64[s]"),
-    "finer times": lambda values: pd.Series(pd.to_datetime([None if v is None else DAY + datetime.timedelta(v)
-                                                            for v in values])).astype("datetime64[ns]"),
-}  # fmt: skip
+    "dates": lambda values: objects(
+        [None if v is None else DAY + datetime.timedelta(v) for v in values]
+    ),
+    "decimals": lambda values: objects(
+        [None if v is None else Decimal(v) / 2 for v in values]
+    ),
+    "times": lambda values: pd.Series(
+        pd.to_datetime(
+            [None if v is None else DAY + datetime.timedelta(v) for v in values]
+        )
+    ).astype("datetime64[s]"),
+    "finer times": lambda values: pd.Series(
+        pd.to_datetime(
+            [None if v is None else DAY + datetime.timedelta(v) for v in values]
+        )
+    ).astype("datetime64[ns]"),
+}
 
-ALIKE = [("int64", "float32", "Int64"), ("str", "strings", "category"), ("dates",), ("decimals",),
-         ("times", "finer times")]  # fmt: skip
+ALIKE = [
+    ("int64", "float32", "Int64"),
+    ("str", "strings", "category"),
+    ("dates",),
+    ("decimals",),
+    ("times", "finer times"),
+]
 """Kinds of columns that have values in common."""
 
-LABELS = ["g", "by=g", "left", "right", "distance", "rank", "code", "value", 7, ("a", 1)]
+LABELS = [
+    "g",
+    "by=g",
+    "left",
+    "right",
+    "distance",
+    "rank",
+    "code",
+    "value",
+    7,
+    ("a", 1),
+]
 
 
 @st.composite
@@ -72,7 +106,8 @@ def held(draw, frame):
     cuts = sorted(draw(st.lists(st.integers(0, len(frame)), max_size=2)))
     if draw(st.booleans()):
         objects_of = [name for name in frame.columns if frame[name].dtype == object]
-        frame = frame.astype(dict.fromkeys(objects_of, "string[pyarrow]"))  # as from_pandas does
+        # as from_pandas does
+        frame = frame.astype(dict.fromkeys(objects_of, "string[pyarrow]"))
     return split(frame, cuts)
 
 
@@ -88,20 +123,35 @@ def merged(one, other, names):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pairs = sides[0].merge(sides[1], on=names)
-    return sorted(zip(pairs["row0"], (pairs["x0"] - pairs["x1"]).abs(), pairs["row1"], strict=True))
+    return sorted(
+        zip(
+            pairs["row0"], (pairs["x0"] - pairs["x1"]).abs(), pairs["row1"], strict=True
+        )
+    )
 
 
 def as_compared(frames, given, names):
-    """Both tables as they are compared: objects as texts where the other one holds texts of Dask."""
+    """Both tables as they are compared: objects as texts where the other one holds
+    texts of Dask.
+    """
     if not any(map(is_dask_collection, given)):
         return frames
-    frames = [data._meta.iloc[:0] if is_dask_collection(data) else data for data in given]
+    frames = [
+        data._meta.iloc[:0] if is_dask_collection(data) else data for data in given
+    ]
     whole = [data.compute() if is_dask_collection(data) else data for data in given]
     for name in names:
         kinds = [frame[name].dtype for frame in frames]
-        lazy = [kind for kind, data in zip(kinds, given, strict=True) if is_dask_collection(data)]
+        lazy = [
+            kind
+            for kind, data in zip(kinds, given, strict=True)
+            if is_dask_collection(data)
+        ]
         if len(lazy) == 1 and isinstance(lazy[0], pd.StringDtype):
-            whole = [side.astype({name: lazy[0]}) if side[name].dtype == object else side for side in whole]
+            whole = [
+                side.astype({name: lazy[0]}) if side[name].dtype == object else side
+                for side in whole
+            ]
     return whole
 
 
@@ -144,11 +194,19 @@ def test_any_frames(data, asked, eps):
     assert semi.index.tolist() == sorted({i for i, _ in near})
     assert anti.index.tolist() == [i for i in rows if i not in set(semi.index)]
     assert list(semi.columns) == list(frames[0].columns)
-    want = [(i, j) for i in rows for _, _, j in [row for row in found if row[0] == i and row[1] <= eps][:2]]
+    want = [
+        (i, j)
+        for i in rows
+        for _, _, j in [row for row in found if row[0] == i and row[1] <= eps][:2]
+    ]
     assert sorted(zip(nearest["left"], nearest["right"], strict=True)) == sorted(want)
     stays = []
     for i in rows:
-        twins = {j for k, away, j in merged(frames[0], frames[0], names) if k == i and away <= eps}
+        twins = {
+            j
+            for k, away, j in merged(frames[0], frames[0], names)
+            if k == i and away <= eps
+        }
         if not twins & set(stays):
             stays.append(i)
     assert [i for i in rows if not gone[i]] == stays

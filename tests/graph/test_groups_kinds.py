@@ -1,4 +1,6 @@
-"""Which values `by` takes for equal: those of Python, in frames of pandas and of Dask, of any dtypes."""
+"""Which values `by` takes for equal: those of Python, in frames of pandas and of Dask,
+of any dtypes.
+"""
 
 import datetime
 import itertools
@@ -16,7 +18,12 @@ from dask_simjoin.errors import ColumnError
 from tests.support.frames import computed, split
 from tests.support.profiles import pairwise
 
-DAYS = [datetime.date(2020, 1, 1), datetime.date(2020, 1, 2), None, datetime.date(2020, 1, 1)]
+DAYS = [
+    datetime.date(2020, 1, 1),
+    datetime.date(2020, 1, 2),
+    None,
+    datetime.date(2020, 1, 1),
+]
 TIMES = pd.to_datetime(pd.Series(DAYS))
 SPANS = pd.Series(pd.to_timedelta([0, 1, None, 1], unit="D"))
 CENTS = [Decimal("0.00"), Decimal("1.00"), None, Decimal("1.00")]
@@ -25,7 +32,10 @@ HOURS = [datetime.time(1), datetime.time(2), None, datetime.time(1)]
 
 def of(values, dtype):
     return pd.Series(
-        pd.array(values, dtype=pd.ArrowDtype(dtype) if isinstance(dtype, pa.DataType) else dtype)
+        pd.array(
+            values,
+            dtype=pd.ArrowDtype(dtype) if isinstance(dtype, pa.DataType) else dtype,
+        )
     )
 
 
@@ -59,16 +69,24 @@ KINDS = {
     "date32": of(DAYS, pa.date32()),
     "datetime64[s]": TIMES.astype("datetime64[s]"),
     "datetime64[ns]": TIMES.astype("datetime64[ns]"),
-    "timestamp": TIMES.astype("datetime64[us]").astype(pd.ArrowDtype(pa.timestamp("us"))),
+    "timestamp": TIMES.astype("datetime64[us]").astype(
+        pd.ArrowDtype(pa.timestamp("us"))
+    ),
     "UTC": TIMES.dt.tz_localize("UTC"),
     "Berlin": TIMES.dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin"),
     "timedelta64[s]": SPANS.astype("timedelta64[s]"),
     "timedelta64[ns]": SPANS.astype("timedelta64[ns]"),
     "Period[D]": TIMES.dt.to_period("D"),
     "Period[M]": TIMES.dt.to_period("M"),
-    "left intervals": pd.Series(pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3, 4], closed="left")),
-    "right intervals": pd.Series(pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3, 4], closed="right")),
-    "float intervals": pd.Series(pd.arrays.IntervalArray.from_breaks([0.0, 1, 2, 3, 4], closed="left")),
+    "left intervals": pd.Series(
+        pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3, 4], closed="left")
+    ),
+    "right intervals": pd.Series(
+        pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3, 4], closed="right")
+    ),
+    "float intervals": pd.Series(
+        pd.arrays.IntervalArray.from_breaks([0.0, 1, 2, 3, 4], closed="left")
+    ),
     "time": of(HOURS, pa.time64("us")),
     "objects: times": objects(*HOURS),
     "objects: tuples": objects((0, "a"), (1, "a"), None, (1, "a")),
@@ -100,11 +118,15 @@ def texts(column):
 def check(one, other, want):
     """Refused if no value is equal, else the pairs of those that are."""
     if not want:
-        with pytest.raises(ColumnError, match=r"by= names 'g', .* Their values are never equal"):
+        with pytest.raises(
+            ColumnError, match=r"by= names 'g', .* Their values are never equal"
+        ):
             computed(one.simjoin.join(other, 0.0, on="x", by="g", dropna=True))
         return
     found = computed(one.simjoin.join(other, 0.0, on="x", by="g", dropna=True))
-    assert set(zip(found["left"].tolist(), found["right"].tolist(), strict=True)) == want
+    assert (
+        set(zip(found["left"].tolist(), found["right"].tolist(), strict=True)) == want
+    )
 
 
 def frame_of(column):
@@ -121,18 +143,31 @@ def test_plain_frames_of_any_two_dtypes(kind):
 
 
 PAIRED = [
-    ("objects: dates", "objects: dates"), ("objects: decimals", "objects: decimals"),
-    ("date32", "objects: dates"), ("objects: tuples", "objects: tuples"),
-    ("objects: mixed", "objects: mixed"), ("int64", "float64"), ("int64", "str"),
-    ("str", "objects: strings"), ("category", "str"), ("category of integers", "uint64"),
-    ("datetime64[s]", "str"), ("datetime64[s]", "datetime64[ns]"), ("UTC", "Berlin"), ("UTC", "timestamp"),
-    ("Period[D]", "Period[M]"), ("dictionary", "objects: mixed"), ("binary", "objects: bytes"),
-]  # fmt: skip
+    ("objects: dates", "objects: dates"),
+    ("objects: decimals", "objects: decimals"),
+    ("date32", "objects: dates"),
+    ("objects: tuples", "objects: tuples"),
+    ("objects: mixed", "objects: mixed"),
+    ("int64", "float64"),
+    ("int64", "str"),
+    ("str", "objects: strings"),
+    ("category", "str"),
+    ("category of integers", "uint64"),
+    ("datetime64[s]", "str"),
+    ("datetime64[s]", "datetime64[ns]"),
+    ("UTC", "Berlin"),
+    ("UTC", "timestamp"),
+    ("Period[D]", "Period[M]"),
+    ("dictionary", "objects: mixed"),
+    ("binary", "objects: bytes"),
+]
 
 
 @pairwise(kinds=PAIRED, lazy=["left", "right", "both"], convert=[True, False])
 def test_frames_of_dask_compare_what_they_hold(kinds, lazy, convert):
-    """Objects are texts where Dask makes texts of them: those of a plain table become such, too."""
+    """Objects are texts where Dask makes texts of them: those of a plain table become
+    such, too.
+    """
     sides = [KINDS[kind] for kind in kinds]
     with dask.config.set({"scheduler": "sync", "dataframe.convert-string": convert}):
         tables = [
@@ -142,7 +177,8 @@ def test_frames_of_dask_compare_what_they_hold(kinds, lazy, convert):
             for name, side in zip(("left", "right"), sides, strict=True)
         ]
         as_texts = any(
-            is_dask_collection(table) and isinstance(table.dtypes["g"], pd.StringDtype) for table in tables
+            is_dask_collection(table) and isinstance(table.dtypes["g"], pd.StringDtype)
+            for table in tables
         )
         check(*tables, equal(*map(texts, sides)) if as_texts else equal(*sides))
 
@@ -155,18 +191,29 @@ def test_verbs_of_two_tables_compare_dates_of_dask_with_plain_ones():
     with dask.config.set(scheduler="sync"):
         for one, other in ((lazy, plain), (plain, lazy)):
             for way, want in {"leftsemi": [0, 1, 3], "leftanti": []}.items():
-                assert one.simjoin.join(other, 0.0, how=way, **how).compute().index.tolist() == want
+                assert (
+                    one.simjoin.join(other, 0.0, how=way, **how)
+                    .compute()
+                    .index.tolist()
+                    == want
+                )
             found = one.simjoin.join(other, 0.0, how="left", **how).compute()
             assert set(zip(found["left"], found["right"], strict=True)) == near
             for mutual in (False, True):
-                found = one.simjoin.knn_join(other, 3, max_distance=0.0, mutual=mutual, **how).compute()
+                found = one.simjoin.knn_join(
+                    other, 3, max_distance=0.0, mutual=mutual, **how
+                ).compute()
                 assert set(zip(found["left"], found["right"], strict=True)) == near
             assert one.simjoin.plan(0.0, other=other, **how).pairs == len(near)
 
 
 def test_labels_of_floats_in_no_order():
-    frame = frame_of(of([1, 2, 1, 2], "category")).set_index(pd.Index([0.5, -2.0, 7.0, 0.5]))
-    assert frame.simjoin.join(frame, 0.0, on="x", by="g", how="leftsemi").index.tolist() == [
+    frame = frame_of(of([1, 2, 1, 2], "category")).set_index(
+        pd.Index([0.5, -2.0, 7.0, 0.5])
+    )
+    assert frame.simjoin.join(
+        frame, 0.0, on="x", by="g", how="leftsemi"
+    ).index.tolist() == [
         0.5,
         -2.0,
         7.0,
@@ -179,7 +226,8 @@ def test_objects_that_cannot_be_texts():
     lazy = dd.from_pandas(frame_of(objects("a", "b")), npartitions=1)
     for one, other in ((lazy, plain), (plain, lazy)):
         with pytest.raises(
-            ColumnError, match=r"by= names 'g', .* 'a.ud800', which is not valid Unicode.*\. Or create"
+            ColumnError,
+            match=r"by= names 'g', .* 'a.ud800', which is not valid Unicode.*\. Or create",
         ):
             one.simjoin.join(other, 0.0, on="x", by="g")
 

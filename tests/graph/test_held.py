@@ -1,4 +1,6 @@
-"""Frames whose partitions are held: no tasks stand between them and what is read of them."""
+"""Frames whose partitions are held: no tasks stand between them and what is read of
+them.
+"""
 
 import threading
 from collections import Counter
@@ -13,7 +15,12 @@ from dask.utils import key_split
 
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.graph.dask_private import Expr
-from dask_simjoin.graph.source import FilterBarrier, FrozenSource, is_held, optimise_beside
+from dask_simjoin.graph.source import (
+    FilterBarrier,
+    FrozenSource,
+    is_held,
+    optimise_beside,
+)
 from tests.support.frames import split
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
@@ -27,10 +34,16 @@ def x():
     return np.random.default_rng(5).uniform(size=(1200, 2))
 
 
-@pytest.mark.parametrize("options", [{}, {"keep": "name", "return_distance": True}, {"id": "name"}])
-@pytest.mark.parametrize("columns", [["c0", "c1", "name"], ["name", "c0", "more", "c1"]])
+@pytest.mark.parametrize(
+    "options", [{}, {"keep": "name", "return_distance": True}, {"id": "name"}]
+)
+@pytest.mark.parametrize(
+    "columns", [["c0", "c1", "name"], ["name", "c0", "more", "c1"]]
+)
 def test_a_cluster_reads_chunks_where_they_are_indexed(x, client, options, columns):
-    """Two chunks of two partitions each, or of other columns that must be left out first."""
+    """Two chunks of two partitions each, or of other columns that must be left out
+    first.
+    """
     frame = frame_of(x).assign(name=[f"n{k}" for k in range(len(x))], more=0.5)[columns]
     names = dict(zip(frame["name"], range(len(x)), strict=True))
     held = split(frame, (300, 600, 900)).persist()
@@ -41,7 +54,9 @@ def test_a_cluster_reads_chunks_where_they_are_indexed(x, client, options, colum
         found = pairs.compute()
     assert pairs.expr.plan.partitioning == "entity"
     if "id" in options:
-        found = found.assign(left=found["left"].map(names), right=found["right"].map(names))
+        found = found.assign(
+            left=found["left"].map(names), right=found["right"].map(names)
+        )
     assert as_set(found) == brute_force(x, EPS)
     tasks = Counter(key_split(task["key"]) for task in ran)
     assert tasks["simjoin_index"] == len(pairs.expr.plan.chunks) > 1
@@ -67,7 +82,9 @@ def test_partitions_that_are_cut_are_read_once(x, client):
 
 
 def test_rows_that_changed_are_refused_where_they_are_read(client):
-    """What is held is not what was planned: the future was made anew, from a source that changed."""
+    """What is held is not what was planned: the future was made anew, from a source
+    that changed.
+    """
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.uniform(size=(400, 2)), columns=["c0", "c1"])
     held = dd.from_pandas(frame, npartitions=4, sort=False).persist()
@@ -86,19 +103,30 @@ def test_held_partitions_are_no_tasks(x):
             with Profiler() as trace:
                 pairs = held.simjoin.self_join(EPS, partitioning=partitioning)
                 assert as_set(pairs.compute()) == brute_force(x, EPS)
-            assert not [task.key for task in trace.results if task.key in held.__dask_keys__()]
-            assert not [task.key for task in trace.results if "pandas" in key_split(task.key)]
+            assert not [
+                task.key for task in trace.results if task.key in held.__dask_keys__()
+            ]
+            assert not [
+                task.key for task in trace.results if "pandas" in key_split(task.key)
+            ]
 
 
 def test_held_rows_do_not_get_another_name(x):
-    """Dask makes it of all their numbers; what is planned beside them stands on the same expression."""
+    """Dask makes it of all their numbers; what is planned beside them stands on the
+    same expression.
+    """
     with dask.config.set(scheduler="threads"):
         held = split(frame_of(x), (300, 300, 700)).persist()
         assert is_held(held.expr)
         assert any(node is held.expr for node in optimise_beside(held.expr).walk())
-        assert any(node is held.expr for node in optimise_beside(held.assign(k=1).expr).walk())
+        assert any(
+            node is held.expr for node in optimise_beside(held.assign(k=1).expr).walk()
+        )
         some = held[held.c0 > 0.5]
-        assert any(isinstance(node, FilterBarrier) for node in optimise_beside(some.expr).walk())
+        assert any(
+            isinstance(node, FilterBarrier)
+            for node in optimise_beside(some.expr).walk()
+        )
 
 
 class Patient(Expr):
@@ -109,7 +137,8 @@ class Patient(Expr):
     def _divisions(self):
         found = []
         ask = threading.Thread(
-            target=lambda: found.append(self.operand("other").inner.divisions), daemon=True
+            target=lambda: found.append(self.operand("other").inner.divisions),
+            daemon=True,
         )
         ask.start()
         ask.join(timeout=20)
@@ -117,6 +146,8 @@ class Patient(Expr):
 
 
 def test_planning_holds_up_no_other_frame(x):
-    """A scheduler in this process may ask for divisions while a join is planned to tell its own."""
+    """A scheduler in this process may ask for divisions while a join is planned to tell
+    its own.
+    """
     other = split(frame_of(x), (300,))
     assert Patient(FrozenSource(other.expr)).divisions == other.divisions

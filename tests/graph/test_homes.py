@@ -47,13 +47,17 @@ def sent(monkeypatch):
     """The rules that joins send to the scheduler."""
     found = []
     send = lazy_join.send_placement
-    monkeypatch.setattr(lazy_join, "send_placement", lambda rules: found.append(rules) or send(rules))
+    monkeypatch.setattr(
+        lazy_join, "send_placement", lambda rules: found.append(rules) or send(rules)
+    )
     return found
 
 
 @pytest.fixture
 def on_each(monkeypatch):
-    """Let joins believe that the first half of the partitions is on one worker, and the rest on another."""
+    """Let joins believe that the first half of the partitions is on one worker, and the
+    rest on another.
+    """
 
     def holders(frame):
         threads = current_client().nthreads()
@@ -91,7 +95,9 @@ def test_tasks_run_at_the_homes_of_their_chunks(x, client, on_each, sent, verb):
 
 
 @pytest.mark.processes
-def test_dask_places_tasks_of_one_chunk_of_shuffled_rows_and_of_searches(x, client, on_each, sent):
+def test_dask_places_tasks_of_one_chunk_of_shuffled_rows_and_of_searches(
+    x, client, on_each, sent
+):
     ddf = split(frame_of(x), (300, 600, 900)).persist()
     number = len(brute_force(x, EPS))
     for how in ({"blocksize": "1 GB"}, {"partitioning": "spatial"}):
@@ -104,12 +110,17 @@ def test_dask_places_tasks_of_one_chunk_of_shuffled_rows_and_of_searches(x, clie
 def any_indexed(dask_scheduler):
     """Whether the index of a chunk is in memory."""
     tasks = dask_scheduler.tasks
-    return any(str(key).startswith("('simjoin_index") and tasks[key].state == "memory" for key in tasks)
+    return any(
+        str(key).startswith("('simjoin_index") and tasks[key].state == "memory"
+        for key in tasks
+    )
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_home_is_killed_before_or_while_its_chunks_are_compared(mortal_workers, on_each, sent, begun):
+def test_a_home_is_killed_before_or_while_its_chunks_are_compared(
+    mortal_workers, on_each, sent, begun
+):
     x = np.random.default_rng(3).uniform(size=(40_000, 2))
     eps = 0.01
     expected = frame_of(x).simjoin.self_join(eps)
@@ -121,7 +132,10 @@ def test_a_home_is_killed_before_or_while_its_chunks_are_compared(mortal_workers
         pids = client.run(os.getpid)
         if begun:
             running = client.compute(pairs)
-            until(lambda: client.run_on_scheduler(any_indexed) or running.done(), "no chunk was indexed")
+            until(
+                lambda: client.run_on_scheduler(any_indexed) or running.done(),
+                "no chunk was indexed",
+            )
         os.kill(next(iter(pids.values())), signal.SIGKILL)
         if not begun:
             running = client.compute(pairs)

@@ -34,7 +34,10 @@ def test_any_points(case, k, rows, partitioning):
     want = by_definition(case.x, k)
     frame = frame_of(case.x)
     assert frame.simjoin.k_distances(k).tolist() == want
-    how = {"partitioning": partitioning, "blocksize": rows * (8 * case.x.shape[1] + 48 + 32 * k)}
+    how = {
+        "partitioning": partitioning,
+        "blocksize": rows * (8 * case.x.shape[1] + 48 + 32 * k),
+    }
     lazy = split(frame, case.cuts).simjoin.k_distances(k, **how)
     with dask.config.set(scheduler="sync"):
         assert lazy.compute().tolist() == want
@@ -62,7 +65,9 @@ def test_every_partitioning(name, k, partitioning):
     frame.index = frame.index + 100
     want = by_definition(x, k)
     ddf = dd.from_pandas(frame, npartitions=6)
-    found = ddf.simjoin.k_distances(k, partitioning=partitioning, blocksize=100 * (88 + 32 * k))
+    found = ddf.simjoin.k_distances(
+        k, partitioning=partitioning, blocksize=100 * (88 + 32 * k)
+    )
     chunks, plan = len(found.expr.plan.chunks), found.expr.plan
     assert chunks >= 10
     computed = found.compute(scheduler="sync")
@@ -83,7 +88,9 @@ def test_limits_hold_for_any_point_of_a_box():
     for k, norm in ((1, 2), (5, 2), (299, 2), (5, 1), (5, 3), (5, np.inf)):
         limits = largest_totals(x, lower, upper, k, norm)
         p = {"metric": "minkowski", "p": norm}
-        inside = lower[:, None] + rng.uniform(size=(40, 50, 3)) * (upper - lower)[:, None]
+        inside = (
+            lower[:, None] + rng.uniform(size=(40, 50, 3)) * (upper - lower)[:, None]
+        )
         inside = np.concatenate([inside, lower[:, None], upper[:, None]], axis=1)
         for box, limit in zip(inside, limits, strict=True):
             assert (np.sort(totals(box, x, **p), axis=1)[:, k] <= limit).all()
@@ -126,7 +133,9 @@ def test_on_a_cluster(client):
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "5", None])
 def test_bad_k(value):
-    with pytest.raises(OptionError, match=r"k=.* is not allowed; use a whole number >= 1"):
+    with pytest.raises(
+        OptionError, match=r"k=.* is not allowed; use a whole number >= 1"
+    ):
         frame_of(np.zeros((3, 2))).simjoin.k_distances(value)
 
 

@@ -30,7 +30,11 @@ class Fake:
 
     def __init__(self, key, *dependencies):
         self.key, self.dependencies, self.dependents = key, set(dependencies), set()
-        self.worker_restrictions, self.loose_restrictions, self.state = set(), False, "released"
+        self.worker_restrictions, self.loose_restrictions, self.state = (
+            set(),
+            False,
+            "released",
+        )
         self.priority = ()
         for one in dependencies:
             one.dependents.add(self)
@@ -49,7 +53,9 @@ def join_of(blocks, number):
     """The tasks of a join, in an order in which dependencies come first."""
     read = [Fake(("read", c)) for c in range(number)]
     chunks = [Fake(("chunks", c), read[c]) for c in range(number)]
-    pairs = [Fake(("pairs", b), *{chunks[i], chunks[j]}) for b, (i, j) in enumerate(blocks)]
+    pairs = [
+        Fake(("pairs", b), *{chunks[i], chunks[j]}) for b, (i, j) in enumerate(blocks)
+    ]
     written = [Fake(("write", b), one) for b, one in enumerate(pairs)]
     tasks = [*read, *chunks, *pairs, *written]
     for n, task in enumerate(tasks):
@@ -80,15 +86,23 @@ BLOCKS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
 def test_block_pairs_are_visited_in_order_and_chunks_are_made_when_they_are_needed():
     tasks, read, chunks, pairs, written = join_of(BLOCKS, 3)
     places = [3, 5, 0, 4, 2, 1]
-    order = order_of(*((i, j, 0, place) for (i, j), place in zip(BLOCKS, places, strict=True)))
+    order = order_of(
+        *((i, j, 0, place) for (i, j), place in zip(BLOCKS, places, strict=True))
+    )
     before = sorted(task.priority for task in tasks)
     found = updated(plugin_with(order), tasks)
-    assert [task for task in found if task in pairs] == [pairs[b] for b in np.argsort(places)]
+    assert [task for task in found if task in pairs] == [
+        pairs[b] for b in np.argsort(places)
+    ]
     assert found[:6] == [read[0], read[2], chunks[0], chunks[2], pairs[2], written[2]]
-    assert found.index(chunks[1]) == found.index(pairs[4]) - 1 == found.index(read[1]) + 1
+    assert (
+        found.index(chunks[1]) == found.index(pairs[4]) - 1 == found.index(read[1]) + 1
+    )
     assert sorted(task.priority for task in tasks) == before
     # workers would otherwise get the tasks that read late
-    assert all(task.worker_restrictions == {"a"} and task.loose_restrictions for task in read)
+    assert all(
+        task.worker_restrictions == {"a"} and task.loose_restrictions for task in read
+    )
     assert not any(task.worker_restrictions for task in [*chunks, *pairs, *written])
 
 
@@ -105,7 +119,10 @@ def test_each_worker_has_its_own_visits():
 def test_a_further_pass_over_the_block_pairs_comes_later():
     tasks, _, chunks, counts, _ = join_of(BLOCKS, 3)
     total = Fake("total", *counts)
-    later = [Fake(("later", b), total, *{chunks[i], chunks[j]}) for b, (i, j) in enumerate(BLOCKS)]
+    later = [
+        Fake(("later", b), total, *{chunks[i], chunks[j]})
+        for b, (i, j) in enumerate(BLOCKS)
+    ]
     cut = Fake("cut", chunks[0], chunks[2])
     halves = [Fake(("half", k), cut, chunks[0], chunks[2]) for k in range(2)]
     order = order_of(*((i, j, 0, 5 - b) for b, (i, j) in enumerate(BLOCKS)))
@@ -124,7 +141,9 @@ def test_a_task_of_one_chunk_runs_with_its_first_visit_and_shuffles_are_left_alo
     first = Fake("source")
     many = [Fake(("chunks", c), first) for c in range(40)]
     pairs = [Fake(("pairs", c), one) for c, one in enumerate(many)]
-    found = schedule([first, *many, *pairs], order_of(*((c, c, 0, c) for c in range(40))))
+    found = schedule(
+        [first, *many, *pairs], order_of(*((c, c, 0, c) for c in range(40)))
+    )
     assert found.moments[first] == Moment(0, 0, 0) and found.making == {first, *many}
     assert not found.first
 
@@ -132,14 +151,18 @@ def test_a_task_of_one_chunk_runs_with_its_first_visit_and_shuffles_are_left_alo
 def homes_for(blocks, home, seconds=None, threads=(1, 1)):
     """Homes of chunks; by default, all block pairs take equally long."""
     seconds = np.ones(len(blocks)) if seconds is None else np.array(seconds)
-    return ChunkHomes({"chunks": 0}, np.array(blocks), seconds, np.array(home), np.array(threads))
+    return ChunkHomes(
+        {"chunks": 0}, np.array(blocks), seconds, np.array(home), np.array(threads)
+    )
 
 
 def test_tasks_run_at_the_homes_of_their_chunks_and_others_balance_the_work():
     blocks = [(0, 0), (0, 1), (1, 1)]
     chunks = [Fake(("chunks", c), Fake(("read", c))) for c in range(2)]
     pairs = [
-        Fake(("pairs", b, k), *{chunks[i], chunks[j]}) for b, (i, j) in enumerate(blocks) for k in range(2)
+        Fake(("pairs", b, k), *{chunks[i], chunks[j]})
+        for b, (i, j) in enumerate(blocks)
+        for k in range(2)
     ]
     total = Fake("total", *pairs)
     tasks = [*chunks, *pairs, total]
@@ -157,12 +180,25 @@ def test_tasks_run_at_the_homes_of_their_chunks_and_others_balance_the_work():
 
 def test_tasks_run_where_their_copy_of_a_chunk_is_made():
     rows = [Fake(("points", n)) for n in range(3)]
-    copies = [Fake(key, *rows) for key in (("index", 0), *(("index", on_worker_of(n, 0)) for n in (1, 2)))]
+    copies = [
+        Fake(key, *rows)
+        for key in (("index", 0), *(("index", on_worker_of(n, 0)) for n in (1, 2)))
+    ]
     pairs = [Fake(("pairs", n), one) for n, one in enumerate(copies)]
-    others = [Fake(key, *rows) for key in (("other", 1), *(("other", on_worker_of(n, 1)) for n in (1, 2)))]
-    tables = [Fake(("tables", n), *two) for n, two in enumerate(zip(copies, others, strict=True))]
+    others = [
+        Fake(key, *rows)
+        for key in (("other", 1), *(("other", on_worker_of(n, 1)) for n in (1, 2)))
+    ]
+    tables = [
+        Fake(("tables", n), *two)
+        for n, two in enumerate(zip(copies, others, strict=True))
+    ]
     both, total = Fake("both", *copies[:2]), Fake("total", *pairs)
-    updated(PlacementPlugin(), [*rows, *copies, *others, *pairs, *tables, both, total], ("b", "a"))
+    updated(
+        PlacementPlugin(),
+        [*rows, *copies, *others, *pairs, *tables, both, total],
+        ("b", "a"),
+    )
     for placed in (copies, pairs, tables):
         assert [task.worker_restrictions for task in placed] == [{"a"}, {"b"}, {"a"}]
         assert all(task.loose_restrictions for task in placed)
@@ -199,8 +235,15 @@ def test_each_step_of_a_verb_balances_its_own_work():
     blocks = [(0, 0), (0, 1), (1, 1)]
     chunks = [Fake(("chunks", c)) for c in range(2)]
     steps = [
-        [Fake((name, (b, k)), *{chunks[i], chunks[j]}) for b, (i, j) in some for k in range(2)]
-        for name, some in {"count": [*enumerate(blocks)], "across": [(1, (0, 1))]}.items()
+        [
+            Fake((name, (b, k)), *{chunks[i], chunks[j]})
+            for b, (i, j) in some
+            for k in range(2)
+        ]
+        for name, some in {
+            "count": [*enumerate(blocks)],
+            "across": [(1, (0, 1))],
+        }.items()
     ]
     alone = Fake(("merge", 0), *chunks)
     found = homes_for(blocks, [0, 1]).workers([*chunks, *steps[0], *steps[1], alone])
@@ -230,23 +273,35 @@ def test_tasks_keep_the_workers_that_a_caller_has_chosen():
 def test_other_tasks_and_other_joins_keep_their_priorities():
     tasks, *_ = join_of(BLOCKS, 3)
     before = [task.priority for task in tasks]
-    order = VisitOrder({"others": 0}, np.zeros((1, 2), int), np.zeros(1, int), np.zeros(1, int))
+    order = VisitOrder(
+        {"others": 0}, np.zeros((1, 2), int), np.zeros(1, int), np.zeros(1, int)
+    )
     updated(plugin_with(order), tasks)
     assert [task.priority for task in tasks] == before
-    plugin = plugin_with(*(VisitOrder({f"{n}": 0}, *(np.zeros(0, int),) * 3) for n in range(20)))
+    plugin = plugin_with(
+        *(VisitOrder({f"{n}": 0}, *(np.zeros(0, int),) * 3) for n in range(20))
+    )
     assert len(plugin._orders) == MOST_ORDERS
 
 
 @pytest.fixture(scope="module")
 def small_memory():
     """A worker that spills data beyond six chunks."""
-    config = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
+    config = {
+        f"distributed.worker.memory.{name}": False
+        for name in ("spill", "pause", "terminate")
+    }
     with (
         dask.config.set(config | {"distributed.worker.memory.target": 0.0005}),
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, memory_limit="1 GB",
-                     dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            memory_limit="1 GB",
+            dashboard_address=":0",
+        ) as cluster,
         Client(cluster) as client,
-    ):  # fmt: skip
+    ):
         yield client
 
 
@@ -261,12 +316,18 @@ JOIN = {"on": ["x", "y"], "id": "id", "partitioning": "entity", "blocksize": "49
 def read_bytes(client):
     """Bytes of spilled data that the workers have read."""
     return sum(
-        client.run(lambda dask_worker: dask_worker.data.cumulative_metrics["disk-read", "bytes"]).values()
+        client.run(
+            lambda dask_worker: dask_worker.data.cumulative_metrics[
+                "disk-read", "bytes"
+            ]
+        ).values()
     )
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_workers_follow_the_order_and_reports_count_what_they_read(small_memory, monkeypatch, ordered):
+def test_workers_follow_the_order_and_reports_count_what_they_read(
+    small_memory, monkeypatch, ordered
+):
     frame = points_of(24_000, ordered)
     expected = frame.simjoin.self_join(EPS, on=["x", "y"], id="id")
     if not ordered:
@@ -277,16 +338,26 @@ def test_workers_follow_the_order_and_reports_count_what_they_read(small_memory,
     before = read_bytes(small_memory)
     small_memory.get_task_stream()  # the first call starts the recording
     found = lazy.compute().sort_values(["left", "right"]).reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, expected.sort_values(["left", "right"]).reset_index(drop=True))
-    tasks = [one for one in small_memory.get_task_stream() if "simjoin_pairs" in str(one["key"])]
-    tasks = sorted(tasks, key=lambda one: min(span["start"] for span in one["startstops"]))[-78:]
+    pd.testing.assert_frame_equal(
+        found, expected.sort_values(["left", "right"]).reset_index(drop=True)
+    )
+    tasks = [
+        one
+        for one in small_memory.get_task_stream()
+        if "simjoin_pairs" in str(one["key"])
+    ]
+    tasks = sorted(
+        tasks, key=lambda one: min(span["start"] for span in one["startstops"])
+    )[-78:]
     places = order.place[[one["key"][1] for one in tasks]]
     late = np.abs(places - np.arange(78)).mean()
     assert late < 4 if ordered else late > 8
 
     assert plan.table_bytes == 24_000 * 24 and plan.table_reads > 1.5
     assert plan.to_dict()["table_reads"] == plan.table_reads
-    assert f"{plan.table_reads:.2g} times the bytes of the table (expected: " in repr(plan)
+    assert f"{plan.table_reads:.2g} times the bytes of the table (expected: " in repr(
+        plan
+    )
     report = dask_simjoin.report(lazy)
     assert 0 < report.read_again <= read_bytes(small_memory) - before
     assert report.table_reads == 1 + report.read_again / plan.table_bytes
@@ -296,15 +367,21 @@ def test_workers_follow_the_order_and_reports_count_what_they_read(small_memory,
 
 VERBS = {
     "count_pairs": lambda frame, **how: frame.simjoin.count_pairs(10 * EPS, **how),
-    "neighbor_counts": lambda frame, **how: frame.simjoin.neighbor_counts(10 * EPS, **how),
+    "neighbor_counts": lambda frame, **how: frame.simjoin.neighbor_counts(
+        10 * EPS, **how
+    ),
     "dbscan": lambda frame, **how: frame.simjoin.dbscan(0.01, 3, **how),
-    "join": lambda frame, **how: frame.simjoin.join(frame.assign(x=frame["x"] + 0.001), 10 * EPS, **how),
+    "join": lambda frame, **how: frame.simjoin.join(
+        frame.assign(x=frame["x"] + 0.001), 10 * EPS, **how
+    ),
 }
 
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("partitioning", ["entity", "spatial"])
-def test_other_verbs_find_the_same_in_any_order_of_visits(small_memory, monkeypatch, verb, partitioning):
+def test_other_verbs_find_the_same_in_any_order_of_visits(
+    small_memory, monkeypatch, verb, partitioning
+):
     monkeypatch.setattr(visits, "chunks_in_memory", lambda *arguments: 3)
     frame = points_of(4000, 2)
     ddf = dd.from_pandas(frame, npartitions=5, sort=False)
@@ -316,4 +393,6 @@ def test_other_verbs_find_the_same_in_any_order_of_visits(small_memory, monkeypa
     elif verb == "join":
         assert len(found) == len(expected) > 0
     else:
-        assert (np.asarray(found.sort_index()) == np.asarray(expected.sort_index())).all()
+        assert (
+            np.asarray(found.sort_index()) == np.asarray(expected.sort_index())
+        ).all()

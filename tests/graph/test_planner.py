@@ -1,4 +1,6 @@
-"""A frame that lies in memory is passed over once, whatever is asked of it; others each time."""
+"""A frame that lies in memory is passed over once, whatever is asked of it; others each
+time.
+"""
 
 import gc
 from dataclasses import replace
@@ -69,7 +71,9 @@ def test_held_rows_are_passed_over_once(passes, kind):
 def test_what_is_made_anew_is_passed_over_anew(passes):
     for ddf in (
         held("persisted", 2).map_partitions(lambda part: part),
-        dd.from_map(lambda n: frame(n), range(3), meta=frame(0).iloc[:0]).assign(name=1),
+        dd.from_map(lambda n: frame(n), range(3), meta=frame(0).iloc[:0]).assign(
+            name=1
+        ),
     ):
         passes.clear()
         for eps in (0.01, 0.02):
@@ -78,7 +82,11 @@ def test_what_is_made_anew_is_passed_over_anew(passes):
 
 
 def test_a_run_is_named_once(passes, monkeypatch):
-    pairs, named, of = held("persisted", 7).simjoin.self_join(0.05, on=["x", "y"]), [], LazyJoin.named
+    pairs, named, of = (
+        held("persisted", 7).simjoin.self_join(0.05, on=["x", "y"]),
+        [],
+        LazyJoin.named,
+    )
 
     def watched(join):
         named.append(join)
@@ -99,13 +107,17 @@ def test_tables_of_a_join_are_drawn_from_apart(passes):
 def test_ids_are_compared_once_and_repeated_ones_refused_each_time(passes, monkeypatch):
     compared = []
     check = planner._check_across
-    monkeypatch.setattr(planner, "_check_across", lambda *args: compared.append(args) or check(*args))
+    monkeypatch.setattr(
+        planner, "_check_across", lambda *args: compared.append(args) or check(*args)
+    )
     ddf = held("persisted", 4)
     for eps in (0.01, 0.02, 0.03):
         ddf.simjoin.self_join(eps, on=["x", "y"], id="name").npartitions  # noqa: B018
     assert len(passes) == 3
     assert len(compared) == 1
-    again = dd.from_pandas(frame(4).assign(name=np.arange(300) % 299), npartitions=3, sort=False).persist()
+    again = dd.from_pandas(
+        frame(4).assign(name=np.arange(300) % 299), npartitions=3, sort=False
+    ).persist()
     for eps in (0.01, 0.02):
         with pytest.raises(DuplicateIdError, match="0 repeats in several partitions"):
             again.simjoin.self_join(eps, on=["x", "y"], id="name").npartitions  # noqa: B018

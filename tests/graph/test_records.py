@@ -1,4 +1,6 @@
-"""Runs are recorded: what of them is kept, what is logged, and what is made only when somebody looks."""
+"""Runs are recorded: what of them is kept, what is logged, and what is made only when
+somebody looks.
+"""
 
 import gc
 import logging
@@ -20,7 +22,9 @@ EPS = 0.1
 
 @pytest.fixture
 def frame():
-    return pd.DataFrame(np.random.default_rng(3).uniform(size=(120, 2)), columns=["x", "y"])
+    return pd.DataFrame(
+        np.random.default_rng(3).uniform(size=(120, 2)), columns=["x", "y"]
+    )
 
 
 @pytest.fixture
@@ -55,7 +59,9 @@ def test_reports_are_made_when_somebody_looks(lazy, looks, options):
 
 
 def test_records_keep_no_frame():
-    frame = pd.DataFrame(np.random.default_rng(5).uniform(size=(100, 2)), columns=["x", "y"])
+    frame = pd.DataFrame(
+        np.random.default_rng(5).uniform(size=(100, 2)), columns=["x", "y"]
+    )
     lazy = dd.from_pandas(frame, npartitions=2)
     result = lazy.simjoin.self_join(EPS)
     result.compute(scheduler="synchronous")
@@ -69,7 +75,9 @@ def test_records_keep_no_frame():
 
 def test_old_runs_are_forgotten(lazy):
     runs, plan = Runs(), lazy.simjoin.plan(EPS, on=["x", "y"])
-    join = next(lazy.simjoin.self_join(EPS, on=["x", "y"]).expr.find_operations(LazyJoin))
+    join = next(
+        lazy.simjoin.self_join(EPS, on=["x", "y"]).expr.find_operations(LazyJoin)
+    )
     for n in range(MOST_RUNS + 1):
         named = type(join.named)(str(n), "a join", join.named.report)
         runs.planned(named, plan, 0.0)
@@ -81,6 +89,12 @@ def test_log_lines(lazy, caplog):
     result = lazy.simjoin.self_join(0.13, on=["x", "y"])
     with caplog.at_level(logging.INFO, "dask_simjoin"):
         found = result.compute()
-    planned, done = [record.getMessage() for record in caplog.records if record.name == "dask_simjoin"]
-    assert planned.startswith("planned self_join, eps=0.13: 120 rows, 1 block pairs, about ")
+    planned, done = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "dask_simjoin"
+    ]
+    assert planned.startswith(
+        "planned self_join, eps=0.13: 120 rows, 1 block pairs, about "
+    )
     assert done.startswith(f"done self_join, eps=0.13: {len(found):,} rows, ")

@@ -1,4 +1,6 @@
-"""Values come back to the partitions that workers hold, in their order, and merged if they are reduced."""
+"""Values come back to the partitions that workers hold, in their order, and merged if
+they are reduced.
+"""
 
 import dask
 import numpy as np
@@ -25,14 +27,19 @@ def frame():
 
 @pytest.fixture
 def labels(frame, client):
-    """Labels of partitions of several sizes. One partition is empty, and all rows of another have NaN."""
+    """Labels of partitions of several sizes. One partition is empty, and all rows of
+    another have NaN.
+    """
     held = split(frame, (100, 250, 250, 500, 800, 1300, 1400, 2000, 2900)).persist()
     return held.simjoin.dbscan(EPS, 4, dropna=True, **HOW)
 
 
 @pytest.mark.parametrize("reduced", list(REDUCED))
 def test_reductions(frame, labels, reduced):
-    lazy, want = REDUCED[reduced](labels), REDUCED[reduced](frame.simjoin.dbscan(EPS, 4, dropna=True))
+    lazy, want = (
+        REDUCED[reduced](labels),
+        REDUCED[reduced](frame.simjoin.dbscan(EPS, 4, dropna=True)),
+    )
     found = lazy.compute()
     if np.ndim(found):
         pd.testing.assert_series_equal(found, want, check_index_type=False)
@@ -48,13 +55,22 @@ def test_partitions(frame, labels):
     assert nodes(sizes, RowsByWorker) and not nodes(sizes, MergedRows)
     assert sizes.compute().tolist() == [100, 150, 0, 250, 300, 500, 0, 600, 900, 100]
     some = labels.partitions[5:8]
-    pd.testing.assert_series_equal(some.compute(), want.iloc[800:1900], check_index_type=False)
+    pd.testing.assert_series_equal(
+        some.compute(), want.iloc[800:1900], check_index_type=False
+    )
 
 
 @pytest.fixture
 def client_that_moves_no_tasks():
-    """A cluster whose idle workers take no tasks of busy ones, and with them their data."""
-    how = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    """A cluster whose idle workers take no tasks of busy ones, and with them their
+    data.
+    """
+    how = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": ":0",
+    }
     with (
         dask.config.set({"distributed.scheduler.work-stealing": False}),
         LocalCluster(**how) as cluster,
@@ -78,7 +94,9 @@ def test_lists_of_rows_are_not_sent(client_that_moves_no_tasks):
         if step in sent:
             assert task["key"][1][0].startswith("worker ")
     assert sent <= workers.keys()
-    moved = [key_split(key) for worker in client.run(_received).values() for key in worker]
+    moved = [
+        key_split(key) for worker in client.run(_received).values() for key in worker
+    ]
     assert "simjoin_parcel" in moved and not sent & set(moved)
 
 

@@ -40,7 +40,9 @@ class Source:
         self.number = next(NUMBERS)
         rng = np.random.default_rng(0)
         index = pd.RangeIndex(PARTS * ROWS_OF_PART)
-        self.whole = pd.DataFrame(rng.uniform(size=(len(index), 2)), columns=["x", "y"], index=index)
+        self.whole = pd.DataFrame(
+            rng.uniform(size=(len(index), 2)), columns=["x", "y"], index=index
+        )
         self.whole["text"] = [f"name {k % 20}" for k in index]
 
     @property
@@ -52,7 +54,9 @@ class Source:
         return self.whole.iloc[n * ROWS_OF_PART : (n + 1) * ROWS_OF_PART]
 
     def frame(self, part=None):
-        return dd.from_map(self._read, range(PARTS), number=self.number, meta=self.whole.iloc[:0])
+        return dd.from_map(
+            self._read, range(PARTS), number=self.number, meta=self.whole.iloc[:0]
+        )
 
 
 def rows_of(pairs):
@@ -82,12 +86,27 @@ def check_read_once(verb):
     lazy = VERBS[verb](source.frame())
     found = lazy.compute()
     assert source.reads == PARTS
-    want = VERBS[verb](source.whole) if "chunks" not in verb else VERBS["self_join"](source.whole)
-    assert (rows_of(found) == rows_of(want)) if isinstance(want, pd.DataFrame) else found == want
+    want = (
+        VERBS[verb](source.whole)
+        if "chunks" not in verb
+        else VERBS["self_join"](source.whole)
+    )
+    assert (
+        (rows_of(found) == rows_of(want))
+        if isinstance(want, pd.DataFrame)
+        else found == want
+    )
     again = lazy.compute()  # the rows were taken, so they are read again
-    # labels that Dask shuffles back are put beside the index, which another task then reads
-    assert source.reads == 2 * PARTS or (verb == "dbscan by regions" and source.reads == 3 * PARTS)
-    assert (rows_of(again) == rows_of(want)) if isinstance(want, pd.DataFrame) else again == want
+    # labels that Dask shuffles back are put beside the index, which another task then
+    # reads
+    assert source.reads == 2 * PARTS or (
+        verb == "dbscan by regions" and source.reads == 3 * PARTS
+    )
+    assert (
+        (rows_of(again) == rows_of(want))
+        if isinstance(want, pd.DataFrame)
+        else again == want
+    )
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -99,7 +118,9 @@ def test_two_tables_are_read_once():
     left, right = Source(), Source()
     found = left.frame().simjoin.join(right.frame(), EPS, on=["x", "y"]).compute()
     assert (left.reads, right.reads) == (PARTS, PARTS)
-    assert rows_of(found) == rows_of(left.whole.simjoin.join(right.whole, EPS, on=["x", "y"]))
+    assert rows_of(found) == rows_of(
+        left.whole.simjoin.join(right.whole, EPS, on=["x", "y"])
+    )
 
 
 def test_results_of_one_computation_share_the_rows():
@@ -137,7 +158,9 @@ def test_rows_are_not_sent_to_other_processes():
     pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"])
     assert pairs.npartitions and len(ROWS._kept) == 1
     with dask.config.set(scheduler="processes"):
-        assert not any("simjoin_rows" in str(key) for key in dict(pairs.__dask_graph__()))
+        assert not any(
+            "simjoin_rows" in str(key) for key in dict(pairs.__dask_graph__())
+        )
 
 
 def test_rows_live_as_long_as_the_join(monkeypatch):
@@ -175,7 +198,12 @@ def test_rows_in_memory_are_not_kept():
 @pytest.fixture
 def local_client():
     """Two workers in this process, so that `Source` counts their reads."""
-    how = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    how = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": ":0",
+    }
     with (
         LocalCluster(**how, memory_limit="1 TB") as cluster,
         Client(cluster) as client,
@@ -192,8 +220,14 @@ def test_workers_read_a_partition_once(local_client, verb):
 def test_workers_drop_the_rows_after_the_join(local_client):
     source = Source()
     pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"])
-    assert pairs.npartitions and len(ROWS._kept) == 1 and any(local_client.has_what().values())
-    assert len(pairs.compute()) == len(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
+    assert (
+        pairs.npartitions
+        and len(ROWS._kept) == 1
+        and any(local_client.has_what().values())
+    )
+    assert len(pairs.compute()) == len(
+        source.whole.simjoin.self_join(EPS, on=["x", "y"])
+    )
     gc.collect()
     assert not ROWS._kept
     end = time.monotonic() + 30
@@ -203,11 +237,15 @@ def test_workers_drop_the_rows_after_the_join(local_client):
 
 
 @pytest.mark.parametrize("share", [10**9, 10**12])
-def test_workers_do_not_keep_rows_that_take_too_much_memory(local_client, monkeypatch, share):
+def test_workers_do_not_keep_rows_that_take_too_much_memory(
+    local_client, monkeypatch, share
+):
     monkeypatch.setattr(row_cache, "SHARE", share)
     source = Source()
     pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"])
-    assert rows_of(pairs.compute()) == rows_of(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
+    assert rows_of(pairs.compute()) == rows_of(
+        source.whole.simjoin.self_join(EPS, on=["x", "y"])
+    )
     assert not ROWS._kept and source.reads == 2 * PARTS
 
 
@@ -248,7 +286,10 @@ def test_results_are_in_the_order_of_partitions(local_client):
     assert READS["growing"] == 40
     check_memory_of_workers(local_client, 40)
     rows = ROWS.take(source).inner
-    assert local_client.gather(rows.operand("layer")[held_keys(rows)[5]]).x.tolist() == [5.0] * 36
+    assert (
+        local_client.gather(rows.operand("layer")[held_keys(rows)[5]]).x.tolist()
+        == [5.0] * 36
+    )
 
 
 def test_partitions_are_summarised_while_others_are_read(local_client):
@@ -257,7 +298,9 @@ def test_partitions_are_summarised_while_others_are_read(local_client):
 
 
 @pytest.mark.parametrize("threads", [1, 10])
-def test_rows_are_dropped_as_soon_as_they_take_too_much(local_client, monkeypatch, threads):
+def test_rows_are_dropped_as_soon_as_they_take_too_much(
+    local_client, monkeypatch, threads
+):
     """The first partitions are small, the last ones are not."""
     monkeypatch.setattr(row_cache, "FIRST", threads)
     each = sum(8 * (1 + n) ** 2 for n in range(40))
@@ -278,11 +321,15 @@ def test_an_error_keeps_no_rows(local_client):
 
 def test_equal_tables_of_one_computation_are_read_once(local_client):
     source = Source()
-    joins = [source.frame().simjoin.self_join(eps, on=["x", "y"]) for eps in (EPS, 2 * EPS)]
+    joins = [
+        source.frame().simjoin.self_join(eps, on=["x", "y"]) for eps in (EPS, 2 * EPS)
+    ]
     found = dask.compute(*joins)
     assert source.reads == PARTS
     for pairs, eps in zip(found, (EPS, 2 * EPS), strict=True):
-        assert rows_of(pairs) == rows_of(source.whole.simjoin.self_join(eps, on=["x", "y"]))
+        assert rows_of(pairs) == rows_of(
+            source.whole.simjoin.self_join(eps, on=["x", "y"])
+        )
 
 
 def join_in_a_task(way, folder):
@@ -299,7 +346,9 @@ def test_a_task_can_join_on_its_only_thread(tmp_path, way):
     whole = Source().whole[["x", "y"]]
     dd.from_pandas(whole, npartitions=PARTS).to_parquet(tmp_path)
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
         Client(cluster) as client,
         dask.config.set(scheduler="dask.distributed"),
     ):
@@ -312,7 +361,9 @@ def test_rows_on_workers_are_not_used_elsewhere(local_client):
     pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"], partitioning="entity")
     assert pairs.npartitions and len(ROWS._kept) == 1
     with dask.config.set(scheduler="threads"):
-        assert rows_of(pairs.compute()) == rows_of(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
+        assert rows_of(pairs.compute()) == rows_of(
+            source.whole.simjoin.self_join(EPS, on=["x", "y"])
+        )
     assert source.reads >= 2 * PARTS
 
 
@@ -323,7 +374,9 @@ def test_rows_that_workers_have_lost_are_read_again(local_client):
     assert pairs.npartitions and len(ROWS._kept) == 1
     ((rows, _),) = ROWS._kept.values()
     local_client.cancel(list(rows.operand("layer").values()), force=True)
-    assert rows_of(pairs.compute()) == rows_of(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
+    assert rows_of(pairs.compute()) == rows_of(
+        source.whole.simjoin.self_join(EPS, on=["x", "y"])
+    )
     assert source.reads >= 2 * PARTS
 
 
@@ -331,13 +384,20 @@ def test_rows_that_workers_hold_are_sent_by_worker(local_client):
     source = Source()
     join = {"on": ["x", "y"], "partitioning": "spatial", "blocksize": 40 * 24}
     pairs = source.frame().simjoin.self_join(EPS, **join)
-    steps = {str(key[0] if isinstance(key, tuple) else key).split("-")[0] for key in pairs.__dask_graph__()}
+    steps = {
+        str(key[0] if isinstance(key, tuple) else key).split("-")[0]
+        for key in pairs.__dask_graph__()
+    }
     assert "simjoin_parcel" in steps
 
 
-@pytest.mark.parametrize("index", [None, list("abcdef"), [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]])
+@pytest.mark.parametrize(
+    "index", [None, list("abcdef"), [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]]
+)
 def test_bytes_of_a_frame(index):
-    frame = pd.DataFrame({"x": np.arange(6.0), "y": np.arange(6, dtype=np.int16)}, index=index)
+    frame = pd.DataFrame(
+        {"x": np.arange(6.0), "y": np.arange(6, dtype=np.int16)}, index=index
+    )
     size = 6 * (8 + 2) + (0 if index is None else frame.index.memory_usage(deep=True))
     assert row_cache._bytes(frame) == size
     frame["text"], frame["kind"] = list("uvwxyz"), pd.Categorical(list("uvuvuv"))
@@ -349,13 +409,21 @@ def test_bytes_of_a_frame(index):
 
 def test_workers_read_consecutive_partitions():
     keys = list("abcdefg")
-    assert shared_by_workers(keys, {"v": 1, "u": 1}) == {"u": ["a", "b", "c", "d"], "v": ["e", "f", "g"]}
-    assert shared_by_workers(keys, {"u": 2, "v": 1}) == {"u": list("abcde"), "v": ["f", "g"]}
+    assert shared_by_workers(keys, {"v": 1, "u": 1}) == {
+        "u": ["a", "b", "c", "d"],
+        "v": ["e", "f", "g"],
+    }
+    assert shared_by_workers(keys, {"u": 2, "v": 1}) == {
+        "u": list("abcde"),
+        "v": ["f", "g"],
+    }
     assert shared_by_workers(["a"], {"u": 1, "v": 1}) == {"u": ["a"]}
 
 
 def test_each_worker_holds_the_partitions_of_its_chunks(client, tmp_path):
-    x = pd.DataFrame(np.random.default_rng(1).uniform(size=(800, 2)), columns=["x", "y"])
+    x = pd.DataFrame(
+        np.random.default_rng(1).uniform(size=(800, 2)), columns=["x", "y"]
+    )
     dd.from_pandas(x, npartitions=8).to_parquet(tmp_path)
     pairs = dd.read_parquet(tmp_path).simjoin.self_join(EPS, partitioning="entity")
     assert pairs.npartitions
@@ -363,4 +431,7 @@ def test_each_worker_holds_the_partitions_of_its_chunks(client, tmp_path):
     rows = ROWS.look_up(source).inner
     there = client.who_has([rows.operand("layer")[key] for key in held_keys(rows)])
     holders = [there[key] for key in held_keys(rows)]
-    assert holders[:4] == holders[:1] * 4 and holders[4:] == holders[4:5] * 4 != holders[:4]
+    assert (
+        holders[:4] == holders[:1] * 4
+        and holders[4:] == holders[4:5] * 4 != holders[:4]
+    )

@@ -1,4 +1,6 @@
-"""Values of rows: few tasks if they are only reduced; divisions, columns and filters of counts."""
+"""Values of rows: few tasks if they are only reduced; divisions, columns and filters of
+counts.
+"""
 
 import dask
 import dask.dataframe as dd
@@ -7,7 +9,12 @@ import pandas as pd
 import pytest
 from dask.dataframe.utils import assert_eq
 
-from dask_simjoin.graph.row_values import FoundPartitions, FoundTogether, join_held, together
+from dask_simjoin.graph.row_values import (
+    FoundPartitions,
+    FoundTogether,
+    join_held,
+    together,
+)
 
 EPS, PARTITIONS = 0.03, 24
 
@@ -38,11 +45,15 @@ def nodes(lazy, kind):
 
 
 @pytest.mark.parametrize("reduced", list(REDUCED))
-@pytest.mark.parametrize("options", [{}, {"partitioning": "entity", "blocksize": "9 kB"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"partitioning": "entity", "blocksize": "9 kB"}]
+)
 def test_reductions_of_labels(frame, want, reduced, options):
     """Of one chunk, and of several whose pieces are of cut partitions, too."""
     with dask.config.set(scheduler="sync"):
-        labels = dd.from_pandas(frame, npartitions=PARTITIONS).simjoin.dbscan(EPS, 4, **options)
+        labels = dd.from_pandas(frame, npartitions=PARTITIONS).simjoin.dbscan(
+            EPS, 4, **options
+        )
         lazy = REDUCED[reduced](labels)
         found, expected = lazy.compute(), REDUCED[reduced](want)
         if np.ndim(found):
@@ -51,11 +62,16 @@ def test_reductions_of_labels(frame, want, reduced, options):
             assert found == expected
         (few,) = nodes(lazy, FoundTogether)
         assert few.npartitions in (2, 3) and not nodes(lazy, FoundPartitions)
-        assert few.known_divisions and few.divisions[:: few.npartitions] == (0, 3 * 1199)
+        assert few.known_divisions and few.divisions[:: few.npartitions] == (
+            0,
+            3 * 1199,
+        )
 
 
 def test_what_is_not_only_reduced_stays_as_it_is(frame, want):
-    """What goes partition by partition, or beside the frame's rows, has the frame's partitions."""
+    """What goes partition by partition, or beside the frame's rows, has the frame's
+    partitions.
+    """
     with dask.config.set(scheduler="sync"):
         rows = dd.from_pandas(frame, npartitions=PARTITIONS)
         labels = rows.simjoin.dbscan(EPS, 4)
@@ -63,13 +79,17 @@ def test_what_is_not_only_reduced_stays_as_it_is(frame, want):
         assert sizes.compute().tolist() == [len(frame) // PARTITIONS] * PARTITIONS
         beside = (labels * rows.x).sum()
         assert beside.compute() == pytest.approx((want * frame.x).sum())
-        pd.testing.assert_series_equal(rows.assign(v=labels).v.compute(), want.rename("v"))
+        pd.testing.assert_series_equal(
+            rows.assign(v=labels).v.compute(), want.rename("v")
+        )
         some = labels.partitions[3:6]
         pd.testing.assert_series_equal(some.compute(), want[150:300])
         for lazy in (sizes, beside, rows.assign(v=labels).v):
             assert nodes(lazy, FoundPartitions) and not nodes(lazy, FoundTogether)
         assert nodes(labels.partitions[3:9], FoundTogether)
-        together = dask.compute(labels.max(), labels.min(), labels.map_partitions(len).sum())
+        together = dask.compute(
+            labels.max(), labels.min(), labels.map_partitions(len).sum()
+        )
         assert together == (want.max(), want.min(), len(want))
 
 
@@ -87,7 +107,9 @@ def test_partitions_without_rows(frame):
     with dask.config.set(scheduler="sync"):
         for some in (rows[rows.x < 0], rows[rows.x < 0].persist()):
             labels = some.simjoin.dbscan(EPS, 4)
-            assert labels.compute().tolist() == [] and (labels >= 0).sum().compute() == 0
+            assert (
+                labels.compute().tolist() == [] and (labels >= 0).sum().compute() == 0
+            )
 
 
 @pytest.fixture
@@ -134,7 +156,9 @@ def test_counts_as_a_filter(crowd, npartitions):
 def test_counts_as_a_column_of_parquet_files(crowd, tmp_path):
     """Divisions are unknown, and every file counts its rows from 0."""
     for i in range(6):
-        crowd.iloc[10 * i : 10 * i + 10].reset_index(drop=True).to_parquet(tmp_path / f"part-{i}.parquet")
+        crowd.iloc[10 * i : 10 * i + 10].reset_index(drop=True).to_parquet(
+            tmp_path / f"part-{i}.parquet"
+        )
     ddf = dd.read_parquet(tmp_path)
     expected = crowd.simjoin.neighbor_counts(1.0, on="x").to_numpy()
     counts = ddf.simjoin.neighbor_counts(1.0, on="x")
@@ -149,5 +173,9 @@ def test_counts_as_a_column_where_divisions_are_unknown(crowd):
     shuffled = crowd.sample(frac=1.0, random_state=0)
     ddf = dd.from_pandas(shuffled, npartitions=6, sort=False)
     assert not ddf.known_divisions
-    found = ddf.assign(n=ddf.simjoin.neighbor_counts(1.0, on="x")).compute().sort_values("row")
+    found = (
+        ddf.assign(n=ddf.simjoin.neighbor_counts(1.0, on="x"))
+        .compute()
+        .sort_values("row")
+    )
     assert found["n"].tolist() == crowd.simjoin.neighbor_counts(1.0, on="x").tolist()

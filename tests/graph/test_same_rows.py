@@ -22,7 +22,9 @@ def lazy(frame):
 
 def merged(frame):
     if lazy(frame):
-        return frame.merge(dd.from_pandas(RIGHT, npartitions=5), on="k", broadcast=False)
+        return frame.merge(
+            dd.from_pandas(RIGHT, npartitions=5), on="k", broadcast=False
+        )
     return frame.merge(RIGHT, on="k")
 
 
@@ -30,19 +32,26 @@ MOVED = {
     "set_index": lambda frame: frame.assign(key=frame.k).set_index("key"),
     "merge": merged,
     "sort_values": lambda frame: frame.sort_values("k"),
-    "drop_duplicates": lambda frame: frame.drop_duplicates(**({"split_out": 4} if lazy(frame) else {})),
+    "drop_duplicates": lambda frame: frame.drop_duplicates(
+        **({"split_out": 4} if lazy(frame) else {})
+    ),
     "shuffle": lambda frame: frame.shuffle("k") if lazy(frame) else frame,
 }
 VALUES = {
     "counts": lambda frame: frame.simjoin.neighbor_counts(1.0, on=ON),
     "own": lambda frame: frame.simjoin.neighbor_counts("r", on=ON),
-    "spatial": lambda f: f.simjoin.neighbor_counts(1.0, on=ON, partitioning="spatial", blocksize="9 kB"),
+    "spatial": lambda f: f.simjoin.neighbor_counts(
+        1.0, on=ON, partitioning="spatial", blocksize="9 kB"
+    ),
     "dbscan": lambda frame: (frame.simjoin.dbscan(1.0, 6, on=ON) < 0).astype(int) * 9,
     "k": lambda frame: frame.simjoin.k_distances(2, on=ON) * 9,
-    "core": lambda frame: (frame.simjoin.optics(2.0, 3, on=ON).core_distance <= 1.0).astype(int) * 9,
-    "semi": lambda frame: frame.simjoin.join(RIGHT[["k", "z"]], 1.5, left_on=ON, right_on=["k", "z"],
-                                             how="leftsemi"),
-}  # fmt: skip
+    "core": lambda frame: (
+        (frame.simjoin.optics(2.0, 3, on=ON).core_distance <= 1.0).astype(int) * 9
+    ),
+    "semi": lambda frame: frame.simjoin.join(
+        RIGHT[["k", "z"]], 1.5, left_on=ON, right_on=["k", "z"], how="leftsemi"
+    ),
+}
 
 
 def written(made, folder):
@@ -63,10 +72,16 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def frame():
-    """A frame of repeating labels; few rows are near others, so that each is told from most."""
+    """A frame of repeating labels; few rows are near others, so that each is told from
+    most.
+    """
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({name: rng.integers(0, 15, ROWS) * 1.0 for name in ON})
-    frame = frame.assign(k=rng.integers(0, 5, ROWS), r=rng.integers(0, 3, ROWS) * 1.0, name=np.arange(ROWS))
+    frame = frame.assign(
+        k=rng.integers(0, 5, ROWS),
+        r=rng.integers(0, 3, ROWS) * 1.0,
+        name=np.arange(ROWS),
+    )
     return frame.set_axis(rng.integers(0, 6, ROWS))
 
 
@@ -87,7 +102,11 @@ def check(frame, moved, verb, way, folder):
     got = WAYS[way](made, folder)
     columns = sorted(want.columns)
     pd.testing.assert_frame_equal(
-        *(some[columns].sort_values(columns, ignore_index=True) for some in (got, want)), check_dtype=False
+        *(
+            some[columns].sort_values(columns, ignore_index=True)
+            for some in (got, want)
+        ),
+        check_dtype=False,
     )
 
 
@@ -106,15 +125,21 @@ def test_every_verb_by_disk(frame, moved, verb, tmp_path):
 @pytest.fixture(scope="module")
 def client():
     with (
-        LocalCluster(n_workers=1, threads_per_worker=4, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=1, threads_per_worker=4, processes=False, dashboard_address=":0"
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield client
 
 
-# Dask itself gives rows of all partitions for `frame.merge(...).partitions[0]` by "p2p", and fails for others
+# Dask itself gives rows of all partitions for `frame.merge(...).partitions[0]` by
+# "p2p", and fails for others
 @in_turns(
-    1, lambda moved, way: (moved, way) != ("merge", "partitions"), moved=list(MOVED), way=[*WAYS, "len"]
+    1,
+    lambda moved, way: (moved, way) != ("merge", "partitions"),
+    moved=list(MOVED),
+    way=[*WAYS, "len"],
 )
 def test_by_network(client, frame, moved, way, tmp_path):
     check(frame, moved, "counts", way, tmp_path)
@@ -125,12 +150,19 @@ ENDS = {
     "tail": lambda made: made.tail(7),
     "heads of all": lambda made: made.head(10 * ROWS, npartitions=-1),
     "of columns": lambda made: made[["name", "v"]].head(7, npartitions=-1),
-    "of a sum": lambda made: made.assign(v=made.v + made.x).head(7, npartitions=-1).eval("v = v - x"),
+    "of a sum": lambda made: (
+        made.assign(v=made.v + made.x).head(7, npartitions=-1).eval("v = v - x")
+    ),
 }
 
 
 # the first partition of what is merged has no rows
-@in_turns(2, lambda moved, end: (moved, end) != ("merge", "head"), moved=["itself", *MOVED], end=list(ENDS))
+@in_turns(
+    2,
+    lambda moved, end: (moved, end) != ("merge", "head"),
+    moved=["itself", *MOVED],
+    end=list(ENDS),
+)
 def test_first_and_last_rows(frame, moved, end):
     """Dask takes those of a sorted frame from the frame beneath, in another order."""
     values = frame.reset_index(drop=True).simjoin.neighbor_counts(1.0, on=ON)
@@ -152,11 +184,17 @@ def with_order(moved, options):
 
 
 def check_order(frame, moved, way, folder, options):
-    """Each row has its own places and distances: ties may be in another order, core distances may not."""
-    made = with_order(MOVED[moved](dd.from_pandas(frame, npartitions=6, sort=False)), options)
+    """Each row has its own places and distances: ties may be in another order, core
+    distances may not.
+    """
+    made = with_order(
+        MOVED[moved](dd.from_pandas(frame, npartitions=6, sort=False)), options
+    )
     got = WAYS[way](made, folder).reset_index(drop=True)
     whole = MOVED[moved](frame).reset_index(drop=True)
-    core = whole.assign(core=whole.simjoin.optics(3.0, 4, on=ON, **options).core_distance)
+    core = whole.assign(
+        core=whole.simjoin.optics(3.0, 4, on=ON, **options).core_distance
+    )
     core = core.drop_duplicates(["name", "core"]).set_index("name").core
     assert len(got) == len(whole) and sorted(got.ordering) == list(range(len(got)))
     assert got.core_distance.tolist() == core[got.name].tolist()
@@ -166,10 +204,13 @@ def check_order(frame, moved, way, folder, options):
     assert got.near.tolist() == want.tolist()
 
 
-@in_turns(2, way=[way for way in WAYS if way != "partitions"], moved=list(MOVED))  # of which each is a run
+# of which each is a run
+@in_turns(2, way=[way for way in WAYS if way != "partitions"], moved=list(MOVED))
 def test_order_by_disk(frame, moved, way, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
-        check_order(frame, moved, way, tmp_path, {"mode": "forest"} if moved == "merge" else {})
+        check_order(
+            frame, moved, way, tmp_path, {"mode": "forest"} if moved == "merge" else {}
+        )
 
 
 @pytest.mark.parametrize("moved", chosen(list(MOVED), ["merge", "shuffle"]))
@@ -179,10 +220,16 @@ def test_order_by_network(client, frame, moved, tmp_path):
 
 @pytest.mark.parametrize("sort", ["set_index", "sort_values"])
 def test_files_that_dask_leaves_unsorted(sort, tmp_path):
-    """Where Dask merges files by the columns it reads, it may take them for sorted, as they are not."""
+    """Where Dask merges files by the columns it reads, it may take them for sorted, as
+    they are not.
+    """
     rng = np.random.default_rng(11)
-    frame = pd.DataFrame({"a": rng.integers(0, 12, 60) * 1.0, "key": rng.permutation(60)})
-    frame = frame.assign(**{f"text{k}": [f"a text of row {k}, {n}" for n in range(60)] for k in range(7)})
+    frame = pd.DataFrame(
+        {"a": rng.integers(0, 12, 60) * 1.0, "key": rng.permutation(60)}
+    )
+    frame = frame.assign(
+        **{f"text{k}": [f"a text of row {k}, {n}" for n in range(60)] for k in range(7)}
+    )
     dd.from_pandas(frame, npartitions=5, sort=False).to_parquet(tmp_path)
     moved = getattr(dd.read_parquet(tmp_path), sort)("key")
     with dask.config.set(scheduler="sync"):
@@ -193,4 +240,7 @@ def test_files_that_dask_leaves_unsorted(sort, tmp_path):
     assert near.any(0).all()
     assert (np.abs(np.subtract.outer(kept, kept)) <= 1).sum() == len(kept)
     a = counts["a"].to_numpy()
-    assert counts["v"].tolist() == ((np.abs(np.subtract.outer(a, a)) <= 1).sum(1) - 1).tolist()
+    assert (
+        counts["v"].tolist()
+        == ((np.abs(np.subtract.outer(a, a)) <= 1).sum(1) - 1).tolist()
+    )

@@ -1,4 +1,6 @@
-"""Rows that workers hold are sent to regions by one task of each thread: what is found is the same."""
+"""Rows that workers hold are sent to regions by one task of each thread: what is found
+is the same.
+"""
 
 from collections import Counter
 
@@ -10,10 +12,18 @@ import pytest
 from dask.utils import key_split
 from distributed.protocol import deserialize, serialize
 
-from dask_simjoin.cluster.algorithms.dbscan import ClusterNumbering, ComponentClusters, StartingClusters
+from dask_simjoin.cluster.algorithms.dbscan import (
+    ClusterNumbering,
+    ComponentClusters,
+    StartingClusters,
+)
 from dask_simjoin.cluster.algorithms.duplicates import Candidates, GroupRows
 from dask_simjoin.cluster.algorithms.edges import PlaceCounts
-from dask_simjoin.cluster.algorithms.halo_dbscan import ChunkClusters, GlobalNumbers, SharedRows
+from dask_simjoin.cluster.algorithms.halo_dbscan import (
+    ChunkClusters,
+    GlobalNumbers,
+    SharedRows,
+)
 from dask_simjoin.cluster.expressions import components  # noqa: F401  (registers the tuples that steps send)
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.graph import row_cache
@@ -32,26 +42,43 @@ SPATIAL = {"partitioning": "spatial", "blocksize": "9 kB"}
 VERBS = {
     "pairs": lambda a, b, **how: a.simjoin.self_join(EPS, on=["c0", "c1"], **how),
     "columns": lambda a, b, **how: a.simjoin.self_join(
-        EPS, on=["c0", "c1"], keep=["name", "more"], return_distance=True, pairs="both", **how
+        EPS,
+        on=["c0", "c1"],
+        keep=["name", "more"],
+        return_distance=True,
+        pairs="both",
+        **how,
     ),
-    "names": lambda a, b, **how: a.simjoin.self_join(EPS, on=["c0", "c1"], id="name", **how),
-    "missing": lambda a, b, **how: a.simjoin.self_join(EPS, on=["c0", "gaps"], dropna=True, **how),
-    "radius": lambda a, b, **how: a.simjoin.self_join(eps="reach", pairs="both", on=["c0", "c1"], **how),
+    "names": lambda a, b, **how: a.simjoin.self_join(
+        EPS, on=["c0", "c1"], id="name", **how
+    ),
+    "missing": lambda a, b, **how: a.simjoin.self_join(
+        EPS, on=["c0", "gaps"], dropna=True, **how
+    ),
+    "radius": lambda a, b, **how: a.simjoin.self_join(
+        eps="reach", pairs="both", on=["c0", "c1"], **how
+    ),
     "two": lambda a, b, **how: a.simjoin.join(b, EPS, on=["c0", "c1"], **how),
-    "left": lambda a, b, **how: a.simjoin.join(b, EPS, on=["c0", "c1"], how="left", **how),
+    "left": lambda a, b, **how: a.simjoin.join(
+        b, EPS, on=["c0", "c1"], how="left", **how
+    ),
 }
 
 
 @pytest.fixture
 def frame():
     rng = np.random.default_rng(5)
-    frame = frame_of(rng.uniform(size=(1200, 2))).assign(more=0.5, reach=rng.uniform(0, 0.04, 1200))
+    frame = frame_of(rng.uniform(size=(1200, 2))).assign(
+        more=0.5, reach=rng.uniform(0, 0.04, 1200)
+    )
     gaps = frame["c1"].where(rng.uniform(size=1200) < 0.8)
     return frame.assign(name=[f"n{k}" for k in range(1200)], gaps=gaps)
 
 
 def held_of(frame):
-    """Held by two workers in turns, in partitions that differ in size, one of which is empty."""
+    """Held by two workers in turns, in partitions that differ in size, one of which is
+    empty.
+    """
     return split(frame, (100, 250, 250, 500, 800, 1100)).persist()
 
 
@@ -73,7 +100,9 @@ def test_pairs_of_held_rows(frame, pack, verb, at_once):
     other = frame.sample(frac=0.5, random_state=1).reset_index(drop=True)
     want = VERBS[verb](frame, other)
     found = VERBS[verb](held_of(frame), held_of(other), **SPATIAL)
-    assert found.expr.plan.chunks.method == BY_WORKER and len(found.expr.plan.chunks) >= 4
+    assert (
+        found.expr.plan.chunks.method == BY_WORKER and len(found.expr.plan.chunks) >= 4
+    )
     columns = list(want.columns)
     for some in (found := found.compute(), want):
         some.sort_values(columns, inplace=True, ignore_index=True)
@@ -86,11 +115,14 @@ def test_one_task_of_each_worker_packs_what_it_holds(frame, client):
         count = held.simjoin.count_pairs(EPS, **SPATIAL)
         assert count.compute() == frame[["c0", "c1"]].simjoin.count_pairs(EPS)
     tasks = Counter(key_split(task["key"]) for task in ran)
-    assert tasks["simjoin_send"] <= 2 and not [name for name in tasks if "shuffle" in name]
+    assert tasks["simjoin_send"] <= 2 and not [
+        name for name in tasks if "shuffle" in name
+    ]
 
 
 def test_rows_that_are_not_held_are_shuffled(frame, client, monkeypatch):
-    monkeypatch.setattr(row_cache, "SHARE", 10**12)  # workers do not keep rows that planning reads
+    # workers do not keep rows that planning reads
+    monkeypatch.setattr(row_cache, "SHARE", 10**12)
     rows = split(frame, (300, 700))
     count = rows.simjoin.count_pairs(EPS, on=["c0", "c1"], **SPATIAL)
     assert count.expr.plan.chunks.method != BY_WORKER
@@ -98,24 +130,39 @@ def test_rows_that_are_not_held_are_shuffled(frame, client, monkeypatch):
     with dask.config.set({"dataframe.shuffle.method": "tasks"}):
         asked = held.simjoin.count_pairs(EPS, on=["c0", "c1"], **SPATIAL)
         assert asked.expr.plan.chunks.method == "tasks"
-    counts = held.simjoin.neighbor_counts(EPS, on=["c0", "c1"], **SPATIAL)  # which go back to where rows lie
+    # which go back to where rows lie
+    counts = held.simjoin.neighbor_counts(EPS, on=["c0", "c1"], **SPATIAL)
     assert counts.expr.plan.chunks.method != BY_WORKER
     want = frame.simjoin.neighbor_counts(EPS, on=["c0", "c1"])
     assert counts.compute().tolist() == want.tolist()
-    assert asked.compute() == count.compute() == frame.simjoin.count_pairs(EPS, on=["c0", "c1"])
+    assert (
+        asked.compute()
+        == count.compute()
+        == frame.simjoin.count_pairs(EPS, on=["c0", "c1"])
+    )
 
 
 def test_rows_that_changed_are_refused(client):
-    frame = pd.DataFrame(np.random.default_rng(0).uniform(size=(400, 2)), columns=["c0", "c1"])
-    count = dd.from_pandas(frame, npartitions=4).persist().simjoin.count_pairs(EPS, **SPATIAL)
-    wrong = tuple(tuple((rows + 1, box) for rows, box in own) for own in count.expr.plan.sources)
+    frame = pd.DataFrame(
+        np.random.default_rng(0).uniform(size=(400, 2)), columns=["c0", "c1"]
+    )
+    count = (
+        dd.from_pandas(frame, npartitions=4)
+        .persist()
+        .simjoin.count_pairs(EPS, **SPATIAL)
+    )
+    wrong = tuple(
+        tuple((rows + 1, box) for rows, box in own) for own in count.expr.plan.sources
+    )
     object.__setattr__(count.expr.plan, "sources", wrong)
     with pytest.raises(SourceChangedError, match="had 101 rows"):
         count.compute()
 
 
 def test_partitions_are_dealt_out():
-    """Each to a worker that holds it, and what several or none hold to who has the fewest."""
+    """Each to a worker that holds it, and what several or none hold to who has the
+    fewest.
+    """
     holders = [["a"], ["b"], ["a", "b"], ["a"], [], ["gone"], ["a"]]
     assert dealt_out(holders, {"a": 1, "b": 1}) == [(0, [0, 3, 5, 6]), (1, [1, 2, 4])]
     several = [(0, [0, 6]), (0, [3]), (1, [1, 2]), (2, [4, 5])]
@@ -135,7 +182,11 @@ TOLD = [
     ChunkClusters(X > 3, X, X, X[:0], X[::2]),
     SharedRows(X, X[:0], X, X),
     GlobalNumbers(X, [X, X[:0]]),
-    FoundRows(X, frame_of(np.zeros((1000, 1))).index, {"a": X, "b": np.array(["x"] * 1000, object)}),
+    FoundRows(
+        X,
+        frame_of(np.zeros((1000, 1))).index,
+        {"a": X, "b": np.array(["x"] * 1000, object)},
+    ),
 ]
 
 
@@ -144,21 +195,31 @@ def same(one, other):
         return type(one) is type(other) and all(map(same, one, other))
     if isinstance(one, dict):
         return list(one) == list(other) and all(map(same, one.values(), other.values()))
-    return np.array_equal(one, other) and getattr(one, "dtype", None) == getattr(other, "dtype", None)
+    return np.array_equal(one, other) and getattr(one, "dtype", None) == getattr(
+        other, "dtype", None
+    )
 
 
 @pytest.mark.parametrize("family", [["dask", "pickle"], ["cuda", "dask", "pickle"]])
 @pytest.mark.parametrize("value", TOLD, ids=lambda value: type(value).__name__)
 def test_they_arrive_as_they_left(value, family):
-    header, frames = serialize((value, {"kept": value}), serializers=family, on_error="raise")
+    header, frames = serialize(
+        (value, {"kept": value}), serializers=family, on_error="raise"
+    )
     header, frames = serialize(value, serializers=family, on_error="raise")
     assert same(value, deserialize(header, [bytes(frame) for frame in frames]))
 
 
 @pytest.mark.parametrize("family", [["dask", "pickle"], ["cuda", "dask", "pickle"]])
 def test_arrays_are_not_pickled(family):
-    """What a GPU holds is copied to the host to be pickled; here the array's own memory is what is sent."""
+    """What a GPU holds is copied to the host to be pickled; here the array's own memory
+    is what is sent.
+    """
     counts = np.arange(100_000, dtype=np.uint16)
-    header, frames = serialize(PlaceCounts(0, counts), serializers=family, on_error="raise")
+    header, frames = serialize(
+        PlaceCounts(0, counts), serializers=family, on_error="raise"
+    )
     assert header["serializer"] == family[0]
-    assert any(np.shares_memory(np.frombuffer(frame, np.uint8), counts) for frame in frames)
+    assert any(
+        np.shares_memory(np.frombuffer(frame, np.uint8), counts) for frame in frames
+    )

@@ -43,14 +43,19 @@ INDEXES = {
 
 
 @pytest.mark.parametrize("kind", INDEXES)
-@pytest.mark.parametrize("columns", [["c0", "c1"], ["c0", "c1", "name"], ["c0", "c1", "name", "more"]])
+@pytest.mark.parametrize(
+    "columns", [["c0", "c1"], ["c0", "c1", "name"], ["c0", "c1", "name", "more"]]
+)
 @pytest.mark.parametrize("sort", [True, False])
 def test_partitions_are_those_of_dask(x, kind, columns, sort):
     frame = frame_of(x).assign(name=[f"n{k}" for k in range(len(x))], more=1)
     frame.index = INDEXES[kind](len(x))
     source = frozen(frame, columns, sort=sort)
     small = small_frame(source)
-    wanted = [dd.from_pandas(frame, npartitions=3, sort=sort)[columns].get_partition(n) for n in range(3)]
+    wanted = [
+        dd.from_pandas(frame, npartitions=3, sort=sort)[columns].get_partition(n)
+        for n in range(3)
+    ]
     for n, part in enumerate(wanted):
         pd.testing.assert_frame_equal(small.part(n, n + 1), part.compute())
     assert small.part(0, 3).equals(small.rows) and small.bounds[-1] == len(x)
@@ -62,16 +67,23 @@ def test_rows_are_kept_until_they_are_taken(x):
     small = small_frame(source)
     assert small_frame(source) is small is take_small_frame(source)
     assert source.small is None
-    assert small_frame(source, max_bytes=100) is None and small_frame(source) is not small
+    assert (
+        small_frame(source, max_bytes=100) is None and small_frame(source) is not small
+    )
 
 
 def test_other_sources_are_no_small_frames(x):
     frame = frame_of(x)
     lazy = dd.from_pandas(frame, npartitions=3)
-    for other in (lazy.persist(), lazy.map_partitions(lambda part: part), lazy.partitions[[0, 2]]):
+    for other in (
+        lazy.persist(),
+        lazy.map_partitions(lambda part: part),
+        lazy.partitions[[0, 2]],
+    ):
         assert small_frame(freeze(other, ["c0", "c1"])) is None
     most = 16 * len(x)
-    assert small_frame(freeze(lazy, ["c0", "c1"]), most) is None  # the index also takes memory
+    # the index also takes memory
+    assert small_frame(freeze(lazy, ["c0", "c1"]), most) is None
     assert small_frame(freeze(lazy, ["c0"]), most) is not None
 
 
@@ -84,7 +96,8 @@ def test_one_task_reads_and_indexes_all_partitions(x, partitions, in_this_thread
     assert not pairs.expr.plan.read_apart
     assert re.search(r"\n  tasks +about 2\n", str(lazy.simjoin.plan(EPS)))
     assert pairs.expr.plan.sources[0] == tuple(
-        (rows, box) for rows, box in lazy.persist().simjoin.self_join(EPS).expr.plan.sources[0]
+        (rows, box)
+        for rows, box in lazy.persist().simjoin.self_join(EPS).expr.plan.sources[0]
     )
 
 
@@ -103,16 +116,22 @@ def test_rows_without_a_point_are_left_out(x, partitions):
         frame.simjoin.self_join(EPS, dropna=True)
     )
     counts = lazy.simjoin.neighbor_counts(EPS, dropna=True).compute()
-    pd.testing.assert_series_equal(counts, frame.simjoin.neighbor_counts(EPS, dropna=True))
+    pd.testing.assert_series_equal(
+        counts, frame.simjoin.neighbor_counts(EPS, dropna=True)
+    )
     with pytest.raises(CoordinateError, match=r"58 missing or NaN"):
         lazy.simjoin.count_pairs(EPS).compute()
 
 
-@pytest.mark.parametrize("verb", ["dbscan", "hdbscan", "near_duplicated", "neighbor_counts"])
+@pytest.mark.parametrize(
+    "verb", ["dbscan", "hdbscan", "near_duplicated", "neighbor_counts"]
+)
 def test_values_of_rows_are_those_of_the_plain_frame(x, verb):
     frame = frame_of(x)
     options = {"min_cluster_size": 5} if verb == "hdbscan" else {"eps": EPS}
-    found = getattr(dd.from_pandas(frame, npartitions=5).simjoin, verb)(**options).compute()
+    found = getattr(dd.from_pandas(frame, npartitions=5).simjoin, verb)(
+        **options
+    ).compute()
     wanted = getattr(frame.simjoin, verb)(**options)
     pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(wanted))
 
@@ -141,6 +160,8 @@ def test_likely_mistakes_are_still_reported():
 
 def test_two_tables(x):
     left, right = frame_of(x[:250]), frame_of(x[250:])
-    lazy = dd.from_pandas(left, npartitions=3).simjoin.join(dd.from_pandas(right, npartitions=2), EPS)
+    lazy = dd.from_pandas(left, npartitions=3).simjoin.join(
+        dd.from_pandas(right, npartitions=2), EPS
+    )
     assert tasks(lazy)["simjoin_index"] == 2
     assert as_set(lazy.compute()) == as_set(left.simjoin.join(right, EPS))

@@ -1,4 +1,6 @@
-"""Values of a graph are gathered from their own workers; frozen sources keep their partitions."""
+"""Values of a graph are gathered from their own workers; frozen sources keep their
+partitions.
+"""
 
 import os
 from collections import Counter
@@ -51,7 +53,12 @@ def test_what_is_listed_is_told_apart():
     listed = Listed(items)
     assert list(listed) == items and listed[1] == items[1] and len(listed) == 2
     assert tokenize(listed) == tokenize(Listed(items))
-    others = [items[:1], [*items, items[0]], [(0, (5, "a")), (1, (6, "b"))], [(0, (5, "b")), (1, (5, "a"))]]
+    others = [
+        items[:1],
+        [*items, items[0]],
+        [(0, (5, "a")), (1, (6, "b"))],
+        [(0, (5, "b")), (1, (5, "a"))],
+    ]
     assert tokenize(listed) not in {tokenize(Listed(other)) for other in others}
 
 
@@ -62,17 +69,24 @@ def test_partitions_that_dask_changes_when_it_lowers_a_frame(partitioning, befor
     x = np.random.default_rng(0).random((40, 2))
     rows = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "key": range(40), "g": 1})
     lazy = (
-        dd.from_pandas(rows, npartitions=before).shuffle("g", npartitions=3).drop_duplicates(subset=["key"])
+        dd.from_pandas(rows, npartitions=before)
+        .shuffle("g", npartitions=3)
+        .drop_duplicates(subset=["key"])
     )
-    assert lazy.npartitions != lazy.optimize().npartitions  # otherwise, this test checks nothing
+    # otherwise, this test checks nothing
+    assert lazy.npartitions != lazy.optimize().npartitions
     source = freeze(lazy, ["x", "y", "key", "g"])
     assert map_frozen("sizes", len, source).npartitions == source.inner.npartitions
     options = {"on": ["x", "y"], "id": "key", "keep": ["g"]}
-    found = lazy.simjoin.self_join(0.1, partitioning=partitioning, blocksize=400, **options)
+    found = lazy.simjoin.self_join(
+        0.1, partitioning=partitioning, blocksize=400, **options
+    )
     expected = rows.simjoin.self_join(0.1, **options)
     assert unordered(found.compute()) == unordered(expected)
 
 
 def unordered(pairs):
-    """Return each pair of a self-join as a set, because the shuffle changes the order of rows."""
+    """Return each pair of a self-join as a set, because the shuffle changes the order
+    of rows.
+    """
     return Counter(map(frozenset, zip(pairs["left"], pairs["right"], strict=True)))

@@ -1,4 +1,6 @@
-"""Verbs: one signature and one text as method and as function; results in the library of the frame."""
+"""Verbs: one signature and one text as method and as function; results in the library
+of the frame.
+"""
 
 import inspect
 import json
@@ -30,26 +32,41 @@ def test_methods_and_functions_have_one_signature_and_one_text(verb):
     frame, *same = inspect.signature(verb.function).parameters.values()
     assert (own.name, frame.name) == ("self", "frame")
     assert options == same
-    assert [one.name for one in inspect.signature(getattr(FRAME.simjoin, verb.name)).parameters.values()] == [
-        one.name for one in options
-    ]
+    assert [
+        one.name
+        for one in inspect.signature(
+            getattr(FRAME.simjoin, verb.name)
+        ).parameters.values()
+    ] == [one.name for one in options]
     assert method.__doc__ == verb.function.__doc__
     assert getattr(dask_simjoin, verb.name) is verb.function
     assert verb.name in dask_simjoin.__all__ and verb.name in dir(FRAME.simjoin)
 
 
 def test_an_option_is_given_twice():
-    for call in (FRAME.simjoin.self_join, lambda *args, **more: dask_simjoin.self_join(FRAME, *args, **more)):
-        with pytest.raises(OptionTypeError, match=r"^self_join\(\) got multiple values for argument 'eps'"):
+    for call in (
+        FRAME.simjoin.self_join,
+        lambda *args, **more: dask_simjoin.self_join(FRAME, *args, **more),
+    ):
+        with pytest.raises(
+            OptionTypeError,
+            match=r"^self_join\(\) got multiple values for argument 'eps'",
+        ):
             call(1.0, eps=1.0)
 
 
-COLUMNS = {"x": [0.0, 1.0, 5.0], "name": ["a", "b", "c"], "size": [1.5, float("nan"), 2.5]}
+COLUMNS = {
+    "x": [0.0, 1.0, 5.0],
+    "name": ["a", "b", "c"],
+    "size": [1.5, float("nan"), 2.5],
+}
 TABLE = pa.table(COLUMNS)
 
 
 def test_arrow_tables_give_arrow_tables():
-    found = dask_simjoin.self_join(TABLE, 2.0, on="x", keep=["name", "size"], return_distance=True)
+    found = dask_simjoin.self_join(
+        TABLE, 2.0, on="x", keep=["name", "size"], return_distance=True
+    )
     assert isinstance(found, pa.Table)
     assert found.column_names[:3] == ["left", "right", "distance"]
     assert found["name_right"].to_pylist() == ["b"]
@@ -60,12 +77,17 @@ def test_arrow_tables_give_arrow_tables():
     assert several.to_pydict() == {"2.0": [1, 1, 0], "9.0": [2, 2, 2]}
     assert dask_simjoin.count_pairs(TABLE, 2.0, on="x") == 1
     kept = dask_simjoin.drop_near_duplicates(TABLE, 2.0, on="x")
-    assert kept.column_names == TABLE.column_names and kept["name"].to_pylist() == ["a", "c"]
+    assert kept.column_names == TABLE.column_names and kept["name"].to_pylist() == [
+        "a",
+        "c",
+    ]
     assert dask_simjoin.connected_components(found).num_rows == 2
 
 
 def test_rows_without_a_match_are_missing():
-    found = dask_simjoin.join(TABLE, TABLE.slice(0, 1), 2.0, on="x", how="left", return_distance=True)
+    found = dask_simjoin.join(
+        TABLE, TABLE.slice(0, 1), 2.0, on="x", how="left", return_distance=True
+    )
     found = found.sort_by("left")
     assert found["right"].to_pylist() == [0, 0, None]
     assert found["distance"].to_pylist() == [0.0, 1.0, None]
@@ -98,7 +120,9 @@ def test_lazy_frames_of_polars_are_collected_first():
         lambda: lazy.simjoin.self_join(2.0, on="x"),
         lambda: dask_simjoin.self_join(lazy, 2.0, on="x"),
     ):
-        with pytest.raises(UnsupportedFrameError, match=r"Call collect\(\) on a LazyFrame first"):
+        with pytest.raises(
+            UnsupportedFrameError, match=r"Call collect\(\) on a LazyFrame first"
+        ):
             call()
 
 
@@ -106,13 +130,18 @@ def test_duckdb_relations_give_arrow_tables():
     duckdb = pytest.importorskip("duckdb")
     relation = duckdb.sql("select * from (values (0.0::double), (1.0), (5.0)) t(x)")
     found = dask_simjoin.self_join(relation, 2.0)
-    assert isinstance(found, pa.Table) and found.to_pydict() == {"left": [0], "right": [1]}
+    assert isinstance(found, pa.Table) and found.to_pydict() == {
+        "left": [0],
+        "right": [1],
+    }
 
 
 def geo_frame(crs="EPSG:4326"):
     geopandas = pytest.importorskip("geopandas")
     points = geopandas.points_from_xy([7.10, 6.96, 13.40], [50.73, 50.94, 52.52])
-    return geopandas.GeoDataFrame({"city": ["Bonn", "Cologne", "Berlin"]}, geometry=points, crs=crs)
+    return geopandas.GeoDataFrame(
+        {"city": ["Bonn", "Cologne", "Berlin"]}, geometry=points, crs=crs
+    )
 
 
 def test_kept_points_make_a_geodataframe():
@@ -131,12 +160,20 @@ def test_kept_points_make_a_geodataframe():
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_points_of_geoarrow_are_coordinates(interleaved):
     cities = geo_frame()
-    table = pa.table(cities.to_arrow(geometry_encoding="geoarrow", interleaved=interleaved, index=False))
+    table = pa.table(
+        cities.to_arrow(
+            geometry_encoding="geoarrow", interleaved=interleaved, index=False
+        )
+    )
     found = dask_simjoin.self_join(table, "50 km", keep=["city", "geometry"])
-    assert isinstance(found, pa.Table) and found["city_right"].to_pylist() == ["Cologne"]
+    assert isinstance(found, pa.Table) and found["city_right"].to_pylist() == [
+        "Cologne"
+    ]
     extension = found.schema.field("geometry_left").metadata
     assert extension[b"ARROW:extension:name"] == b"geoarrow.point"
-    assert "4326" in json.dumps(json.loads(extension[b"ARROW:extension:metadata"])["crs"])
+    assert "4326" in json.dumps(
+        json.loads(extension[b"ARROW:extension:metadata"])["crs"]
+    )
     rows = dask_simjoin.drop_near_duplicates(table, "50 km")
     assert rows.column_names == table.column_names and rows.num_rows == 2
 
@@ -146,7 +183,9 @@ RIGHT = pd.DataFrame({"x": [1.0], "size": np.array([3], np.int32)})
 
 
 def test_examples_are_empty_and_have_the_columns_of_results():
-    spec = JoinRequest(RIGHT, 2.0, on="x", keep=["name", "size"], return_distance=True).spec(LEFT, RIGHT)
+    spec = JoinRequest(
+        RIGHT, 2.0, on="x", keep=["name", "size"], return_distance=True
+    ).spec(LEFT, RIGHT)
     found = pairs_example(LEFT, RIGHT, spec)
     assert len(found) == 0
     assert list(found.columns) == ["left", "right", "distance", "name", "size"]
@@ -157,7 +196,13 @@ def test_examples_are_empty_and_have_the_columns_of_results():
 
 def test_nearest_rows_have_ranks():
     spec = KnnJoinRequest(RIGHT, 1, on="x", keep="name").spec(LEFT, RIGHT)
-    assert list(nearest_example(LEFT, RIGHT, spec).columns) == ["left", "right", "rank", "distance", "name"]
+    assert list(nearest_example(LEFT, RIGHT, spec).columns) == [
+        "left",
+        "right",
+        "rank",
+        "distance",
+        "name",
+    ]
 
 
 def test_series_have_the_index_of_the_frame():
@@ -167,6 +212,10 @@ def test_series_have_the_index_of_the_frame():
 
 
 def test_categories_that_dask_does_not_know_are_refused():
-    other = dd.from_pandas(RIGHT.assign(kind=["k"]), npartitions=1).astype({"kind": "category"})
+    other = dd.from_pandas(RIGHT.assign(kind=["k"]), npartitions=1).astype(
+        {"kind": "category"}
+    )
     with pytest.raises(ColumnError, match="whose categories Dask does not know"):
-        dd.from_pandas(LEFT, npartitions=1).simjoin.join(other, 2.0, on="x", how="left", keep="kind")
+        dd.from_pandas(LEFT, npartitions=1).simjoin.join(
+            other, 2.0, on="x", how="left", keep="kind"
+        )

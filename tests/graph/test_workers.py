@@ -1,4 +1,6 @@
-"""Workers with too little disk space are refused, or end with an error instead of waiting for ever."""
+"""Workers with too little disk space are refused, or end with an error instead of
+waiting for ever.
+"""
 
 import threading
 import time
@@ -14,7 +16,13 @@ from distributed import Client, LocalCluster, Status
 
 from dask_simjoin.errors import BudgetError, ScratchError
 from dask_simjoin.graph import planner, workers
-from dask_simjoin.graph.workers import LOOKS, Standstill, StandstillPlugin, by_disk, standstill_message
+from dask_simjoin.graph.workers import (
+    LOOKS,
+    Standstill,
+    StandstillPlugin,
+    by_disk,
+    standstill_message,
+)
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.resources import WorkerDisk
 from tests.support.gates import PATIENCE, until
@@ -22,34 +30,69 @@ from tests.support.gates import PATIENCE, until
 WORDS = {"threshold": 0.5, "tokenizer": "whitespace"}
 
 VERBS = {
-    "self_join": lambda points, sets: points.simjoin.self_join(0.1, on=["x", "y"]).npartitions,
-    "join": lambda points, sets: points.simjoin.join(points, 0.1, on=["x", "y"]).npartitions,
-    "knn_join": lambda points, sets: points.simjoin.knn_join(k=2, on=["x", "y"]).npartitions,
-    "k_distances": lambda points, sets: points.simjoin.k_distances(2, on=["x", "y"]).compute(),
-    "count_pairs": lambda points, sets: points.simjoin.count_pairs(0.1, on=["x", "y"]).compute(),
-    "neighbor_counts": lambda points, sets: points.simjoin.neighbor_counts(0.1, on=["x", "y"]).compute(),
-    "near_duplicated": lambda points, sets: points.simjoin.near_duplicated(0.1, on=["x", "y"]).compute(),
-    "dbscan": lambda points, sets: points.simjoin.dbscan(0.1, 3, on=["x", "y"]).compute(),
-    "optics": lambda points, sets: points.simjoin.optics(0.1, 3, on=["x", "y"]).compute(),
-    "hdbscan": lambda points, sets: points.simjoin.hdbscan(5, blocksize="8 kB", on=["x", "y"]).compute(),
+    "self_join": lambda points, sets: (
+        points.simjoin.self_join(0.1, on=["x", "y"]).npartitions
+    ),
+    "join": lambda points, sets: (
+        points.simjoin.join(points, 0.1, on=["x", "y"]).npartitions
+    ),
+    "knn_join": lambda points, sets: (
+        points.simjoin.knn_join(k=2, on=["x", "y"]).npartitions
+    ),
+    "k_distances": lambda points, sets: points.simjoin.k_distances(
+        2, on=["x", "y"]
+    ).compute(),
+    "count_pairs": lambda points, sets: points.simjoin.count_pairs(
+        0.1, on=["x", "y"]
+    ).compute(),
+    "neighbor_counts": lambda points, sets: points.simjoin.neighbor_counts(
+        0.1, on=["x", "y"]
+    ).compute(),
+    "near_duplicated": lambda points, sets: points.simjoin.near_duplicated(
+        0.1, on=["x", "y"]
+    ).compute(),
+    "dbscan": lambda points, sets: points.simjoin.dbscan(
+        0.1, 3, on=["x", "y"]
+    ).compute(),
+    "optics": lambda points, sets: points.simjoin.optics(
+        0.1, 3, on=["x", "y"]
+    ).compute(),
+    "hdbscan": lambda points, sets: points.simjoin.hdbscan(
+        5, blocksize="8 kB", on=["x", "y"]
+    ).compute(),
     "spanning_tree": lambda points, sets: points.simjoin.spanning_tree(
         blocksize="8 kB", on=["x", "y"]
     ).compute(),
-    "neighbor_graph": lambda points, sets: points.simjoin.neighbor_graph(0.1, on=["x", "y"]).compute(),
-    "set_self_join": lambda points, sets: sets.simjoin.set_self_join("s", **WORDS).npartitions,
-    "count_set_pairs": lambda points, sets: sets.simjoin.count_set_pairs("s", **WORDS).compute(),
-    "set_neighbor_counts": lambda points, sets: sets.simjoin.set_neighbor_counts("s", **WORDS).compute(),
-    "set_near_duplicated": lambda points, sets: sets.simjoin.set_near_duplicated("s", **WORDS).compute(),
+    "neighbor_graph": lambda points, sets: points.simjoin.neighbor_graph(
+        0.1, on=["x", "y"]
+    ).compute(),
+    "set_self_join": lambda points, sets: (
+        sets.simjoin.set_self_join("s", **WORDS).npartitions
+    ),
+    "count_set_pairs": lambda points, sets: sets.simjoin.count_set_pairs(
+        "s", **WORDS
+    ).compute(),
+    "set_neighbor_counts": lambda points, sets: sets.simjoin.set_neighbor_counts(
+        "s", **WORDS
+    ).compute(),
+    "set_near_duplicated": lambda points, sets: sets.simjoin.set_near_duplicated(
+        "s", **WORDS
+    ).compute(),
 }
 
 
 @pytest.fixture(scope="module")
 def cluster():
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, memory_limit=0,
-                     dashboard_address=":0") as found,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=2,
+            processes=False,
+            memory_limit=0,
+            dashboard_address=":0",
+        ) as found,
         Client(found),
-    ):  # fmt: skip
+    ):
         yield found
 
 
@@ -60,7 +103,9 @@ def test_verbs_that_need_more_than_is_free_are_refused(cluster, monkeypatch, ver
     monkeypatch.setattr(planner, "resources_for", lambda library: have)
     x = np.random.default_rng(0).uniform(size=(400, 2))
     points = dd.from_pandas(pd.DataFrame(x, columns=["x", "y"]), npartitions=4)
-    sets = dd.from_pandas(pd.DataFrame({"s": [f"{n % 7} {n % 5} x" for n in range(400)]}), npartitions=4)
+    sets = dd.from_pandas(
+        pd.DataFrame({"s": [f"{n % 7} {n % 5} x" for n in range(400)]}), npartitions=4
+    )
     free = []
 
     def usage(directory):
@@ -68,21 +113,33 @@ def test_verbs_that_need_more_than_is_free_are_refused(cluster, monkeypatch, ver
         return SimpleNamespace(free=100)
 
     monkeypatch.setattr(workers.shutil, "disk_usage", usage)
-    with pytest.raises(BudgetError, match=r"At least .* do not fit .* of 1 workers.*has only 100 B free"):
+    with pytest.raises(
+        BudgetError,
+        match=r"At least .* do not fit .* of 1 workers.*has only 100 B free",
+    ):
         VERBS[verb](points, sets)
     assert free
 
 
 def test_workers_that_share_a_disk_are_put_together():
-    spills = [("a", 1, "/one", 100, None), ("a", 2, "/two", 90, None), ("a", 1, "/one/more", 99, None),
-              ("b", 1, "/one", 80, 30), ("b", 1, "/one", 80, 20)]  # fmt: skip
+    spills = [
+        ("a", 1, "/one", 100, None),
+        ("a", 2, "/two", 90, None),
+        ("a", 1, "/one/more", 99, None),
+        ("b", 1, "/one", 80, 30),
+        ("b", 1, "/one", 80, 20),
+    ]
     assert by_disk(spills) == [
-        WorkerDisk("a", "/one", 2, 99), WorkerDisk("a", "/two", 1, 90), WorkerDisk("b", "/one", 2, 50),
-    ]  # fmt: skip
+        WorkerDisk("a", "/one", 2, 99),
+        WorkerDisk("a", "/two", 1, 90),
+        WorkerDisk("b", "/one", 2, 50),
+    ]
 
 
 def test_workers_are_not_asked_where_nothing_goes_to_disk(cluster, monkeypatch):
-    monkeypatch.setattr(Client, "run", lambda *_, **__: pytest.fail("workers were asked"))
+    monkeypatch.setattr(
+        Client, "run", lambda *_, **__: pytest.fail("workers were asked")
+    )
     frame = dd.from_pandas(pd.DataFrame({"x": [0.0, 1.0]}), npartitions=1)
     assert frame.simjoin.count_pairs(1.0, on="x").compute() == 1
 
@@ -98,10 +155,14 @@ class Data(dict):
 class Standing:
     """Something of a worker's status, which pauses at .8 of its memory."""
 
-    def __init__(self, status=Status.running, executing=0, limit=None, pause=0.8, data=0):
+    def __init__(
+        self, status=Status.running, executing=0, limit=None, pause=0.8, data=0
+    ):
         self.status, self.state = status, SimpleNamespace(executing_count=executing)
         self.data = Data(data)
-        self.memory_manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=pause)
+        self.memory_manager = SimpleNamespace(
+            memory_limit=limit, memory_pause_fraction=pause
+        )
 
 
 def keep(worker, much):
@@ -132,7 +193,8 @@ def test_memory_is_given_back_until_the_worker_is_gone(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("share", "pause", "allowed"), [(0.81, 0.8, 0.85), (0.9, 0.85, 0.92), (0.97, 0.92, 0.92), (0.5, 0.8, 0.8)]
+    ("share", "pause", "allowed"),
+    [(0.81, 0.8, 0.85), (0.9, 0.85, 0.92), (0.97, 0.92, 0.92), (0.5, 0.8, 0.8)],
 )
 def test_workers_that_get_no_smaller_go_on_while_there_is_room(share, pause, allowed):
     worker = Standing(limit=1000, pause=pause)
@@ -150,10 +212,15 @@ def test_workers_that_never_pause_are_left_alone(setting):
 def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
     monkeypatch.setattr(workers, "CHECK_SECONDS", 0.001)
     far = 1 << 40
-    monkeypatch.setattr(workers.psutil.Process, "memory_info", lambda process: SimpleNamespace(rss=1))
+    monkeypatch.setattr(
+        workers.psutil.Process, "memory_info", lambda process: SimpleNamespace(rss=1)
+    )
     waiting = Standing(Status.paused, limit=far)
-    others = [Standing(Status.paused, 1, far), Standing(Status.running, 0, far),
-              Standing(Status.paused, 0, far, data=1)]  # fmt: skip
+    others = [
+        Standing(Status.paused, 1, far),
+        Standing(Status.running, 0, far),
+        Standing(Status.paused, 0, far, data=1),
+    ]
     seen = []
     monkeypatch.setattr(workers.Standstill, "look", lambda *_: False)
     monkeypatch.setattr(workers, "let_go_on", lambda worker, used: seen.append(worker))
@@ -183,27 +250,42 @@ def test_what_is_returned_later_leaves_nothing_allocated():
         (1 << 36, 1, [(-3, 1 << 25), (-1, 1 << 29)]),
     ],
 )
-def test_freed_memory_is_kept_on_workers_with_room_for_it(monkeypatch, limit, threads, calls):
+def test_freed_memory_is_kept_on_workers_with_room_for_it(
+    monkeypatch, limit, threads, calls
+):
     made = []
     library = SimpleNamespace(mallopt=lambda name, value: made.append((name, value)))
     monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: library)
     workers.keep_freed_memory(limit, threads)
     assert made == calls
-    monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: SimpleNamespace())  # as on macOS
+    # as on macOS
+    monkeypatch.setattr(workers.ctypes, "CDLL", lambda name: SimpleNamespace())
     workers.keep_freed_memory(limit, threads)
 
 
-EVENT = {"worker": "tcp://a:1", "used": 480 << 20, "limit": 600 << 20, "unwritten": 7, "directory": "/spill",
-         "free": 4096, "max_spill": None}  # fmt: skip
+EVENT = {
+    "worker": "tcp://a:1",
+    "used": 480 << 20,
+    "limit": 600 << 20,
+    "unwritten": 7,
+    "directory": "/spill",
+    "free": 4096,
+    "max_spill": None,
+}
 
 
 def stand_in(folder, status=Status.paused, executing=0, fast=3):
     logged = []
     manager = SimpleNamespace(memory_limit=1000, max_spill=False)
     worker = SimpleNamespace(
-        status=status, state=SimpleNamespace(executing_count=executing), data=Data(fast), address="tcp://a:1",
-        memory_manager=manager, local_directory=str(folder), log_event=lambda *event: logged.append(event),
-    )  # fmt: skip
+        status=status,
+        state=SimpleNamespace(executing_count=executing),
+        data=Data(fast),
+        address="tcp://a:1",
+        memory_manager=manager,
+        local_directory=str(folder),
+        log_event=lambda *event: logged.append(event),
+    )
     return worker, logged
 
 
@@ -214,8 +296,17 @@ def test_a_worker_that_stays_paused_and_writes_nothing_says_so(tmp_path):
     assert [n for n, one in enumerate(said) if one] == [LOOKS, 2 * LOOKS]
     topic, event = logged[0]
     assert topic == workers.TOPIC
-    assert (event["worker"], event["used"], event["limit"], event["unwritten"]) == ("tcp://a:1", 900, 1000, 3)
-    assert event["directory"] == str(tmp_path) and event["free"] > 0 and event["max_spill"] is None
+    assert (event["worker"], event["used"], event["limit"], event["unwritten"]) == (
+        "tcp://a:1",
+        900,
+        1000,
+        3,
+    )
+    assert (
+        event["directory"] == str(tmp_path)
+        and event["free"] > 0
+        and event["max_spill"] is None
+    )
 
 
 def test_a_worker_whose_folder_is_gone_says_so_all_the_same(tmp_path):
@@ -242,12 +333,19 @@ def test_workers_that_write_to_disk_say_nothing(tmp_path):
 
 
 def test_the_message_names_workers_disks_and_the_remedy():
-    said = standstill_message([EVENT, {**EVENT, "worker": "tcp://b:2", "max_spill": 1 << 20}])
-    assert "tcp://a:1 uses 480.00 MiB of 600.00 MiB and cannot write 7 results to '/spill'" in said
+    said = standstill_message(
+        [EVENT, {**EVENT, "worker": "tcp://b:2", "max_spill": 1 << 20}]
+    )
+    assert (
+        "tcp://a:1 uses 480.00 MiB of 600.00 MiB and cannot write 7 results to '/spill'"
+        in said
+    )
     assert "where 4.00 kiB are free; tcp://b:2" in said
     assert "Dask may use at most 1.00 MiB (distributed.worker.memory.max-spill)" in said
     assert "local_directory=" in said and "temporary-directory" in said
-    assert "nothing that it could write" in standstill_message([{**EVENT, "unwritten": 0}])
+    assert "nothing that it could write" in standstill_message(
+        [{**EVENT, "unwritten": 0}]
+    )
 
 
 def set_status(status, dask_worker):
@@ -259,17 +357,24 @@ def paused(monkeypatch):
     """A cluster of one thread in this process, and a way to pause its worker."""
     monkeypatch.setattr(workers, "WAIT", 0.3)
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, memory_limit=0,
-                     dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            memory_limit=0,
+            dashboard_address=":0",
+        ) as cluster,
         Client(cluster) as client,
-    ):  # fmt: skip
+    ):
         (worker,) = cluster.workers.values()
         workers.watch(client)
 
         def pause(status=Status.paused):
             client.run(set_status, status.name)
 
-        yield SimpleNamespace(client=client, worker=worker, pause=pause, scheduler=cluster.scheduler)
+        yield SimpleNamespace(
+            client=client, worker=worker, pause=pause, scheduler=cluster.scheduler
+        )
 
 
 def say(worker, seconds, until=None):
@@ -282,7 +387,9 @@ def say(worker, seconds, until=None):
 
 def lazy():
     x = np.random.default_rng(0).uniform(size=(200, 2))
-    return dd.from_pandas(pd.DataFrame(x, columns=["x", "y"]), npartitions=4).simjoin.count_pairs(0.1)
+    return dd.from_pandas(
+        pd.DataFrame(x, columns=["x", "y"]), npartitions=4
+    ).simjoin.count_pairs(0.1)
 
 
 def submitted(call):

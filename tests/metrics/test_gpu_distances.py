@@ -1,4 +1,6 @@
-"""Every metric, and columns of lists, on cuDF frames: what pandas frames say, to the last bit."""
+"""Every metric, and columns of lists, on cuDF frames: what pandas frames say, to the
+last bit.
+"""
 
 import math
 
@@ -30,8 +32,14 @@ ON = ["latitude", "longitude"]
 
 
 def programs():
-    plain = join_programs([3], ["float32", "float64"]) + join_programs([24], ["float16"])
-    return plain + [one for norm in (1, math.inf, 3) for one in join_programs([3], ["float64"], norm=norm)]
+    plain = join_programs([3], ["float32", "float64"]) + join_programs(
+        [24], ["float16"]
+    )
+    return plain + [
+        one
+        for norm in (1, math.inf, 3)
+        for one in join_programs([3], ["float64"], norm=norm)
+    ]
 
 
 def computed(result):
@@ -45,7 +53,8 @@ def assert_same_bits(found, want):
     np.testing.assert_array_equal(found.get().view(np.int64), want.view(np.int64))
 
 
-# --- embeddings -----------------------------------------------------------------------------------
+# --- embeddings
+# -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d", [1, 2, 7, 384])
@@ -61,9 +70,18 @@ def test_unit_vectors_of_the_cosine_metric(d, order):
 
 
 def test_rows_without_direction_become_nan_and_only_those():
-    rows = np.array([[0.0, -0.0], [1, 0], [np.nan, 1], [1, np.inf], [-np.inf, np.inf], [0, 5e-324]])
+    rows = np.array(
+        [[0.0, -0.0], [1, 0], [np.nan, 1], [1, np.inf], [-np.inf, np.inf], [0, 5e-324]]
+    )
     found = make_metric("cosine").embed(cupy.asarray(rows), cupy)
-    assert cupy.isfinite(found).all(axis=1).tolist() == [False, True, False, False, False, True]
+    assert cupy.isfinite(found).all(axis=1).tolist() == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_unit_vectors_of_places():
@@ -72,21 +90,28 @@ def test_unit_vectors_of_places():
     tiny = rng.uniform(-1, 1, (5000, 2)) * 10.0 ** rng.uniform(-320, 0, (5000, 2))
     x = np.concatenate([rng.uniform(-1, 1, (100_000, 2)) * [90, 180], tiny, ends])
     want = np.ascontiguousarray(sphere.unit_vectors(x, np))
-    assert_same_bits(cupy.ascontiguousarray(sphere.unit_vectors(cupy.asarray(x), cupy)), want)
+    assert_same_bits(
+        cupy.ascontiguousarray(sphere.unit_vectors(cupy.asarray(x), cupy)), want
+    )
     wrong = cupy.array([[np.nan, 0.0], [0, np.inf], [91, 0], [1e300, -1e308]])
     found = sphere.unit_vectors(wrong, cupy)
     assert cupy.isfinite(found).all(axis=1).tolist() == [False, False, True, True]
 
 
-@pytest.mark.parametrize(("metric", "p"), [(name, 2) for name in METRICS] + [("minkowski", 3)])
+@pytest.mark.parametrize(
+    ("metric", "p"), [(name, 2) for name in METRICS] + [("minkowski", 3)]
+)
 def test_thresholds_of_arrays(metric, p):
-    eps = np.concatenate([[0.0, 2.0, 2.1, 1e300], 10.0 ** np.random.default_rng(0).uniform(-9, 8, 5000)])
+    eps = np.concatenate(
+        [[0.0, 2.0, 2.1, 1e300], 10.0 ** np.random.default_rng(0).uniform(-9, 8, 5000)]
+    )
     with np.errstate(over="ignore"):
         want = make_metric(metric, p).threshold(eps)
     assert_same_bits(make_metric(metric, p).threshold(cupy.asarray(eps), cupy), want)
 
 
-# --- verbs ----------------------------------------------------------------------------------------
+# --- verbs
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -105,35 +130,53 @@ def test_all_verbs(metric, p, how, partitioning):
         found = computed(there.simjoin.self_join(eps, return_distance=True, **options))
         assert_same_pairs(as_set(found), want)
         # arc sines and roots may differ in the last place
-        np.testing.assert_allclose(found.distance, away[found.left, found.right], 1e-14, 1e-12)
+        np.testing.assert_allclose(
+            found.distance, away[found.left, found.right], 1e-14, 1e-12
+        )
         counts = frame.simjoin.neighbor_counts(eps, metric=metric, p=p)
-        assert computed(there.simjoin.neighbor_counts(eps, **options)).tolist() == counts.tolist()
+        assert (
+            computed(there.simjoin.neighbor_counts(eps, **options)).tolist()
+            == counts.tolist()
+        )
         assert int(computed(there.simjoin.count_pairs(eps, **options))) == len(want)
         labels = frame.simjoin.dbscan(eps, 3, metric=metric, p=p)
-        assert computed(there.simjoin.dbscan(eps, 3, **options)).tolist() == labels.tolist()
+        assert (
+            computed(there.simjoin.dbscan(eps, 3, **options)).tolist()
+            == labels.tolist()
+        )
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_places(how):
     places = pd.read_parquet(PLACES)[ON]
     want = places.simjoin.self_join(5e3, on=ON, metric="haversine")
-    found = lay(cudf.from_pandas(places), how).simjoin.self_join(5e3, on=ON, metric="haversine")
+    found = lay(cudf.from_pandas(places), how).simjoin.self_join(
+        5e3, on=ON, metric="haversine"
+    )
     assert_same_pairs(as_set(computed(found)), as_set(want))
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_what_cannot_be_embedded(how):
-    frame = cudf.DataFrame({"latitude": [0.0, 10, 91, 20], "longitude": [0.0, 200, 0, 0]})
-    with pytest.raises(CoordinateError, match=r"'latitude' has 1 value outside .* latitude .* example 91\.0"):
+    frame = cudf.DataFrame(
+        {"latitude": [0.0, 10, 91, 20], "longitude": [0.0, 200, 0, 0]}
+    )
+    with pytest.raises(
+        CoordinateError,
+        match=r"'latitude' has 1 value outside .* latitude .* example 91\.0",
+    ):
         computed(lay(frame, how).simjoin.count_pairs(1.0, metric="haversine"))
     zeros = cudf.DataFrame({"x": [1.0, 0, 2, 0], "y": [0.0, 0, 1, 0]})
-    with pytest.raises(CoordinateError, match=r"There are 2 such rows; the first is row \d of"):
+    with pytest.raises(
+        CoordinateError, match=r"There are 2 such rows; the first is row \d of"
+    ):
         computed(lay(zeros, how).simjoin.count_pairs(1.0, metric="cosine"))
     pairs = lay(zeros, how).simjoin.self_join(1.0, metric="cosine", dropna=True)
     assert as_set(computed(pairs)) == {(0, 2)}
 
 
-# --- lists ----------------------------------------------------------------------------------------
+# --- lists
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i1", "u4"])
@@ -165,7 +208,9 @@ def test_missing_lists_and_numbers_become_nan():
 @pytest.mark.parametrize("partitioning", ["auto", "entity", "spatial"])
 def test_lists_are_joined(how, metric, partitioning):
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(6, 24))[rng.integers(6, size=200)] + rng.normal(0, 0.1, (200, 24))
+    x = rng.normal(size=(6, 24))[rng.integers(6, size=200)] + rng.normal(
+        0, 0.1, (200, 24)
+    )
     x = x.astype("f4")
     frame = cudf.DataFrame({"vec": cudf.Series(x.tolist()).list.astype("f4"), "z": 0.0})
     eps = 1.0 if metric == "euclidean" else 0.02
@@ -174,8 +219,17 @@ def test_lists_are_joined(how, metric, partitioning):
     want = brute_force(x.astype("f8"), eps, metric)
     there = lay(frame, how)
     assert_same_pairs(as_set(computed(there.simjoin.self_join(eps, **options))), want)
-    assert int(computed(there.simjoin.neighbor_counts(eps, **options)).sum()) == 2 * len(want)
-    assert int(computed(lay(frame[["z"]].assign(vec=frame.vec), how).simjoin.count_pairs(0.0))) == 19900
+    assert int(
+        computed(there.simjoin.neighbor_counts(eps, **options)).sum()
+    ) == 2 * len(want)
+    assert (
+        int(
+            computed(
+                lay(frame[["z"]].assign(vec=frame.vec), how).simjoin.count_pairs(0.0)
+            )
+        )
+        == 19900
+    )
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -186,18 +240,29 @@ def test_lists_that_are_refused(how):
     holed = cudf.DataFrame({"vec": [[0.0, 1], None, [0, 3], [None, 1]]})
     with pytest.raises(CoordinateError, match="'vec' has 2 rows with missing or NaN"):
         computed(lay(holed, how).simjoin.count_pairs(1.0, on="vec"))
-    assert as_set(computed(lay(holed, how).simjoin.self_join(2.0, on="vec", dropna=True))) == {(0, 2)}
+    assert as_set(
+        computed(lay(holed, how).simjoin.self_join(2.0, on="vec", dropna=True))
+    ) == {(0, 2)}
     wide = cudf.DataFrame({"vec": [np.zeros(2049).tolist()] * 2})
-    with pytest.raises(OptionError, match="at most 2,048 numbers, and the lists of column 'vec' have 2,049"):
+    with pytest.raises(
+        OptionError,
+        match="at most 2,048 numbers, and the lists of column 'vec' have 2,049",
+    ):
         computed(lay(wide, how).simjoin.count_pairs(1.0, on="vec"))
     with pytest.raises((ColumnError, CoordinateError), match="'name'"):
-        computed(lay(cudf.DataFrame({"name": ["a", "b"]}), how).simjoin.count_pairs(1.0, on="name"))
+        computed(
+            lay(cudf.DataFrame({"name": ["a", "b"]}), how).simjoin.count_pairs(
+                1.0, on="name"
+            )
+        )
 
 
 def test_lists_of_parquet(tmp_path):
     """Of which Dask's example says that they are strings."""
     x = np.random.default_rng(0).normal(size=(60, 5)).astype("f4")
-    pd.DataFrame({"vec": x.tolist(), "name": "a"}).to_parquet(tmp_path / "vectors.parquet")
+    pd.DataFrame({"vec": x.tolist(), "name": "a"}).to_parquet(
+        tmp_path / "vectors.parquet"
+    )
     ddf = dask_cudf.read_parquet(tmp_path / "vectors.parquet")
     want = brute_force(x.astype("f8"), 0.5, "cosine")
     found = ddf.simjoin.self_join(0.5, on="vec", metric="cosine")

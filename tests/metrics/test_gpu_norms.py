@@ -1,4 +1,6 @@
-"""The GPU's kernels give the pairs of every norm: pure functions, no Dask, no data frames."""
+"""The GPU's kernels give the pairs of every norm: pure functions, no Dask, no data
+frames.
+"""
 
 import itertools
 import math
@@ -27,12 +29,21 @@ pytestmark = pytest.mark.gpu
 
 NORMS = [1, 3, 5, math.inf]
 DIMS = [1, 3, 17]
-"""Points in registers and in memory: every number of dimensions is compiled by itself."""
+"""Points in registers and in memory: every number of dimensions is compiled by itself.
+"""
 
 
 def programs():
-    found = [one for norm in NORMS for one in join_programs(DIMS, ["float64"], USES, norm, [False])]
-    return found + [one for norm in NORMS for one in join_programs([3], ["float64"], SINKS[::2], norm, [])]
+    found = [
+        one
+        for norm in NORMS
+        for one in join_programs(DIMS, ["float64"], USES, norm, [False])
+    ]
+    return found + [
+        one
+        for norm in NORMS
+        for one in join_programs([3], ["float64"], SINKS[::2], norm, [])
+    ]
 
 
 def totals(x, y, norm):
@@ -41,7 +52,11 @@ def totals(x, y, norm):
 
 def layout_of(x, threshold, norm):
     m = moments(np.asarray(x, float))
-    sides = (m.lower, m.upper, m.mean, m.variance) if len(x) else (np.zeros(x.shape[1]),) * 4
+    sides = (
+        (m.lower, m.upper, m.mean, m.variance)
+        if len(x)
+        else (np.zeros(x.shape[1]),) * 4
+    )
     return JOINER.layout("auto", *sides, threshold, norm)
 
 
@@ -62,13 +77,17 @@ def check_pair_of_indexes(q, d, layout, total, same):
     want = np.triu(near, 1) if same else near
     pairs = JOINER.pairs(q, d, layout, is_self_join=same, distance=lambda found: found)
     np.testing.assert_array_equal(matrix(n, m, pairs.left, pairs.right), want)
-    np.testing.assert_array_equal(pairs.distance.get(), total[pairs.left.get(), pairs.right.get()])
+    np.testing.assert_array_equal(
+        pairs.distance.get(), total[pairs.left.get(), pairs.right.get()]
+    )
     counts = [count.get() for count in JOINER.counts(q, d, layout, is_self_join=same)]
     np.testing.assert_array_equal(counts[0], near.sum(1) - same)
     if not same:
         np.testing.assert_array_equal(counts[1], near.sum(0))
     weights = JOINER.weights(q, d, layout, is_self_join=same).get()
-    cuts = sorted({min(n, n * s // 3 // layout.grain * layout.grain) for s in range(3)} | {n})
+    cuts = sorted(
+        {min(n, n * s // 3 // layout.grain * layout.grain) for s in range(3)} | {n}
+    )
     for rows in itertools.pairwise(cuts):
         part = JOINER.pairs(q, d, layout, is_self_join=same, rows=rows)
         assert weights[slice(*rows)].sum() == len(part.left)
@@ -77,7 +96,13 @@ def check_pair_of_indexes(q, d, layout, total, same):
     def visitor(left, right, values):
         left, right = left.get(), right.get()
         np.testing.assert_array_equal(values.get(), total[left, right])
-        np.add.at(shown, (np.minimum(left, right), np.maximum(left, right)) if same else (left, right), 1)
+        np.add.at(
+            shown,
+            (np.minimum(left, right), np.maximum(left, right))
+            if same
+            else (left, right),
+            1,
+        )
 
     JOINER.visit(q, d, layout, visitor, is_self_join=same)
     np.testing.assert_array_equal(shown, want)
@@ -92,7 +117,9 @@ def check(x, threshold, norm, cuts=()):
     indexes = [built(x[c], layout) for c in chunks]
     for i, j in itertools.combinations_with_replacement(range(len(chunks)), 2):
         if len(indexes[i]["y"]) and len(indexes[j]["y"]):
-            check_pair_of_indexes(indexes[i], indexes[j], layout, total[chunks[i], chunks[j]], i == j)
+            check_pair_of_indexes(
+                indexes[i], indexes[j], layout, total[chunks[i], chunks[j]], i == j
+            )
 
 
 def a_total(x, norm, rank, ulps=0):
@@ -102,7 +129,9 @@ def a_total(x, norm, rank, ulps=0):
     total = np.sort(totals(x, x, norm)[np.triu_indices(len(x), 1)])
     threshold = float(total[int(rank * (len(total) - 1))])
     for _ in range(abs(ulps)):
-        threshold = max(0.0, math.nextafter(threshold, math.inf if ulps > 0 else -math.inf))
+        threshold = max(
+            0.0, math.nextafter(threshold, math.inf if ulps > 0 else -math.inf)
+        )
     return threshold
 
 
@@ -116,7 +145,12 @@ def a_total(x, norm, rank, ulps=0):
 def test_any_points(case, norm, rank, ulps):
     x = case.x[:, : max(k for k in DIMS if k <= case.x.shape[1])].astype(float)
     known = {"power": float(norms.power(2.0, norm)), "all": math.inf}
-    check(x, known[rank] if rank in known else a_total(x, norm, rank, ulps), norm, case.cuts[:2])
+    check(
+        x,
+        known[rank] if rank in known else a_total(x, norm, rank, ulps),
+        norm,
+        case.cuts[:2],
+    )
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -130,7 +164,9 @@ def test_every_kind(norm, kind):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_totals_that_overflow(norm):
-    x = np.array([-1.7e308, 1.7e308, -1e300, 0.0, 1e300])[np.random.default_rng(0).integers(0, 5, (150, 3))]
+    x = np.array([-1.7e308, 1.7e308, -1e300, 0.0, 1e300])[
+        np.random.default_rng(0).integers(0, 5, (150, 3))
+    ]
     for threshold in (0.0, 1e308, math.nextafter(math.inf, 0), math.inf):
         check(x, threshold, norm, (64,))
 
@@ -143,7 +179,9 @@ def test_more_pairs_than_a_batch_holds(norm, monkeypatch):
     whole = JOINER.pairs(index, index, layout, is_self_join=True)
     monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 18)
     found = JOINER.pairs(index, index, layout, is_self_join=True)
-    keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
+    keys = [
+        cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)
+    ]
     assert len(keys[0]) > 2_000_000
     assert (keys[0] == keys[1]).all()
 
@@ -153,7 +191,11 @@ def test_components_and_lowest_labels(norm):
     x = make_points("clusters", 900, 3, np.random.default_rng(1))
     layout = layout_of(x, a_total(x, norm, 0.002), norm)
     near = totals(x, x, norm) <= layout.threshold
-    index, every, parent = built(x, layout), cupy.ones(len(x), bool), new_nodes(len(x), cupy)
+    index, every, parent = (
+        built(x, layout),
+        cupy.ones(len(x), bool),
+        new_nodes(len(x), cupy),
+    )
     JOINER.connect(index, index, layout, parent, (every, every), 0, is_self_join=True)
     JOINER.roots(parent)
     assert parent.tolist() == component_roots(len(x), *np.nonzero(near)).tolist()
@@ -173,10 +215,19 @@ def test_regions_are_those_of_the_host(norm):
             continue
         threshold = a_total(x, norm, 0.01)
         away = norms.reach(norm, threshold)
-        regions = make_regions(x[::5], np.full(200, 5.0), x.min(0), x.max(0), away, 50, 64)
+        regions = make_regions(
+            x[::5], np.full(200, 5.0), x.min(0), x.max(0), away, 50, 64
+        )
         for everywhere in (False, True):
-            ours = JOINER.regions(cupy.asarray(x), regions, away, threshold, norm, everywhere=everywhere)
-            theirs = CPU.regions(x, regions, away, threshold, norm, everywhere=everywhere)
+            ours = JOINER.regions(
+                cupy.asarray(x), regions, away, threshold, norm, everywhere=everywhere
+            )
+            theirs = CPU.regions(
+                x, regions, away, threshold, norm, everywhere=everywhere
+            )
             assert (ours[0].get() == theirs[0]).all()
-            pairs = [set(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (ours[1:], theirs[1:])]
+            pairs = [
+                set(zip(a.tolist(), b.tolist(), strict=True))
+                for a, b in (ours[1:], theirs[1:])
+            ]
             assert pairs[0] == pairs[1] and len(pairs[0]) == len(ours[1])

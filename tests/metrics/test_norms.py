@@ -1,4 +1,6 @@
-"""Every norm's joins and searches give what its totals say: pure functions, and a few verbs."""
+"""Every norm's joins and searches give what its totals say: pure functions, and a few
+verbs.
+"""
 
 import itertools
 import math
@@ -38,7 +40,11 @@ def totals(x, y, norm):
 
 def layout_of(x, threshold, norm, method="auto"):
     m = moments(np.asarray(x, float))
-    sides = (m.lower, m.upper, m.mean, m.variance) if len(x) else (np.zeros(x.shape[1]),) * 4
+    sides = (
+        (m.lower, m.upper, m.mean, m.variance)
+        if len(x)
+        else (np.zeros(x.shape[1]),) * 4
+    )
     return JOINER.layout(method, *sides, threshold, norm)
 
 
@@ -64,7 +70,14 @@ def check_labels(q, d, layout, want, total, same, parts):
             found = np.zeros((n, m), np.int64)
             for rows in parts:
                 pairs = JOINER.pairs(
-                    q, d, layout, is_self_join=same, labels=labels, rows=rows, kept=kept, distance=distance
+                    q,
+                    d,
+                    layout,
+                    is_self_join=same,
+                    labels=labels,
+                    rows=rows,
+                    kept=kept,
+                    distance=distance,
                 )
                 left, right = (pairs.left - 7) // 3, (pairs.right - 7) // 3
                 found += matrix(n, m, left, right)
@@ -92,7 +105,9 @@ def check_pair_of_indexes(q, d, layout, total, same, some):
         np.testing.assert_array_equal(counts[1], near.sum(0))
     weights = JOINER.weights(q, d, layout, is_self_join=same)
     found = []
-    places = sorted({min(n, n * s // 3 // layout.grain * layout.grain) for s in range(3)} | {n})
+    places = sorted(
+        {min(n, n * s // 3 // layout.grain * layout.grain) for s in range(3)} | {n}
+    )
     for start, stop in itertools.pairwise(places):
         part = JOINER.pairs(q, d, layout, is_self_join=same, rows=(start, stop))
         assert weights[start:stop].sum() == len(part.left)
@@ -107,7 +122,13 @@ def check_pair_of_indexes(q, d, layout, total, same, some):
 
     def visitor(left, right, values):
         np.testing.assert_array_equal(values, total[left, right])
-        np.add.at(shown, (np.minimum(left, right), np.maximum(left, right)) if same else (left, right), 1)
+        np.add.at(
+            shown,
+            (np.minimum(left, right), np.maximum(left, right))
+            if same
+            else (left, right),
+            1,
+        )
 
     JOINER.visit(q, d, layout, visitor, is_self_join=same)
     np.testing.assert_array_equal(shown, want)
@@ -121,7 +142,9 @@ def check(x, threshold, norm, cuts=(), method="auto", some=True):
     chunks = [slice(a, b) for a, b in itertools.pairwise(bounds)]
     indexes = [JOINER.build(np.asfortranarray(x[c], float), layout) for c in chunks]
     for i, j in itertools.combinations_with_replacement(range(len(chunks)), 2):
-        check_pair_of_indexes(indexes[i], indexes[j], layout, total[chunks[i], chunks[j]], i == j, some)
+        check_pair_of_indexes(
+            indexes[i], indexes[j], layout, total[chunks[i], chunks[j]], i == j, some
+        )
     return layout
 
 
@@ -133,22 +156,34 @@ def a_total(x, norm, rng, rank, ulps=0):
     place = int(rank * (len(total) - 1))
     threshold = float(np.partition(total, place)[place])
     for _ in range(abs(ulps)):
-        threshold = max(0.0, math.nextafter(threshold, math.inf if ulps > 0 else -math.inf))
+        threshold = max(
+            0.0, math.nextafter(threshold, math.inf if ulps > 0 else -math.inf)
+        )
     return threshold
 
 
 @st.composite
 def normed(draw, max_dims=128):
-    """Hard points, a norm, and a threshold that is a total of two of them, or nearly; and where to cut."""
+    """Hard points, a norm, and a threshold that is a total of two of them, or nearly;
+    and where to cut.
+    """
     case = draw(cases(max_dims=max_dims, max_points=100))
     norm = draw(st.sampled_from(NORMS))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     choice = draw(st.sampled_from(["a total", "a total", "a power", "zero", "all"]))
-    threshold = {"zero": 0.0, "all": math.inf, "a power": float(norms.power(2.0, norm))}.get(choice)
+    threshold = {
+        "zero": 0.0,
+        "all": math.inf,
+        "a power": float(norms.power(2.0, norm)),
+    }.get(choice)
     if threshold is None:
         rank = draw(st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]))
-        threshold = a_total(case.x, norm, rng, rank, draw(st.sampled_from([-1, 0, 0, 1])))
-    methods = ["auto", "tiles", "sweep"][: 3 if case.x.shape[1] <= SWEEP_MAX_DIMS else 2]
+        threshold = a_total(
+            case.x, norm, rng, rank, draw(st.sampled_from([-1, 0, 0, 1]))
+        )
+    methods = ["auto", "tiles", "sweep"][
+        : 3 if case.x.shape[1] <= SWEEP_MAX_DIMS else 2
+    ]
     return case.x, threshold, norm, case.cuts[:2], draw(st.sampled_from(methods))
 
 
@@ -173,7 +208,12 @@ def test_few_dimensions(case):
 def test_lattice_ties(norm, dims, method):
     """Many pairs whose total is the threshold, or next to it."""
     side = {1: 100, 2: 12, 4: 4, 6: 3}[dims]
-    x = np.random.default_rng(0).permutation(list(itertools.product(range(side), repeat=dims))) / 3
+    x = (
+        np.random.default_rng(0).permutation(
+            list(itertools.product(range(side), repeat=dims))
+        )
+        / 3
+    )
     some = np.unique(totals(x[:1], x, norm))
     for total in some[1:4].tolist():
         for threshold in (math.nextafter(total, 0), total, math.nextafter(total, 9)):
@@ -197,12 +237,17 @@ def test_extreme_points(norm, kind, method):
 @in_turns(2, norm=[2, *NORMS], method=list(METHODS))
 def test_totals_that_overflow(norm, method):
     """They are pairs only where the threshold is infinite, and then all are."""
-    x = np.array([-1.7e308, 1.7e308, -1e300, 0.0, 1e300])[np.random.default_rng(0).integers(0, 5, (150, 3))]
+    x = np.array([-1.7e308, 1.7e308, -1e300, 0.0, 1e300])[
+        np.random.default_rng(0).integers(0, 5, (150, 3))
+    ]
     assert np.isinf(totals(x, x, norm)).any()
     for threshold in (0.0, 1e308, math.nextafter(math.inf, 0), math.inf):
         layout = check(x, threshold, norm, (64,), method)
     index = JOINER.build(x, layout)
-    assert len(JOINER.pairs(index, index, layout, is_self_join=True).left) == 150 * 149 // 2
+    assert (
+        len(JOINER.pairs(index, index, layout, is_self_join=True).left)
+        == 150 * 149 // 2
+    )
 
 
 @in_turns(2, norm=NORMS, method=list(METHODS))
@@ -241,28 +286,41 @@ def test_more_tiles_than_one_group_of_boxes(norm):
     np.testing.assert_array_equal(*found)
 
 
-# --- regions ----------------------------------------------------------------------------------------
+# --- regions
+# ----------------------------------------------------------------------------------------
 
 
 @settings(max_examples=examples(80))
 @given(normed(max_dims=6))
 def test_halos(case):
-    """A point is sent to the regions of lower numbers whose box is within the threshold, so pairs meet."""
+    """A point is sent to the regions of lower numbers whose box is within the
+    threshold, so pairs meet.
+    """
     x, threshold, norm, *_ = case
     x = np.asarray(x, float)
     if not len(x) or not np.isfinite(x.max(0) - x.min(0)).all():
         return
     away = norms.reach(norm, threshold)
     regions = make_regions(x, np.ones(len(x)), x.min(0), x.max(0), away, 10, 16)
-    own, rows, needing = JOINER.regions(np.asfortranarray(x), regions, away, threshold, norm)
+    own, rows, needing = JOINER.regions(
+        np.asfortranarray(x), regions, away, threshold, norm
+    )
     low, high = regions.lower, regions.upper
     gap = norms.box_gap(norm, x[:, None], x[:, None], low[None], high[None])
     assert (gap[np.arange(len(x)), own] == 0).all()
     found = matrix(len(x), len(regions), rows, needing)
-    np.testing.assert_array_equal(found, (gap <= threshold) & (np.arange(len(regions)) < own[:, None]))
-    *_, rows, needing = JOINER.regions(np.asfortranarray(x), regions, away, threshold, norm, everywhere=True)
-    np.testing.assert_array_equal(matrix(len(x), len(regions), rows, needing), gap <= threshold)
-    *_, rows, needing = JOINER.regions(np.asfortranarray(x), regions, away, threshold, norm, mutual=True)
+    np.testing.assert_array_equal(
+        found, (gap <= threshold) & (np.arange(len(regions)) < own[:, None])
+    )
+    *_, rows, needing = JOINER.regions(
+        np.asfortranarray(x), regions, away, threshold, norm, everywhere=True
+    )
+    np.testing.assert_array_equal(
+        matrix(len(x), len(regions), rows, needing), gap <= threshold
+    )
+    *_, rows, needing = JOINER.regions(
+        np.asfortranarray(x), regions, away, threshold, norm, mutual=True
+    )
     mutual = (gap <= threshold) & (np.arange(len(regions)) != own[:, None])
     np.testing.assert_array_equal(matrix(len(x), len(regions), rows, needing), mutual)
     left, right = np.nonzero(totals(x, x, norm) <= threshold)
@@ -270,7 +328,8 @@ def test_halos(case):
     assert found[right[across], own[left[across]]].all()
 
 
-# --- bounds -----------------------------------------------------------------------------------------
+# --- bounds
+# -----------------------------------------------------------------------------------------
 
 
 @settings(max_examples=examples(100))
@@ -288,9 +347,13 @@ def test_twice_bounds_the_total_of_rows_near_a_third_row(case):
 @pytest.mark.parametrize("norm", [1, 2, 3, math.inf])
 @pytest.mark.parametrize("eps", [0.0, 1e-170, 1e-100, 0.1, 7.0, 1e100, 1e200])
 def test_twice_of_rows_on_a_line(norm, eps):
-    """Also where totals underflow or overflow; and not much more than twice where they do not."""
+    """Also where totals underflow or overflow; and not much more than twice where they
+    do not.
+    """
     with np.errstate(over="ignore"):
-        threshold, double = (float(norms.power(np.float64(some), norm)) for some in (eps, 2 * eps))
+        threshold, double = (
+            float(norms.power(np.float64(some), norm)) for some in (eps, 2 * eps)
+        )
     found = norms.twice(norm, threshold)
     assert found >= double
     if 1e-150 < threshold < 1e150:
@@ -300,7 +363,9 @@ def test_twice_of_rows_on_a_line(norm, eps):
 @settings(max_examples=examples(300))
 @given(st.floats(0, 1e308), st.sampled_from([*POWERS, 11, 100, 1000]))
 def test_reach_is_the_largest_difference(a, norm):
-    """No difference whose power is within a threshold is larger, as computed; nor much smaller ones."""
+    """No difference whose power is within a threshold is larger, as computed; nor much
+    smaller ones.
+    """
     total = float(norms.power(a, norm))
     reach = norms.reach(norm, total)
     assert a <= reach
@@ -311,15 +376,23 @@ def test_reach_is_the_largest_difference(a, norm):
         low, high = 0.0, a
         for _ in range(120):
             middle = low + (high - low) / 2
-            low, high = (middle, high) if norms.power(middle, norm) <= below else (low, middle)
+            low, high = (
+                (middle, high) if norms.power(middle, norm) <= below else (low, middle)
+            )
         assert low <= norms.reach(norm, below)
 
 
 @settings(max_examples=examples(300))
-@given(st.integers(0, 2**32 - 1), st.sampled_from(POWERS), st.sampled_from([1e-160, 1.0, 1e120, 1e308]))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(POWERS),
+    st.sampled_from([1e-160, 1.0, 1e120, 1e308]),
+)
 def test_gaps_of_boxes_bound_totals(seed, norm, scale):
     rng = np.random.default_rng(seed)
-    x = (rng.uniform(size=(2, 8, 5)) + rng.uniform(-2, 2, (2, 1, 5)).round()) * (scale / 4)
+    x = (rng.uniform(size=(2, 8, 5)) + rng.uniform(-2, 2, (2, 1, 5)).round()) * (
+        scale / 4
+    )
     lower, upper = x.min(axis=1), x.max(axis=1)
     gap = norms.box_gap(norm, lower[0], upper[0], lower[1], upper[1])
     assert gap == norms.box_gap(norm, lower[1], upper[1], lower[0], upper[0])
@@ -328,13 +401,18 @@ def test_gaps_of_boxes_bound_totals(seed, norm, scale):
 
 @pytest.mark.parametrize("norm", [3, 5, 7, 64])
 def test_powers_err_by_less_than_is_assumed(norm):
-    """By one rounding a factor at most, so that a p-th root of it is about one rounding."""
+    """By one rounding a factor at most, so that a p-th root of it is about one
+    rounding.
+    """
     for a in np.random.default_rng(6).uniform(0.5, 2, 200).tolist():
         exact = Fraction(a) ** norm
-        assert abs(Fraction(norms.power(a, norm)) - exact) <= exact * Fraction(norm, 2**53)
+        assert abs(Fraction(norms.power(a, norm)) - exact) <= exact * Fraction(
+            norm, 2**53
+        )
 
 
-# --- nearest neighbours -----------------------------------------------------------------------------
+# --- nearest neighbours
+# -----------------------------------------------------------------------------
 
 
 def nearest_by_definition(q, d, q_names, d_names, k, norm, bound):
@@ -359,7 +437,9 @@ def searched(searcher, x, names, k, norm, bound, cuts):
     for chunk in chunks:
         states.append(searcher.fresh(len(chunk["order"]), k))
         for other in chunks[::-1]:
-            searcher.nearest(chunk, other, layout, *states[-1], is_self_join=True, bound2=bound)
+            searcher.nearest(
+                chunk, other, layout, *states[-1], is_self_join=True, bound2=bound
+            )
     return tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
 
 
@@ -384,16 +464,21 @@ def test_far_ends_of_boxes_bound_neighbours(norm):
     x = make_points("clusters", 300, 3, rng)
     some = np.sort(rng.choice(300, 100, replace=False))
     boxes = [slice(k, k + 60) for k in range(0, 300, 60)]
-    lower, upper = (np.array([f(x[b], axis=0) for b in boxes]) for f in (np.min, np.max))
+    lower, upper = (
+        np.array([f(x[b], axis=0) for b in boxes]) for f in (np.min, np.max)
+    )
     total = totals(x, x, norm)
     np.fill_diagonal(total, -1.0)
     total.sort(axis=1)
     for k in (1, 7):
-        for box, limit in zip(boxes, searches.largest_totals(x[some], lower, upper, k, norm), strict=True):
+        for box, limit in zip(
+            boxes, searches.largest_totals(x[some], lower, upper, k, norm), strict=True
+        ):
             assert (total[box, k] <= limit).all()
 
 
-# --- verbs ------------------------------------------------------------------------------------------
+# --- verbs
+# ------------------------------------------------------------------------------------------
 
 
 class Total(Metric):
@@ -424,7 +509,10 @@ def test_verbs(norm, partitioning, monkeypatch):
         assert len(lazy.expr.plan.chunks) > 2
         assert as_set(pairs) == want
         assert (total[pairs.left, pairs.right] == pairs.distance).all()
-        assert frame.simjoin.neighbor_counts(eps, **how).compute().tolist() == (near.sum(1) - 1).tolist()
+        assert (
+            frame.simjoin.neighbor_counts(eps, **how).compute().tolist()
+            == (near.sum(1) - 1).tolist()
+        )
         labels = frame.simjoin.dbscan(eps, min_samples=4, **how).compute().tolist()
     assert labels == frame_of(x).simjoin.dbscan(eps, min_samples=4).tolist()
     sklearn_cluster = pytest.importorskip("sklearn.cluster")

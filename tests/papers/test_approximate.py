@@ -42,7 +42,9 @@ def test_pairs_are_those_of_rows_of_one_cluster(case, options):
     cut = len(x) // 3
     some, rest = (JOINER.build(part, layout) for part in (x[:cut], x[cut:]))
     across = JOINER.pairs(some, rest, layout, is_self_join=False)
-    assert_same_pairs(pairs_of(across), {(a, b - cut) for a, b in expected if a < cut <= b})
+    assert_same_pairs(
+        pairs_of(across), {(a, b - cut) for a, b in expected if a < cut <= b}
+    )
 
 
 @pytest.mark.parametrize("method", ["kmeans", FEW])
@@ -57,7 +59,10 @@ def test_verbs_find_a_part_of_the_pairs(method):
         assert frame.simjoin.count_pairs(EPS, **same) == len(found)
     with pytest.warns(ApproximateWarning):
         counts = frame.simjoin.neighbor_counts(EPS, **same)
-    assert counts.tolist() == np.bincount(np.array(sorted(found)).reshape(-1), minlength=2000).tolist()
+    assert (
+        counts.tolist()
+        == np.bincount(np.array(sorted(found)).reshape(-1), minlength=2000).tolist()
+    )
     left, right = frame.iloc[:700], frame.iloc[700:]
     every = pairs_of(left.simjoin.join(right, EPS))
     with pytest.warns(ApproximateWarning):
@@ -90,12 +95,22 @@ def test_plans_and_profiles_say_how_many():
     same = {"method": FEW, "approximate": True}
     true = len(frame.simjoin.self_join(0.8, **same)) / frame.simjoin.count_pairs(0.8)
     plan, profile = frame.simjoin.plan(0.8, **same), frame.simjoin.profile(0.8, **same)
-    assert plan.recall_low < true < plan.recall_high and plan.recall_low < plan.recall < plan.recall_high
+    assert (
+        plan.recall_low < true < plan.recall_high
+        and plan.recall_low < plan.recall < plan.recall_high
+    )
     assert "; without windows; " in plan.engine
-    assert f"recall         {plan.recall:.4f} of the true pairs, 95 % interval" in repr(plan)
+    assert f"recall         {plan.recall:.4f} of the true pairs, 95 % interval" in repr(
+        plan
+    )
     assert plan.pairs_low < true * frame.simjoin.count_pairs(0.8) < plan.pairs_high
     numbers = profile.numbers  # of so few rows all are joined
-    assert numbers["recall"] == numbers["recall_low"] == numbers["recall_high"] == pytest.approx(true)
+    assert (
+        numbers["recall"]
+        == numbers["recall_low"]
+        == numbers["recall_high"]
+        == pytest.approx(true)
+    )
     assert numbers["recall_pairs"] == frame.simjoin.count_pairs(0.8)
     two = frame.iloc[:3000].simjoin.plan(0.8, other=frame.iloc[3000:], **same)
     assert two.recall_low < true < two.recall_high
@@ -114,7 +129,9 @@ def test_plans_hold_what_their_own_clusters_find():
     for seed in (105, 116, 118, 120, 122, 125, 128, 129):
         rng = np.random.default_rng(seed)
         centers = rng.uniform(0, 10, (20, 8))
-        frame = frame_of(centers[rng.integers(0, 20, 20_000)] + rng.normal(0, 0.3, (20_000, 8)))
+        frame = frame_of(
+            centers[rng.integers(0, 20, 20_000)] + rng.normal(0, 0.3, (20_000, 8))
+        )
         plan = frame.simjoin.plan(1.0, **same)
         share = frame.simjoin.count_pairs(1.0, **same) / frame.simjoin.count_pairs(1.0)
         held += plan.recall_low <= share <= plan.recall_high
@@ -123,7 +140,11 @@ def test_plans_hold_what_their_own_clusters_find():
 
 def test_exact_methods_say_that_they_find_all():
     frame = frame_of(clus8(300))
-    assert frame.simjoin.plan(EPS).recall == frame.simjoin.plan(EPS, method="kmeans").recall_low == 1
+    assert (
+        frame.simjoin.plan(EPS).recall
+        == frame.simjoin.plan(EPS, method="kmeans").recall_low
+        == 1
+    )
     assert "recall" not in repr(frame.simjoin.plan(EPS))
     for name in set(choices_of(8)) & METHODS.keys():
         told = frame.simjoin.profile(EPS, method=name).numbers
@@ -153,10 +174,13 @@ def test_the_share_lies_in_its_interval(monkeypatch):
 def test_other_methods_leave_nothing_out(method):
     frame = pd.DataFrame({"x": [0.0, 1.0]})
     with pytest.raises(
-        OptionError, match=f"approximate=True is not allowed with method='{method}'.*'kmeans'"
+        OptionError,
+        match=f"approximate=True is not allowed with method='{method}'.*'kmeans'",
     ):
         frame.simjoin.count_pairs(1.0, method=method, approximate=True)
-    with pytest.raises(OptionTypeError, match="approximate='yes' is not allowed; use True or False"):
+    with pytest.raises(
+        OptionTypeError, match="approximate='yes' is not allowed; use True or False"
+    ):
         frame.simjoin.plan(1.0, method=method, approximate="yes")
 
 

@@ -31,17 +31,29 @@ def test_the_cost_model_takes_about_the_best_number_of_dimensions():
     x, eps = skew(6000), 30.0
     m = moments(x)
     sample = x[np.random.default_rng(1).choice(len(x), 1500, replace=False)]
-    chosen = Grid(indexed="auto", pattern="full").fitted(sample, len(x), m.variance, eps**2).indexed
+    chosen = (
+        Grid(indexed="auto", pattern="full")
+        .fitted(sample, len(x), m.variance, eps**2)
+        .indexed
+    )
     spent = {}
     for k in range(1, 9):
         told, _, built = counted(x, eps, Grid(indexed=k, pattern="full"))
-        spent[k] = 18 * told[COMPARISONS] + len(x) * 3**k * math.log2(len(built["keys"]))
+        spent[k] = 18 * told[COMPARISONS] + len(x) * 3**k * math.log2(
+            len(built["keys"])
+        )
     assert spent[chosen] <= 1.5 * min(spent.values()) < max(spent.values())
     every = list(costs(Grid(sort=False), sample, len(x), m.variance, eps**2))
     assert [cost.indexed for cost in every] == list(range(1, 13))
-    assert all(a.compare >= b.compare and a.search < b.search for a, b in itertools.pairwise(every))
+    assert all(
+        a.compare >= b.compare and a.search < b.search
+        for a, b in itertools.pairwise(every)
+    )
     assert (
-        frame_of(x[:500]).simjoin.plan(eps, method=Grid(indexed="auto")).plan.layout.options.indexed != "auto"
+        frame_of(x[:500])
+        .simjoin.plan(eps, method=Grid(indexed="auto"))
+        .plan.layout.options.indexed
+        != "auto"
     )
 
 
@@ -51,5 +63,12 @@ def test_more_cells_than_a_join_has_are_no_cells_of_its_parts():
     layout = laid_out(x, 0.2)
     built = JOINER.build(x, layout)
     some = index.part(built, 100, 250, 64)
-    assert len(some["y"]) == 150 and some["starts"][-1] == 150 and some["starts"][0] == 0
-    assert len(some["keys"]) == len(some["coords"]) == len(some["starts"]) - 1 < len(built["keys"])
+    assert (
+        len(some["y"]) == 150 and some["starts"][-1] == 150 and some["starts"][0] == 0
+    )
+    assert (
+        len(some["keys"])
+        == len(some["coords"])
+        == len(some["starts"]) - 1
+        < len(built["keys"])
+    )

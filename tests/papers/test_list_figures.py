@@ -1,4 +1,6 @@
-"""Joins by clusters do as little as their figures say; windows are no wider than rounding makes them."""
+"""Joins by clusters do as little as their figures say; windows are no wider than
+rounding makes them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ ROWS = 50_000
 
 @pytest.fixture
 def visits(monkeypatch):
-    """A function: what share of all pairs a join compares, and how often rows are copied; it joins none."""
+    """A function: what share of all pairs a join compares, and how often rows are
+    copied; it joins none.
+    """
     monkeypatch.setattr(kmeans, "compare", lambda *given: None)
 
     def visits(index, layout):
@@ -41,12 +45,22 @@ def rows():
 
 COMPARED = {
     20: {"one-sided": (0.10, 0.12), "two-sided": (0.12, 0.145), "thesis": (0.17, 0.21)},
-    64: {"one-sided": (0.0798, 0.0882), "two-sided": (0.1425, 0.1575), "thesis": (0.4085, 0.4515)},
-    256: {"one-sided": (0.0655, 0.0725), "two-sided": (0.1615, 0.1785), "thesis": (1.15, 1.2705)},
+    64: {
+        "one-sided": (0.0798, 0.0882),
+        "two-sided": (0.1425, 0.1575),
+        "thesis": (0.4085, 0.4515),
+    },
+    256: {
+        "one-sided": (0.0655, 0.0725),
+        "two-sided": (0.1615, 0.1785),
+        "thesis": (1.15, 1.2705),
+    },
 }
-"""Clusters and windows, and the share of all pairs compared, of ten clusters in 8 columns at eps = 0.5.
+"""Clusters and windows, and the share of all pairs compared, of ten clusters in 8
+columns at eps = 0.5.
 
-As a script of a few lines counted it, within a twentieth from 64 clusters on; of fewer it depends on centers.
+As a script of a few lines counted it, within a twentieth from 64 clusters on; of fewer
+it depends on centers.
 """
 
 
@@ -65,19 +79,30 @@ def test_what_is_compared(number, rows, visits):
 
 @pytest.mark.parametrize("kind", ["clusters", "uniform"])
 def test_auto_costs_at_most_a_fifth_more_than_the_best_number(kind, rows, visits):
-    x = rows[:20_000] if kind == "clusters" else np.random.default_rng(0).uniform(0, 10, (20_000, 8))
+    x = (
+        rows[:20_000]
+        if kind == "clusters"
+        else np.random.default_rng(0).uniform(0, 10, (20_000, 8))
+    )
 
     def cost(layout: KMeansLayout) -> float:
         compared, _ = visits(JOINER.build(x, layout), layout)
-        return compared * len(x) * (len(x) - 1) / 2 + CENTER_COST * len(x) * len(layout.centers)
+        return compared * len(x) * (len(x) - 1) / 2 + CENTER_COST * len(x) * len(
+            layout.centers
+        )
 
-    costs = {k: cost(laid_out(x, 0.5, KMeans(clusters=k))) for k in (1, 4, 8, 16, 32, 64, 128)}
+    costs = {
+        k: cost(laid_out(x, 0.5, KMeans(clusters=k)))
+        for k in (1, 4, 8, 16, 32, 64, 128)
+    }
     assert cost(laid_out(x, 0.5)) <= 1.2 * min(costs.values())
     assert min(costs, key=lambda k: costs[k]) not in (1, 128)
 
 
 def test_windows_that_reach_beyond_wrong_labels_serve_any():
-    """Labels that are not nearest take windows wider by as far as rows of the other one lie on this side."""
+    """Labels that are not nearest take windows wider by as far as rows of the other one
+    lie on this side.
+    """
     x, eps = clus8(600), 0.8
     rng = np.random.default_rng(0)
     centers = x[rng.permutation(600)[:12]]
@@ -95,19 +120,31 @@ def exact(x: np.ndarray) -> list[list[Fraction]]:
 
 def total(one: list[Fraction], other: list[Fraction], norm: float) -> Fraction:
     parts = [abs(a - b) for a, b in zip(one, other, strict=True)]
-    return max(parts) if norm == math.inf else sum((part**norm for part in parts), Fraction(0))  # type: ignore[operator]
+    return (
+        max(parts)
+        if norm == math.inf
+        else sum((part**norm for part in parts), Fraction(0))
+    )  # type: ignore[operator]
 
 
-def is_inside(here: Fraction, there: Fraction, apart: Fraction, threshold: Fraction, norm: float) -> bool:
-    """Whether h <= eps, of totals from the own centre, from the other, and of both: no root is taken."""
+def is_inside(
+    here: Fraction, there: Fraction, apart: Fraction, threshold: Fraction, norm: float
+) -> bool:
+    """Whether h <= eps, of totals from the own centre, from the other, and of both: no
+    root is taken.
+    """
     f = there - here
-    return f <= 0 or (f * f <= 4 * threshold * apart if norm == 2 else f <= 2 * threshold)
+    return f <= 0 or (
+        f * f <= 4 * threshold * apart if norm == 2 else f <= 2 * threshold
+    )
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4, -1e9])
 @pytest.mark.parametrize("norm", [1, 2, math.inf])
 def test_windows_hold_what_exact_rationals_say(norm: Any, offset: float):
-    """Rows on the window's edge, some units in the last place off: none is lost, and few more are in."""
+    """Rows on the window's edge, some units in the last place off: none is lost, and
+    few more are in.
+    """
     rng = np.random.default_rng(1)
     some = rng.uniform(size=(60, 3)) + offset
     eps = 0.05
@@ -134,6 +171,10 @@ def test_windows_hold_what_exact_rationals_say(norm: Any, offset: float):
             assert not is_inside(here, there, apart, threshold, norm) or p in inside
             wide = threshold * (1 + Fraction(1, 10**9))
             assert is_inside(here, there, apart, wide, norm) or p not in inside
-            near, beyond = (threshold * (1 + Fraction(side * 300 * far)) for side in (-1, 1))
-            edges += is_inside(here, there, apart, beyond, norm) > is_inside(here, there, apart, near, norm)
+            near, beyond = (
+                threshold * (1 + Fraction(side * 300 * far)) for side in (-1, 1)
+            )
+            edges += is_inside(here, there, apart, beyond, norm) > is_inside(
+                here, there, apart, near, norm
+            )
     assert edges > 20

@@ -23,7 +23,9 @@ from dask_simjoin.planning.budget import (
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.options import Settings
 
-FRAME = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
+FRAME = pd.DataFrame(
+    np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"]
+)
 
 
 @pytest.fixture
@@ -50,7 +52,9 @@ def test_a_result_is_limited_by_the_disk(disks, tmp_path):
     )
     with pytest.raises(BudgetError, match=text):
         lazy().simjoin.plan(0.3)
-    with pytest.raises(BudgetError, match=r"k=500 gives 1,000,000 rows, .*the free space on the disk"):
+    with pytest.raises(
+        BudgetError, match=r"k=500 gives 1,000,000 rows, .*the free space on the disk"
+    ):
         lazy().simjoin.plan(k=500)
     assert lazy().simjoin.plan(0.01).pairs > 0
     # the disk that has most counts, and what was set before all
@@ -62,7 +66,9 @@ def test_a_result_is_limited_by_the_disk(disks, tmp_path):
 
 
 def test_several_chunks_on_a_gpu_leave_room_to_make_another():
-    """Dask-CUDA keeps chunks in 80 % of the memory; a chunk takes five times its size while it is made."""
+    """Dask-CUDA keeps chunks in 80 % of the memory; a chunk takes five times its size
+    while it is made.
+    """
     have = Resources(1, 80 * 2**30, True, gpu=True)
     budget = make_budget(None, Settings(None, None, None, None, True), have)
     assert 5 * budget.chunk <= 0.2 * have.memory
@@ -104,7 +110,9 @@ def test_disks_that_are_not_seen_limit_nothing(disks, client):
 
 
 def test_a_refusal_names_the_unit_of_eps():
-    points = pd.DataFrame({"lat": np.linspace(0, 1, 1000), "lon": 0.0, "id": range(1000)})
+    points = pd.DataFrame(
+        {"lat": np.linspace(0, 1, 1000), "lon": 0.0, "id": range(1000)}
+    )
     how = {"on": ["lat", "lon"], "metric": "haversine", "id": "id"}
     with (
         dask.config.set({"simjoin.result-limit": "1 kB"}),

@@ -1,4 +1,6 @@
-"""What a refusal recommends works, or ends at another cause: nobody is sent in a circle."""
+"""What a refusal recommends works, or ends at another cause: nobody is sent in a
+circle.
+"""
 
 import pickle
 from dataclasses import dataclass, field
@@ -20,13 +22,22 @@ from dask_simjoin.sets import graph as set_graph
 MOST_STEPS = 6
 
 PLANNED = (
-    "self_join", "join", "knn_join", "count_pairs", "neighbor_counts", "k_distances", "set_self_join",
-    "count_set_pairs", "set_neighbor_counts",
-)  # fmt: skip
+    "self_join",
+    "join",
+    "knn_join",
+    "count_pairs",
+    "neighbor_counts",
+    "k_distances",
+    "set_self_join",
+    "count_set_pairs",
+    "set_neighbor_counts",
+)
 """Verbs that refuse nothing after they are planned."""
 
 RANDOM = np.random.default_rng(0)
-POINTS = pd.DataFrame(RANDOM.uniform(size=(2000, 2)), columns=["x", "y"]).assign(g=range(2000))
+POINTS = pd.DataFrame(RANDOM.uniform(size=(2000, 2)), columns=["x", "y"]).assign(
+    g=range(2000)
+)
 SETS = pd.DataFrame({"s": [f"{n % 7} {n % 5} {n % 3}" for n in range(600)]})
 ON = {"on": ["x", "y"]}
 WORDS = {"on": "s", "tokenizer": "whitespace"}
@@ -55,7 +66,8 @@ class Case:
     plain : bool
         Whether the frame is of pandas.
     left : str
-        The refusal in which it may end, of a cause that no option cures; "": it must go on.
+        The refusal in which it may end, of a cause that no option cures; "": it must go
+        on.
     """
 
     verb: str
@@ -73,108 +85,171 @@ TINY_TREES = {(chunk_limits, "WORKING"): 0}
 
 CASES = {
     "chunks too large": Case(
-        "self_join", {"eps": 0.01, "blocksize": "40 kB", "partitioning": "entity", **ON}, workers(1e9, 1e5)
+        "self_join",
+        {"eps": 0.01, "blocksize": "40 kB", "partitioning": "entity", **ON},
+        workers(1e9, 1e5),
     ),
     "chunks too large, and smaller ones too many": Case(
-        "self_join", {"eps": 0.01, "blocksize": "40 kB", "partitioning": "entity", **ON}, workers(1e9, 1e4),
-        constants=FEW_TASKS, left="check_chunks",
+        "self_join",
+        {"eps": 0.01, "blocksize": "40 kB", "partitioning": "entity", **ON},
+        workers(1e9, 1e4),
+        constants=FEW_TASKS,
+        left="check_chunks",
     ),
     "one row a chunk": Case(
-        "count_pairs", {"eps": 2.0, "blocksize": "1 B", "partitioning": "entity", **ON},
+        "count_pairs",
+        {"eps": 2.0, "blocksize": "1 B", "partitioning": "entity", **ON},
         constants={(checks, "MAX_SMALL_TASKS"): 100},
     ),
     "many block pairs": Case(
-        "count_pairs", {"eps": 2.0, "blocksize": "2 kB", "partitioning": "entity", **ON}, constants=FEW_TASKS
-    ),
-    "many block pairs, and no room for larger chunks": Case(
-        "count_pairs", {"eps": 2.0, "blocksize": "2 kB", "partitioning": "entity", **ON}, workers(5e8, 2e4),
-        constants=FEW_TASKS, left="check_blocks",
-    ),
-    "many block pairs by rows where regions serve": Case(
-        "count_pairs", {"eps": 0.001, "blocksize": "2 kB", "partitioning": "entity", **ON},
-        workers(2e9, 2e6), constants=FEW_TASKS,
-    ),
-    "many searches": Case(
-        "knn_join", {"k": 3, "blocksize": "2 kB", "partitioning": "entity", **ON}, constants=FEW_TASKS
-    ),
-    "many partitions of the result": Case(
-        "self_join", {"eps": 0.5, **ON}, config={"simjoin.output-size": "1 kB"}, constants=FEW_TASKS
-    ),
-    "many partitions of the result, and no room for larger ones": Case(
-        "self_join", {"eps": 0.9, **ON}, workers(5e8, 6e5), config={"simjoin.output-size": "1 kB"},
+        "count_pairs",
+        {"eps": 2.0, "blocksize": "2 kB", "partitioning": "entity", **ON},
         constants=FEW_TASKS,
     ),
-    "a large result": Case("self_join", {"eps": 0.5, **ON}, config={"simjoin.result-limit": "1 kB"}),
+    "many block pairs, and no room for larger chunks": Case(
+        "count_pairs",
+        {"eps": 2.0, "blocksize": "2 kB", "partitioning": "entity", **ON},
+        workers(5e8, 2e4),
+        constants=FEW_TASKS,
+        left="check_blocks",
+    ),
+    "many block pairs by rows where regions serve": Case(
+        "count_pairs",
+        {"eps": 0.001, "blocksize": "2 kB", "partitioning": "entity", **ON},
+        workers(2e9, 2e6),
+        constants=FEW_TASKS,
+    ),
+    "many searches": Case(
+        "knn_join",
+        {"k": 3, "blocksize": "2 kB", "partitioning": "entity", **ON},
+        constants=FEW_TASKS,
+    ),
+    "many partitions of the result": Case(
+        "self_join",
+        {"eps": 0.5, **ON},
+        config={"simjoin.output-size": "1 kB"},
+        constants=FEW_TASKS,
+    ),
+    "many partitions of the result, and no room for larger ones": Case(
+        "self_join",
+        {"eps": 0.9, **ON},
+        workers(5e8, 6e5),
+        config={"simjoin.output-size": "1 kB"},
+        constants=FEW_TASKS,
+    ),
+    "a large result": Case(
+        "self_join", {"eps": 0.5, **ON}, config={"simjoin.result-limit": "1 kB"}
+    ),
     "a large result of two tables": Case(
         "join", {"eps": 0.5, **ON}, config={"simjoin.result-limit": "1 kB"}
     ),
-    "many neighbors": Case("knn_join", {"k": 9, **ON}, config={"simjoin.result-limit": "1 kB"}),
-    "a large matrix": Case("neighbor_graph", {"eps": 0.5, **ON}, config={"simjoin.result-limit": "1 kB"}),
+    "many neighbors": Case(
+        "knn_join", {"k": 9, **ON}, config={"simjoin.result-limit": "1 kB"}
+    ),
+    "a large matrix": Case(
+        "neighbor_graph", {"eps": 0.5, **ON}, config={"simjoin.result-limit": "1 kB"}
+    ),
     "a matrix too large for workers": Case(
         "neighbor_graph", {"eps": 0.5, **ON}, workers(4e6, 1.3e6)
     ),
     "one chunk of all rows": Case(
-        "self_join", {"eps": 0.01, "partitioning": "replicated", "blocksize": "1 kB", **ON},
+        "self_join",
+        {"eps": 0.01, "partitioning": "replicated", "blocksize": "1 kB", **ON},
     ),
     "one chunk of all rows that fits no task": Case(
-        "self_join", {"eps": 0.01, "partitioning": "replicated", **ON}, workers(5e8, 5e4)
+        "self_join",
+        {"eps": 0.01, "partitioning": "replicated", **ON},
+        workers(5e8, 5e4),
     ),
     "workers too small to shuffle": Case(
-        "self_join", {"eps": 0.001, "partitioning": "spatial", "blocksize": "12 kB", **ON}, workers(5e8, 1e5)
+        "self_join",
+        {"eps": 0.001, "partitioning": "spatial", "blocksize": "12 kB", **ON},
+        workers(5e8, 1e5),
     ),
     "workers too small to shuffle, and many block pairs": Case(
-        "count_pairs", {"eps": 0.5, "partitioning": "spatial", "blocksize": "2 kB", **ON},
-        workers(5e8, 2e4), constants=FEW_TASKS, left="check_blocks",
+        "count_pairs",
+        {"eps": 0.5, "partitioning": "spatial", "blocksize": "2 kB", **ON},
+        workers(5e8, 2e4),
+        constants=FEW_TASKS,
+        left="check_blocks",
     ),
     "partitions too large to shuffle": Case(
-        "self_join", {"eps": 0.001, "partitioning": "spatial", "blocksize": "2 kB", **ON}, workers(2e9, 3e4),
+        "self_join",
+        {"eps": 0.001, "partitioning": "spatial", "blocksize": "2 kB", **ON},
+        workers(2e9, 3e4),
         npartitions=2,
     ),
     "one chunk with its tree": Case(
-        "hdbscan", {"min_cluster_size": 20, "blocksize": "1 GB", **ON}, workers(5e5, 5e5, 1),
+        "hdbscan",
+        {"min_cluster_size": 20, "blocksize": "1 GB", **ON},
+        workers(5e5, 5e5, 1),
         constants=TINY_TREES,
     ),
     "a tree too large for a worker": Case(
-        "hdbscan", {"min_cluster_size": 20, **ON}, workers(2e5, 1e5), constants=FEW_TASKS | TINY_TREES,
+        "hdbscan",
+        {"min_cluster_size": 20, **ON},
+        workers(2e5, 1e5),
+        constants=FEW_TASKS | TINY_TREES,
         left="check_tree",
     ),
     "a tree too large for a worker, of regions": Case(
-        "spanning_tree", {"partitioning": "spatial", **ON}, workers(2e5, 1e5),
-        constants=FEW_TASKS | TINY_TREES, left="check_tree",
+        "spanning_tree",
+        {"partitioning": "spatial", **ON},
+        workers(2e5, 1e5),
+        constants=FEW_TASKS | TINY_TREES,
+        left="check_tree",
     ),
     "rows too many for one order": Case(
-        "optics", {"max_eps": 0.1, "min_samples": 5, **ON}, workers(2e5, 1e5), constants=FEW_TASKS,
+        "optics",
+        {"max_eps": 0.1, "min_samples": 5, **ON},
+        workers(2e5, 1e5),
+        constants=FEW_TASKS,
         left="check_order",
     ),
     "edges without a disk": Case(
-        "optics", {"max_eps": 0.5, "min_samples": 5, **ON}, workers(9e6, 4e5),
+        "optics",
+        {"max_eps": 0.5, "min_samples": 5, **ON},
+        workers(9e6, 4e5),
         constants={(optics, "free_space"): lambda directory: 0},
     ),
     "pairs told to one task": Case(
-        "near_duplicated", {"eps": 0.5, "keep": "g", "blocksize": "12 kB", **ON}, workers(1e6, 4e5)
+        "near_duplicated",
+        {"eps": 0.5, "keep": "g", "blocksize": "12 kB", **ON},
+        workers(1e6, 4e5),
     ),
     "pairs of sets told to one task": Case(
-        "set_near_duplicated", {"threshold": 0.4, **WORDS, "keep": "first"}, workers(1e4, 1e6)
+        "set_near_duplicated",
+        {"threshold": 0.4, **WORDS, "keep": "first"},
+        workers(1e4, 1e6),
     ),
     "pairs of sets": Case(
-        "set_self_join", {"threshold": 0.4, **WORDS}, config={"simjoin.result-limit": "1 kB"}
+        "set_self_join",
+        {"threshold": 0.4, **WORDS},
+        config={"simjoin.result-limit": "1 kB"},
     ),
     "sets of one row a chunk": Case(
-        "count_set_pairs", {"threshold": 0.4, "blocksize": "1 B", **WORDS},
+        "count_set_pairs",
+        {"threshold": 0.4, "blocksize": "1 B", **WORDS},
         constants={(checks, "MAX_SMALL_TASKS"): 100},
     ),
     "blocks of sets too large": Case(
-        "count_set_pairs", {"threshold": 0.4, "blocksize": "1 MB", **WORDS}, workers(1e9, 1e5)
+        "count_set_pairs",
+        {"threshold": 0.4, "blocksize": "1 MB", **WORDS},
+        workers(1e9, 1e5),
     ),
     "pairs of a plain frame": Case(
-        "self_join", {"eps": 2.0, **ON}, plain=True,
+        "self_join",
+        {"eps": 2.0, **ON},
+        plain=True,
         constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
     ),
     "neighbors of a plain frame": Case(
-        "knn_join", {"k": 900, **ON}, plain=True,
+        "knn_join",
+        {"k": 900, **ON},
+        plain=True,
         constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
     ),
-}  # fmt: skip
+}
 
 
 def call(case, verb, options, npartitions):
@@ -182,8 +257,12 @@ def call(case, verb, options, npartitions):
     frame = SETS if "set" in case.verb else POINTS
     plain = case.plain and npartitions is None
     if not plain:
-        frame = dd.from_pandas(frame, npartitions=npartitions or case.npartitions, sort=False)
-    made = getattr(frame.simjoin, verb)(*((frame,) if verb == "join" else ()), **options)
+        frame = dd.from_pandas(
+            frame, npartitions=npartitions or case.npartitions, sort=False
+        )
+    made = getattr(frame.simjoin, verb)(
+        *((frame,) if verb == "join" else ()), **options
+    )
     if plain:
         return made
     return made.expr.plan if verb in PLANNED else made.compute()
@@ -218,14 +297,20 @@ def follow(case, verb, options, config, npartitions, before):
         return 0
     for remedy in error.remedies:
         for name, value in [*remedy.options.items(), *remedy.config.items()]:
-            assert value is None or str(value) in str(error), f"{name}={value!r} is not in: {error}"
+            assert value is None or str(value) in str(error), (
+                f"{name}={value!r} is not in: {error}"
+            )
         assert not remedy.verb or remedy.verb in str(error)
     return sum(
         1
         + follow(
             case,
             remedy.verb or verb,
-            {name: value for name, value in {**options, **remedy.options}.items() if value is not None},
+            {
+                name: value
+                for name, value in {**options, **remedy.options}.items()
+                if value is not None
+            },
             {**config, **remedy.config},
             remedy.npartitions or npartitions,
             [*before, who],
@@ -241,14 +326,18 @@ def test_remedies_are_tried(monkeypatch, name, record_property):
     for module in (planner, set_graph, trees, optics, components, set_graph, pairs):
         monkeypatch.setattr(module, "resources_for", lambda library: case.have)
     # planned for a cluster, and computed without one
-    monkeypatch.setattr(planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks")
+    monkeypatch.setattr(
+        planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks"
+    )
     monkeypatch.setattr("dask_simjoin.graph.lazy_join.check_shuffle", lambda *_: None)
     for (module, constant), value in case.constants.items():
         monkeypatch.setattr(module, constant, value)
     with dask.config.set({**case.config, "scheduler": "sync"}):
         found = refusal(case, case.verb, case.options, None)
     assert found is not None, "it is not refused"
-    record_property("remedies", follow(case, case.verb, case.options, case.config, None, []))
+    record_property(
+        "remedies", follow(case, case.verb, case.options, case.config, None, [])
+    )
 
 
 def test_remedies_travel_with_their_error():

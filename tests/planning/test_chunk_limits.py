@@ -1,4 +1,6 @@
-"""One chunk of all rows whose spanning tree is sought: whether there is room, and what it takes."""
+"""One chunk of all rows whose spanning tree is sought: whether there is room, and what
+it takes.
+"""
 
 import tracemalloc
 from dataclasses import replace
@@ -42,7 +44,9 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
         if not cluster:
             have = Resources(threads, shared=each, together=threads)
         plan = plan_of(dd.from_pandas(frame, npartitions=7), have, monkeypatch, **how)
-        assert (plan.alone > 0) == (len(plan.chunks) == 1) == ("of memory" in repr(plan))
+        assert (
+            (plan.alone > 0) == (len(plan.chunks) == 1) == ("of memory" in repr(plan))
+        )
         assert plan.alone <= chunk_limits.TREE_SHARE * memory
         return len(plan.chunks)
 
@@ -62,30 +66,43 @@ def test_one_chunk_that_was_asked_for_and_does_not_fit(monkeypatch):
     frame = frame_of(np.random.default_rng(0).normal(size=(10_000, 2)))
     ddf = dd.from_pandas(frame, npartitions=3)
     memory = int(chunk_limits.APART * 200 * len(frame))
-    with pytest.raises(BudgetError, match=r"One chunk of all rows .* takes about .* the smallest worker has"):
+    with pytest.raises(
+        BudgetError,
+        match=r"One chunk of all rows .* takes about .* the smallest worker has",
+    ):
         plan_of(ddf, Resources(1, memory, True, memory), monkeypatch, blocksize="1 GB")
-    plan_of(ddf, Resources(1, 9 * memory, True, 9 * memory), monkeypatch, blocksize="1 GB")
+    plan_of(
+        ddf, Resources(1, 9 * memory, True, 9 * memory), monkeypatch, blocksize="1 GB"
+    )
 
 
 SIZES = [(2, 200_000, 10), (3, 200_000, 3), (8, 60_000, 30), (64, 12_000, 5)]
 THREADS = [(*size, threads) for threads in (1, 2) for size in SIZES]
 
 
-@pytest.mark.parametrize(("dims", "rows", "samples", "threads"), chosen(THREADS, THREADS[:5]))
+@pytest.mark.parametrize(
+    ("dims", "rows", "samples", "threads"), chosen(THREADS, THREADS[:5])
+)
 def test_it_takes_no_more_than_planned(dims, rows, samples, threads):
-    """What the arrays of all steps take at a time, of partitions that are read as the chunk is made.
+    """What the arrays of all steps take at a time, of partitions that are read as the
+    chunk is made.
 
-    One thread has less memory of its own besides, so it shows more exactly what an estimate misses.
+    One thread has less memory of its own besides, so it shows more exactly what an
+    estimate misses.
     """
     random = np.random.default_rng(dims)
     x = random.normal(size=(rows, dims)) + 6 * random.integers(0, 3, (rows, 1))
     frame = frame_of(x)
 
     def lazy(some):
-        made = dd.from_map(lambda part: some.iloc[part::4].copy(), list(range(4)), meta=some.iloc[:0])
+        made = dd.from_map(
+            lambda part: some.iloc[part::4].copy(), list(range(4)), meta=some.iloc[:0]
+        )
         return made.simjoin.hdbscan(50, min_samples=samples)
 
-    with dask.config.set(scheduler="threads" if threads > 1 else "sync", num_workers=threads):
+    with dask.config.set(
+        scheduler="threads" if threads > 1 else "sync", num_workers=threads
+    ):
         lazy(frame.iloc[:4000]).compute()
         told = lazy(frame)
         plan = told.expr.plan
@@ -103,7 +120,9 @@ def test_chunks_of_processes_that_share_no_memory():
     frame = pd.DataFrame({"x": np.arange(50.0), "y": 0.0})
     with dask.config.set(scheduler="processes"):
         assert chunk_limits.room_for_one(planner.resources_for("pandas")) is None
-        assert dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(5).expr.plan.alone > 0
+        assert (
+            dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(5).expr.plan.alone > 0
+        )
 
 
 def table_of(rows, dims=2):
@@ -117,7 +136,10 @@ def table_of(rows, dims=2):
 
 def test_each_thread_that_shares_a_chunk_takes_its_part_of_each_row():
     rows = 10**6
-    needs = [chunk_limits.one_chunk_bytes(table_of(rows, 8), 5, threads) for threads in (8, 9, 16)]
+    needs = [
+        chunk_limits.one_chunk_bytes(table_of(rows, 8), 5, threads)
+        for threads in (8, 9, 16)
+    ]
     each = chunk_limits.APART * rows * chunk_limits.PART_BYTES + chunk_limits.WORKING
     assert np.allclose(np.diff(needs), [each, 7 * each])
 
@@ -127,7 +149,9 @@ def test_one_chunk_has_no_more_rows_than_can_be_numbered():
     for rows, fits in ((MAX_ROWS, True), (MAX_ROWS + 1, False)):
         one = chunk_limits.one_chunk_of_tree(table_of(rows), tree_output(5), resources)
         assert one is not None and one.is_best is fits
-    limits = chunk_limits.ChunkLimits(CLUSTERS, Budget(10**9, 10**9, 10**12, False, ""), resources, "tasks")
+    limits = chunk_limits.ChunkLimits(
+        CLUSTERS, Budget(10**9, 10**9, 10**12, False, ""), resources, "tasks"
+    )
     assert limits.rows(table_of(10), 1e-3) == (min_chunk_rows(2), MAX_ROWS)
     for rows, fits in ((MAX_ROWS, True), (MAX_ROWS + 1, False)):
         chunks = limits.entity(table_of(rows), (10**6, MAX_ROWS), 24.0, 2, 1.0, 1)
@@ -136,15 +160,21 @@ def test_one_chunk_has_no_more_rows_than_can_be_numbered():
 
 def test_regions_that_workers_send_have_slack():
     """A region that a sample takes for slightly too large is not halved."""
-    limits = chunk_limits.ChunkLimits(CLUSTERS, None, Resources(2, workers=2), BY_WORKER)
+    limits = chunk_limits.ChunkLimits(
+        CLUSTERS, None, Resources(2, workers=2), BY_WORKER
+    )
     assert limits.region_rows(8_000_000, 1, 1 << 40) == 2_200_000
     assert limits.region_rows(8_000_000, 1, 1_000_000) == 1_000_000
-    assert replace(limits, shuffle="tasks").region_rows(8_000_000, 1, 1 << 40) == 1_000_000
+    assert (
+        replace(limits, shuffle="tasks").region_rows(8_000_000, 1, 1 << 40) == 1_000_000
+    )
 
 
 @pytest.mark.parametrize("verb", ["knn_join", "join", "self_join", "neighbor_counts"])
 def test_threads_share_one_chunk_where_there_is_room(verb, monkeypatch):
-    """Several chunks would be searched by each row, and their rows would not be sorted together."""
+    """Several chunks would be searched by each row, and their rows would not be sorted
+    together.
+    """
     frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
 
@@ -153,11 +183,17 @@ def test_threads_share_one_chunk_where_there_is_room(verb, monkeypatch):
         monkeypatch.setattr(planner, "resources_for", lambda library: have)
         lazy = dd.from_pandas(frame, npartitions=7)
         how = {"k": 5} if verb == "knn_join" else {"eps": 1e-4}
-        return getattr(lazy.simjoin, verb)(**how, **({"other": lazy} if verb == "join" else {})).expr.plan
+        return getattr(lazy.simjoin, verb)(
+            **how, **({"other": lazy} if verb == "join" else {})
+        ).expr.plan
 
     one, tables = plan(GB), 1 + (verb == "join")
     counted = 2 * 8 if verb == "neighbor_counts" else 0  # by two threads
-    size = (2 if verb in ("knn_join", "join") else 1) * (one.row_bytes + counted) * len(frame)
+    size = (
+        (2 if verb in ("knn_join", "join") else 1)
+        * (one.row_bytes + counted)
+        * len(frame)
+    )
     assert len(one.chunks) == tables and size > 2**20
     assert len(plan(int(5.1 * size)).chunks) == tables
     assert len(plan(int(4.9 * size)).chunks) > tables
@@ -167,6 +203,10 @@ def test_matrices_of_pairs_are_made_of_several_chunks(monkeypatch):
     """One chunk would be compared with itself in a single task."""
     frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
-    monkeypatch.setattr(planner, "resources_for", lambda library: Resources(2, shared=15_000_000, together=2))
+    monkeypatch.setattr(
+        planner,
+        "resources_for",
+        lambda library: Resources(2, shared=15_000_000, together=2),
+    )
     graph = dd.from_pandas(frame, npartitions=7).simjoin.neighbor_graph(1e-4)
     assert len(graph.expression.plan.chunks) > 1

@@ -29,15 +29,21 @@ def test_pieces_are_as_even_as_the_estimate():
         seconds = np.array([8.0, 1.0, 1.0, 0.001])
         rows = np.full(4, 1e6)
         parts = made.pieces(seconds, rows, 1000.0)
-        assert parts[-1] == 1 and (seconds / parts).max() <= 1.5 * seconds.sum() / (4 * threads)
+        assert parts[-1] == 1 and (seconds / parts).max() <= 1.5 * seconds.sum() / (
+            4 * threads
+        )
     one = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(1))
     assert one.pieces(seconds, rows, 1000.0).tolist() == [1, 1, 1, 1]
 
 
 def test_pieces_that_find_a_number_for_each_row_are_worth_it():
-    """Few of many rows, or they take longer than what they do; one for each thread in any case."""
+    """Few of many rows, or they take longer than what they do; one for each thread in
+    any case.
+    """
     goal, rows = ROW_COUNTS, np.full(1, 8e6)
-    few, free = (Costs("sweep", 2, (1.0, 1.0), 8e6, g, Resources(4)) for g in (goal, COUNTS))
+    few, free = (
+        Costs("sweep", 2, (1.0, 1.0), 8e6, g, Resources(4)) for g in (goal, COUNTS)
+    )
     assert free.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
     assert few.pieces(np.array([1.0]), rows, 1000.0).tolist() == [4]
     assert few.pieces(np.array([100.0]), rows, 1000.0).tolist() == [16]
@@ -49,17 +55,27 @@ def test_pieces_that_find_a_number_for_each_row_are_worth_it():
 @pytest.mark.parametrize("threads", [2, 3])
 def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
     made = Costs(
-        "tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(threads, 2**30, True, gpu=True, workers=threads)
+        "tiles",
+        16,
+        (1.0, 1.0),
+        1e6,
+        COUNTS,
+        Resources(threads, 2**30, True, gpu=True, workers=threads),
     )
     for seconds in (0.1, 0.4, 3.66):
-        assert made.pieces(np.array([seconds]), np.full(1, 1e6), 1000.0)[0] % threads == 0
+        assert (
+            made.pieces(np.array([seconds]), np.full(1, 1e6), 1000.0)[0] % threads == 0
+        )
 
 
 def test_a_search_costs_more_than_a_look():
     look, search = (
-        Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2)) for goal in (COUNTS, OutputSpec(k=5))
+        Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2))
+        for goal in (COUNTS, OutputSpec(k=5))
     )
-    assert search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compare * 1e10 * 0.1
+    assert (
+        search.searches(np.array([1e5]), np.array([1e5]))[0] > look.compare * 1e10 * 0.1
+    )
 
 
 def test_rows_of_many_chunks_are_compared_half_as_often_again():
@@ -71,42 +87,76 @@ def test_rows_of_many_chunks_are_compared_half_as_often_again():
         each = np.full(number, rows / number)
         chunks = Chunks(each, [], None, np.array([0.0, 0.0]))
         compared.append(costs.choosing(chunks) - costs.made(chunks))
-    every = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1)).compare * rows**2 / 2
+    every = (
+        Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1)).compare * rows**2 / 2
+    )
     assert np.allclose(compared, [0.0, 0.25 * every, 0.5 * every], rtol=2e-3)
 
 
 def test_gpus_compare_at_most_all_points():
-    """Chunks in the order of the frame cost no more comparisons than one chunk, if tiles exclude nothing."""
+    """Chunks in the order of the frame cost no more comparisons than one chunk, if
+    tiles exclude nothing.
+    """
     for near, more in (((1.0, 1.0), 0.0), ((0.5, 0.5), 0.5)):
-        costs = Costs("tiles", 768, near, 1e7, COUNTS, Resources(1, 2**36, True, gpu=True), row_bytes=8.0)
+        costs = Costs(
+            "tiles",
+            768,
+            near,
+            1e7,
+            COUNTS,
+            Resources(1, 2**36, True, gpu=True),
+            row_bytes=8.0,
+        )
         chunks = Chunks(np.full(1000, 1e4), [], None, np.array([0.0, 0.0]))
         compared = costs.choosing(chunks) - costs.made(chunks)
-        assert np.isclose(compared, more * costs.compare * near[0] * 1e14 / 2, rtol=2e-3, atol=1e-9)
+        assert np.isclose(
+            compared, more * costs.compare * near[0] * 1e14 / 2, rtol=2e-3, atol=1e-9
+        )
 
 
 def test_workers_compare_at_most_all_points_of_many_dimensions():
-    """Each worker then indexes its own rows, instead of waiting for one index of all rows."""
-    one, two = (Chunks(np.full(n, 48_000 / n), [], None, np.array([n, 0.0])) for n in (1, 2))
+    """Each worker then indexes its own rows, instead of waiting for one index of all
+    rows.
+    """
+    one, two = (
+        Chunks(np.full(n, 48_000 / n), [], None, np.array([n, 0.0])) for n in (1, 2)
+    )
     for dims, workers, least in ((384, 2, 0.0), (384, 1, 0.2), (6, 2, 0.2)):
         have = Resources(2, 2**30, True, workers=workers)
         costs = Costs("tiles", dims, (1.0, 1.0), 48_000, COUNTS, have)
-        compared = [costs.choosing(chunks) - costs.made(chunks) for chunks in (one, two)]
+        compared = [
+            costs.choosing(chunks) - costs.made(chunks) for chunks in (one, two)
+        ]
         every = costs.compare * 48_000**2 / 2 / have.threads
         assert compared[0] == pytest.approx(0.0)
-        assert compared[1] == pytest.approx(0.0) if not least else compared[1] > least * every
+        assert (
+            compared[1] == pytest.approx(0.0)
+            if not least
+            else compared[1] > least * every
+        )
 
 
 def test_a_shuffle_beyond_the_memory_of_gpus_costs_more():
     chunks = Chunks(np.full(10, 1e6), [], "tasks", np.array([0.0, 0.0]))
     few, many = (
-        Costs("tiles", 768, (1.0, 1.0), 1e7, COUNTS, Resources(1, memory, True, gpu=True), row_bytes=6200.0)
+        Costs(
+            "tiles",
+            768,
+            (1.0, 1.0),
+            1e7,
+            COUNTS,
+            Resources(1, memory, True, gpu=True),
+            row_bytes=6200.0,
+        )
         for memory in (2**37, 2**36)
     )
     assert few.made(chunks) < many.made(chunks) < few.made(chunks) + 60
 
 
 def test_what_is_read_and_searched_is_shared_by_threads():
-    one, four = (Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Resources(n)) for n in (1, 4))
+    one, four = (
+        Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Resources(n)) for n in (1, 4)
+    )
     none, seconds = np.array([]), np.array([2.0, 6.0])
     reading = [costs.expected(0.0, none) for costs in (one, four)]
     assert reading[0] == 4 * reading[1] > 0
@@ -115,15 +165,34 @@ def test_what_is_read_and_searched_is_shared_by_threads():
 
 
 def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
-    def counts(rows, pairs=0.0, lazy=False, listed=False, embeds=False, dims=2, method="sweep"):
-        costs = Costs(method, dims, (1.0, 1.0), float(rows), COUNTS, Resources(1), swept=min(dims, 2))
-        return costs.counts([rows], [rows // 10], pairs, listed, costs.planning(lazy, embeds))
+    def counts(
+        rows, pairs=0.0, lazy=False, listed=False, embeds=False, dims=2, method="sweep"
+    ):
+        costs = Costs(
+            method,
+            dims,
+            (1.0, 1.0),
+            float(rows),
+            COUNTS,
+            Resources(1),
+            swept=min(dims, 2),
+        )
+        return costs.counts(
+            [rows], [rows // 10], pairs, listed, costs.planning(lazy, embeds)
+        )
 
-    assert counts(10_000) and counts(60_000) and not counts(100_000) and not counts(1_000_000)
+    assert (
+        counts(10_000)
+        and counts(60_000)
+        and not counts(100_000)
+        and not counts(1_000_000)
+    )
     assert counts(100_000, lazy=True) and counts(100_000, embeds=True)
     assert not counts(10_000, pairs=1e7)
     assert counts(10_000, pairs=1e5) and not counts(10_000, pairs=1e5, listed=True)
-    assert counts(2000, dims=64, method="tiles") and not counts(10_000, dims=64, method="tiles")
+    assert counts(2000, dims=64, method="tiles") and not counts(
+        10_000, dims=64, method="tiles"
+    )
 
 
 def test_counting_two_tables_costs_as_much_as_their_rows():

@@ -1,4 +1,6 @@
-"""Mistakes that only the data can tell: what is refused or warned of, once, and what is not."""
+"""Mistakes that only the data can tell: what is refused or warned of, once, and what is
+not.
+"""
 
 import warnings
 from decimal import Decimal
@@ -12,7 +14,11 @@ import pytest
 from dask_simjoin.errors import BudgetError, ColumnError, ColumnsWarning, UnitsWarning
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.planning.budget import check_room, within_memory
-from dask_simjoin.planning.data_warnings import PROBED, count_copies, far_from_max_distance
+from dask_simjoin.planning.data_warnings import (
+    PROBED,
+    count_copies,
+    far_from_max_distance,
+)
 from dask_simjoin.request.columns import is_identifier
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from tests.support.frames import computed
@@ -22,10 +28,14 @@ ROWS = 3000
 
 RANDOM = np.random.default_rng(7)
 
-PLACES = pd.DataFrame({
-    "geonameid": RANDOM.permutation(ROWS), "latitude": RANDOM.uniform(-60, 70, ROWS),
-    "longitude": RANDOM.uniform(-180, 180, ROWS), "population": RANDOM.integers(0, 10**6, ROWS),
-})  # fmt: skip
+PLACES = pd.DataFrame(
+    {
+        "geonameid": RANDOM.permutation(ROWS),
+        "latitude": RANDOM.uniform(-60, 70, ROWS),
+        "longitude": RANDOM.uniform(-180, 180, ROWS),
+        "population": RANDOM.integers(0, 10**6, ROWS),
+    }
+)
 
 EARTH = PLACES[["latitude", "longitude"]]
 
@@ -41,7 +51,9 @@ def lay(request):
 
 
 def warned(kind, call, *args, **options):
-    """What a computed call gives, and the one warning that it raises, at this file's line."""
+    """What a computed call gives, and the one warning that it raises, at this file's
+    line.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = computed(call(*args, **options))
@@ -49,7 +61,8 @@ def warned(kind, call, *args, **options):
     return found, str(caught[0].message), caught[0].filename
 
 
-# --- columns that nobody named --------------------------------------------------------------------
+# --- columns that nobody named
+# --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "haversine"])
@@ -59,7 +72,14 @@ def test_an_identifier_is_no_coordinate(lay, metric):
         r"all numeric columns, 'geonameid', 'latitude', 'longitude', 'population'\. But 'geonameid' "
         r"looks like an identifier\. .* such as on=\['latitude', 'longitude'\], .* id='geonameid'"
     )
-    for verb in ("self_join", "count_pairs", "neighbor_counts", "dbscan", "plan", "neighbor_graph"):
+    for verb in (
+        "self_join",
+        "count_pairs",
+        "neighbor_counts",
+        "dbscan",
+        "plan",
+        "neighbor_graph",
+    ):
         with pytest.raises(ColumnError, match=text):
             getattr(frame.simjoin, verb)(0.01, metric=metric)
     with pytest.raises(ColumnError, match=text):
@@ -70,14 +90,29 @@ def test_an_identifier_is_no_coordinate(lay, metric):
 
 def test_haversine_takes_two_columns_where_none_are_named():
     frame = PLACES.drop(columns="geonameid")
-    with pytest.raises(ColumnError, match=r"without on= there are 3 numeric ones: .*'population'; name them"):
+    with pytest.raises(
+        ColumnError,
+        match=r"without on= there are 3 numeric ones: .*'population'; name them",
+    ):
         frame.simjoin.count_pairs(5.0, metric="haversine")
     assert EARTH.simjoin.count_pairs(30_000.0, metric="haversine") > 0
 
 
 @pytest.mark.parametrize(
     "name",
-    ["id", "ID", "shop_id", "shopId", "geonameid", "key", "index", "level_0", "Unnamed: 0", "id_old", "idx"],
+    [
+        "id",
+        "ID",
+        "shop_id",
+        "shopId",
+        "geonameid",
+        "key",
+        "index",
+        "level_0",
+        "Unnamed: 0",
+        "id_old",
+        "idx",
+    ],
 )
 def test_names_of_identifiers(name):
     assert is_identifier(name, "i") and is_identifier(name, "u")
@@ -89,7 +124,20 @@ def test_names_of_identifiers(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["x", "f0", "grid", "grid_x", "centroid", "solid", "fluid", "hybrid", "width", "year", "monkey", 7],
+    [
+        "x",
+        "f0",
+        "grid",
+        "grid_x",
+        "centroid",
+        "solid",
+        "fluid",
+        "hybrid",
+        "width",
+        "year",
+        "monkey",
+        7,
+    ],
 )
 def test_names_of_coordinates(name):
     assert not is_identifier(name, "i")
@@ -104,62 +152,98 @@ def test_integers_that_outweigh_the_others_are_told(lay):
     with pytest.warns(ColumnsWarning, match=text) as caught:
         computed(frame.simjoin.join(frame, 0.01, id="geonameid"))
     assert len(caught) == 1
-    computed(frame.simjoin.count_pairs(0.01, on=["latitude", "longitude", "population"]))  # they were named
+    # they were named
+    computed(
+        frame.simjoin.count_pairs(0.01, on=["latitude", "longitude", "population"])
+    )
 
 
 def test_numbers_of_rows_are_told(lay):
     frame = lay(EARTH.assign(number=np.arange(ROWS) // 2 + np.arange(ROWS) % 2))
     computed(frame.simjoin.count_pairs(0.01))  # these repeat
-    _, text, _ = warned(ColumnsWarning, lay(EARTH.assign(number=range(ROWS))).simjoin.count_pairs, 0.01)
+    _, text, _ = warned(
+        ColumnsWarning, lay(EARTH.assign(number=range(ROWS))).simjoin.count_pairs, 0.01
+    )
     assert "'number' holds integers and counts the rows" in text
 
 
 def test_what_was_chosen_is_told():
     frame = dd.from_pandas(PLANE, npartitions=2)
-    assert "on=['x', 'y'], all numeric columns)" in str(frame.simjoin.self_join(0.1).expr)
-    assert "dimensions     2: 'x', 'y', all numeric columns" in repr(frame.simjoin.plan(0.1))
+    assert "on=['x', 'y'], all numeric columns)" in str(
+        frame.simjoin.self_join(0.1).expr
+    )
+    assert "dimensions     2: 'x', 'y', all numeric columns" in repr(
+        frame.simjoin.plan(0.1)
+    )
     named = frame.simjoin.self_join(0.1, on=["x", "y"])
     assert "all numeric columns" not in str(named.expr)
 
 
 @pytest.mark.parametrize(
-    "values", [[None, Decimal(1), Decimal(2)], [1.0, 2.0, 5.0]], ids=["Decimal", "float"]
+    "values",
+    [[None, Decimal(1), Decimal(2)], [1.0, 2.0, 5.0]],
+    ids=["Decimal", "float"],
 )
 def test_numbers_as_objects_that_are_left_out_are_told(values):
-    frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "y": [0.0, 1.0, 9.0], "name": list("abc")})
+    frame = pd.DataFrame(
+        {
+            "x": pd.Series(values, dtype=object),
+            "y": [0.0, 1.0, 9.0],
+            "name": list("abc"),
+        }
+    )
     found, text, _ = warned(ColumnsWarning, frame.simjoin.count_pairs, 1.0)
     assert found == 1
-    assert "'x' is of dtype object, holds numbers (" in text and "df.astype({'x': 'float64'})" in text
+    assert (
+        "'x' is of dtype object, holds numbers (" in text
+        and "df.astype({'x': 'float64'})" in text
+    )
     assert frame.simjoin.count_pairs(1.0, on="y") == 1  # that was named
     assert frame.drop(columns="x").simjoin.count_pairs(1.0) == 1  # texts are no numbers
-    named = frame.assign(x=pd.Series([3, 4, 5], dtype=object), shop_id=pd.Series([7, 7, 7], dtype=object))
+    named = frame.assign(
+        x=pd.Series([3, 4, 5], dtype=object), shop_id=pd.Series([7, 7, 7], dtype=object)
+    )
     for options in ({"keep": "x"}, {"by": "x"}, {"id": "x"}):
         named.simjoin.self_join(1.0, **options)
     assert named.simjoin.neighbor_counts(1.0, id="x").tolist() == [1, 1, 0]
 
 
-# --- units ----------------------------------------------------------------------------------------
+# --- units
+# ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["count_pairs", "self_join", "neighbor_counts", "join"])
+@pytest.mark.parametrize(
+    "verb", ["count_pairs", "self_join", "neighbor_counts", "join"]
+)
 def test_kilometers_for_meters(lay, verb):
     frame = lay(EARTH)
     first = (lay(EARTH * 0.99),) if verb == "join" else ()
     call = getattr(frame.simjoin, verb)
     _, text, where = warned(UnitsWarning, call, *first, 5.0, metric="haversine")
-    assert "In a sample, no pair of unequal rows is within eps=5.0 meters" in text and "use eps=5000." in text
+    assert (
+        "In a sample, no pair of unequal rows is within eps=5.0 meters" in text
+        and "use eps=5000." in text
+    )
     assert "and the nearest rows are about" in text
-    assert where.endswith(("test_data_warnings.py", "frames.py"))  # where it was called, or computed
+    # where it was called, or computed
+    assert where.endswith(("test_data_warnings.py", "frames.py"))
     computed(call(*first, 5000.0, metric="haversine"))
 
 
 def test_degrees_on_a_plane(lay):
     for on in (["latitude", "longitude"], ["longitude", "latitude"], None):
-        _, text, where = warned(UnitsWarning, lay(EARTH).simjoin.count_pairs, 0.1, on=on)
-        assert "metric='haversine' with on=['latitude', 'longitude'] and eps= in meters" in text
+        _, text, where = warned(
+            UnitsWarning, lay(EARTH).simjoin.count_pairs, 0.1, on=on
+        )
+        assert (
+            "metric='haversine' with on=['latitude', 'longitude'] and eps= in meters"
+            in text
+        )
         assert where.endswith(("test_data_warnings.py", "frames.py"))
-    _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)  # once, of two tables
-    for frame in (EARTH * 1000, PLANE, EARTH[:100]):  # no degrees, other names, too few rows
+    # once, of two tables
+    _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)
+    # no degrees, other names, too few rows
+    for frame in (EARTH * 1000, PLANE, EARTH[:100]):
         computed(lay(frame).simjoin.count_pairs(0.001))
     computed(lay(EARTH).simjoin.knn_join(k=1, metric="haversine"))
 
@@ -167,7 +251,11 @@ def test_degrees_on_a_plane(lay):
 def test_x_before_y_on_a_sphere(lay):
     some = PLANE.assign(y=PLANE["y"] / 2)
     _, text, _ = warned(
-        UnitsWarning, lay(some).simjoin.count_pairs, 30_000.0, on=["x", "y"], metric="haversine"
+        UnitsWarning,
+        lay(some).simjoin.count_pairs,
+        30_000.0,
+        on=["x", "y"],
+        metric="haversine",
     )
     assert "If it does, use on=['y', 'x']" in text
     computed(lay(some).simjoin.count_pairs(30_000.0, on=["y", "x"], metric="haversine"))
@@ -177,7 +265,8 @@ def test_a_plain_frame_that_has_a_pair_is_in_meters():
     """Also one that no sample shows."""
     twice = pd.concat([EARTH, EARTH[-1:] + 1e-5], ignore_index=True)
     assert twice.simjoin.count_pairs(5.0, metric="haversine") == 1
-    assert twice.simjoin.dbscan(5.0, metric="haversine").max() == -1  # the pair makes no cluster
+    # the pair makes no cluster
+    assert twice.simjoin.dbscan(5.0, metric="haversine").max() == -1
     assert EARTH.simjoin.count_pairs(0.0, metric="haversine") == 0  # looks for copies
 
 
@@ -186,9 +275,13 @@ def test_a_plain_frame_that_has_a_pair_is_in_meters():
     "call",
     [
         lambda frame, how: frame.simjoin.count_pairs(5.0, **how),
-        lambda frame, how: frame.simjoin.count_pairs(5.0, include_self=True, pairs="both", **how),
+        lambda frame, how: frame.simjoin.count_pairs(
+            5.0, include_self=True, pairs="both", **how
+        ),
         lambda frame, how: frame.simjoin.self_join(5.0, **how),
-        lambda frame, how: frame.simjoin.self_join(5.0, pairs="both", include_self=True, **how),
+        lambda frame, how: frame.simjoin.self_join(
+            5.0, pairs="both", include_self=True, **how
+        ),
         lambda frame, how: frame.simjoin.neighbor_counts([5.0, 4.0], **how),
         lambda frame, how: frame.simjoin.neighbor_graph(5.0, include_self=True, **how),
         lambda frame, how: frame.simjoin.join(frame[:-1], 5.0, how="left", **how),
@@ -203,7 +296,9 @@ def test_copies_do_not_hide_kilometers(call, copies):
     assert "use eps=5000." in text
 
 
-@pytest.mark.parametrize("verb", ["dbscan", "near_duplicated", "drop_near_duplicates", "neighbor_graph"])
+@pytest.mark.parametrize(
+    "verb", ["dbscan", "near_duplicated", "drop_near_duplicates", "neighbor_graph"]
+)
 def test_verbs_without_pairs_warn_of_kilometers(lay, verb):
     how = {"min_samples": 2} if verb == "dbscan" else {}
     call = getattr(lay(EARTH).simjoin, verb)
@@ -214,57 +309,88 @@ def test_verbs_without_pairs_warn_of_kilometers(lay, verb):
 
 def test_copies_are_what_near_duplicates_are_for(lay):
     twice = pd.concat([EARTH, EARTH], ignore_index=True)
-    assert computed(lay(twice).simjoin.near_duplicated(5.0, metric="haversine")).sum() == ROWS
+    assert (
+        computed(lay(twice).simjoin.near_duplicated(5.0, metric="haversine")).sum()
+        == ROWS
+    )
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "leftanti"])
 def test_degrees_as_max_distance(how):
     options = {"k": 1, "how": how, "metric": "haversine"}
     for first in ((), (EARTH * 0.99,)):
-        _, text, _ = warned(UnitsWarning, EARTH.simjoin.knn_join, *first, max_distance=0.5, **options)
-        assert "max_distance=500, and for degrees max_distance='0.5 deg'" in text and "in a sample" in text
+        _, text, _ = warned(
+            UnitsWarning, EARTH.simjoin.knn_join, *first, max_distance=0.5, **options
+        )
+        assert (
+            "max_distance=500, and for degrees max_distance='0.5 deg'" in text
+            and "in a sample" in text
+        )
     for far in (100_000.0, "1 m", None):
         EARTH.simjoin.knn_join(max_distance=far, **options)
     EARTH[:400].simjoin.knn_join(max_distance=0.5, **options)
     PLANE.simjoin.knn_join(max_distance=1e-9, k=1, how=how)
 
 
-# --- refusals that name the cause -----------------------------------------------------------------
+# --- refusals that name the cause
+# -----------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::dask_simjoin.errors.UnitsWarning")
 def test_refusals_name_the_metric(lay):
     for on, remedy in (
         (["latitude", "longitude"], {"metric": "haversine"}),
-        (["longitude", "latitude"], {"metric": "haversine", "on": ["latitude", "longitude"]}),
+        (
+            ["longitude", "latitude"],
+            {"metric": "haversine", "on": ["latitude", "longitude"]},
+        ),
     ):
         for verb in ("self_join", "neighbor_graph"):
-            with dask.config.set({"simjoin.result-limit": "1 MiB"}), pytest.raises(BudgetError) as caught:
+            with (
+                dask.config.set({"simjoin.result-limit": "1 MiB"}),
+                pytest.raises(BudgetError) as caught,
+            ):
                 computed(getattr(lay(EARTH).simjoin, verb)(100, on=on))
             text = str(caught.value)
-            assert text.count("look like degrees") == 1 and "use metric='haversine'" in text
+            assert (
+                text.count("look like degrees") == 1
+                and "use metric='haversine'" in text
+            )
             assert text.startswith("'latitude', 'longitude' look like degrees")
-            assert [one.options for one in caught.value.remedies if "metric" in one.options] == [remedy]
+            assert [
+                one.options for one in caught.value.remedies if "metric" in one.options
+            ] == [remedy]
 
 
 def test_a_refusal_by_memory_names_the_metric(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**7)
     monkeypatch.setattr("dask_simjoin.planning.budget.SURE", 0)
-    with pytest.raises(BudgetError, match=r"look like degrees.*are free in this machine's memory") as caught:
+    with pytest.raises(
+        BudgetError, match=r"look like degrees.*are free in this machine's memory"
+    ) as caught:
         EARTH.simjoin.self_join(100)
     assert {"metric": "haversine"} in [one.options for one in caught.value.remedies]
 
 
 def test_radians_for_degrees(lay):
     frame = lay(np.radians(EARTH))
-    _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 2000.0, metric="haversine")
-    assert "All 3,000 values of 'latitude' and 'longitude' are at most pi/2 and pi in size" in text
+    _, text, _ = warned(
+        UnitsWarning, frame.simjoin.count_pairs, 2000.0, metric="haversine"
+    )
+    assert (
+        "All 3,000 values of 'latitude' and 'longitude' are at most pi/2 and pi in size"
+        in text
+    )
     warned(UnitsWarning, frame.simjoin.knn_join, k=1, metric="haversine")
     computed(np.degrees(frame).simjoin.count_pairs(20_000.0, metric="haversine"))
 
 
 def test_a_similarity_for_a_distance(lay):
-    frame = lay(pd.DataFrame(RANDOM.normal(0.3, 1.0, (ROWS, 16)), columns=[f"f{k}" for k in range(16)]))
+    frame = lay(
+        pd.DataFrame(
+            RANDOM.normal(0.3, 1.0, (ROWS, 16)), columns=[f"f{k}" for k in range(16)]
+        )
+    )
     _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 0.95, metric="cosine")
     assert "If you mean a similarity of at least 0.95, use eps=0.05." in text
     computed(frame.simjoin.count_pairs(0.05, metric="cosine"))
@@ -275,8 +401,8 @@ def test_an_eps_within_which_everything_is(lay, verb):
     frame = lay(PLANE)
     _, text, _ = warned(UnitsWarning, getattr(frame.simjoin, verb), 1000.0)
     assert (
-        "of all pairs of rows are within eps=1000.0. From corner to corner, the box of all rows measures 38"
-        in text
+        "of all pairs of rows are within eps=1000.0. From corner to corner, the box of "
+        "all rows measures 38" in text
     )
     computed(getattr(frame.simjoin, verb)(1.0))
 
@@ -289,7 +415,9 @@ def test_a_plan_is_told_of_once():
 
 
 def test_where_nothing_is_in_doubt(lay):
-    """Small tables, copies, degrees in OPTICS, and what OPTICS takes for no bound at all."""
+    """Small tables, copies, degrees in OPTICS, and what OPTICS takes for no bound at
+    all.
+    """
     computed(lay(PLANE[:300]).simjoin.count_pairs(1000.0))
     computed(lay(PLANE * 0).simjoin.count_pairs(0.0))
     computed(lay(EARTH[:600]).simjoin.optics(1000.0))
@@ -297,7 +425,8 @@ def test_where_nothing_is_in_doubt(lay):
     computed(lay(PLANE).simjoin.k_distances(1))
 
 
-# --- memory of plain frames -----------------------------------------------------------------------
+# --- memory of plain frames
+# -----------------------------------------------------------------------
 
 EQUAL = pd.DataFrame({"x": np.zeros(3_000_000)})
 
@@ -315,7 +444,9 @@ EQUAL = pd.DataFrame({"x": np.zeros(3_000_000)})
     ],
 )
 def test_a_result_that_cannot_fit_is_refused_before_it_is_made(call):
-    with pytest.raises(BudgetError, match=r"gives at least [0-9,]+ (pairs|rows|entries)"):
+    with pytest.raises(
+        BudgetError, match=r"gives at least [0-9,]+ (pairs|rows|entries)"
+    ):
         call(EQUAL)
 
 
@@ -325,11 +456,15 @@ def test_free_memory_is_what_counts(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**9)
     text = r"eps=0\.5 gives at least 49,\d+,\d+ rows, estimated .* 0\.93 GiB are free .* Use a smaller eps, "
     # what the result takes fits, and what is taken while it is made does not
-    with pytest.raises(BudgetError, match=r"which take 76\d.* MiB, and 0\.97 GiB while they are built"):
+    with pytest.raises(
+        BudgetError, match=r"which take 76\d.* MiB, and 0\.97 GiB while they are built"
+    ):
         some.simjoin.self_join(0.5)
     with pytest.raises(BudgetError, match=text):
         some.simjoin.self_join(0.5)
-    with pytest.raises(BudgetError, match=r"k=5000 gives at least 50,000,000 rows, .* Use a smaller k"):
+    with pytest.raises(
+        BudgetError, match=r"k=5000 gives at least 50,000,000 rows, .* Use a smaller k"
+    ):
         some.simjoin.knn_join(k=5000)
     assert some.simjoin.count_pairs(0.5) == 10_000 * 9_999 // 2
 
@@ -342,32 +477,43 @@ def test_what_is_small_asks_for_no_memory(monkeypatch):
 
 
 def test_memory_that_runs_out_all_the_same():
-    text = r"^eps=1 gives a result that does not fit memory: no more\. Use a smaller eps"
+    text = (
+        r"^eps=1 gives a result that does not fit memory: no more\. Use a smaller eps"
+    )
     with pytest.raises(BudgetError, match=text), within_memory("eps=1"):
         raise MemoryError("no more")
 
 
-def test_most_of_all_pairs_of_places_are_refused_with_what_is_probably_wrong(monkeypatch):
+def test_most_of_all_pairs_of_places_are_refused_with_what_is_probably_wrong(
+    monkeypatch,
+):
     """Degrees compared in a plane, with meters for `eps`: however much memory there is."""
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 2**45)
     places = pd.read_parquet(PLACES_FILE)
-    with pytest.raises(BudgetError) as caught:  # and warns of nothing: the refusal says it all
+    # and warns of nothing: the refusal says it all
+    with pytest.raises(BudgetError) as caught:
         places.simjoin.self_join(100, on=["latitude", "longitude"], id="geonameid")
     said = str(caught.value)
-    assert "gives at least 1,03" in said and "15.3" in said and "100% of all pairs" in said
+    assert (
+        "gives at least 1,03" in said and "15.3" in said and "100% of all pairs" in said
+    )
     assert "metric='haversine'" in said and "in the units of the metric" in said
     assert "count_pairs()" in said and "{'simjoin.result-limit': '19.23 GiB'}" in said
 
 
 def test_most_of_all_pairs_are_refused_from_a_size_on(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.data_warnings.DEAR", 1 << 20)
-    x = pd.DataFrame(np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"])
+    x = pd.DataFrame(
+        np.random.default_rng(0).uniform(size=(2000, 2)), columns=["x", "y"]
+    )
     for call in (
         lambda: x.simjoin.self_join(9.0),
         lambda: x.simjoin.join(x, 9.0),
         lambda: EQUAL[:2000].simjoin.self_join(1.0),
     ):
-        with pytest.raises(BudgetError, match=r"[Aa]t least (99|100)% of all pairs of rows"):
+        with pytest.raises(
+            BudgetError, match=r"[Aa]t least (99|100)% of all pairs of rows"
+        ):
             call()
     assert len(x.simjoin.self_join(0.1)) > 0
     with dask.config.set({"simjoin.result-limit": "1 GiB"}), pytest.warns(UnitsWarning):
@@ -375,7 +521,9 @@ def test_most_of_all_pairs_are_refused_from_a_size_on(monkeypatch):
 
 
 def test_all_pairs_of_few_rows_are_found():
-    x = pd.DataFrame(np.random.default_rng(0).uniform(size=(100, 2)), columns=["x", "y"])
+    x = pd.DataFrame(
+        np.random.default_rng(0).uniform(size=(100, 2)), columns=["x", "y"]
+    )
     assert len(x.simjoin.self_join(9.0)) == 100 * 99 // 2
 
 
@@ -383,11 +531,15 @@ ON = ["lat", "lon"]
 
 
 def test_copies_are_counted():
-    frame = pd.DataFrame({"lat": [1.0, 1.0, 1.0, 2.0, np.nan], "lon": [5.0, 5.0, 5.0, 5.0, 5.0]})
+    frame = pd.DataFrame(
+        {"lat": [1.0, 1.0, 1.0, 2.0, np.nan], "lon": [5.0, 5.0, 5.0, 5.0, 5.0]}
+    )
     spec = SelfJoinRequest(eps=1.0, on=ON, metric="haversine").spec(frame)
     assert count_copies([frame], spec) == 3
     other = frame.rename(columns={"lat": "a", "lon": "b"})
-    two = JoinRequest(other=other, eps=1.0, left_on=ON, right_on=["a", "b"], metric="haversine")
+    two = JoinRequest(
+        other=other, eps=1.0, left_on=ON, right_on=["a", "b"], metric="haversine"
+    )
     assert count_copies([frame, other], two.spec(frame, other)) == 10
     assert count_copies([object()], spec) == 0
 
@@ -403,4 +555,5 @@ def test_nearest_rows_are_measured_without_copies(rows):
     assert bool(text) == (rows >= PROBED)
     assert not text or f"about {np.radians(1) * RADIUS:,.0f} meters away" in text
     assert not far_from_max_distance(x, x, spec, 1000.0)
-    assert not far_from_max_distance(x[:1].repeat(PROBED, axis=0), x[:2], spec, 1.0)  # only copies
+    # only copies
+    assert not far_from_max_distance(x[:1].repeat(PROBED, axis=0), x[:2], spec, 1.0)

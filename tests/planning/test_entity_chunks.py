@@ -20,14 +20,18 @@ def x():
 
 def test_large_partitions_are_cut_and_small_ones_merged(x):
     ddf = split(frame_of(x), (1200, *range(1250, 2000, 50)))
-    plan = ddf.simjoin.self_join(0.03, partitioning="entity", blocksize=300 * 24).expr.plan
+    plan = ddf.simjoin.self_join(
+        0.03, partitioning="entity", blocksize=300 * 24
+    ).expr.plan
     assert max(plan.chunks.rows) <= 300
     assert sum(plan.chunks.rows) == 2000
     assert [len(pieces) for pieces in plan.chunks.pieces] == [1, 1, 1, 1, 6, 6, 4]
 
 
 def test_no_partition_of_the_result_is_much_larger_than_allowed(x):
-    """Skew: a third of the points in one small cell, so that one block pair gives nearly all pairs."""
+    """Skew: a third of the points in one small cell, so that one block pair gives
+    nearly all pairs.
+    """
     x = np.concatenate([x, np.random.default_rng(1).normal(0.5, 0.004, (1000, 2))])
     ddf = split(frame_of(x), (1000, 2500))
     expected = brute_force(x, 0.01)
@@ -50,19 +54,29 @@ def test_replicated_is_one_chunk_and_parts_of_its_queries():
         assert pairs.npartitions == 12
         assert_same_pairs(as_set(pairs.compute()), expected)
         report = ddf.simjoin.plan(0.02, partitioning="replicated")
-        assert report.partitioning == "replicated" and "parts of its queries" in str(report)
-        with pytest.raises(BudgetError, match=r"one chunk of all 3,000 rows.*use blocksize='87.89 kiB'"):
-            ddf.simjoin.plan(0.02, partitioning="replicated", blocksize="10 kB")
-        assert ddf.simjoin.count_pairs(0.02, partitioning="replicated").compute() == len(expected)
-        assert ddf.simjoin.neighbor_counts(0.02, partitioning="replicated").sum().compute() == 2 * len(
-            expected
+        assert report.partitioning == "replicated" and "parts of its queries" in str(
+            report
         )
+        with pytest.raises(
+            BudgetError, match=r"one chunk of all 3,000 rows.*use blocksize='87.89 kiB'"
+        ):
+            ddf.simjoin.plan(0.02, partitioning="replicated", blocksize="10 kB")
+        assert ddf.simjoin.count_pairs(
+            0.02, partitioning="replicated"
+        ).compute() == len(expected)
+        assert ddf.simjoin.neighbor_counts(
+            0.02, partitioning="replicated"
+        ).sum().compute() == 2 * len(expected)
 
 
 def test_pairs_are_counted_first_if_they_may_not_fit_or_are_clustered(monkeypatch):
     random = np.random.default_rng(0)
     frame = frame_of(random.uniform(size=(20_000, 2)))
-    clump = frame_of(np.concatenate([frame.to_numpy()[:19_500], 0.5 + random.normal(0, 0.001, (500, 2))]))
+    clump = frame_of(
+        np.concatenate(
+            [frame.to_numpy()[:19_500], 0.5 + random.normal(0, 0.001, (500, 2))]
+        )
+    )
     monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**18)
 
     def cut(memory, output=None, frame=frame):
@@ -88,8 +102,12 @@ def test_replicated_outputs_are_bounded(skewed):
     if skewed:
         x[:200] = 0.5 + rng.normal(0, 1e-4, (200, 2))
     expected = brute_force(x, 0.02)
-    with dask.config.set({"scheduler": "sync", "num_workers": 1, "simjoin.output-size": 16 * 1500}):
-        pairs = split(frame_of(x), (2500,)).simjoin.self_join(0.02, partitioning="replicated")
+    with dask.config.set(
+        {"scheduler": "sync", "num_workers": 1, "simjoin.output-size": 16 * 1500}
+    ):
+        pairs = split(frame_of(x), (2500,)).simjoin.self_join(
+            0.02, partitioning="replicated"
+        )
         assert pairs.expr.plan.even != skewed
         parts = dask.compute(*pairs.to_delayed())
     assert max(map(len, parts)) < 1.2 * 1500

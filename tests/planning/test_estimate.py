@@ -10,7 +10,9 @@ from tests.planning.test_plan import tables_for
 from tests.support.profiles import in_turns
 
 
-@in_turns(3, rows=[0, 1, 2, 200, 5000, 30_000], eps=[0.0, 1e-3, 0.02, 0.2, 3.0], dims=[2, 6])
+@in_turns(
+    3, rows=[0, 1, 2, 200, 5000, 30_000], eps=[0.0, 1e-3, 0.02, 0.2, 3.0], dims=[2, 6]
+)
 def test_degrees_tell_what_pairs_tell(rows, eps, dims):
     if rows > 5000 and eps > 1:
         eps = 0.3
@@ -18,7 +20,9 @@ def test_degrees_tell_what_pairs_tell(rows, eps, dims):
     layout = tables.layout()
     counted, found = (tables.estimate_whole(layout, way) for way in (True, False))
     for name in ("total", "total_low", "total_high"):
-        assert math.isclose(getattr(counted, name), getattr(found, name), rel_tol=1e-9), name
+        assert math.isclose(
+            getattr(counted, name), getattr(found, name), rel_tol=1e-9
+        ), name
     listed = tables.estimate_whole(layout, True, True)
     for name in ("degrees", "points"):
         told = [getattr(one, name).tolist() for one in (counted, found, listed)]
@@ -28,13 +32,16 @@ def test_degrees_tell_what_pairs_tell(rows, eps, dims):
 
 
 def test_shares_of_the_most_joined_points():
-    x = np.random.default_rng(3).normal(size=(250, 2))  # few enough to be its own sample
+    # few enough to be its own sample
+    x = np.random.default_rng(3).normal(size=(250, 2))
     tables = tables_for(x, 0.3, most=250)
     found = tables.estimate_whole(tables.layout(), False)
     near = (((x[:, None] - x) ** 2).sum(axis=2) <= 0.3**2).sum(axis=1) - 1
     near = -np.sort(-near)
     for part in (0.0, 1 / 250, 0.01, 0.3, 1.0):
-        assert math.isclose(found.share(part), near[: math.ceil(part * 250)].sum() / near.sum())
+        assert math.isclose(
+            found.share(part), near[: math.ceil(part * 250)].sum() / near.sum()
+        )
     assert len(found.degrees) < 100
     assert math.isclose(found.dispersion, (near.var() - near.mean()) / near.mean() ** 2)
 

@@ -8,7 +8,12 @@ import pytest
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.estimate import Estimate
-from dask_simjoin.planning.outputs import most_rows, rows_found, shuffle_tasks, whole_slices
+from dask_simjoin.planning.outputs import (
+    most_rows,
+    rows_found,
+    shuffle_tasks,
+    whole_slices,
+)
 from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.frames import split
 from tests.support.points import frame_of
@@ -28,17 +33,37 @@ class Chunks(NamedTuple):
 
 def estimate(high):
     none = np.zeros(0)
-    return Estimate(high / 2, high / 4, high, high.sum(), high.sum(), high.sum(), 0, False, none, none)
+    return Estimate(
+        high / 2,
+        high / 4,
+        high,
+        high.sum(),
+        high.sum(),
+        high.sum(),
+        0,
+        False,
+        none,
+        none,
+    )
 
 
 @pytest.mark.parametrize("itself", [False, True])
 @pytest.mark.parametrize(("pairs", "times"), [("unique", 1), ("both", 2)])
 def test_rows_of_block_pairs_are_all_pairs_and_rows_themselves(itself, pairs, times):
-    spec = SelfJoinRequest(eps=1.0, pairs=pairs, include_self=itself).spec(frame_of(np.zeros((3, 2))))
+    spec = SelfJoinRequest(eps=1.0, pairs=pairs, include_self=itself).spec(
+        frame_of(np.zeros((3, 2)))
+    )
     blocks = np.array([[0, 0], [0, 1], [1, 1]])
-    found = most_rows(estimate(np.array([10.0, 20.0, 30.0])), Chunks(np.array([100.0, 7.0])), blocks, spec)
+    found = most_rows(
+        estimate(np.array([10.0, 20.0, 30.0])),
+        Chunks(np.array([100.0, 7.0])),
+        blocks,
+        spec,
+    )
     own = [100.0, 0.0, 7.0] if itself else [0.0] * 3
-    assert found.tolist() == [times * high + more for high, more in zip((10, 20, 30), own, strict=True)]
+    assert found.tolist() == [
+        times * high + more for high, more in zip((10, 20, 30), own, strict=True)
+    ]
 
 
 def test_partitions_of_the_result_hold_no_more_than_they_may():
@@ -46,18 +71,31 @@ def test_partitions_of_the_result_hold_no_more_than_they_may():
     most = np.array([0.0, 1.0, 10.0, 100.0, 100.5])
     slices = whole_slices(most, 100.0, budget, Resources())
     assert slices.tolist() == [1, 1, 1, 10, 11]
-    assert whole_slices(most, 1e9, budget, Resources()).tolist() == [1, 1, 10, 100, 101]  # a row each
-    assert whole_slices(np.array([2.0**31]), 1e-9, budget, Resources(gpu=True)).tolist() == [2]
+    # a row each
+    assert whole_slices(most, 1e9, budget, Resources()).tolist() == [1, 1, 10, 100, 101]
+    assert whole_slices(
+        np.array([2.0**31]), 1e-9, budget, Resources(gpu=True)
+    ).tolist() == [2]
 
 
 def test_neighbors_of_a_table_with_itself_leave_each_row_out():
-    assert rows_found((10,), 3) == 30 and rows_found((10,), 100) == 90 and rows_found((0,), 3) == 0
+    assert (
+        rows_found((10,), 3) == 30
+        and rows_found((10,), 100) == 90
+        and rows_found((0,), 3) == 0
+    )
     assert rows_found((10, 4), 100) == 40
 
 
-@pytest.mark.parametrize(("sources", "chunks", "method", "tasks"), [
-    (10, 5, BY_WORKER, 10), (10, 5, "p2p", 20), (10, 5, "disk", 15), (10, 5, "tasks", 5 + 10 + 25),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sources", "chunks", "method", "tasks"),
+    [
+        (10, 5, BY_WORKER, 10),
+        (10, 5, "p2p", 20),
+        (10, 5, "disk", 15),
+        (10, 5, "tasks", 5 + 10 + 25),
+    ],
+)
 def test_tasks_of_shuffles(sources, chunks, method, tasks):
     assert shuffle_tasks(sources, chunks, method) == tasks
     assert shuffle_tasks(1000, 1000, "tasks") > 1000 + 2000 + 2 * 1000  # in two stages

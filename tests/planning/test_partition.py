@@ -26,7 +26,9 @@ def verb(request):
 
 
 def assert_refused(frame, verb, text, **options):
-    """The call is fine where it is lazy; planning is refused with an error that `text` matches."""
+    """The call is fine where it is lazy; planning is refused with an error that `text`
+    matches.
+    """
     call = getattr(frame.simjoin, verb)
     if not is_dask_collection(frame):
         with pytest.raises(CoordinateError, match=text):
@@ -42,23 +44,30 @@ def assert_refused(frame, verb, text, **options):
 
 
 def assert_joined(frame, how, rows, eps=1.0, on=("x",), **options):
-    """All verbs give what the definition says of the rows at these positions, and of no others."""
+    """All verbs give what the definition says of the rows at these positions, and of no
+    others.
+    """
     on = list(on)
     kept = frame.iloc[rows]
     labels = kept.index.tolist()
     x = np.stack([kept[c].to_numpy(dtype="float64") for c in on], axis=1)
     expected = {(labels[i], labels[j]) for i, j in brute_force(x, eps)}
     data = lay(frame, how)
-    assert_same_pairs(as_set(computed(data.simjoin.self_join(eps, on=on, **options))), expected)
+    assert_same_pairs(
+        as_set(computed(data.simjoin.self_join(eps, on=on, **options))), expected
+    )
     counts = computed(data.simjoin.neighbor_counts(eps, on=on, **options))
-    ends = pd.Series([end for pair in expected for end in pair], dtype=kept.index.dtype).value_counts()
+    ends = pd.Series(
+        [end for pair in expected for end in pair], dtype=kept.index.dtype
+    ).value_counts()
     assert counts.index.tolist() == labels
     assert counts.tolist() == ends.reindex(labels, fill_value=0).tolist()
     assert computed(data.simjoin.count_pairs(eps, on=on, **options)) == len(expected)
     return expected
 
 
-# --- NaN and infinity -----------------------------------------------------------------------------
+# --- NaN and infinity
+# -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,10 +83,13 @@ def assert_joined(frame, how, rows, eps=1.0, on=("x",), **options):
 )
 @pytest.mark.parametrize(
     ("dtype", "verb"),
-    [("float64", verb) for verb in VERBS] + [(d, "self_join") for d in ("float32", "float16", "Float64")],
+    [("float64", verb) for verb in VERBS]
+    + [(d, "self_join") for d in ("float32", "float16", "Float64")],
 )
 def test_nan_and_infinity(how, verb, values, text, first, dtype):
-    frame = pd.DataFrame({"y": 0.0, "x": pd.array(values, dtype=dtype)}, index=range(10, 16))
+    frame = pd.DataFrame(
+        {"y": 0.0, "x": pd.array(values, dtype=dtype)}, index=range(10, 16)
+    )
     where = f"at label {first + 10}" + in_partition(how, first // 2)
     whole = rf"Coordinates must be finite numbers: column 'x' {text} \(first {where}\)"
     remedy = r"\. Use dropna=True to leave those rows out, or fill them first"
@@ -107,13 +119,17 @@ def test_several_columns_are_named_in_the_order_of_on(how, verb):
 
 
 def test_columns_that_take_no_part_may_hold_anything(how):
-    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0], "y": [NAN, INF, NAN], "z": [LIMIT + 1, 0, 0]})
+    frame = pd.DataFrame(
+        {"x": [0.0, 1.0, 5.0], "y": [NAN, INF, NAN], "z": [LIMIT + 1, 0, 0]}
+    )
     assert len(assert_joined(frame, how, [0, 1, 2])) == 1
 
 
 def test_sparse_missing_values(how, verb):
     frame = pd.DataFrame({"x": pd.arrays.SparseArray([0.0, NAN, 1.0, NAN, NAN, 0.0])})
-    assert_refused(lay(frame, how), verb, r"column 'x' has 3 missing or NaN \(first at label 1")
+    assert_refused(
+        lay(frame, how), verb, r"column 'x' has 3 missing or NaN \(first at label 1"
+    )
     assert_joined(frame, how, [0, 2, 5], dropna=True)
 
 
@@ -127,7 +143,8 @@ def test_coordinates_are_checked_before_ids(how):
     assert_refused(lay(frame, how), "self_join", "column 'x' has 1 missing or NaN")
 
 
-# --- dropna ---------------------------------------------------------------------------------------
+# --- dropna
+# ---------------------------------------------------------------------------------------
 
 
 BAD_ROWS = pd.DataFrame(
@@ -143,7 +160,9 @@ GOOD_ROWS = [0, 3, 4, 6, 8, 9]
 @pytest.mark.parametrize("dtype", ["float64", "float32", "double[pyarrow]"])
 def test_dropna_leaves_out_bad_rows_and_only_those(how, method, dtype):
     frame = BAD_ROWS.astype(dtype)
-    expected = assert_joined(frame, how, GOOD_ROWS, on=("x", "y"), dropna=True, method=method)
+    expected = assert_joined(
+        frame, how, GOOD_ROWS, on=("x", "y"), dropna=True, method=method
+    )
     assert len(expected) == 5
 
 
@@ -157,7 +176,8 @@ def test_dropna_with_nothing_to_drop(how):
     data = lay(frame, how)
     for verb in VERBS:
         plain, dropped = (
-            computed(getattr(data.simjoin, verb)(1.0, **options)) for options in ({}, {"dropna": True})
+            computed(getattr(data.simjoin, verb)(1.0, **options))
+            for options in ({}, {"dropna": True})
         )
         if verb == "count_pairs":
             assert plain == dropped
@@ -169,7 +189,9 @@ def test_dropna_with_nothing_to_drop(how):
 def test_dropna_with_everything_to_drop(how):
     frame = BAD_ROWS.assign(x=NAN)
     assert assert_joined(frame, how, [], dropna=True) == set()
-    pairs = computed(lay(frame, how).simjoin.self_join(1.0, dropna=True, return_distance=True))
+    pairs = computed(
+        lay(frame, how).simjoin.self_join(1.0, dropna=True, return_distance=True)
+    )
     assert pairs.dtypes.tolist() == [np.dtype("int64")] * 2 + [np.dtype("float64")]
 
 
@@ -179,18 +201,27 @@ def test_dropna_empties_a_partition(how):
 
 
 def test_dropna_and_both_directions_and_self(how):
-    pairs = lay(BAD_ROWS, how).simjoin.self_join(1.0, dropna=True, pairs="both", include_self=True)
+    pairs = lay(BAD_ROWS, how).simjoin.self_join(
+        1.0, dropna=True, pairs="both", include_self=True
+    )
     labels = BAD_ROWS.index[GOOD_ROWS].tolist()
-    once = {(labels[i], labels[j]) for i, j in brute_force(BAD_ROWS.iloc[GOOD_ROWS].to_numpy(), 1.0)}
+    once = {
+        (labels[i], labels[j])
+        for i, j in brute_force(BAD_ROWS.iloc[GOOD_ROWS].to_numpy(), 1.0)
+    }
     expected = once | {(b, a) for a, b in once} | {(a, a) for a in labels}
     assert as_set(computed(pairs)) == expected
-    count = lay(BAD_ROWS, how).simjoin.count_pairs(1.0, dropna=True, pairs="both", include_self=True)
+    count = lay(BAD_ROWS, how).simjoin.count_pairs(
+        1.0, dropna=True, pairs="both", include_self=True
+    )
     assert computed(count) == len(expected)
 
 
 @pytest.mark.parametrize("where", ["index", "column"])
 def test_ids_of_dropped_rows_may_repeat_and_may_be_missing(how, where):
-    frame = pd.DataFrame({"x": [0.0, NAN, 1.0, NAN, NAN, 2.0], "key": [5.0, 5.0, 6.0, NAN, 6.0, 7.0]})
+    frame = pd.DataFrame(
+        {"x": [0.0, NAN, 1.0, NAN, NAN, 2.0], "key": [5.0, 5.0, 6.0, NAN, 6.0, 7.0]}
+    )
     options = {"id": "key"} if where == "column" else {}
     if where == "index":
         frame = frame.set_index("key")
@@ -199,12 +230,24 @@ def test_ids_of_dropped_rows_may_repeat_and_may_be_missing(how, where):
     assert as_set(computed(pairs)) == {(5.0, 6.0), (6.0, 7.0)}
 
 
-# --- missing values of nullable and Arrow dtypes --------------------------------------------------
+# --- missing values of nullable and Arrow dtypes
+# --------------------------------------------------
 
 NULLABLE = [
-    "Int8", "UInt16", "Int64", "UInt64", "Float32", "Float64", "boolean", "int8[pyarrow]", "int64[pyarrow]",
-    "uint64[pyarrow]", "float[pyarrow]", "double[pyarrow]", "bool[pyarrow]",
-]  # fmt: skip
+    "Int8",
+    "UInt16",
+    "Int64",
+    "UInt64",
+    "Float32",
+    "Float64",
+    "boolean",
+    "int8[pyarrow]",
+    "int64[pyarrow]",
+    "uint64[pyarrow]",
+    "float[pyarrow]",
+    "double[pyarrow]",
+    "bool[pyarrow]",
+]
 
 
 def nullable(values, dtype):
@@ -215,7 +258,9 @@ def nullable(values, dtype):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "verb"), [(dtype, "self_join") for dtype in NULLABLE] + [("Int64", verb) for verb in VERBS[1:]]
+    ("dtype", "verb"),
+    [(dtype, "self_join") for dtype in NULLABLE]
+    + [("Int64", verb) for verb in VERBS[1:]],
 )
 def test_missing_values(how, verb, dtype):
     frame = nullable([0, 1, 1, None, 0, None], dtype).assign(y=0.0)
@@ -226,13 +271,18 @@ def test_missing_values(how, verb, dtype):
 @pytest.mark.parametrize("dtype", NULLABLE)
 def test_rows_with_missing_values_are_dropped(how, dtype):
     frame = nullable([0, 1, 1, None, 0, None], dtype)
-    assert assert_joined(frame, how, [0, 1, 2, 4], eps=0.0, dropna=True) == {(0, 4), (1, 2)}
+    assert assert_joined(frame, how, [0, 1, 2, 4], eps=0.0, dropna=True) == {
+        (0, 4),
+        (1, 2),
+    }
 
 
 @pytest.mark.parametrize("dtype", NULLABLE)
 def test_all_values_of_a_partition_are_missing(how, dtype):
     frame = nullable([0, 1, None, None, 1, 0], dtype)
-    text = rf"column 'x' has 2 missing or NaN \(first at label 2{in_partition(how, 1)}\)"
+    text = (
+        rf"column 'x' has 2 missing or NaN \(first at label 2{in_partition(how, 1)}\)"
+    )
     assert_refused(lay(frame, how), "self_join", text, on="x")
     assert_joined(frame, how, [0, 1, 4, 5], eps=0.0, dropna=True)
 
@@ -240,11 +290,14 @@ def test_all_values_of_a_partition_are_missing(how, dtype):
 @pytest.mark.parametrize("dtype", NULLABLE)
 def test_all_values_are_missing(how, dtype):
     frame = nullable([None] * 4, dtype)
-    assert_refused(lay(frame, how), "self_join", "column 'x' has 4 missing or NaN", on="x")
+    assert_refused(
+        lay(frame, how), "self_join", "column 'x' has 4 missing or NaN", on="x"
+    )
     assert_joined(frame, how, [], dropna=True)
 
 
-# --- integers that float64 cannot hold ------------------------------------------------------------
+# --- integers that float64 cannot hold
+# ------------------------------------------------------------
 
 SIGNED = ["int64", "Int64", "int64[pyarrow]"]
 UNSIGNED = ["uint64", "UInt64", "uint64[pyarrow]"]
@@ -252,11 +305,17 @@ UNSIGNED = ["uint64", "UInt64", "uint64[pyarrow]"]
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [(dtype, value) for dtype in SIGNED for value in (LIMIT + 1, -LIMIT - 1, 2**63 - 1, -(2**63))]
+    [
+        (dtype, value)
+        for dtype in SIGNED
+        for value in (LIMIT + 1, -LIMIT - 1, 2**63 - 1, -(2**63))
+    ]
     + [(dtype, value) for dtype in UNSIGNED for value in (LIMIT + 1, 2**63, 2**64 - 1)],
 )
 def test_integers_beyond_2_to_the_53(how, dtype, value):
-    frame = pd.DataFrame({"y": 0.0, "x": pd.Series([0, 1, 2, value, 4, 5], dtype=dtype)})
+    frame = pd.DataFrame(
+        {"y": 0.0, "x": pd.Series([0, 1, 2, value, 4, 5], dtype=dtype)}
+    )
     partition = 1 if how == "dask-3" else 0
     text = (
         rf"Column 'x' holds the integer {value} \(partition {partition}\), beyond 2\*\*53, where float64 "
@@ -290,7 +349,9 @@ def test_large_integers_next_to_missing_values(how, dtype):
 
 
 def test_large_integers_of_rows_that_are_dropped(how):
-    frame = pd.DataFrame({"x": np.array([0, LIMIT + 1, 1], np.int64), "y": [0.0, NAN, 0.0]})
+    frame = pd.DataFrame(
+        {"x": np.array([0, LIMIT + 1, 1], np.int64), "y": [0.0, NAN, 0.0]}
+    )
     assert assert_joined(frame, how, [0, 2], on=("x", "y"), dropna=True) == {(0, 2)}
 
 
@@ -298,7 +359,12 @@ def test_the_first_column_of_on_with_large_integers_is_named(how):
     frame = pd.DataFrame({"a": np.array([0, LIMIT + 1]), "b": np.array([LIMIT + 3, 0])})
     for on in (["a", "b"], ["b", "a"]):
         value = int(frame[on[0]].max())
-        assert_refused(lay(frame, how), "self_join", rf"Column '{on[0]}' holds the integer {value} ", on=on)
+        assert_refused(
+            lay(frame, how),
+            "self_join",
+            rf"Column '{on[0]}' holds the integer {value} ",
+            on=on,
+        )
 
 
 def test_names_of_columns_are_shown_as_they_are(how):
@@ -307,7 +373,8 @@ def test_names_of_columns_are_shown_as_they_are(how):
     assert_refused(lay(frame, how), "self_join", text)
 
 
-# --- several partitions at once -------------------------------------------------------------------
+# --- several partitions at once
+# -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["float64", "float32", "lists", "with NaN", "wide"])
@@ -320,19 +387,34 @@ def test_partitions_of_one_frame_are_summarised_as_each_alone(kind):
     if kind == "lists":
         frame = pd.DataFrame({"v": list(x)})
     spec = (
-        SelfJoinRequest(eps=0.1).spec(frame) if kind != "lists" else SelfJoinRequest(0.1, on="v").spec(frame)
+        SelfJoinRequest(eps=0.1).spec(frame)
+        if kind != "lists"
+        else SelfJoinRequest(0.1, on="v").spec(frame)
     )
     found = summarise_parts(frame, bounds, 7, spec, True)
     for n, (start, stop) in enumerate(itertools.pairwise(bounds)):
         alone = summarise(frame.iloc[start:stop], 7 + n, spec, True, 4)
-        for name in ("source_rows", "bad", "inexact", "beyond", "zero", "box", "ids", "id_bytes"):
+        for name in (
+            "source_rows",
+            "bad",
+            "inexact",
+            "beyond",
+            "zero",
+            "box",
+            "ids",
+            "id_bytes",
+        ):
             assert getattr(found[n], name) == getattr(alone, name)
         assert found[n].moments.rows == alone.moments.rows == stop - start
         if stop > start and kind != "with NaN":
-            np.testing.assert_allclose(found[n].moments.squares, alone.moments.squares, rtol=1e-12)
+            np.testing.assert_allclose(
+                found[n].moments.squares, alone.moments.squares, rtol=1e-12
+            )
         assert (found[n].sample is None) == (alone.sample is None)
         if alone.sample is not None:
-            assert np.array_equal(found[n].sample.x.reshape(-1), alone.sample.x.reshape(-1))
+            assert np.array_equal(
+                found[n].sample.x.reshape(-1), alone.sample.x.reshape(-1)
+            )
 
 
 def test_a_value_that_is_not_a_list_is_found_in_its_partition():

@@ -1,4 +1,6 @@
-"""The same result for every partitioning: entity and spatial chunks, large and small, cut and merged."""
+"""The same result for every partitioning: entity and spatial chunks, large and small,
+cut and merged.
+"""
 
 import re
 
@@ -19,9 +21,13 @@ from tests.support.profiles import examples
 
 @st.composite
 def ways(draw):
-    """How to make chunks of how many rows, and partitions of the result of how many pairs."""
+    """How to make chunks of how many rows, and partitions of the result of how many
+    pairs.
+    """
     return {
-        "partitioning": draw(st.sampled_from(["entity", "spatial", "spatial", "replicated", "auto"])),
+        "partitioning": draw(
+            st.sampled_from(["entity", "spatial", "spatial", "replicated", "auto"])
+        ),
         "rows": draw(st.sampled_from([5, 12, 1000])),
         "output": draw(st.sampled_from([40, 10_000])),
     }
@@ -30,10 +36,15 @@ def ways(draw):
 @settings(max_examples=examples(60))
 @given(cases(max_dims=9, max_points=50), ways(), st.integers(0, 2**32 - 1))
 @example(
-    Case(np.zeros((60, 2)), 0.0, (30,), "constant"), {"partitioning": "spatial", "rows": 12, "output": 400}, 0
+    Case(np.zeros((60, 2)), 0.0, (30,), "constant"),
+    {"partitioning": "spatial", "rows": 12, "output": 400},
+    0,
 )
-@example(Case(np.arange(60.0).reshape(-1, 1) // 2, 1.0, (), "lattice"),
-         {"partitioning": "spatial", "rows": 12, "output": 10}, 1)  # fmt: skip
+@example(
+    Case(np.arange(60.0).reshape(-1, 1) // 2, 1.0, (), "lattice"),
+    {"partitioning": "spatial", "rows": 12, "output": 10},
+    1,
+)
 def test_any_points_in_any_chunks(case, way, seed):
     """Ids in any order: which row is left must not depend on them."""
     frame = frame_of(case.x)
@@ -48,8 +59,12 @@ def test_any_points_in_any_chunks(case, way, seed):
         chosen["blocksize"] = None
     expected = brute_force(case.x, case.eps)
     named = {(labels[i], labels[j]) for i, j in expected}
-    with dask.config.set({"scheduler": "sync", "simjoin.output-size": 16 * way["output"]}):
-        assert_same_pairs(as_set(ddf.simjoin.self_join(case.eps, **chosen).compute()), named)
+    with dask.config.set(
+        {"scheduler": "sync", "simjoin.output-size": 16 * way["output"]}
+    ):
+        assert_same_pairs(
+            as_set(ddf.simjoin.self_join(case.eps, **chosen).compute()), named
+        )
         pairs = ddf.simjoin.self_join(
             case.eps, pairs="both", include_self=True, return_distance=True, **chosen
         )
@@ -58,10 +73,14 @@ def test_any_points_in_any_chunks(case, way, seed):
         assert_same_pairs(as_set(found), both)
         assert ddf.simjoin.count_pairs(case.eps, **chosen).compute() == len(named)
         counts = ddf.simjoin.neighbor_counts(case.eps, **chosen).compute()
-    local = frame.simjoin.self_join(case.eps, pairs="both", include_self=True, return_distance=True)
+    local = frame.simjoin.self_join(
+        case.eps, pairs="both", include_self=True, return_distance=True
+    )
     by = ["left", "right"]
     pd.testing.assert_frame_equal(
-        found.sort_values(by, ignore_index=True), local.sort_values(by, ignore_index=True), check_dtype=False
+        found.sort_values(by, ignore_index=True),
+        local.sort_values(by, ignore_index=True),
+        check_dtype=False,
     )
     pd.testing.assert_series_equal(counts, frame.simjoin.neighbor_counts(case.eps))
 
@@ -78,7 +97,10 @@ ENTITY = [
     {"cuts": tuple(range(50, 2000, 50)), "rows": 400},
     {"cuts": (700,), "rows": 100},
 ]
-SPATIAL = [{**way, "rows": rows} for way, rows in zip(ENTITY, (1000, 500, 300, 200, 60), strict=True)]
+SPATIAL = [
+    {**way, "rows": rows}
+    for way, rows in zip(ENTITY, (1000, 500, 300, 200, 60), strict=True)
+]
 
 
 @pytest.mark.parametrize("ids", ["index", "text"])
@@ -91,7 +113,9 @@ def test_five_entity_and_five_spatial_partitionings(x, ids):
     options = {"on": ["c0", "c1"]} | ({"id": "id"} if ids == "text" else {})
     expected = {(names[i], names[j]) for i, j in brute_force(x, 0.03)}
     sizes = set()
-    for kind, way in [("entity", way) for way in ENTITY] + [("spatial", way) for way in SPATIAL]:
+    for kind, way in [("entity", way) for way in ENTITY] + [
+        ("spatial", way) for way in SPATIAL
+    ]:
         row_bytes = 16 + (8 if ids == "index" else 20)
         pairs = split(frame, way["cuts"]).simjoin.self_join(
             0.03, partitioning=kind, blocksize=way["rows"] * row_bytes, **options
@@ -126,7 +150,9 @@ def test_dropped_rows_are_numbered_too(x):
     for kind in ("entity", "spatial"):
         ddf = split(frame, (400, 401, 1500))
         chosen = {"partitioning": kind, "blocksize": 300 * 24, "dropna": True}
-        assert_same_pairs(as_set(ddf.simjoin.self_join(0.03, **chosen).compute()), expected)
+        assert_same_pairs(
+            as_set(ddf.simjoin.self_join(0.03, **chosen).compute()), expected
+        )
         counts = ddf.simjoin.neighbor_counts(0.03, **chosen)
         pd.testing.assert_series_equal(counts.compute(), local)
         parts = [counts.partitions[n].compute() for n in range(4)]
@@ -136,14 +162,24 @@ def test_dropped_rows_are_numbered_too(x):
 def test_too_many_block_pairs_are_refused(x, monkeypatch):
     monkeypatch.setattr(checks, "MAX_TASKS", 100)
     ddf = split(frame_of(x), range(100, 2000, 100))
-    with pytest.raises(BudgetError, match=r"20 chunks .* make 210 block pairs, and at most 100 .*blocksize"):
-        ddf.simjoin.count_pairs(1.0, partitioning="entity", blocksize=100 * 24).compute()
-    with pytest.raises(BudgetError, match=r"result would have [\d,]+ partitions .*at most 100 .*smaller eps"):
-        ddf.simjoin.self_join(1.0, partitioning="entity", blocksize=1000 * 24).npartitions  # noqa: B018
+    with pytest.raises(
+        BudgetError,
+        match=r"20 chunks .* make 210 block pairs, and at most 100 .*blocksize",
+    ):
+        ddf.simjoin.count_pairs(
+            1.0, partitioning="entity", blocksize=100 * 24
+        ).compute()
+    with pytest.raises(
+        BudgetError,
+        match=r"result would have [\d,]+ partitions .*at most 100 .*smaller eps",
+    ):
+        ddf.simjoin.self_join(1.0, partitioning="entity", blocksize=24_000).npartitions  # noqa: B018
 
 
 def test_block_pairs_of_next_to_no_rows_are_refused():
-    """However few bytes are asked for: Dask would be busy for minutes with what takes milliseconds."""
+    """However few bytes are asked for: Dask would be busy for minutes with what takes
+    milliseconds.
+    """
     points = np.random.default_rng(0).uniform(size=(700, 2))
     ddf = split(frame_of(points), (300,))
     told = r"'11.72 kiB' makes 700 chunks of 1.0 rows .* 22,432 bytes .* 245,350 small block .* at least "
@@ -151,7 +187,9 @@ def test_block_pairs_of_next_to_no_rows_are_refused():
         ddf.simjoin.knn_join(k=2000, blocksize="12 kB").npartitions  # noqa: B018  (plans)
     enough = re.findall(r"blocksize='([^']*)'", str(refused.value))[-1]
     assert ddf.simjoin.knn_join(k=2000, blocksize=enough).npartitions > 1
-    with pytest.raises(BudgetError, match=r"blocksize='1 B' makes .* small block pairs, .*at most"):
+    with pytest.raises(
+        BudgetError, match=r"blocksize='1 B' makes .* small block pairs, .*at most"
+    ):
         ddf.simjoin.count_pairs(2.0, blocksize=1).compute()
 
 
@@ -164,10 +202,15 @@ def test_another_configuration_makes_another_join(x):
     assert ddf.simjoin.self_join(0.05).npartitions == 1
 
 
-@pytest.mark.parametrize("name", ["simjoin.blocksize", "simjoin.output-size", "simjoin.result-limit"])
+@pytest.mark.parametrize(
+    "name", ["simjoin.blocksize", "simjoin.output-size", "simjoin.result-limit"]
+)
 @pytest.mark.parametrize("value", ["many", -1, True])
 def test_a_configuration_that_is_not_allowed(x, name, value):
-    with dask.config.set({name: value}), pytest.raises(OptionError, match=rf"configuration's {name}="):
+    with (
+        dask.config.set({name: value}),
+        pytest.raises(OptionError, match=rf"configuration's {name}="),
+    ):
         split(frame_of(x), ()).simjoin.self_join(0.05)
 
 
@@ -179,7 +222,9 @@ def test_a_blocksize_that_is_not_allowed(x, value):
 
 def test_ids_that_no_index_can_hold():
     frame = pd.DataFrame({"x": [1.0, 2.0], "key": np.array([1, 2], np.float16)})
-    with pytest.raises(ColumnError, match=r"ids in column 'key' are of dtype float16.*astype"):
+    with pytest.raises(
+        ColumnError, match=r"ids in column 'key' are of dtype float16.*astype"
+    ):
         frame.simjoin.self_join(1.0, id="key")
 
 

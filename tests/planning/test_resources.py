@@ -1,4 +1,6 @@
-"""Plans know what workers can shuffle, what they have no room for, and what goes to disk."""
+"""Plans know what workers can shuffle, what they have no room for, and what goes to
+disk.
+"""
 
 from types import SimpleNamespace
 
@@ -61,11 +63,15 @@ def test_rows_are_sent_in_pieces_of_which_many_copies_fit():
     assert rows * 40 * AT_ONCE == pytest.approx(SMALL.memory, rel=0.01)
     assert 200_000 < rows < 600_000  # of 1,000,000 workers died, of 500,000 none did
     assert sent_rows("p2p", SMALL, 10**9) == 1
-    assert sent_rows("tasks", SMALL, 24) == sent_rows("p2p", Resources(2), 24) == MAX_ROWS
+    assert (
+        sent_rows("tasks", SMALL, 24) == sent_rows("p2p", Resources(2), 24) == MAX_ROWS
+    )
 
 
 def plan_of(frame, have, partitioning, eps=1e-5):
-    spec = SelfJoinRequest(eps=eps, partitioning=partitioning, id="id", blocksize="24 kB").spec(frame)
+    spec = SelfJoinRequest(
+        eps=eps, partitioning=partitioning, id="id", blocksize="24 kB"
+    ).spec(frame)
     summaries = [summarise(frame[n::4], n, spec, True, 4) for n in range(4)]
     return make_plan(join_statistics([summaries], spec), PAIRS, have, "p2p")
 
@@ -77,9 +83,13 @@ def large_frame():
 
 
 def test_partitions_without_room_are_refused_where_they_would_be_shuffled(large_frame):
-    """With an explicit remedy; "auto" then goes another way, even where it would be the slower one."""
+    """With an explicit remedy; "auto" then goes another way, even where it would be the
+    slower one.
+    """
     need = 20_000 * 24 * LARGEST
-    roomy, tight = (Resources(2, memory, True, LIMIT, workers=2) for memory in (need, need // 2))
+    roomy, tight = (
+        Resources(2, memory, True, LIMIT, workers=2) for memory in (need, need // 2)
+    )
     for asked in ("spatial", "auto"):
         assert plan_of(large_frame, roomy, asked).partitioning == "spatial"
     message = (
@@ -88,7 +98,9 @@ def test_partitions_without_room_are_refused_where_they_would_be_shuffled(large_
     )
     with pytest.raises(BudgetError, match=message) as refused:
         plan_of(large_frame, tight, "spatial")
-    assert [one.options for one in refused.value.remedies] == [{"partitioning": "entity"}]
+    assert [one.options for one in refused.value.remedies] == [
+        {"partitioning": "entity"}
+    ]
     assert plan_of(large_frame, tight, "auto").partitioning == "entity"
 
 
@@ -99,14 +111,18 @@ def all_meet(number, rows):
     """Chunks that are compared with themselves and with all others."""
     visited = float(number * rows + number * (number - 1) * rows)
     return SimpleNamespace(
-        rows=np.full(number, float(rows)), visits=(number * (number + 1) // 2, visited), method=None
+        rows=np.full(number, float(rows)),
+        visits=(number * (number + 1) // 2, visited),
+        method=None,
     )
 
 
 def alone(number, rows, method=None):
     """Chunks that are compared with themselves only."""
     return SimpleNamespace(
-        rows=np.full(number, float(rows)), visits=(number, float(number * rows)), method=method
+        rows=np.full(number, float(rows)),
+        visits=(number, float(number * rows)),
+        method=method,
     )
 
 
@@ -122,13 +138,16 @@ def test_chunks_that_fit_are_not_spilled():
 def test_chunks_that_do_not_fit_are_spilled_as_often_as_they_are_joined():
     small = workers(0.65 * GB)
     often, once = (
-        expect_disk(chunks, 24, 0.0, 1, small) for chunks in (all_meet(20, 10**6), alone(20, 10**6))
+        expect_disk(chunks, 24, 0.0, 1, small)
+        for chunks in (all_meet(20, 10**6), alone(20, 10**6))
     )
     assert often.spilled > 10 * once.spilled > 0
     assert often.spilling == pytest.approx(1e-9 * SPILL_BYTE * often.spilled / 2)
     # as often as each chunk meets one, and no more
     assert often.spilled <= 2 * 24 * all_meet(20, 10**6).visits[1]
-    assert expect_disk(all_meet(20, 10**6), 24, 0.0, 3, small).spilled == pytest.approx(3 * often.spilled)
+    assert expect_disk(all_meet(20, 10**6), 24, 0.0, 3, small).spilled == pytest.approx(
+        3 * often.spilled
+    )
 
 
 def test_rows_are_shuffled_through_the_disk_where_workers_have_no_room_for_them():
@@ -137,8 +156,14 @@ def test_rows_are_shuffled_through_the_disk_where_workers_have_no_room_for_them(
         for method in ("p2p", "tasks", None)
         for limit in (0.65 * GB, 4 * GB)
     ]
-    assert told[0].shuffled > 24 * 10**7 and told[0].shuffling > 10 * told[0].spilling > 0
-    assert [one.shuffled for one in told[1:]] == [one.shuffling for one in told[1:]] == [0] * 5
+    assert (
+        told[0].shuffled > 24 * 10**7 and told[0].shuffling > 10 * told[0].spilling > 0
+    )
+    assert (
+        [one.shuffled for one in told[1:]]
+        == [one.shuffling for one in told[1:]]
+        == [0] * 5
+    )
 
 
 def test_time_is_that_of_a_large_join_that_was_measured():
@@ -150,12 +175,21 @@ def test_time_is_that_of_a_large_join_that_was_measured():
 
 def test_the_less_memory_the_more_is_spilled():
     limits = np.linspace(0.4, 2, 20) * GB
-    spilled = [expect_disk(all_meet(20, 10**6), 24, 0.0, 1, workers(limit)).spilled for limit in limits]
-    assert spilled == sorted(spilled, reverse=True) and spilled[0] > spilled[8] > spilled[-1] == 0
+    spilled = [
+        expect_disk(all_meet(20, 10**6), 24, 0.0, 1, workers(limit)).spilled
+        for limit in limits
+    ]
+    assert (
+        spilled == sorted(spilled, reverse=True)
+        and spilled[0] > spilled[8] > spilled[-1] == 0
+    )
 
 
 def test_pairs_are_written_by_all_threads_and_nothing_is_spilled_without_workers():
-    one, four = (expect_disk(alone(4, 1000), 24, 1e9, 1, Resources(threads)) for threads in (1, 4))
+    one, four = (
+        expect_disk(alone(4, 1000), 24, 1e9, 1, Resources(threads))
+        for threads in (1, 4)
+    )
     assert one.writing == pytest.approx(PARQUET_BYTE) == 4 * four.writing
     assert one.spilled == one.spilling == 0
 
@@ -210,7 +244,9 @@ def test_shuffles_write_all_rows_or_hold_them():
     alone = np.array([(i, i) for i in range(50)])
 
     def needed(method, blocks=alone, again=False):
-        return needed_of_chunks(several(50, 10**6, method)[0], blocks, [24], again, have)
+        return needed_of_chunks(
+            several(50, 10**6, method)[0], blocks, [24], again, have
+        )
 
     assert needed("p2p") == 50e6 * (24 + 16)
     room = 2 * (PAUSE_FROM * have.limit - MIN_ITSELF)
@@ -218,7 +254,9 @@ def test_shuffles_write_all_rows_or_hold_them():
     assert needed(None) == 0
     # each is needed again in the end, or meets all
     twice = pytest.approx(INDEXED * 50e6 * 24 - room)
-    assert needed(None, again=True) == needed(None, several(50, 10**6, None)[1]) == twice
+    assert (
+        needed(None, again=True) == needed(None, several(50, 10**6, None)[1]) == twice
+    )
 
 
 def test_disks_without_room_are_refused_with_their_need():
@@ -232,7 +270,10 @@ def test_disks_without_room_are_refused_with_their_need():
     )
     with pytest.raises(BudgetError, match=told + r" workers.*local_directory="):
         check_disks(2 * GB, disks)
-    with pytest.raises(BudgetError, match=r"The disk of '/two' on b has only 1.00 kiB free for a worker"):
+    with pytest.raises(
+        BudgetError,
+        match=r"The disk of '/two' on b has only 1.00 kiB free for a worker",
+    ):
         check_disks(GB, [disks[0], WorkerDisk("b", "/two", 1, 1024)])
 
 
@@ -247,7 +288,11 @@ def pairs(frame, folder, method="disk"):
     how = {"temporary-directory": str(folder), "dataframe.shuffle.method": method}
     with dask.config.set(how | {"simjoin.result-limit": "1 GiB"}):
         ddf = dd.from_pandas(frame, npartitions=3)
-        return len(ddf.simjoin.self_join(0.05, partitioning="spatial", blocksize="2 kB").compute())
+        return len(
+            ddf.simjoin.self_join(
+                0.05, partitioning="spatial", blocksize="2 kB"
+            ).compute()
+        )
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "not writable"])
@@ -265,7 +310,11 @@ def test_folders_that_cannot_be_written_are_refused_by_name(frame, tmp_path, kin
 
 def test_folders_without_room_are_refused_with_the_need(frame, tmp_path, monkeypatch):
     used = resources.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(resources.shutil, "disk_usage", lambda path: used._replace(free=1000))
-    with pytest.raises(ScratchError, match=r"at least [0-9.]+ kiB, but only 0.98 kiB are free there"):
+    monkeypatch.setattr(
+        resources.shutil, "disk_usage", lambda path: used._replace(free=1000)
+    )
+    with pytest.raises(
+        ScratchError, match=r"at least [0-9.]+ kiB, but only 0.98 kiB are free there"
+    ):
         pairs(frame, tmp_path)
     assert pairs(frame, tmp_path, "tasks") > 0

@@ -1,4 +1,6 @@
-"""Boxes, means and variances of points, whatever they are and however they lie in memory."""
+"""Boxes, means and variances of points, whatever they are and however they lie in
+memory.
+"""
 
 import dask
 import numpy as np
@@ -38,7 +40,9 @@ def exact(x):
 
 
 @settings(max_examples=examples(150))
-@given(st.integers(1, 60), st.integers(1, 5), st.integers(0, 2**32), st.sampled_from("CF"))
+@given(
+    st.integers(1, 60), st.integers(1, 5), st.integers(0, 2**32), st.sampled_from("CF")
+)
 def test_moments(n, d, seed, order):
     random = np.random.default_rng(seed)
     x = np.array(random.choice(VALUES, (n, d)), order=order)
@@ -57,8 +61,12 @@ def test_blocks_of_rows_give_what_all_give(rows):
     x = np.asfortranarray(np.random.default_rng(rows).normal(1e6, 1, (rows, 3)))
     found, (mean, squares) = moments(x), exact(x)
     np.testing.assert_allclose(found.mean, mean.astype(float), rtol=1e-15)
-    np.testing.assert_allclose(found.squares, squares.astype(float), rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal([found.lower, found.upper], [x.min(axis=0), x.max(axis=0)])
+    np.testing.assert_allclose(
+        found.squares, squares.astype(float), rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_array_equal(
+        [found.lower, found.upper], [x.min(axis=0), x.max(axis=0)]
+    )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -85,7 +93,10 @@ def test_sums_may_overflow():
 def test_the_kernel_is_what_tells_them(monkeypatch):
     """Array expressions are for what it does not tell."""
     monkeypatch.setattr(module, "_bounds", None)
-    assert moments(np.asfortranarray([[0.0, 3.0], [1.0, 5.0]])).mean.tolist() == [0.5, 4.0]
+    assert moments(np.asfortranarray([[0.0, 3.0], [1.0, 5.0]])).mean.tolist() == [
+        0.5,
+        4.0,
+    ]
     with pytest.raises(TypeError):
         moments(np.full((3, 2), np.nan, order="F"))
 
@@ -101,12 +112,19 @@ def test_parts_give_what_all_give(sizes, seed):
     np.testing.assert_array_equal([found.lower, found.upper], [all_.lower, all_.upper])
     mean, squares = exact(x) if len(x) else (np.zeros(2), np.zeros(2))
     np.testing.assert_allclose(found.mean, mean.astype(float), rtol=1e-14)
-    np.testing.assert_allclose(found.squares, squares.astype(float), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(
+        found.squares, squares.astype(float), rtol=1e-9, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
     ("rows", "partitions", "all_of_them"),
-    [(100, 3, 300), (1_000_000, 1, FLOOR), (10_000_000, 1, 100_000), (10_000_000, 16, CEILING)],
+    [
+        (100, 3, 300),
+        (1_000_000, 1, FLOOR),
+        (10_000_000, 1, 100_000),
+        (10_000_000, 16, CEILING),
+    ],
 )
 def test_samples_of_tables(rows, partitions, all_of_them):
     assert sample_size(rows, 2, partitions) * partitions == all_of_them
@@ -115,7 +133,9 @@ def test_samples_of_tables(rows, partitions, all_of_them):
 @pytest.mark.parametrize("dims", [2, 64, 2048])
 @pytest.mark.parametrize("partitions", [1, 16, 5000])
 def test_samples_have_an_end(partitions, dims):
-    """Planning takes no longer however many rows there are, but each partition is looked at."""
+    """Planning takes no longer however many rows there are, but each partition is
+    looked at.
+    """
     each = sample_size(10**9, dims, partitions)
     assert each >= 2 and each * partitions * dims * 8 <= MAX_BYTES
     assert each * partitions <= CEILING + 32 * partitions
@@ -132,11 +152,15 @@ POINTS = {
 
 
 def counted(x, threshold, norm):
-    order = kd_order(x, dims_to_cut(x.var(axis=0)).first(len(x), TILE, CUTS), TILE, FAN_OUT)
+    order = kd_order(
+        x, dims_to_cut(x.var(axis=0)).first(len(x), TILE, CUTS), TILE, FAN_OUT
+    )
     tiles = x[order[: len(x) // TILE * TILE]].reshape(-1, TILE, x.shape[1])
     low, high = tiles.min(axis=1), tiles.max(axis=1)
     some = np.linspace(0, len(low) - 1, 100).astype(int)
-    return np.mean([box_gap(norm, low[t], high[t], low, high) <= threshold for t in some])
+    return np.mean(
+        [box_gap(norm, low[t], high[t], low, high) <= threshold for t in some]
+    )
 
 
 @in_turns(2, norm=[1, 2, np.inf], dims=[2, 3, 5, 6, 8, 16], kind=list(POINTS))
@@ -165,7 +189,11 @@ def test_few_points_and_extremes():
 
 @pytest.mark.parametrize(
     ("rows", "halvings", "drawn"),
-    [(8192, [0], module.FEW_DRAWN), (100_000, [4, 2], module.FEW_DRAWN), (10**7, [11, 9], module.DRAWN)],
+    [
+        (8192, [0], module.FEW_DRAWN),
+        (100_000, [4, 2], module.FEW_DRAWN),
+        (10**7, [11, 9], module.DRAWN),
+    ],
 )
 def test_few_pairs_are_drawn_for_few_rows(rows, halvings, drawn, monkeypatch):
     """The share of a quarter of the points is computed only if it is not extrapolated."""
@@ -178,7 +206,9 @@ def test_few_pairs_are_drawn_for_few_rows(rows, halvings, drawn, monkeypatch):
     monkeypatch.setattr(module, "_share", watched)
     x = np.random.default_rng(0).uniform(size=(8192, 2))
     whole, quarter = near_share(x, rows, 1e-5, 2)
-    assert [args[2] for args in calls] == halvings and {args[-1] for args in calls} == {drawn}
+    assert [args[2] for args in calls] == halvings and {args[-1] for args in calls} == {
+        drawn
+    }
     assert 0 <= whole <= quarter <= 1
 
 
@@ -207,7 +237,9 @@ def test_partitions_that_are_alike_are_sampled_apart():
     frame = frame_of(np.tile(points, (20, 1)))
     ddf = split(frame, range(2000, 40_000, 2000))
     found = ddf.simjoin.self_join(0.002).expr.plan.estimate
-    assert found.total_low <= ddf.simjoin.count_pairs(0.002).compute() <= found.total_high
+    assert (
+        found.total_low <= ddf.simjoin.count_pairs(0.002).compute() <= found.total_high
+    )
     assert found.sampled < len(frame)
 
 

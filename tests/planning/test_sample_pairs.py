@@ -1,4 +1,6 @@
-"""Samples of partitions put together: weights by which their pairs are those of all points, on average."""
+"""Samples of partitions put together: weights by which their pairs are those of all
+points, on average.
+"""
 
 import numpy as np
 import pytest
@@ -28,7 +30,9 @@ def test_points_have_the_numbers_and_weights_of_their_rows():
 
 @pytest.mark.parametrize("drawn", [[3, 5], [2, 10], [6, 2]])
 def test_pairs_stand_for_all_pairs(drawn):
-    """Of each partition all pairs of its rows; of two, each pair of rows: whatever was drawn."""
+    """Of each partition all pairs of its rows; of two, each pair of rows: whatever was
+    drawn.
+    """
     sizes = [6, 10]
     found = gathered(sizes, drawn, np.random.default_rng(1))
     left, right = np.triu_indices(len(found.x), 1)
@@ -47,13 +51,17 @@ def test_no_rows():
 
 @pytest.mark.parametrize("eps", [0.02, 0.5])
 def test_few_points_tell_how_many_pairs_all_have(eps, monkeypatch):
-    """Samples are thinned only if they have too many pairs, which 512 of 3,000 points show."""
+    """Samples are thinned only if they have too many pairs, which 512 of 3,000 points
+    show.
+    """
     x = np.random.default_rng(2).uniform(size=(3000, 2))
     points = gather_samples([Sample(3000, np.arange(3000), x)], np.array([0, 3000]), 2)
     layout, joined = planned(frame_of(x), eps)[1], []
     join = module._joined
     monkeypatch.setattr(
-        module, "_joined", lambda first, *rest: joined.append(len(first.x)) or join(first, *rest)
+        module,
+        "_joined",
+        lambda first, *rest: joined.append(len(first.x)) or join(first, *rest),
     )
     monkeypatch.setattr(module, "MAX_PAIRS", 100_000)
     found = module.sample_pairs(points, points, layout, host_joiner())

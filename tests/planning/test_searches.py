@@ -7,7 +7,12 @@ from dask_simjoin.metrics.distances import make_metric
 from dask_simjoin.planning import searches
 from dask_simjoin.planning.sample import Sample
 from dask_simjoin.planning.sample_pairs import gather_samples
-from dask_simjoin.planning.searches import FEWEST, farthest_totals, largest_totals, used_points
+from dask_simjoin.planning.searches import (
+    FEWEST,
+    farthest_totals,
+    largest_totals,
+    used_points,
+)
 from tests.support.oracle import totals
 
 METRICS = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
@@ -19,10 +24,14 @@ def test_no_neighbor_of_a_point_in_a_box_is_further(norm, k):
     rng = np.random.default_rng(k)
     x = rng.normal(size=(200, 3))
     parts = np.array_split(x[np.argsort(x[:, 0])], 5)
-    lower, upper = np.array([p.min(0) for p in parts]), np.array([p.max(0) for p in parts])
+    lower, upper = (
+        np.array([p.min(0) for p in parts]),
+        np.array([p.max(0) for p in parts]),
+    )
     limits = largest_totals(x, lower, upper, k, norm)
     for part, limit in zip(parts, limits, strict=True):
-        kth = np.sort(totals(part, x, METRICS[norm]), axis=1)[:, k]  # its own total comes first
+        # its own total comes first
+        kth = np.sort(totals(part, x, METRICS[norm]), axis=1)[:, k]
         assert kth.max() <= limit < 30
     assert np.isinf(largest_totals(x[:k], lower, upper, k, norm)).all()
 
@@ -30,7 +39,11 @@ def test_no_neighbor_of_a_point_in_a_box_is_further(norm, k):
 @pytest.mark.parametrize("norm", METRICS)
 def test_totals_with_the_far_corner_of_a_box(norm):
     rng = np.random.default_rng(0)
-    x, lower, upper = rng.normal(size=(50, 2)), np.array([-0.5, 0.0]), np.array([0.25, 1.0])
+    x, lower, upper = (
+        rng.normal(size=(50, 2)),
+        np.array([-0.5, 0.0]),
+        np.array([0.25, 1.0]),
+    )
     corners = np.array([[a, b] for a in (-0.5, 0.25) for b in (0.0, 1.0)])
     want = totals(x, corners, METRICS[norm]).max(axis=1)
     assert farthest_totals(x, lower, upper, norm).tolist() == want.tolist()
@@ -47,8 +60,12 @@ def test_a_large_sample_is_thinned():
 def test_few_rows_are_asked_of_a_small_table(monkeypatch):
     """The guess is about as good: within a third of the guess by all rows."""
     x = np.random.default_rng(0).uniform(size=(4000, 3))
-    points = gather_samples([Sample(40_000, np.arange(4000), x)], np.array([0, 40_000]), 3)
+    points = gather_samples(
+        [Sample(40_000, np.arange(4000), x)], np.array([0, 40_000]), 3
+    )
     metric = make_metric("euclidean", 2)
     few = searches._guess(points, 5, metric)
     monkeypatch.setattr(searches, "FEW_ASKED", 4000)
-    assert few == pytest.approx(searches._guess(points, 5, metric), rel=1 / 3) and few > 0
+    assert (
+        few == pytest.approx(searches._guess(points, 5, metric), rel=1 / 3) and few > 0
+    )

@@ -29,11 +29,18 @@ from tests.support.sets import COMPARISONS, SIMILARITIES, THRESHOLDS
 def test_blocks_of_sizes_that_may_match_are_compared(
     left, right, similarity, comparison, threshold, number, two
 ):
-    """For any sample, each size has a block, and each pair of matching sizes is compared."""
+    """For any sample, each size has a block, and each pair of matching sizes is
+    compared.
+    """
     threshold = 7 if similarity == "overlap" else Fraction(str(threshold))
     rule = Rule(similarity, Fraction(threshold), comparison)
     sides = [
-        size_blocks(np.array(sizes), np.arange(len(sizes), dtype=np.uint64), np.ones(len(sizes)), number)
+        size_blocks(
+            np.array(sizes),
+            np.arange(len(sizes), dtype=np.uint64),
+            np.ones(len(sizes)),
+            number,
+        )
         for sizes in (left, right if two else left)
     ]
     tables = sides[0], sides[1] if two else None, rule, False
@@ -60,7 +67,10 @@ def test_blocks_of_sizes_that_may_match_are_compared(
 
 def test_rows_without_elements_are_in_the_first_block():
     blocks = SizeBlocks(np.array([MISSING, 3]), np.array([2, 2]), *np.zeros((3, 4)))
-    sizes, hashed = np.array([-1, 0, 2, 2, 3, 9]), np.array([1, 1, 0, 1, 0, 1], np.uint64)
+    sizes, hashed = (
+        np.array([-1, 0, 2, 2, 3, 9]),
+        np.array([1, 1, 0, 1, 0, 1], np.uint64),
+    )
     assert blocks.block_of(sizes, hashed).tolist() == [0, 0, 0, 1, 2, 3]
     alone = compared_blocks(blocks, blocks, Rule("jaccard", Fraction(1)), True)
     assert [0, 4] in alone.tolist()

@@ -16,14 +16,24 @@ from tests.support.points import frame_of
 def one(x, eps=0.5, parts=1, **options):
     spec = SelfJoinRequest(eps=eps, **options).spec(frame_of(x))
     return join_statistics(
-        [[summarise(frame_of(p), n, spec, True, parts) for n, p in enumerate(np.array_split(x, parts))]], spec
+        [
+            [
+                summarise(frame_of(p), n, spec, True, parts)
+                for n, p in enumerate(np.array_split(x, parts))
+            ]
+        ],
+        spec,
     )
 
 
 def two(left, right, eps=0.5):
     spec = JoinRequest(frame_of(right), eps).spec(frame_of(left), frame_of(right))
     return join_statistics(
-        [[summarise(frame_of(x), 0, own, True, 1)] for x, own in ((left, spec), (right, spec.right))], spec
+        [
+            [summarise(frame_of(x), 0, own, True, 1)]
+            for x, own in ((left, spec), (right, spec.right))
+        ],
+        spec,
     )
 
 
@@ -48,7 +58,10 @@ def test_moments_are_of_the_rows_of_all_partitions(parts):
     every = tables.left.every
     assert every.rows == 31 and every.lower.tolist() == x.min(0).tolist()
     assert np.allclose(every.mean, x.mean(0)) and np.allclose(every.variance, x.var(0))
-    assert tables.left.offsets.tolist() == [0, *np.cumsum([len(p) for p in np.array_split(x, parts)])]
+    assert tables.left.offsets.tolist() == [
+        0,
+        *np.cumsum([len(p) for p in np.array_split(x, parts)]),
+    ]
     assert tables.left.row_bytes >= 16 and tables.left.source_rows == 31
 
 
@@ -60,7 +73,9 @@ def test_rows_that_are_left_out_are_rows_of_the_source():
 
 
 def test_regions_hold_equally_many_rows_however_few_of_them_were_drawn():
-    """Of the left table a tenth as many rows were drawn as of the right one, for as many rows."""
+    """Of the left table a tenth as many rows were drawn as of the right one, for as
+    many rows.
+    """
     rng = np.random.default_rng(2)
     left, right = rng.uniform(0, 1, (2000, 1)), rng.uniform(1, 2, (2000, 1))
     spec = JoinRequest(frame_of(right), 1e-3).spec(frame_of(left), frame_of(right))
@@ -97,7 +112,9 @@ def test_the_count_of_a_block_pair_is_the_sum_of_its_pairs(parts):
     joiner = joiner_of_library(tables.spec.library)
     points = [[some.x for some in same]]
     away = ((x[:, None] - x) ** 2).sum(axis=2)
-    assert number_of_pairs(points, layout, joiner) == np.count_nonzero(np.triu(away <= 0.2**2, 1))
+    assert number_of_pairs(points, layout, joiner) == np.count_nonzero(
+        np.triu(away <= 0.2**2, 1)
+    )
     left, right = [x[:250]], [x[250:400], x[400:]]
     found = np.count_nonzero(away[:250, 250:] <= 0.2**2)
     assert number_of_pairs([left, right], layout, joiner) == found

@@ -27,8 +27,14 @@ WITHIN = {
     "all the same": ([4] * 6, "4"),
     "datetimes": (days(7, 7, 1, 2, 3, 4), r".*2020\D+0?1\D+0?7.*"),
     "datetimes in ns": (days(7, 7, 1, 2, 3, 4, unit="ns"), r".*2020\D+0?1\D+0?7.*"),
-    "unsorted datetimes in ns": (days(2, 1, 2, 3, 4, 5, unit="ns"), r".*2020\D+0?1\D+0?2.*"),
-    "timedeltas in ns": (pd.to_timedelta([7, 7, 1, 2, 3, 4], unit="D").as_unit("ns"), r".*(7 days|days=7).*"),
+    "unsorted datetimes in ns": (
+        days(2, 1, 2, 3, 4, 5, unit="ns"),
+        r".*2020\D+0?1\D+0?2.*",
+    ),
+    "timedeltas in ns": (
+        pd.to_timedelta([7, 7, 1, 2, 3, 4], unit="D").as_unit("ns"),
+        r".*(7 days|days=7).*",
+    ),
     "unsorted timedeltas in ns": (
         pd.to_timedelta([7, 1, 7, 2, 3, 4], unit="D").as_unit("ns"),
         r".*(7 days|days=7).*",
@@ -44,7 +50,11 @@ def test_ids_repeat_within_a_partition(how, where, case):
         how = "dask-1"  # the two rows must lie in one partition
     partition = 2 if how == "dask-3" and case == "last of all" else 0
     subject = "The ids in column 'key'" if where == "column" else "The index labels"
-    remedy = "Use id= with another column" if where == "column" else "Use id= with a column of unique values"
+    remedy = (
+        "Use id= with another column"
+        if where == "column"
+        else "Use id= with a column of unique values"
+    )
     text = (
         rf"^{subject} are not unique: {shown} repeats(?: in partition {partition})?, so pairs would be "
         rf"ambiguous\. {remedy}, or add one: {REMEDY}"
@@ -76,7 +86,9 @@ def test_ids_repeat_across_partitions(where, case):
     assert_refused(frame, "dask-3", options, text)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "Float64", "double[pyarrow]", "category", "object"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "Float64", "double[pyarrow]", "category", "object"]
+)
 @pytest.mark.parametrize("second", [1, 5])
 def test_zeros_of_both_signs_are_equal(how, where, dtype, second):
     """In one partition or in two."""
@@ -89,7 +101,9 @@ def test_zeros_of_both_signs_are_equal(how, where, dtype, second):
 @pytest.mark.parametrize("ordered", [False, True])
 def test_categories_whose_order_is_not_that_of_their_values(where, ordered):
     """Codes that increase say nothing of values: these are c, a | b, a."""
-    frame, options = named(pd.Categorical(list("cabade"), categories=list("cbade"), ordered=ordered), where)
+    frame, options = named(
+        pd.Categorical(list("cabade"), categories=list("cbade"), ordered=ordered), where
+    )
     assert_refused(frame, "dask-3", options, "'a' repeats in several partitions")
 
 
@@ -98,7 +112,9 @@ def test_many_ids_that_repeat_once(where):
     ids = rng.permutation(10_000)
     ids[9_000] = ids[20]
     frame, options = named(ids, where, np.arange(10_000) * 5.0)
-    assert_refused(frame, "dask-3", options, rf"{ids[20]} repeats in several partitions")
+    assert_refused(
+        frame, "dask-3", options, rf"{ids[20]} repeats in several partitions"
+    )
 
 
 NO_REPEATS = {
@@ -126,10 +142,16 @@ def test_ids_that_do_not_repeat(how, where, case):
 
 def test_many_interleaved_ids(where):
     rng = np.random.default_rng(2)
-    frame, options = named(rng.permutation(9_999), where, np.repeat(np.arange(3_333) * 5.0, 3))
-    keys = (frame["key"] if where == "column" else frame.index).to_numpy().reshape(-1, 3)
+    frame, options = named(
+        rng.permutation(9_999), where, np.repeat(np.arange(3_333) * 5.0, 3)
+    )
+    keys = (
+        (frame["key"] if where == "column" else frame.index).to_numpy().reshape(-1, 3)
+    )
     pairs = lay(frame, "dask-3").simjoin.self_join(0.0, **options).compute()
-    expected = {(int(r[i]), int(r[j])) for r in keys for i, j in ((0, 1), (0, 2), (1, 2))}
+    expected = {
+        (int(r[i]), int(r[j])) for r in keys for i, j in ((0, 1), (0, 2), (1, 2))
+    }
     assert_same_pairs(as_set(pairs), expected)
 
 
@@ -151,7 +173,9 @@ def test_ids_are_compared_in_buckets_that_fit_the_budget(kind):
     with dask.config.set({"simjoin.blocksize": 3200, "scheduler": "sync"}):
         assert len(split.simjoin.self_join(1.0).compute()) == 0
         parts[5] = parts[5].set_axis([*ids[2500:2999], ids[17]])
-        again = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0], label="again")
+        again = dd.from_map(
+            lambda part: part, parts, meta=frame.iloc[:0], label="again"
+        )
         with pytest.raises(DuplicateIdError, match=r"repeats in several partitions"):
             again.simjoin.self_join(1.0).compute()
 
@@ -159,5 +183,7 @@ def test_ids_are_compared_in_buckets_that_fit_the_budget(kind):
 def test_ids_whose_keys_collide_are_compared_themselves(monkeypatch):
     monkeypatch.setattr(partition, "id_keys", lambda ids: np.zeros(len(ids), np.uint64))
     frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=_shuffled_ids("text"))
-    split = dd.from_map(lambda n: frame.iloc[n : n + 1500], [0, 1500], meta=frame.iloc[:0])
+    split = dd.from_map(
+        lambda n: frame.iloc[n : n + 1500], [0, 1500], meta=frame.iloc[:0]
+    )
     assert len(split.simjoin.self_join(1.0).compute(scheduler="sync")) == 0

@@ -1,4 +1,6 @@
-"""Orders of visits: simulated reads against the optimum, bounds, and the choice of an order."""
+"""Orders of visits: simulated reads against the optimum, bounds, and the choice of an
+order.
+"""
 
 import heapq
 import itertools
@@ -24,17 +26,22 @@ from tests.planning.test_resources import GB
 
 
 def belady_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
-    """Return how often each chunk is read. The chunk with the latest next visit is evicted (Belady's rule).
+    """Return how often each chunk is read. The chunk with the latest next visit is
+    evicted (Belady's rule).
 
     No rule needs fewer reads for a given order.  See `count_reads`.
     """
     pairs = np.asarray(blocks).tolist()
-    never, upcoming = len(pairs), [[math.inf] for _ in range(int(np.max(blocks, initial=-1)) + 1)]
+    never, upcoming = (
+        len(pairs),
+        [[math.inf] for _ in range(int(np.max(blocks, initial=-1)) + 1)],
+    )
     for place in range(never - 1, -1, -1):
         for chunk in set(pairs[place]):
             upcoming[chunk].append(place)
     reads, memory = [0] * len(upcoming), set[int]()
-    latest: list[tuple[float, int]] = []  # a heap of (-next visit, chunk), with outdated items
+    # a heap of (-next visit, chunk), with outdated items
+    latest: list[tuple[float, int]] = []
     for pair in pairs:
         for chunk in set(pair):
             reads[chunk] += chunk not in memory
@@ -55,7 +62,9 @@ def belady_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
 
 def all_pairs(chunks):
     """All block pairs of a table with itself, in the usual order."""
-    return serpentine(np.array(list(itertools.combinations_with_replacement(range(chunks), 2))))
+    return serpentine(
+        np.array(list(itertools.combinations_with_replacement(range(chunks), 2)))
+    )
 
 
 def near_pairs(side):
@@ -90,7 +99,9 @@ def fewest_reads(blocks, capacity):
             if len(needed) > capacity:
                 kept = [
                     set(pair) | set(some)
-                    for some in itertools.combinations(others, capacity - len(set(pair)))
+                    for some in itertools.combinations(
+                        others, capacity - len(set(pair))
+                    )
                 ]
             for some in kept:
                 key = frozenset(some)
@@ -100,7 +111,9 @@ def fewest_reads(blocks, capacity):
 
 
 def fewest_reads_of_any_order(blocks, capacity):
-    """The fewest reads in any order: Dijkstra's algorithm over visited pairs and chunks in memory."""
+    """The fewest reads in any order: Dijkstra's algorithm over visited pairs and chunks
+    in memory.
+    """
     edges = [frozenset(pair) for pair in blocks.tolist()]
     chunks = sorted(set().union(*edges))
 
@@ -118,14 +131,20 @@ def fewest_reads_of_any_order(blocks, capacity):
         for chunk in set(chunks) - memory:
             for evicted in [None] if len(memory) < capacity else memory:
                 then = (memory - {evicted}) | {chunk}
-                heapq.heappush(heap, (reads + 1, next(count), then, frozenset(done(then, visited))))
+                heapq.heappush(
+                    heap, (reads + 1, next(count), then, frozenset(done(then, visited)))
+                )
     raise AssertionError
 
 
 @given(block_pairs(), st.integers(2, 4))
 def test_beladys_rule_reads_as_few_chunks_as_any_evictions(blocks, capacity):
     least = fewest_reads(blocks, capacity)
-    assert belady_reads(blocks, capacity).sum() == least <= count_reads(blocks, capacity).sum()
+    assert (
+        belady_reads(blocks, capacity).sum()
+        == least
+        <= count_reads(blocks, capacity).sum()
+    )
 
 
 @given(block_pairs(4), st.integers(2, 3))
@@ -137,7 +156,10 @@ def test_no_order_reads_less_than_the_bound(blocks, capacity):
 
 @given(block_pairs(12), st.integers(1, 8))
 def test_orders_visit_each_block_pair_once(blocks, capacity):
-    for order in (grouped_order(blocks, capacity), greedy_order(blocks, max(capacity, 2))):
+    for order in (
+        grouped_order(blocks, capacity),
+        greedy_order(blocks, max(capacity, 2)),
+    ):
         assert sorted(order.tolist()) == list(range(len(blocks)))
 
 
@@ -147,11 +169,18 @@ def test_a_chunk_is_read_once_if_all_fit(blocks, capacity):
     used = np.unique(blocks)
     assert (reads[used] >= 1).all() and reads.sum() == reads[used].sum()
     if capacity >= len(used):
-        assert reads.sum() == belady_reads(blocks, capacity).sum() == min_reads(blocks, capacity) == len(used)
+        assert (
+            reads.sum()
+            == belady_reads(blocks, capacity).sum()
+            == min_reads(blocks, capacity)
+            == len(used)
+        )
 
 
 @pytest.mark.parametrize(("chunks", "capacity"), [(48, 12), (80, 20), (80, 6)])
-def test_groups_read_little_more_than_the_bound_and_less_than_other_orders(chunks, capacity):
+def test_groups_read_little_more_than_the_bound_and_less_than_other_orders(
+    chunks, capacity
+):
     blocks = all_pairs(chunks)
     grouped = count_reads(blocks[grouped_order(blocks, capacity - 2)], capacity).sum()
     assert min_reads(blocks, capacity) <= grouped <= 1.27 * min_reads(blocks, capacity)
@@ -172,7 +201,11 @@ def few(memory, workers=2, threads=2):
     limit = 4 * GB
     itself = 0.7 * limit - memory
     return Resources(
-        threads, round((limit - itself) / (threads / workers)), True, round(limit), workers=workers
+        threads,
+        round((limit - itself) / (threads / workers)),
+        True,
+        round(limit),
+        workers=workers,
     )
 
 
@@ -222,7 +255,9 @@ def test_the_target_of_dask_limits_the_chunks_in_memory():
         assert chunks_in_memory(chunks, 24.0, False, few(2 * GB)) == int(
             0.85 * 0.05 * 4 * GB / (33.6 * 10**6)
         )
-        assert chunks_in_memory(chunks, 24.0, True, few(2 * GB)) == int(0.85 * 0.05 * 4 * GB / (41 * 10**6))
+        assert chunks_in_memory(chunks, 24.0, True, few(2 * GB)) == int(
+            0.85 * 0.05 * 4 * GB / (41 * 10**6)
+        )
     with dask.config.set({"distributed.worker.memory.target": False}):
         assert chunks_in_memory(chunks, 24.0, True, few(2 * GB)) > 10
     assert chunks_in_memory(chunks, 24.0, True, Resources(2)) is None

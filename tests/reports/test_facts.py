@@ -15,13 +15,17 @@ from dask_simjoin.reports.facts import FieldsReport, Report, size
 from dask_simjoin.sets import verbs as set_verbs
 from tests.support.points import frame_of
 
-assert introspect and index_reports and set_verbs  # all reports are known once these are imported
+# all reports are known once these are imported
+assert introspect and index_reports and set_verbs
 
 
 def kinds(kind=Report):
     """All kinds of reports."""
     return [
-        one for own in kind.__subclasses__() if "test" not in own.__module__ for one in (own, *kinds(own))
+        one
+        for own in kind.__subclasses__()
+        if "test" not in own.__module__
+        for one in (own, *kinds(own))
     ]
 
 
@@ -78,15 +82,25 @@ def test_reports_of_fields():
         repr(found)
         == "Boxes\n  rows read   12,000\n  bytes read  4.00 kiB\n  share       0.3333\n  known       yes"
     )
-    assert found.numbers == found.to_dict() == {
-        "rows_read": 12_000, "bytes_read": 4096, "share": 1 / 3, "known": True,
-    }  # fmt: skip
+    assert (
+        found.numbers
+        == found.to_dict()
+        == {
+            "rows_read": 12_000,
+            "bytes_read": 4096,
+            "share": 1 / 3,
+            "known": True,
+        }
+    )
 
 
 def test_reports_of_damage():
     damage = (index_reports.Damage("rows/a", "missing", (1, 2, 4)),)
     found = index_reports.CheckReport(3, 4, 1024, 0, 1, damage)
-    assert repr(found).splitlines()[-1] == "  rows/a                   missing (versions 1 to 2, 4)"
+    assert (
+        repr(found).splitlines()[-1]
+        == "  rows/a                   missing (versions 1 to 2, 4)"
+    )
     assert "damage" not in found.numbers and found.frame["file"].tolist() == ["rows/a"]
 
 

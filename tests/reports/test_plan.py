@@ -22,7 +22,8 @@ from tests.support.frames import lay
 from tests.support.plans import EPS, KINDS, ROW
 from tests.support.points import frame_of
 
-# --- numbers ---------------------------------------------------------------------------------------
+# --- numbers
+# ---------------------------------------------------------------------------------------
 
 
 def test_it_tells_what_the_plan_holds(ddf, chosen):
@@ -33,10 +34,15 @@ def test_it_tells_what_the_plan_holds(ddf, chosen):
     assert report.chunks == len(plan.chunks)
     assert report.block_pairs == len(plan) == len(plan.blocks)
     assert report.partitions == plan.outputs
-    assert report.partitioning == plan.partitioning == chosen.get("partitioning", "entity")
+    assert (
+        report.partitioning == plan.partitioning == chosen.get("partitioning", "entity")
+    )
     assert report.method == plan.layout.method == "sweep"
     assert report.pairs == plan.estimate.total
-    assert (report.pairs_low, report.pairs_high) == (plan.estimate.total_low, plan.estimate.total_high)
+    assert (report.pairs_low, report.pairs_high) == (
+        plan.estimate.total_low,
+        plan.estimate.total_high,
+    )
     if chosen:
         assert report.chunks >= 9
         assert report.block_pairs >= 9
@@ -45,9 +51,12 @@ def test_it_tells_what_the_plan_holds(ddf, chosen):
 @pytest.mark.parametrize("pairs", ["unique", "both"])
 @pytest.mark.parametrize("include_self", [False, True])
 @pytest.mark.parametrize("distance", [False, True])
-def test_a_sample_of_all_rows_tells_the_result_exactly(ddf, chosen, pairs, include_self, distance):
+def test_a_sample_of_all_rows_tells_the_result_exactly(
+    ddf, chosen, pairs, include_self, distance
+):
     options = {"pairs": pairs, "include_self": include_self, **chosen}
-    with dask.config.set({"simjoin.output-size": "1 GiB"}):  # one partition for each block pair
+    # one partition for each block pair
+    with dask.config.set({"simjoin.output-size": "1 GiB"}):
         report = ddf.simjoin.plan(EPS, return_distance=distance, **options)
         result = ddf.simjoin.self_join(EPS, return_distance=distance, **options)
         sizes = result.map_partitions(len).compute()
@@ -66,9 +75,18 @@ def test_the_frame_of_block_pairs(ddf, chosen, include_self):
     report = ddf.simjoin.plan(EPS, pairs="both", include_self=include_self, **chosen)
     blocks = report.to_frame()
     assert blocks.columns.tolist() == [
-        "query_chunk", "data_chunk", "query_rows", "data_rows", "candidates", "pairs", "pairs_low",
-        "pairs_high", "bytes", "partitions", "seconds",
-    ]  # fmt: skip
+        "query_chunk",
+        "data_chunk",
+        "query_rows",
+        "data_rows",
+        "candidates",
+        "pairs",
+        "pairs_low",
+        "pairs_high",
+        "bytes",
+        "partitions",
+        "seconds",
+    ]
     assert len(blocks) == report.block_pairs
     assert (blocks["query_chunk"] <= blocks["data_chunk"]).all()
     assert blocks["data_chunk"].max() < report.chunks
@@ -80,7 +98,9 @@ def test_the_frame_of_block_pairs(ddf, chosen, include_self):
     most = 2 * blocks["candidates"].sum() + (900 if include_self else 0)
     assert report.pairs <= blocks["pairs_high"].sum() <= most + 1e-6
     first = blocks.drop_duplicates("query_chunk").sort_values("query_chunk")
-    assert first["query_rows"].tolist() == pytest.approx(report.plan.chunks.rows[first["query_chunk"]])
+    assert first["query_rows"].tolist() == pytest.approx(
+        report.plan.chunks.rows[first["query_chunk"]]
+    )
 
 
 def test_the_interval_of_a_sample():
@@ -97,9 +117,17 @@ def test_the_interval_of_a_sample():
     assert line(report, "sampled") == "6,000 rows, for a 95 % interval"
 
 
-@pytest.mark.parametrize("options", [{}, {"blocksize": 500 * ROW, "partitioning": "entity"},
-                                     {"blocksize": 500 * ROW, "partitioning": "spatial"}])  # fmt: skip
-@pytest.mark.parametrize("kind", ["plain", "by", "radius", "chebyshev", "dropna", "both"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"blocksize": 500 * ROW, "partitioning": "entity"},
+        {"blocksize": 500 * ROW, "partitioning": "spatial"},
+    ],
+)
+@pytest.mark.parametrize(
+    "kind", ["plain", "by", "radius", "chebyshev", "dropna", "both"]
+)
 def test_pairs_of_small_tables_are_counted(how, kind, options):
     random = np.random.default_rng(5)
     frame = frame_of(random.uniform(size=(3000, 2)))
@@ -117,7 +145,12 @@ def test_pairs_of_small_tables_are_counted(how, kind, options):
         join = {**join, "metric": kind}
     report = lay(frame, how).simjoin.plan(eps, **join, **options)
     assert report.counted
-    assert report.pairs == report.pairs_low == report.pairs_high == len(frame.simjoin.self_join(eps, **join))
+    assert (
+        report.pairs
+        == report.pairs_low
+        == report.pairs_high
+        == len(frame.simjoin.self_join(eps, **join))
+    )
     assert report.to_frame()["pairs"].sum() == report.pairs
 
 
@@ -127,7 +160,9 @@ def test_pairs_of_two_small_tables_are_counted(how):
     found = len(left.simjoin.join(right, EPS))
     for options in ({}, {"blocksize": 500 * ROW}):
         report = lay(left, how).simjoin.plan(EPS, other=lay(right, how), **options)
-        assert report.counted and report.pairs == found == report.to_frame()["pairs"].sum()
+        assert (
+            report.counted and report.pairs == found == report.to_frame()["pairs"].sum()
+        )
 
 
 def test_other_plans_are_not_counted(how):
@@ -141,14 +176,18 @@ def test_other_plans_are_not_counted(how):
 
 
 def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
-    """A few rows are drawn of each: two of one partition less often than two of different ones."""
+    """A few rows are drawn of each: two of one partition less often than two of
+    different ones.
+    """
     factors, held = [], 0
     spec = SelfJoinRequest(eps=0.0005, on="x").spec(pd.DataFrame({"x": [0.0]}))
     for seed in range(6):
         x = np.sort(np.random.default_rng(seed).uniform(size=60_000))
         found = int((np.searchsorted(x, x + 0.0005) - np.arange(len(x)) - 1).sum())
         parts = [pd.DataFrame({"x": part}) for part in np.split(x, 200)]
-        summaries = [summarise(part, k, spec, False, len(parts)) for k, part in enumerate(parts)]
+        summaries = [
+            summarise(part, k, spec, False, len(parts)) for k, part in enumerate(parts)
+        ]
         told = make_plan(join_statistics([summaries], spec)).estimate
         assert told.sampled == 200 * 32
         factors.append(told.total / found)
@@ -160,7 +199,9 @@ def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
 def test_a_pandas_frame_is_one_chunk(frame):
     whole = frame[:200]
     with dask.config.set({"simjoin.output-size": 100}):
-        report = whole.simjoin.plan(EPS, return_distance=True, partitioning="spatial", blocksize=1000)
+        report = whole.simjoin.plan(
+            EPS, return_distance=True, partitioning="spatial", blocksize=1000
+        )
     assert (report.chunks, report.block_pairs, report.partitions) == (1, 1, 1)
     assert report.pairs == len(whole.simjoin.self_join(EPS))
     assert report.result_bytes == 24 * report.pairs
@@ -188,7 +229,8 @@ def test_frames_of_no_pairs(frame, how, size):
     ElementTree.fromstring(report._repr_html_())
 
 
-# --- text -----------------------------------------------------------------------------------------
+# --- text
+# -----------------------------------------------------------------------------------------
 
 
 def test_the_text_names_the_numbers(ddf):
@@ -199,7 +241,10 @@ def test_the_text_names_the_numbers(ddf):
     assert line(report, "rows") == "900"
     assert line(report, "dimensions") == "2: 'c0', 'c1', all numeric columns"
     grid = report.plan.layout.grid
-    assert line(report, "engine") == f"sweep along 'c{grid.sweep}' in cells of 'c{grid.dims[0]}'"
+    assert (
+        line(report, "engine")
+        == f"sweep along 'c{grid.sweep}' in cells of 'c{grid.dims[0]}'"
+    )
     assert line(report, "partitioning").startswith("entity")
     assert line(report, "chunks") == "10 (21.09 kiB)"
     assert line(report, "largest chunk") == "90 rows, 2.11 kiB"
@@ -217,10 +262,14 @@ def test_the_text_of_spatial_chunks_and_tiles(ddf):
     report = ddf.simjoin.plan(EPS, method="tiles", **KINDS["spatial"])
     chunks = report.plan.chunks
     halo = 100 * chunks.halo_rows.sum() / chunks.own_rows.sum()
-    assert f"spatial: {len(chunks.regions)} regions, {halo:.3g} %" in line(report, "partitioning")
+    assert f"spatial: {len(chunks.regions)} regions, {halo:.3g} %" in line(
+        report, "partitioning"
+    )
     assert line(report, "engine").startswith("tiles, in order of 'c")
     possible = report.chunks * (report.chunks + 1) // 2
-    assert line(report, "block pairs") == f"{report.block_pairs} of {possible:,} possible"
+    assert (
+        line(report, "block pairs") == f"{report.block_pairs} of {possible:,} possible"
+    )
     assert line(report, "skipped").startswith(f"{possible - report.block_pairs:,}, ")
 
 
@@ -248,14 +297,19 @@ def test_plans_of_places_name_their_columns_and_the_unit(frame):
     report = dd.from_pandas(places, npartitions=2).simjoin.plan(
         500.0, on=["lat", "lon"], metric="haversine", partitioning="spatial"
     )
-    assert line(report, "dimensions") == "2: 'lat', 'lon', as points 'x', 'y', 'z' on a sphere"
+    assert (
+        line(report, "dimensions")
+        == "2: 'lat', 'lon', as points 'x', 'y', 'z' on a sphere"
+    )
     assert "eps=500.0 m" in str(report).splitlines()[0]
     assert line(report, "partitioning").startswith("spatial: 1 region, ")
     assert " m" not in str(frame.simjoin.plan(EPS)).splitlines()[0]
 
 
 def test_plans_of_lists_are_told_in_words():
-    lists = pd.DataFrame({"embedding": list(np.random.default_rng(0).normal(size=(50, 40)))})
+    lists = pd.DataFrame(
+        {"embedding": list(np.random.default_rng(0).normal(size=(50, 40)))}
+    )
     report = lists.simjoin.plan(0.5, on="embedding", metric="cosine")
     assert line(report, "dimensions") == "40: the numbers of each list in 'embedding'"
     assert line(report, "engine") == "tiles, in order of the 16 numbers that vary most"
@@ -263,7 +317,9 @@ def test_plans_of_lists_are_told_in_words():
 
 def line(report, name):
     """The text of one line of a report."""
-    (found,) = [text for text in str(report).splitlines() if text.startswith(f"  {name}  ")]
+    (found,) = [
+        text for text in str(report).splitlines() if text.startswith(f"  {name}  ")
+    ]
     return found.removeprefix(f"  {name}").strip()
 
 
@@ -272,16 +328,22 @@ def line(report, name):
 def test_the_number_of_tasks_is_about_that_of_the_graph(ddf, kind, method):
     with dask.config.set({"dataframe.shuffle.method": method}):
         told = int(
-            line(ddf.simjoin.plan(EPS, **KINDS[kind]), "tasks").removeprefix("about ").replace(",", "")
+            line(ddf.simjoin.plan(EPS, **KINDS[kind]), "tasks")
+            .removeprefix("about ")
+            .replace(",", "")
         )
-        graph = dict(ddf.simjoin.self_join(EPS, **KINDS[kind]).optimize().__dask_graph__())
-    assert told / 2 <= len(graph) <= 2 * told + 3 * ddf.npartitions  # reading is not counted
+        graph = dict(
+            ddf.simjoin.self_join(EPS, **KINDS[kind]).optimize().__dask_graph__()
+        )
+    # reading is not counted
+    assert told / 2 <= len(graph) <= 2 * told + 3 * ddf.npartitions
 
 
 def test_many_tasks_are_told_with_a_remedy(ddf):
     assert describe_tasks(10_000, 1 << 20) == "about 10,000"
     assert describe_tasks(73_214, 200_000) == (
-        "about 73,214: Dask alone needs 146 s for these; for fewer tasks, use a blocksize= above "
+        "about 73,214: Dask alone needs 146 s for these; for fewer tasks, use a "
+        "blocksize= above "
         "195.31 kiB, or larger partitions"
     )
     report = ddf.simjoin.plan(k=1, blocksize=8 * ROW)
@@ -301,10 +363,14 @@ def test_large_partitions_are_shown_on_a_cluster(ddf):
 def test_time_has_what_is_spilled_and_names_what_is_written():
     x = np.random.default_rng(0).uniform(size=(2000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])
-    spec = SelfJoinRequest(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(frame)
+    spec = SelfJoinRequest(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(
+        frame
+    )
     tables = join_statistics([[summarise(frame, 0, spec, True, 1)]], spec)
     few, many = (
-        PlanReport(make_plan(tables, PAIRS, Resources(2, 2**20, True, limit, workers=2)), spec)
+        PlanReport(
+            make_plan(tables, PAIRS, Resources(2, 2**20, True, limit, workers=2)), spec
+        )
         for limit in (2**20, 2**40)
     )
     assert few.spilled_bytes == 0 < many.spilled_bytes
@@ -313,4 +379,7 @@ def test_time_has_what_is_spilled_and_names_what_is_written():
     assert "spill" not in repr(few)
     slow = replace(many.plan, disk=replace(many.plan.disk, spilling=2.0, writing=3.0))
     told = repr(replace(many, plan=slow))
-    assert " 2 s of this to spill " in told and " 3 s more to write the pairs as parquet" in told
+    assert (
+        " 2 s of this to spill " in told
+        and " 3 s more to write the pairs as parquet" in told
+    )

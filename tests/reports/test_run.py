@@ -32,7 +32,12 @@ EPS = 0.1
 
 
 OF_ROWS = {
-    "self_join": {"eps": EPS, "on": ["x", "y"], "blocksize": "1 kB", "partitioning": "entity"},
+    "self_join": {
+        "eps": EPS,
+        "on": ["x", "y"],
+        "blocksize": "1 kB",
+        "partitioning": "entity",
+    },
     "knn_join": {"k": 2, "on": ["x", "y"]},
     "set_self_join": {"on": "tags", "threshold": 0.5},
 }
@@ -60,10 +65,14 @@ def test_reports_tell_what_was_done(lazy_tagged, verb):
         assert told.partitions == result.npartitions
         assert result.simjoin.report() is told
     steps = told.to_frame()
-    assert (steps["tasks"] >= 1).all() and (steps["longest"] <= steps["seconds"] + 1e-9).all()
+    assert (steps["tasks"] >= 1).all() and (
+        steps["longest"] <= steps["seconds"] + 1e-9
+    ).all()
     assert told.to_dict()["steps"].keys() == set(steps.index)
     text = repr(told)
-    assert text.startswith("Report of ") and all(f"  {step} " in text for step in steps.index)
+    assert text.startswith("Report of ") and all(
+        f"  {step} " in text for step in steps.index
+    )
     html = told._repr_html_()
     assert html.count("<tr>") == len(text.splitlines()) - 1 and all(
         f">{step}<" in html for step in steps.index
@@ -74,7 +83,10 @@ def test_numbers_are_told_of(lazy_tagged, tagged):
     result = lazy_tagged.simjoin.count_pairs(EPS, on=["x", "y"])
     assert result.compute() > 0
     told = dask_simjoin.report(result)
-    assert told.rows == tagged.simjoin.count_pairs(EPS, on=["x", "y"]) and told.partitions == 1
+    assert (
+        told.rows == tagged.simjoin.count_pairs(EPS, on=["x", "y"])
+        and told.partitions == 1
+    )
     assert told.candidates >= told.rows
 
 
@@ -84,7 +96,8 @@ def test_a_part_of_a_result_is_not_all_of_it(lazy_tagged):
     told = dask_simjoin.report(result)
     assert not told.done and told.partitions == 1 and told.rows == len(first)
     assert "not done" in repr(told) and f"1 of {result.npartitions}" in repr(told)
-    everything = result[result["left"] >= 0].compute()  # what follows is fused, and counts no rows
+    # what follows is fused, and counts no rows
+    everything = result[result["left"] >= 0].compute()
     assert told.done and told.rows == len(everything)
     result.compute()
     assert told.rows == len(everything)  # the last run, and not both
@@ -104,26 +117,46 @@ def test_plain_frames_log_one_line(tagged, caplog):
     with caplog.at_level(logging.INFO, "dask_simjoin"):
         found = tagged.simjoin.self_join(EPS, on=["x", "y"])
         tagged.simjoin.count_pairs(EPS, on=["x", "y"])
-    first, second = [record.getMessage() for record in caplog.records if record.name == "dask_simjoin"]
-    assert first.startswith(f"done self_join of a plain frame: {len(found):,} rows, in ")
+    first, second = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "dask_simjoin"
+    ]
+    assert first.startswith(
+        f"done self_join of a plain frame: {len(found):,} rows, in "
+    )
     assert second.startswith("done count_pairs of a plain frame: in ")
 
 
 def test_what_has_no_report(tagged, lazy_tagged):
     for result in (tagged.simjoin.self_join(EPS, on=["x", "y"]), lazy_tagged, 3):
-        with pytest.raises(UnsupportedFrameError, match=r"contains no lazy join|Several joins"):
+        with pytest.raises(
+            UnsupportedFrameError, match=r"contains no lazy join|Several joins"
+        ):
             dask_simjoin.report(result)
 
 
 def test_records_of_tasks_are_added_up_once():
-    """A task that ran again has one record; the first task after all are done begins a new run."""
+    """A task that ran again has one record; the first task after all are done begins a
+    new run.
+    """
     report = RunReport("self_join", None, 0.1)
     task = StepRecord("pairs", "a", 2, 10.0, 12.0, 3, "thread 1")
     report.add(task)
     report.add(task._replace(begin=11.0, end=13.0))
-    assert (report.partitions, report.rows, report.done, report.seconds) == (1, 3, False, 2.0)
+    assert (report.partitions, report.rows, report.done, report.seconds) == (
+        1,
+        3,
+        False,
+        2.0,
+    )
     report.add(task._replace(key="b", begin=10.5, rows=4, thread="thread 2"))
-    assert (report.partitions, report.rows, report.done, report.threads) == (2, 7, True, 2)
+    assert (report.partitions, report.rows, report.done, report.threads) == (
+        2,
+        7,
+        True,
+        2,
+    )
     assert report.seconds == 2.5
     report.add(task._replace(rows=5))
     assert (report.partitions, report.rows, report.done) == (1, 5, False)
@@ -157,7 +190,10 @@ def test_every_method_tells_what_it_finds(method, metric, how):
     assert found.rows == 1500 and numbers["pairs"] == pairs
     assert numbers["selectivity"] == 2 * pairs / 1500
     assert pairs <= numbers["candidates"] < 1500 * 1500
-    assert list(found.seconds) == ["layout", "index", "join"] and min(found.seconds.values()) > 0
+    assert (
+        list(found.seconds) == ["layout", "index", "join"]
+        and min(found.seconds.values()) > 0
+    )
     assert set(numbers) <= set(ABOUT)
     assert found.method == (method if isinstance(method, str) else "grid")
 
@@ -173,7 +209,10 @@ def test_seconds_have_what_a_method_does_before_it_builds(monkeypatch):
     frame = frame_of(X)
     frame.simjoin.profile(0.3, method="kmeans")
     monkeypatch.setattr(cluster_index, "lloyd", slow)
-    assert frame.simjoin.profile(0.3, method=methods.KMeans(clusters=5)).seconds["layout"] >= slept
+    assert (
+        frame.simjoin.profile(0.3, method=methods.KMeans(clusters=5)).seconds["layout"]
+        >= slept
+    )
     assert frame.simjoin.profile(0.3).seconds["layout"] < slept
     near = frame.simjoin.profile(k=3, method="zorder").seconds
     assert list(near) == ["layout", "index", "search"] and near["layout"] > 0
@@ -185,7 +224,9 @@ def test_windows_and_boxes_are_counted_as_numpy_does():
     swept = int(x.var(axis=0).argmax())
     width = 0.3 * (1 + 2.0**-18)
     row = np.floor((x[:, 1 - swept] - x[:, 1 - swept].min()) / width)
-    near = (np.abs(row[:, None] - row) <= 1) & (np.abs(x[:, None, swept] - x[:, swept]) <= 0.3)
+    near = (np.abs(row[:, None] - row) <= 1) & (
+        np.abs(x[:, None, swept] - x[:, swept]) <= 0.3
+    )
     assert sweep["candidates"] == np.count_nonzero(np.triu(near, 1))
     tiles = frame_of(x).simjoin.profile(0.3, method="tiles").numbers
     assert sweep["pairs"] == tiles["pairs"] == len(brute_force(x, 0.3))
@@ -201,24 +242,34 @@ def test_windows_and_boxes_are_counted_as_numpy_does():
 def test_half_patterns_compare_half_as_much():
     frame = frame_of(X)
     full, lid = (
-        frame.simjoin.profile(0.3, method=methods.Grid(pattern=one)).numbers for one in ("full", "lid")
+        frame.simjoin.profile(0.3, method=methods.Grid(pattern=one)).numbers
+        for one in ("full", "lid")
     )
     assert 0.5 < lid["comparisons"] / full["comparisons"] < 0.65
-    assert full["compare_ops"] == 2 * full["comparisons"] and full["cells"] == lid["cells"]
+    assert (
+        full["compare_ops"] == 2 * full["comparisons"] and full["cells"] == lid["cells"]
+    )
     given, queue = (
         frame.simjoin.profile(0.3, method=methods.Grid(order=order, threads=1)).numbers
         for order in ("given", "queue")
     )
-    assert given["warp_efficiency_model"] < 0.6 < 0.9 < queue["warp_efficiency_model"] <= 1
+    assert (
+        given["warp_efficiency_model"] < 0.6 < 0.9 < queue["warp_efficiency_model"] <= 1
+    )
 
 
 def test_the_model_of_warps():
-    """A warp of 32 lanes waits for its slowest query; with 16 threads a query it has two."""
+    """A warp of 32 lanes waits for its slowest query; with 16 threads a query it has
+    two.
+    """
     lanes, active = warp_efficiency(np.array([1] * 31 + [9] + [5] * 16), 1)
     assert (lanes, active) == (32 * 9 + 32 * 5, 31 + 9 + 16 * 5)
     assert warp_efficiency(np.array([3, 1, 2]), 16) == (2 * 3 + 2 * 2, 6)
     work = np.sort(np.random.default_rng(0).exponential(9, 4096))[::-1]
-    shares = [active / lanes for lanes, active in (warp_efficiency(work, t) for t in (1, 8, 32))]
+    shares = [
+        active / lanes
+        for lanes, active in (warp_efficiency(work, t) for t in (1, 8, 32))
+    ]
     assert all(a <= b for a, b in itertools.pairwise(shares)) and shares[-1] == 1
 
 
@@ -229,10 +280,15 @@ def test_it_prints_and_draws():
     assert text.startswith("Profile of a self-join\n  engine") and f"{PAIRS:,}" in text
     assert "warp efficiency model" in text and "%" in text
     table = found.to_frame()
-    assert table.loc["pairs", "value"] == PAIRS and table.loc["seconds: join", "value"] > 0
+    assert (
+        table.loc["pairs", "value"] == PAIRS and table.loc["seconds: join", "value"] > 0
+    )
     assert isinstance(table, pd.DataFrame) and table["about"].str.len().min() > 3
     assert f">{PAIRS:,}<" in found.svg() and found.svg() in found._repr_html_()
-    assert found.to_dict()["numbers"] == found.numbers and found.to_dict()["seconds"] == found.seconds
+    assert (
+        found.to_dict()["numbers"] == found.numbers
+        and found.to_dict()["seconds"] == found.seconds
+    )
     ax = found.plot()
     assert next(iter(ax.patches)).get_width() == PAIRS
     assert found.plot(ax) is ax
@@ -242,7 +298,9 @@ def test_it_prints_and_draws():
 @pytest.mark.parametrize("rows", [0, 1, 2])
 @pytest.mark.parametrize("method", METHODS)
 def test_few_rows(rows, method):
-    found = frame_of(np.zeros((rows, 2))).simjoin.profile(1.0, on=["c0", "c1"], method=method)
+    found = frame_of(np.zeros((rows, 2))).simjoin.profile(
+        1.0, on=["c0", "c1"], method=method
+    )
     assert found.numbers["pairs"] == rows // 2 and found.rows == rows
     assert repr(found) and found.svg()
 

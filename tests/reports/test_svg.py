@@ -34,7 +34,9 @@ def test_the_picture_of_many_chunks_is_small(ddf, kind, rows):
 def drawn(picture):
     """The cells of a picture: (row, column)."""
     paths = ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}path")
-    starts = [cell.split("h")[0] for path in paths for cell in path.get("d").split("M")[1:]]
+    starts = [
+        cell.split("h")[0] for path in paths for cell in path.get("d").split("M")[1:]
+    ]
     return sorted((int(y), int(x)) for x, y in (start.split() for start in starts))
 
 
@@ -46,8 +48,15 @@ def test_the_picture_shows_which_chunks_meet(ddf, chosen):
 
 def test_more_pairs_are_darker():
     frame = pd.DataFrame({"x": [0.0, 10.0, 20.0, 20.0, 20.0, 20.0, 40.0, 40.0]})
-    report = dd.from_pandas(frame, npartitions=4).simjoin.plan(1.0, partitioning="entity", blocksize=32)
-    assert report.to_frame().groupby("query_chunk")["pairs"].sum().tolist() == [0, 5, 1, 1]
+    report = dd.from_pandas(frame, npartitions=4).simjoin.plan(
+        1.0, partitioning="entity", blocksize=32
+    )
+    assert report.to_frame().groupby("query_chunk")["pairs"].sum().tolist() == [
+        0,
+        5,
+        1,
+        1,
+    ]
     svg = ElementTree.fromstring(report.svg())
     shades = {
         path.get("d"): sum(bytes.fromhex(path.get("fill")[1:]))
@@ -71,7 +80,11 @@ def shades_of(report):
     ax = pytest.importorskip("matplotlib.figure").Figure().add_subplot()
     (image,) = report.plot(ax).images
     shown = np.ma.getdata(image.get_array())
-    return shown.shape, np.argwhere(~np.ma.getmaskarray(image.get_array())).tolist(), image.get_extent()
+    return (
+        shown.shape,
+        np.argwhere(~np.ma.getmaskarray(image.get_array())).tolist(),
+        image.get_extent(),
+    )
 
 
 @pytest.mark.parametrize("k", [None, 2])
@@ -80,13 +93,16 @@ def test_pictures_of_two_tables_have_a_side_for_each(k):
     left = dd.from_pandas(pd.DataFrame({"x": x}), npartitions=60)
     right = dd.from_pandas(pd.DataFrame({"x": x[::10]}), npartitions=6)
     options = {"eps": 0.001} if k is None else {"k": k}
-    report = left.simjoin.plan(other=right, partitioning="entity", blocksize=50 * 16, **options)
+    report = left.simjoin.plan(
+        other=right, partitioning="entity", blocksize=50 * 16, **options
+    )
     blocks = report.to_frame()
     sides = blocks["query_chunk"].max() + 1, blocks["data_chunk"].max() + 1
     assert sides == ((60, 6) if k is None else (len(report.plan.chunks.left), 6))
     together = -(-sides[0] // CELLS)
     cells = {
-        (int(q) // together, int(d)) for q, d in zip(blocks["query_chunk"], blocks["data_chunk"], strict=True)
+        (int(q) // together, int(d))
+        for q, d in zip(blocks["query_chunk"], blocks["data_chunk"], strict=True)
     }
     assert drawn(report.svg()) == sorted(cells)
     shape, met, extent = shades_of(report)
@@ -100,11 +116,15 @@ def test_pictures_of_two_tables_have_a_side_for_each(k):
 
 def test_few_and_many_pairs_differ_in_colour():
     """Though all are many: a scale from 0 would give all of them one colour."""
-    x = np.repeat(np.arange(4) * 100.0, [100, 200, 300, 400]) + np.random.default_rng(0).uniform(size=1000)
+    x = np.repeat(np.arange(4) * 100.0, [100, 200, 300, 400]) + np.random.default_rng(
+        0
+    ).uniform(size=1000)
     report = dd.from_pandas(pd.DataFrame({"x": x}), npartitions=10).simjoin.plan(
         2.0, partitioning="entity", blocksize=100 * 16
     )
-    paths = ElementTree.fromstring(report.svg()).iter("{http://www.w3.org/2000/svg}path")
+    paths = ElementTree.fromstring(report.svg()).iter(
+        "{http://www.w3.org/2000/svg}path"
+    )
     pairs = report.to_frame()["pairs"]
     assert pairs.min() > 1000
     assert pairs.max() / pairs.min() > 2
@@ -144,6 +164,9 @@ except ImportError as error:
 def test_without_matplotlib_the_remedy_is_named():
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+        [sys.executable, "-c", WITHOUT],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
     )
     assert "pip install matplotlib" in done.stdout, done.stderr

@@ -1,4 +1,6 @@
-"""Columns of odd labels: those of ours never take their place, and no label is taken for something else."""
+"""Columns of odd labels: those of ours never take their place, and no label is taken
+for something else.
+"""
 
 import re
 
@@ -14,19 +16,53 @@ import dask_simjoin
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from tests.support.frames import computed
 
-OURS = ["left", "right", "rank", "distance", "similarity", "id", "component", "neighbors", "k_distance",
-        "cluster", "order", "duplicate", "diff", "row", "value", "key", "ids", "kept", "own_limit", "order",
-        "simjoin_row_id", "row_id", "by=g", "by=g'", "matches", "taken", "position", "_seq",
-        "_partitions", "count", "limit"]  # fmt: skip
+OURS = [
+    "left",
+    "right",
+    "rank",
+    "distance",
+    "similarity",
+    "id",
+    "component",
+    "neighbors",
+    "k_distance",
+    "cluster",
+    "order",
+    "duplicate",
+    "diff",
+    "row",
+    "value",
+    "key",
+    "ids",
+    "kept",
+    "own_limit",
+    "order",
+    "simjoin_row_id",
+    "row_id",
+    "by=g",
+    "by=g'",
+    "matches",
+    "taken",
+    "position",
+    "_seq",
+    "_partitions",
+    "count",
+    "limit",
+]
 """Names that a verb gives a column, of a result or in between."""
 
 
 def odd_frame(rows=12):
     """A frame with columns of all those names, whose values a verb must not touch."""
     rng = np.random.default_rng(0)
-    own = {name: rng.integers(0, 100, rows) + 100 * k for k, name in enumerate(dict.fromkeys(OURS))}
+    own = {
+        name: rng.integers(0, 100, rows) + 100 * k
+        for k, name in enumerate(dict.fromkeys(OURS))
+    }
     more = {7: rng.integers(0, 9, rows), ("a", 1): np.arange(rows)}
-    x = pd.DataFrame({"x": rng.integers(0, 6, rows) * 1.0, "g": rng.choice(list("ab"), rows)})
+    x = pd.DataFrame(
+        {"x": rng.integers(0, 6, rows) * 1.0, "g": rng.choice(list("ab"), rows)}
+    )
     return pd.concat([x, pd.DataFrame(own), pd.DataFrame(more, index=x.index)], axis=1)
 
 
@@ -38,7 +74,9 @@ HOW = {"on": "x", "by": "g"}
 def frame(request):
     """Plain, and of Dask in one partition and in three."""
     with dask.config.set(scheduler="sync"):
-        yield dd.from_pandas(FRAME, npartitions=request.param) if request.param else FRAME
+        yield (
+            dd.from_pandas(FRAME, npartitions=request.param) if request.param else FRAME
+        )
 
 
 def near():
@@ -60,9 +98,13 @@ def test_rows_come_back_with_all_their_columns(frame):
 def test_each_column_is_kept_as_it_is(frame):
     i, j = np.nonzero(np.triu(near(), 1))
     names = [name for name in FRAME.columns if name != "x"]
-    found = computed(frame.simjoin.self_join(1.0, keep=names, return_distance=True, **HOW))
+    found = computed(
+        frame.simjoin.self_join(1.0, keep=names, return_distance=True, **HOW)
+    )
     found = found.sort_values(["left", "right"])
-    assert list(zip(found["left"], found["right"], strict=True)) == sorted(zip(i, j, strict=True))
+    assert list(zip(found["left"], found["right"], strict=True)) == sorted(
+        zip(i, j, strict=True)
+    )
     for name in names:
         for side in ("left", "right"):
             assert found[f"{name}_{side}"].tolist() == FRAME[name][found[side]].tolist()
@@ -71,12 +113,19 @@ def test_each_column_is_kept_as_it_is(frame):
 @pytest.mark.parametrize("name", ["by=g", "by=g'", "distance", "left", 7])
 def test_each_column_is_a_coordinate_or_an_id(frame, name):
     x = FRAME[name].to_numpy()
-    want = (np.abs(x[:, None] - x) <= 10) & (FRAME["g"].to_numpy()[:, None] == FRAME["g"].to_numpy())
-    assert computed(frame.simjoin.count_pairs(10, on=[name], by="g")) == (want.sum() - len(x)) // 2
+    want = (np.abs(x[:, None] - x) <= 10) & (
+        FRAME["g"].to_numpy()[:, None] == FRAME["g"].to_numpy()
+    )
+    assert (
+        computed(frame.simjoin.count_pairs(10, on=[name], by="g"))
+        == (want.sum() - len(x)) // 2
+    )
     if FRAME[name].is_unique:
         pairs = computed(frame.simjoin.self_join(1.0, id=name, **HOW))
         i, j = np.nonzero(np.triu(near(), 1))
-        assert set(zip(pairs["left"], pairs["right"], strict=True)) == set(zip(x[i], x[j], strict=True))
+        assert set(zip(pairs["left"], pairs["right"], strict=True)) == set(
+            zip(x[i], x[j], strict=True)
+        )
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -87,7 +136,9 @@ def test_a_tuple_that_names_a_column_of_groups(lazy):
         data = dd.from_pandas(frame, npartitions=2) if lazy else frame
         for by in (("g", 0), [("g", 0)]):
             assert computed(data.simjoin.count_pairs(1.0, on="x", by=by)) == want
-        assert computed(data.simjoin.count_pairs(1.0, on="x", by=[("g", 0), "rank"])) == 0
+        assert (
+            computed(data.simjoin.count_pairs(1.0, on="x", by=[("g", 0), "rank"])) == 0
+        )
 
 
 @pytest.mark.parametrize("label", [True, False, None, np.nan])
@@ -110,7 +161,10 @@ def test_truth_values_and_missing_labels_are_refused(label, lazy):
     if label is not None:
         calls.append(lambda: verbs.self_join(1.0, on="x", id=label))
     for call in calls:
-        with pytest.raises(ColumnError, match=r"(on|by|keep|id)= names the column (True|False|None|nan),"):
+        with pytest.raises(
+            ColumnError,
+            match=r"(on|by|keep|id)= names the column (True|False|None|nan),",
+        ):
             call()
     assert len(computed(verbs.self_join(1.0, on="x"))) == 1
 
@@ -118,9 +172,14 @@ def test_truth_values_and_missing_labels_are_refused(label, lazy):
 def test_what_results_call_their_own_columns_is_reserved():
     frame, other = FRAME[["x", "distance", "left"]], FRAME[["x"]]
     for name in ("distance", "left"):
-        with pytest.raises(OptionError, match=rf"column '{name}', .* is reserved .*; rename the column"):
+        with pytest.raises(
+            OptionError, match=rf"column '{name}', .* is reserved .*; rename the column"
+        ):
             frame.simjoin.join(other, 1.0, on="x", keep=name)
-    with pytest.raises(OptionError, match=r"column 'left', a name that is reserved .* or use other suff"):
+    with pytest.raises(
+        OptionError,
+        match=r"column 'left', a name that is reserved .* or use other suff",
+    ):
         frame.simjoin.self_join(1.0, on="x", keep="left", suffixes=("", "_other"))
     one = pd.DataFrame({"x": [0.0], "a": 1, "a_left": 2})
     with pytest.raises(OptionError, match=r"two columns 'a_left'.*use other suffixes"):
@@ -130,9 +189,15 @@ def test_what_results_call_their_own_columns_is_reserved():
 X = np.random.default_rng(0).uniform(size=(60, 2))
 ROWS = pd.DataFrame(X)
 CALLS = {
-    "self_join": (0.1,), "neighbor_counts": (0.1,), "count_pairs": (0.1,), "knn_join": (None, 3),
-    "dbscan": (0.1, 3), "near_duplicated": (0.1,), "drop_near_duplicates": (0.1,), "k_distances": (2,),
-}  # fmt: skip
+    "self_join": (0.1,),
+    "neighbor_counts": (0.1,),
+    "count_pairs": (0.1,),
+    "knn_join": (None, 3),
+    "dbscan": (0.1, 3),
+    "near_duplicated": (0.1,),
+    "drop_near_duplicates": (0.1,),
+    "k_distances": (2,),
+}
 
 
 class Streamed:
@@ -153,7 +218,10 @@ def same(found, want):
         return found == want
     if want.ndim == 1:
         return found.tolist() == want.tolist()
-    rows = [sorted(map(tuple, frame.reset_index(drop=True).to_numpy().tolist())) for frame in (found, want)]
+    rows = [
+        sorted(map(tuple, frame.reset_index(drop=True).to_numpy().tolist()))
+        for frame in (found, want)
+    ]
     return rows[0] == rows[1] and len(rows[0]) > 0
 
 
@@ -162,29 +230,45 @@ def same(found, want):
 def test_verbs_take_them(verb, kind):
     table = pa.table({str(name): ROWS[name].to_numpy() for name in ROWS})
     given = {
-        "numpy": X, "records": ROWS.rename(columns=str).to_records(index=False),
-        "dask": da.from_array(X, chunks=(25, 1)), "arrow": table, "stream": Streamed(table),
-    }[kind]  # fmt: skip
+        "numpy": X,
+        "records": ROWS.rename(columns=str).to_records(index=False),
+        "dask": da.from_array(X, chunks=(25, 1)),
+        "arrow": table,
+        "stream": Streamed(table),
+    }[kind]
     want = getattr(ROWS.simjoin, verb)(*CALLS[verb])
     assert same(computed(getattr(dask_simjoin, verb)(given, *CALLS[verb])), want)
 
 
 @pytest.mark.parametrize(
-    "other", [X[:20], Streamed(pa.table({"0": X[:20, 0], "1": X[:20, 1]}))], ids=["array", "table"]
+    "other",
+    [X[:20], Streamed(pa.table({"0": X[:20, 0], "1": X[:20, 1]}))],
+    ids=["array", "table"],
 )
 def test_as_the_right_table(other):
-    on = {} if isinstance(other, np.ndarray) else {"left_on": [0, 1], "right_on": ["0", "1"]}
+    on = (
+        {}
+        if isinstance(other, np.ndarray)
+        else {"left_on": [0, 1], "right_on": ["0", "1"]}
+    )
     want = ROWS.simjoin.join(ROWS.iloc[:20], 0.1)
     assert same(ROWS.simjoin.join(other, 0.1, **on), want)
     assert same(dask_simjoin.join(X, other, 0.1, **on), want)
 
 
 def test_values_of_tables_stay_what_they_are():
-    """Large integers with missing ones would change as float64; texts and lists are Arrow's own."""
-    table = pa.table({
-        "x": [0.0, 0.5, 9.0], "number": pa.array([2**60 + 1, None, 3]), "text": ["a", None, "c"],
-        "view": pa.array(["a", "b", "c"], pa.string_view()), "many": [["a"], ["b"], []],
-    })  # fmt: skip
+    """Large integers with missing ones would change as float64; texts and lists are
+    Arrow's own.
+    """
+    table = pa.table(
+        {
+            "x": [0.0, 0.5, 9.0],
+            "number": pa.array([2**60 + 1, None, 3]),
+            "text": ["a", None, "c"],
+            "view": pa.array(["a", "b", "c"], pa.string_view()),
+            "many": [["a"], ["b"], []],
+        }
+    )
     keep = ["number", "text", "view", "many"]
     (row,) = dask_simjoin.self_join(Streamed(table), 1.0, on="x", keep=keep).to_pylist()
     assert row["number_left"] == 2**60 + 1 and pd.isna(row["number_right"])
@@ -195,7 +279,10 @@ def test_values_of_tables_stay_what_they_are():
 
 def test_lists_and_sets_of_tables():
     table = pa.table(
-        {"vector": [[0.0, 0.0], [0.0, 1.0], [5.0, 5.0]], "words": [["a", "b"], ["b", "a"], ["c"]]}
+        {
+            "vector": [[0.0, 0.0], [0.0, 1.0], [5.0, 5.0]],
+            "words": [["a", "b"], ["b", "a"], ["c"]],
+        }
     )
     assert dask_simjoin.count_pairs(table, 1.0, on="vector") == 1
     assert dask_simjoin.count_set_pairs(Streamed(table), "words", 1.0) == 1
@@ -203,28 +290,44 @@ def test_lists_and_sets_of_tables():
 
 def test_components_of_tables():
     table = Streamed(pa.table({"left": [1, 2], "right": [2, 3]}))
-    assert dask_simjoin.connected_components(table)["component"].to_pylist() == [0, 0, 0]
+    assert dask_simjoin.connected_components(table)["component"].to_pylist() == [
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2, 2), ()])
 def test_arrays_of_other_shapes(shape):
-    with pytest.raises(UnsupportedFrameError, match=re.escape(f"frame= is an array of shape {shape}")):
+    with pytest.raises(
+        UnsupportedFrameError, match=re.escape(f"frame= is an array of shape {shape}")
+    ):
         dask_simjoin.self_join(np.zeros(shape), 1.0)
-    with pytest.raises(UnsupportedFrameError, match=re.escape(f"other= is an array of shape {shape}")):
+    with pytest.raises(
+        UnsupportedFrameError, match=re.escape(f"other= is an array of shape {shape}")
+    ):
         ROWS.simjoin.join(np.zeros(shape), 1.0)
 
 
 def test_what_is_nothing_of_the_kind():
     for given in ([[0.0, 1.0]], 3, "text", None):
-        with pytest.raises(UnsupportedFrameError, match="is not a data frame; use a Dask DataFrame"):
+        with pytest.raises(
+            UnsupportedFrameError, match="is not a data frame; use a Dask DataFrame"
+        ):
             dask_simjoin.self_join(given, 1.0)
 
 
 @pytest.mark.parametrize("library", ["polars", "duckdb"])
 def test_other_libraries(library):
     there = pytest.importorskip(library)
-    made = there.DataFrame if library == "polars" else lambda columns: there.from_arrow(pa.table(columns))
-    found = dask_simjoin.self_join(made({"x": X[:, 0], "y": X[:, 1]}), 0.1, return_distance=True)
+    made = (
+        there.DataFrame
+        if library == "polars"
+        else lambda columns: there.from_arrow(pa.table(columns))
+    )
+    found = dask_simjoin.self_join(
+        made({"x": X[:, 0], "y": X[:, 1]}), 0.1, return_distance=True
+    )
     assert isinstance(found, pa.Table if library == "duckdb" else there.DataFrame)
     found = found.to_pandas()
     assert same(found, ROWS.simjoin.self_join(0.1, return_distance=True))

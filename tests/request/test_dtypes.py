@@ -9,14 +9,21 @@ from dask.dataframe.utils import assert_eq
 
 from dask_simjoin.catalog import METHODS
 from tests.support.frames import computed, itself, lay
-from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
+from tests.support.oracle import (
+    as_set,
+    assert_same_pairs,
+    brute_force,
+    squared_distances,
+)
 from tests.support.profiles import in_turns
 
 INT64, FLOAT64 = np.dtype("int64"), np.dtype("float64")
 
 
 def assert_joined(frame, how, eps, on, **options):
-    """All verbs give what the definition says; results have the dtypes that were announced."""
+    """All verbs give what the definition says; results have the dtypes that were
+    announced.
+    """
     x = np.stack([frame[c].to_numpy(dtype="float64") for c in on], axis=1)
     labels = frame.index.tolist()
     places = brute_force(x, eps)
@@ -25,14 +32,21 @@ def assert_joined(frame, how, eps, on, **options):
     lazy = data.simjoin.self_join(eps, on=on, return_distance=True, **options)
     pairs = computed(lazy)
     assert_same_pairs(as_set(pairs), expected)
-    assert lazy.dtypes.tolist() == pairs.dtypes.tolist() == [frame.index.dtype] * 2 + [FLOAT64]
+    assert (
+        lazy.dtypes.tolist()
+        == pairs.dtypes.tolist()
+        == [frame.index.dtype] * 2 + [FLOAT64]
+    )
     at = {label: place for place, label in enumerate(labels)}
     d2 = squared_distances(x, x)
     for left, right, distance in pairs.itertuples(index=False):
         assert distance == np.sqrt(d2[at[left], at[right]])
     lazy = data.simjoin.neighbor_counts(eps, on=on, **options)
     counts = computed(lazy)
-    assert counts.tolist() == np.bincount([p for pair in places for p in pair], minlength=len(x)).tolist()
+    assert (
+        counts.tolist()
+        == np.bincount([p for pair in places for p in pair], minlength=len(x)).tolist()
+    )
     assert counts.index.tolist() == labels
     assert lazy.dtype == counts.dtype == INT64
     assert lazy.name == counts.name == "neighbors"
@@ -41,16 +55,40 @@ def assert_joined(frame, how, eps, on, **options):
     return expected
 
 
-# --- dtypes of coordinates ------------------------------------------------------------------------
+# --- dtypes of coordinates
+# ------------------------------------------------------------------------
 
 NUMPY = [
-    "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-]  # fmt: skip
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 OTHERS = [
-    "Float32", "Float64", "Int8", "Int64", "UInt8", "UInt64", "halffloat[pyarrow]", "float[pyarrow]",
-    "double[pyarrow]", "int8[pyarrow]", "int64[pyarrow]", "uint64[pyarrow]", "Sparse[float64]",
-    pd.SparseDtype("float64", 0.0), "Sparse[int64]", pd.SparseDtype("int8", 5),
-]  # fmt: skip
+    "Float32",
+    "Float64",
+    "Int8",
+    "Int64",
+    "UInt8",
+    "UInt64",
+    "halffloat[pyarrow]",
+    "float[pyarrow]",
+    "double[pyarrow]",
+    "int8[pyarrow]",
+    "int64[pyarrow]",
+    "uint64[pyarrow]",
+    "Sparse[float64]",
+    pd.SparseDtype("float64", 0.0),
+    "Sparse[int64]",
+    pd.SparseDtype("int8", 5),
+]
 VALUES = [[3, 0, 100, 4, 0, 101, 103, 5], [4, 0, 100, 4, 0, 100, 104, 4]]
 
 
@@ -65,7 +103,12 @@ def test_numbers_of_every_dtype(how, dtype):
 
 
 def test_one_column_of_each_dtype(how):
-    frame = pd.DataFrame({f"c{k}": pd.Series(VALUES[k % 2]).astype(t) for k, t in enumerate(NUMPY + OTHERS)})
+    frame = pd.DataFrame(
+        {
+            f"c{k}": pd.Series(VALUES[k % 2]).astype(t)
+            for k, t in enumerate(NUMPY + OTHERS)
+        }
+    )
     assert len(assert_joined(frame, how, 12.0, list(frame.columns))) > 0
 
 
@@ -115,7 +158,8 @@ def test_numbers_that_float64_adds_in_the_order_of_on(how):
     assert assert_joined(frame, how, 1.0, ["b", "c", "a"]) == set()
 
 
-# --- memory layouts -------------------------------------------------------------------------------
+# --- memory layouts
+# -------------------------------------------------------------------------------
 
 
 UNIFORM = np.random.default_rng(0).uniform(size=(90, 3))
@@ -147,12 +191,15 @@ def test_memory_layouts(how, method, name):
     pd.testing.assert_frame_equal(frame, before)
 
 
-# --- frames that are special, and fine ------------------------------------------------------------
+# --- frames that are special, and fine
+# ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("eps", [0, 0.0, -0.0])
 def test_eps_0_finds_duplicates(how, method, eps):
-    frame = pd.DataFrame({"x": [0.0, 1.0, -0.0, 1.0, np.nextafter(1, 2), 1.0], "y": [2.0] * 6})
+    frame = pd.DataFrame(
+        {"x": [0.0, 1.0, -0.0, 1.0, np.nextafter(1, 2), 1.0], "y": [2.0] * 6}
+    )
     expected = {(0, 2), (1, 3), (1, 5), (3, 5)}
     assert assert_joined(frame, how, eps, ["x", "y"], method=method) == expected
 
@@ -160,7 +207,11 @@ def test_eps_0_finds_duplicates(how, method, eps):
 @pytest.mark.parametrize("eps", [1e-200, 1e-170])
 def test_eps_whose_square_vanishes(how, method, eps):
     frame = pd.DataFrame({"x": [0.0, 0.0, 1e-200, 1.0]})
-    assert assert_joined(frame, how, eps, ["x"], method=method) == {(0, 1), (0, 2), (1, 2)}
+    assert assert_joined(frame, how, eps, ["x"], method=method) == {
+        (0, 1),
+        (0, 2),
+        (1, 2),
+    }
 
 
 def test_eps_whose_square_is_infinite(how, method):
@@ -171,7 +222,9 @@ def test_eps_whose_square_is_infinite(how, method):
 @pytest.mark.parametrize("columns", [1, 2, 6])
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_few_rows(how, rows, columns):
-    frame = pd.DataFrame(np.zeros((rows, columns))).set_axis(list("abcdef")[:columns], axis=1)
+    frame = pd.DataFrame(np.zeros((rows, columns))).set_axis(
+        list("abcdef")[:columns], axis=1
+    )
     assert len(assert_joined(frame, how, 1.0, list(frame.columns))) == rows // 2
     both = lay(frame, how).simjoin.self_join(1.0, pairs="both", include_self=True)
     assert as_set(computed(both)) == {(i, j) for i in range(rows) for j in range(rows)}
@@ -179,11 +232,19 @@ def test_few_rows(how, rows, columns):
     assert computed(count) == rows**2
 
 
-@in_turns(2, parts=[[0], [0, 0, 0], [0, 3, 0, 0, 3], [3, 0, 3], [1, 5, 0]], method=list(METHODS))
+@in_turns(
+    2,
+    parts=[[0], [0, 0, 0], [0, 3, 0, 0, 3], [3, 0, 3], [1, 5, 0]],
+    method=list(METHODS),
+)
 def test_empty_partitions(parts, method):
-    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0, 5.5, 1.5, 9.0], "y": 0.0}).iloc[: sum(parts)]
+    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0, 5.5, 1.5, 9.0], "y": 0.0}).iloc[
+        : sum(parts)
+    ]
     ends = np.cumsum(parts)
-    pieces = [frame.iloc[end - size : end] for size, end in zip(parts, ends, strict=True)]
+    pieces = [
+        frame.iloc[end - size : end] for size, end in zip(parts, ends, strict=True)
+    ]
     ddf = dd.from_map(itself, pieces, meta=frame.iloc[:0])
     expected = brute_force(frame.to_numpy(), 1.0)
     assert as_set(ddf.simjoin.self_join(1.0, method=method).compute()) == expected
@@ -202,7 +263,9 @@ def test_partitions_emptied_by_a_filter(bound):
         (ddf.query(f"x < {bound}"), frame.query(f"x < {bound}")),
     ):
         labels = kept.index
-        expected = {(labels[i], labels[j]) for i, j in brute_force(kept.to_numpy(), 1.0)}
+        expected = {
+            (labels[i], labels[j]) for i, j in brute_force(kept.to_numpy(), 1.0)
+        }
         assert as_set(data.simjoin.self_join(1.0).compute()) == expected
         assert_eq(data.simjoin.neighbor_counts(1.0), kept.simjoin.neighbor_counts(1.0))
         assert data.simjoin.count_pairs(1.0).compute() == len(expected)
@@ -213,14 +276,21 @@ def test_constant_columns(how, columns):
     frame = pd.DataFrame({"x": [0.0, 1.0, 5.0, 5.5, 1.5, 9.0]})
     for k in range(1, columns):
         frame.insert(0, f"c{k}", 10.0**k)
-    assert assert_joined(frame, how, 1.0, list(frame.columns)) == {(0, 1), (1, 4), (2, 3)}
+    assert assert_joined(frame, how, 1.0, list(frame.columns)) == {
+        (0, 1),
+        (1, 4),
+        (2, 3),
+    }
 
 
 @pytest.mark.parametrize("columns", [1, 3, 5])
 @pytest.mark.parametrize("eps", [0.0, 3.0])
 def test_all_rows_are_the_same(how, columns, eps):
-    frame = pd.DataFrame(np.full((70, columns), 1e9 + 0.1)).set_axis(list("abcde")[:columns], axis=1)
+    frame = pd.DataFrame(np.full((70, columns), 1e9 + 0.1)).set_axis(
+        list("abcde")[:columns], axis=1
+    )
     assert len(assert_joined(frame, how, eps, list(frame.columns))) == 70 * 69 // 2
 
 
-# --- lazy results are what they say ---------------------------------------------------------------
+# --- lazy results are what they say
+# ---------------------------------------------------------------

@@ -31,8 +31,12 @@ def rows(pairs):
 def test_degrees_are_joined_on_the_sphere(how):
     data = lay(POINTS, how)
     for options in ({}, {"on": "geometry"}, {"on": ["geometry"]}):
-        found = computed(data.simjoin.self_join(5000, return_distance=True, keep="name", **options))
-        want = DEGREES.simjoin.self_join(5000, return_distance=True, keep="name", **HAVERSINE)
+        found = computed(
+            data.simjoin.self_join(5000, return_distance=True, keep="name", **options)
+        )
+        want = DEGREES.simjoin.self_join(
+            5000, return_distance=True, keep="name", **HAVERSINE
+        )
         assert rows(found) == rows(want) and len(want) > 10
     assert computed(data.simjoin.count_pairs("5 km")) == len(want)
     labels = computed(data.simjoin.dbscan(5000, 3))
@@ -49,11 +53,17 @@ def test_projected_points_are_joined_in_their_unit():
     x = pd.DataFrame({"x": metric.geometry.x, "y": metric.geometry.y})
     want = rows(x.simjoin.self_join(5000))
     assert len(want) > 10
-    assert rows(metric.simjoin.self_join(5000)) == rows(metric.simjoin.self_join("5 km")) == want
+    assert (
+        rows(metric.simjoin.self_join(5000))
+        == rows(metric.simjoin.self_join("5 km"))
+        == want
+    )
     unit = feet.crs.axis_info[0].unit_conversion_factor
     assert unit != 1
     there = pd.DataFrame({"x": feet.geometry.x, "y": feet.geometry.y})
-    assert rows(feet.simjoin.self_join("5 km")) == rows(there.simjoin.self_join(5000 / unit))
+    assert rows(feet.simjoin.self_join("5 km")) == rows(
+        there.simjoin.self_join(5000 / unit)
+    )
 
 
 def test_distances_of_projected_points_have_the_unit_of_the_request():
@@ -61,7 +71,10 @@ def test_distances_of_projected_points_have_the_unit_of_the_request():
     options = {"return_distance": True}
     meters = metric.simjoin.self_join(5000, **options).distance
     assert (metric.simjoin.self_join("5 km", **options).distance == meters / 1000).all()
-    assert (metric.simjoin.self_join(5000, distance_unit="km", **options).distance == meters / 1000).all()
+    assert (
+        metric.simjoin.self_join(5000, distance_unit="km", **options).distance
+        == meters / 1000
+    ).all()
     in_feet = feet.simjoin.self_join(15_000, **options)
     unit = feet.crs.axis_info[0].unit_conversion_factor
     in_meters = feet.simjoin.self_join(15_000, distance_unit="m", **options)
@@ -70,7 +83,9 @@ def test_distances_of_projected_points_have_the_unit_of_the_request():
     assert 0 < nearest.distance.max() <= 5
     far = feet.simjoin.knn_join(k=1, min_distance="5 km", distance_unit="m")
     assert 5000 <= far.distance.min() < 50_000
-    with pytest.raises(OptionError, match="distance_unit='deg' is not allowed with metric='euclidean'"):
+    with pytest.raises(
+        OptionError, match="distance_unit='deg' is not allowed with metric='euclidean'"
+    ):
         metric.simjoin.self_join(1, distance_unit="deg", **options)
 
 
@@ -79,12 +94,21 @@ def test_two_tables():
     want = DEGREES.simjoin.join(DEGREES.iloc[:30], 5000, keep="name", **HAVERSINE)
     assert rows(found) == rows(want) and len(want) > 10
     mixed = POINTS.simjoin.join(
-        DEGREES.iloc[:30], 5000, left_on="geometry", right_on=["lat", "lon"], keep="name"
+        DEGREES.iloc[:30],
+        5000,
+        left_on="geometry",
+        right_on=["lat", "lon"],
+        keep="name",
     )
     assert rows(mixed) == rows(want)
-    turned = DEGREES.simjoin.knn_join(POINTS.iloc[:30], 2, left_on=["lat", "lon"], right_on="geometry")
+    turned = DEGREES.simjoin.knn_join(
+        POINTS.iloc[:30], 2, left_on=["lat", "lon"], right_on="geometry"
+    )
     assert len(turned) == 160 and turned["distance"].max() > 1000
-    with pytest.raises(OptionError, match=r"EPSG:4326 and EPSG:32631; use other\.to_crs\(frame\.crs\) first"):
+    with pytest.raises(
+        OptionError,
+        match=r"EPSG:4326 and EPSG:32631; use other\.to_crs\(frame\.crs\) first",
+    ):
         POINTS.simjoin.join(POINTS.to_crs(32631), 1)
 
 
@@ -95,7 +119,11 @@ def test_rows_of_the_frame_stay_as_they_were(how):
     assert isinstance(once, geopandas.GeoDataFrame) and once.crs == POINTS.crs
     assert list(once.columns) == list(POINTS.columns) and 0 < len(once) < 80
     near = computed(
-        data.simjoin.join(data.loc[:9] if how == "pandas" else POINTS.iloc[:10], "5 km", how="leftsemi")
+        data.simjoin.join(
+            data.loc[:9] if how == "pandas" else POINTS.iloc[:10],
+            "5 km",
+            how="leftsemi",
+        )
     )
     assert list(near.columns) == list(POINTS.columns) and len(near) >= 10
 
@@ -108,11 +136,13 @@ def test_other_columns_can_be_named():
 def test_refused():
     areas = POINTS.to_crs(32631).set_geometry(POINTS.to_crs(32631).geometry.buffer(1))
     with pytest.raises(
-        ColumnError, match=r"holds 80 geometries that are not points, such as a Polygon\. Use their"
+        ColumnError,
+        match=r"holds 80 geometries that are not points, such as a Polygon\. Use their",
     ):
         areas.simjoin.self_join(1)
     with pytest.raises(
-        OptionError, match=r"has a unit, but the unit of the points is unknown.*use frame\.set_crs\(4326\)"
+        OptionError,
+        match=r"has a unit, but the unit of the points is unknown.*use frame\.set_crs\(4326\)",
     ):
         POINTS.set_crs(None, allow_override=True).simjoin.self_join("5 km")
 
@@ -120,28 +150,50 @@ def test_refused():
 @pytest.mark.parametrize("how", ["pandas", "dask-3"])
 def test_degrees_without_a_coordinate_system(how):
     random = np.random.default_rng(0)
-    places = geopandas.points_from_xy(random.uniform(0, 20, 600), random.uniform(0, 20, 600))
+    places = geopandas.points_from_xy(
+        random.uniform(0, 20, 600), random.uniform(0, 20, 600)
+    )
     unknown = geopandas.GeoDataFrame(geometry=places)
     data = lay(unknown, how)
     for eps in (5000, 0.001):
         with pytest.warns(UnitsWarning) as caught:
             computed(data.simjoin.count_pairs(eps))
-        assert "use frame.set_crs(4326) first: eps is then in meters" in str(caught[0].message)
+        assert "use frame.set_crs(4326) first: eps is then in meters" in str(
+            caught[0].message
+        )
     square = unknown.set_geometry(unknown.scale(0.05, 0.05, origin=(0, 0)))
     computed(lay(square, how).simjoin.count_pairs(0.1))
     limit = dask.config.set({"simjoin.result-limit": "1 kiB"})
-    with limit, pytest.raises(BudgetError, match=r"use frame\.set_crs\(4326\) first.* The limit is"):
+    with (
+        limit,
+        pytest.raises(
+            BudgetError, match=r"use frame\.set_crs\(4326\) first.* The limit is"
+        ),
+    ):
         computed(data.simjoin.self_join(5000))
-    known = unknown.assign(name="a").set_crs(4326)  # Dask's names of frames do not depend on the system
+    # Dask's names of frames do not depend on the system
+    known = unknown.assign(name="a").set_crs(4326)
     assert computed(lay(known, how).simjoin.count_pairs("50 km")) > 0
     with pytest.warns(UnitsWarning) as caught:
-        computed(lay(unknown.set_geometry(unknown.translate(1000)), how).simjoin.count_pairs(5000))
+        computed(
+            lay(unknown.set_geometry(unknown.translate(1000)), how).simjoin.count_pairs(
+                5000
+            )
+        )
     assert "set_crs" not in str(caught[0].message)
 
 
 def test_columns_called_as_those_of_coordinates_stay():
-    points = POINTS.assign(**{"geometry.x": 1000.0 * np.arange(len(POINTS)), "geometry.y": 7})
-    assert points.simjoin.count_pairs("5000 km") == POINTS.simjoin.count_pairs("5000 km") > 0
+    points = POINTS.assign(
+        **{"geometry.x": 1000.0 * np.arange(len(POINTS)), "geometry.y": 7}
+    )
+    assert (
+        points.simjoin.count_pairs("5000 km")
+        == POINTS.simjoin.count_pairs("5000 km")
+        > 0
+    )
     matched = points.simjoin.join(points, "1 m", how="leftsemi")
     assert matched.equals(points) and isinstance(matched, geopandas.GeoDataFrame)
-    assert len(points.simjoin.self_join(500.0, on="geometry.x", metric="euclidean")) == 0
+    assert (
+        len(points.simjoin.self_join(500.0, on="geometry.x", metric="euclidean")) == 0
+    )

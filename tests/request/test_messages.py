@@ -26,7 +26,9 @@ FRAME = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "name": list("abcd"), "radii": 
 
 TEXTS = FRAME.astype({"name": "str"})
 HAS_TEXTS = TEXTS["name"].dtype != object
-"""Texts have a type of their own from pandas 3 on; those before find them among objects, row by row."""
+"""Texts have a type of their own from pandas 3 on; those before find them among
+objects, row by row.
+"""
 
 
 def told(kind, call, *args, **options):
@@ -38,7 +40,12 @@ def told(kind, call, *args, **options):
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize(
     "times",
-    [DAYS, DAYS.tz_localize("UTC"), DAYS - DAYS[0], DAYS.astype("timestamp[us][pyarrow]")],
+    [
+        DAYS,
+        DAYS.tz_localize("UTC"),
+        DAYS - DAYS[0],
+        DAYS.astype("timestamp[us][pyarrow]"),
+    ],
     ids=["naive", "zoned", "differences", "arrow"],
 )
 def test_the_remedy_for_times_works(times, lazy):
@@ -54,11 +61,17 @@ def test_the_remedy_for_times_works(times, lazy):
 
 
 def test_numbers_as_text_are_converted_as_told():
-    df = pd.DataFrame({"x": ["1", "2.5"]}, dtype="string")  # as plain text is in pandas 3
+    # as plain text is in pandas 3
+    df = pd.DataFrame({"x": ["1", "2.5"]}, dtype="string")
     text = told(ColumnError, df.simjoin.count_pairs, 2.0, on="x")
     assert "on= names 'x' of dtype" in text
     remedy = re.search(r"for example with (\S+), if it holds numbers as text", text)
-    assert df.assign(x=eval(f"df['x']{remedy[1]}", {"df": df})).simjoin.count_pairs(2.0, on="x") == 1
+    assert (
+        df.assign(x=eval(f"df['x']{remedy[1]}", {"df": df})).simjoin.count_pairs(
+            2.0, on="x"
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("verb", ["join", "knn_join"])
@@ -73,14 +86,19 @@ def test_numbers_as_text_are_converted_as_told():
     ],
 )
 def test_a_missing_column_is_told_with_its_table(verb, options, table):
-    with pytest.raises(ColumnError, match=rf"^In the {table} table: .* is not a column") as caught:
+    with pytest.raises(
+        ColumnError, match=rf"^In the {table} table: .* is not a column"
+    ) as caught:
         getattr(FRAME.simjoin, verb)(FRAME[["x"]], 1, **options)
     printed = "".join(traceback.format_exception(caught.value))
-    assert printed.count("is not a column") == 1  # and not twice, as errors are that are chained
+    # and not twice, as errors are that are chained
+    assert printed.count("is not a column") == 1
 
 
 def test_an_eps_that_is_no_column():
-    text = told(OptionTypeError, FRAME.simjoin.self_join, "radius", on="x", pairs="both")
+    text = told(
+        OptionTypeError, FRAME.simjoin.self_join, "radius", on="x", pairs="both"
+    )
     assert "No column has this name (did you mean 'radii'?)" in text
     assert "; the columns are 'x', 'name', 'radii'." in text
 
@@ -88,14 +106,19 @@ def test_an_eps_that_is_no_column():
 def test_the_table_comes_before_eps_and_k():
     text = told(UnsupportedFrameError, FRAME.simjoin.join, 1.0, FRAME, on="x")
     assert (
-        "other=1.0 is not a data frame. eps= is a data frame: the table comes first. Use join(other, eps)"
-        in text
+        "other=1.0 is not a data frame. eps= is a data frame: the table comes first. "
+        "Use join(other, eps)" in text
     )
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, 3, on="x")
-    assert "other=3 is not a data frame. For neighbors within this frame, use knn_join(k=3). Use" in text
+    assert (
+        "other=3 is not a data frame. For neighbors within this frame, use "
+        "knn_join(k=3). Use" in text
+    )
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, [0.0, 1.0], on="x")
     assert text.startswith("other=[0.0, 1.0] is not") and "knn_join(k=" not in text
-    assert told(UnsupportedFrameError, FRAME.simjoin.plan, 1.0, other=3).startswith("other=3 is not a data")
+    assert told(UnsupportedFrameError, FRAME.simjoin.plan, 1.0, other=3).startswith(
+        "other=3 is not a data"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +127,10 @@ def test_the_table_comes_before_eps_and_k():
         (FRAME.simjoin.self_join, "eps= is missing: use self_join(eps, ...)."),
         (FRAME.simjoin.optics, "max_eps= is missing: use optics(max_eps, ...)."),
         (FRAME.simjoin.join, "other= and eps= are missing: use join(other, eps, ...)."),
-        (dask_simjoin.dbscan, "frame= and eps= are missing: use dbscan(frame, eps, ...)."),
+        (
+            dask_simjoin.dbscan,
+            "frame= and eps= are missing: use dbscan(frame, eps, ...).",
+        ),
     ],
 )
 def test_what_is_missing_is_told_without_private_names(call, text):
@@ -114,16 +140,26 @@ def test_what_is_missing_is_told_without_private_names(call, text):
 def test_options_are_named():
     text = told(OptionTypeError, FRAME.simjoin.self_join, 1.0, ["x"])
     assert text.startswith(
-        "self_join(eps) got another positional argument, ['x']; pass it by name, as one of on=, by=,"
+        "self_join(eps) got another positional argument, ['x']; pass it by name, as "
+        "one of on=, by=,"
     )
     assert len(FRAME.simjoin.self_join(eps=1.0, on="x")) == 2
 
 
-@pytest.mark.parametrize("frame", [FRAME, dd.from_pandas(FRAME, npartitions=2)], ids=["pandas", "dask"])
+@pytest.mark.parametrize(
+    "frame", [FRAME, dd.from_pandas(FRAME, npartitions=2)], ids=["pandas", "dask"]
+)
 def test_verbs_that_are_none(frame):
-    for name, meant in [("radius_join", "self_join"), ("kneighbors", "knn_join"), ("db_scan", "dbscan")]:
+    for name, meant in [
+        ("radius_join", "self_join"),
+        ("kneighbors", "knn_join"),
+        ("db_scan", "dbscan"),
+    ]:
         text = told(AttributeError, getattr, frame.simjoin, name)
-        assert f".simjoin has no verb {name!r} (did you mean {meant!r}?); its verbs are {min(VERBS)}," in text
+        assert (
+            f".simjoin has no verb {name!r} (did you mean {meant!r}?); its verbs are "
+            f"{min(VERBS)}," in text
+        )
     assert not hasattr(frame.simjoin, "_repr_markdown_")
     assert "did you mean" not in told(AttributeError, getattr, frame.simjoin, "xyz")
 
@@ -138,16 +174,26 @@ def test_a_right_join_is_one_of_the_tables_swapped():
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("l2", "euclidean"), ("L1", "manhattan"), ("linf", "chebyshev"), ("cosin", "cosine")],
+    [
+        ("l2", "euclidean"),
+        ("L1", "manhattan"),
+        ("linf", "chebyshev"),
+        ("cosin", "cosine"),
+    ],
 )
 def test_metrics_by_other_names(name, meant):
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric=name)
-    assert f"metric={name!r} is not allowed" in text and f"did you mean {meant!r}?" in text
+    assert (
+        f"metric={name!r} is not allowed" in text and f"did you mean {meant!r}?" in text
+    )
 
 
 def test_a_metric_is_no_function():
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric=max)
-    assert "metric=<built-in function max> is a function" in text and "use one of 'euclidean'" in text
+    assert (
+        "metric=<built-in function max> is a function" in text
+        and "use one of 'euclidean'" in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,9 +225,14 @@ def test_objects_that_are_no_lists():
 def test_a_number_as_an_object_is_no_list():
     df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
     text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
-    remedy = re.search(r"not a list, .* a number\. If all values are numbers, (df\[.*\)) makes them", text)
+    remedy = re.search(
+        r"not a list, .* a number\. If all values are numbers, (df\[.*\)) makes them",
+        text,
+    )
     assert remedy, text
-    assert df.assign(o=eval(remedy[1], {"df": df})).simjoin.count_pairs(1.0, on="o") == 1
+    assert (
+        df.assign(o=eval(remedy[1], {"df": df})).simjoin.count_pairs(1.0, on="o") == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +247,9 @@ def test_a_number_as_an_object_is_no_list():
     ],
 )
 def test_columns_that_are_meant(on, meant):
-    df = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 0.0], "name_x": 1, "name_y": 2, 7: 1.0})
+    df = pd.DataFrame(
+        {"x": [0.0, 1.0], "y": [0.0, 0.0], "name_x": 1, "name_y": 2, 7: 1.0}
+    )
     assert f"which is not a column (did you mean {meant}?);" in told(
         ColumnError, df.simjoin.count_pairs, 1, on=on
     )
@@ -208,8 +261,13 @@ def test_the_name_of_the_index_is_no_column(lazy):
     if lazy:
         df = dd.from_pandas(df, npartitions=2)
     for option in ("on", "by", "keep"):
-        text = told(ColumnError, df.simjoin.self_join, 1.0, **{"on": "radii", option: "x"})
-        assert f"{option}= names 'x', which is not a column, but the name of the index; frame.reset" in text
+        text = told(
+            ColumnError, df.simjoin.self_join, 1.0, **{"on": "radii", option: "x"}
+        )
+        assert (
+            f"{option}= names 'x', which is not a column, but the name of the index; "
+            "frame.reset" in text
+        )
     found = df.reset_index().simjoin.count_pairs(1.0, on="x")
     assert (found.compute() if lazy else found) == 2
 
@@ -217,11 +275,20 @@ def test_the_name_of_the_index_is_no_column(lazy):
 @pytest.mark.parametrize("keep", [True, "all", "*"])
 def test_all_columns_are_kept_by_their_names(keep):
     text = told(ColumnError, FRAME.simjoin.self_join, 1.0, on="x", keep=keep)
-    assert f"keep= names {keep!r}, which is not a column; all are kept by keep=list(df.columns); the" in text
-    assert FRAME.simjoin.self_join(1.0, on="x", keep=list(FRAME.columns)).shape == (2, 8)
+    assert (
+        f"keep= names {keep!r}, which is not a column; all are kept by "
+        "keep=list(df.columns); the" in text
+    )
+    assert FRAME.simjoin.self_join(1.0, on="x", keep=list(FRAME.columns)).shape == (
+        2,
+        8,
+    )
     left, right = FRAME, FRAME[["x"]].assign(new=7)
     text = told(ColumnError, left.simjoin.join, right, 1.0, on="x", keep=keep)
-    assert "all are kept by keep=list(left.columns.union(right.columns, sort=False));" in text
+    assert (
+        "all are kept by keep=list(left.columns.union(right.columns, sort=False));"
+        in text
+    )
     every = list(left.columns.union(right.columns, sort=False))
     kept = left.simjoin.join(right, 1.0, on="x", keep=every)
     assert {"x_left", "x_right", "name", "new"} <= set(kept.columns)
@@ -229,9 +296,13 @@ def test_all_columns_are_kept_by_their_names(keep):
 
 def test_texts_are_compared_as_sets():
     text = told(ColumnError, FRAME.simjoin.self_join, 1.0, on=["x", "name"])
-    assert "Texts are compared by their words: set_self_join('name', threshold)." in text
+    assert (
+        "Texts are compared by their words: set_self_join('name', threshold)." in text
+    )
     if HAS_TEXTS:
-        assert "convert-string" not in told(ColumnError, TEXTS.simjoin.self_join, 1.0, on="name")
+        assert "convert-string" not in told(
+            ColumnError, TEXTS.simjoin.self_join, 1.0, on="name"
+        )
     lazy = dd.from_pandas(FRAME, npartitions=1)
     assert "convert-string" in told(ColumnError, lazy.simjoin.self_join, 1.0, on="name")
 
@@ -244,17 +315,23 @@ def test_texts_are_told_how_they_become_numbers():
         assert "tokenizer=" in text and "convert-string" not in text
 
 
-@pytest.mark.parametrize("names", [["lng", "lat"], ["ra", "dec"], ["Longitude", "Latitude"]])
+@pytest.mark.parametrize(
+    "names", [["lng", "lat"], ["ra", "dec"], ["Longitude", "Latitude"]]
+)
 def test_longitudes_before_latitudes(names):
     df = pd.DataFrame({name: [0.0, 1.0] for name in names})
-    text = told(ColumnError, df.simjoin.count_pairs, 1000.0, on=names, metric="haversine")
+    text = told(
+        ColumnError, df.simjoin.count_pairs, 1000.0, on=names, metric="haversine"
+    )
     assert f"are in the opposite order; use on=[{names[1]!r}, {names[0]!r}]" in text
     assert df.simjoin.count_pairs(1000.0, on=names[::-1], metric="haversine") == 0
 
 
 def test_categories_are_named_by_by():
     df = FRAME.astype({"name": "category"})
-    assert "use by='name'" in told(ColumnError, df.simjoin.self_join, 1.0, on=["x", "name"])
+    assert "use by='name'" in told(
+        ColumnError, df.simjoin.self_join, 1.0, on=["x", "name"]
+    )
     assert df.simjoin.count_pairs(1.0, on="x", by="name") == 0
 
 
@@ -272,13 +349,21 @@ def test_categories_are_named_by_by():
 )
 def test_distances_that_are_no_numbers(eps, remedy):
     text = told(OptionTypeError, FRAME.simjoin.self_join, eps, on="x")
-    assert "is not a number; use a finite number >= 0" in text and remedy in text and "\n" not in text
+    assert (
+        "is not a number; use a finite number >= 0" in text
+        and remedy in text
+        and "\n" not in text
+    )
 
 
-@pytest.mark.parametrize("verb", ["dbscan", "near_duplicated", "drop_near_duplicates", "neighbor_graph"])
+@pytest.mark.parametrize(
+    "verb", ["dbscan", "near_duplicated", "drop_near_duplicates", "neighbor_graph"]
+)
 def test_verbs_that_take_one_distance_say_so(verb):
     options = {"min_samples": 2} if verb == "dbscan" else {}
-    text = told(OptionTypeError, getattr(FRAME.simjoin, verb), [1.0, 2.0], on="x", **options)
+    text = told(
+        OptionTypeError, getattr(FRAME.simjoin, verb), [1.0, 2.0], on="x", **options
+    )
     assert text == "eps=[1.0, 2.0] is not a number; use a finite number >= 0."
 
 
@@ -296,12 +381,17 @@ def test_what_makes_a_frame(given, remedy):
     assert remedy in told(UnsupportedFrameError, dask_simjoin.self_join, given, 1.0)
     text = told(UnsupportedFrameError, FRAME.simjoin.join, given, 1.0)
     assert remedy in text and "Use join(other, eps)" in text and "\n" not in text
-    assert told(UnsupportedFrameError, dask_simjoin.self_join, 1.0, FRAME).endswith("The frame comes first.")
+    assert told(UnsupportedFrameError, dask_simjoin.self_join, 1.0, FRAME).endswith(
+        "The frame comes first."
+    )
 
 
 def test_two_tables_without_a_name_in_common_are_listed():
     text = told(ColumnError, FRAME.simjoin.join, pd.DataFrame({"a": [1.0]}), 1.0)
-    assert "The columns are 'x', 'name', 'radii' of the left table, and 'a' of the right one." in text
+    assert (
+        "The columns are 'x', 'name', 'radii' of the left table, and 'a' of the right "
+        "one." in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -322,25 +412,42 @@ def test_what_there_is_in_place_of_an_option(verb, option, remedy):
 
 
 def test_what_there_is_in_place_of_a_metric():
-    text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="inner_product")
-    assert "metric='inner_product' is not allowed" in text and "is one minus the product" in text
+    text = told(
+        OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="inner_product"
+    )
+    assert (
+        "metric='inner_product' is not allowed" in text
+        and "is one minus the product" in text
+    )
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="Jaccard")
     assert "set_self_join() compares sets" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", method="kd_tree")
-    assert "method='kd_tree' is not allowed" in text and "all methods find the same pairs" in text
-    text = told(OptionError, FRAME.simjoin.set_self_join, "name", 0.8, similarity="levenshtein")
+    assert (
+        "method='kd_tree' is not allowed" in text
+        and "all methods find the same pairs" in text
+    )
+    text = told(
+        OptionError, FRAME.simjoin.set_self_join, "name", 0.8, similarity="levenshtein"
+    )
     assert "similarity='levenshtein' is not allowed" in text and "('qgrams', 3)" in text
 
 
 def test_sets_whose_arguments_changed_places():
     text = told(OptionTypeError, FRAME.simjoin.set_self_join, 0.8, "name")
     assert "the column comes first, as in set_self_join('text', 0.8)" in text
-    assert "(divide percents by 100)" in told(OptionTypeError, FRAME.simjoin.set_self_join, "name", "80%")
-    text = told(OptionError, FRAME.simjoin.set_self_join, "name", 0.8, tokenizer=("qgram", 3))
+    assert "(divide percents by 100)" in told(
+        OptionTypeError, FRAME.simjoin.set_self_join, "name", "80%"
+    )
+    text = told(
+        OptionError, FRAME.simjoin.set_self_join, "name", 0.8, tokenizer=("qgram", 3)
+    )
     assert "did you mean 'qgrams'?" in text
 
 
 def test_the_accessor_says_what_it_has():
     for frame in (FRAME, dd.from_pandas(FRAME, npartitions=1)):
         text = repr(frame.simjoin)
-        assert f"DataFrame: {min(VERBS)}, " in text and "help(frame.simjoin.self_join)" in text
+        assert (
+            f"DataFrame: {min(VERBS)}, " in text
+            and "help(frame.simjoin.self_join)" in text
+        )

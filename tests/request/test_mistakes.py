@@ -15,7 +15,9 @@ OF_OTHERS = {"cuDF where there is none", "a verb of another library"}
 
 def names_of(kind):
     """Names of a class and of all below it."""
-    return {kind.__name__} | {name for sub in kind.__subclasses__() for name in names_of(sub)}
+    return {kind.__name__} | {
+        name for sub in kind.__subclasses__() for name in names_of(sub)
+    }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -26,5 +28,9 @@ def test_something_is_said(name):
         assert not said and len(lines) == 1
     elif name not in OF_OTHERS:
         kind = lines[0].partition(":")[0]
-        assert said and kind in names_of(SimJoinError) | {"UnitsWarning", "ColumnsWarning"}, lines
-        assert len(lines[0]) > 55  # more than what is wrong: what is allowed, or what helps
+        assert said and kind in names_of(SimJoinError) | {
+            "UnitsWarning",
+            "ColumnsWarning",
+        }, lines
+        # more than what is wrong: what is allowed, or what helps
+        assert len(lines[0]) > 55

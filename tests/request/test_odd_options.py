@@ -1,4 +1,6 @@
-"""Options of any type: every verb takes them, or refuses them with an error of the package."""
+"""Options of any type: every verb takes them, or refuses them with an error of the
+package.
+"""
 
 import collections
 import datetime
@@ -19,18 +21,53 @@ from dask_simjoin.errors import CoordinateError, OptionError, SimJoinError
 from tests.support.profiles import everything, in_turns
 
 ODD = [
-    np.int64(2), np.float32(1), np.bool_(True), np.str_("auto"), np.timedelta64(1, "s"),
-    np.array(2), np.array([1.0]), np.array(["a", "b"]), np.array([]), np.zeros((2, 2)),
-    None, True, -1, 10**30, 10**400, 10**5000, float("nan"), float("inf"), 2j,
-    decimal.Decimal(2), fractions.Fraction(1, 2), pd.NA, pd.NaT, datetime.date(2020, 1, 1),
-    "", "x", b"auto", [], (), {}, {"a": 1}, {1}, ["x"], [["x"]], [None], object(), int,
-    pd.Series([1, 2]), pd.DataFrame({"x": [1.0]}),
-]  # fmt: skip
+    np.int64(2),
+    np.float32(1),
+    np.bool_(True),
+    np.str_("auto"),
+    np.timedelta64(1, "s"),
+    np.array(2),
+    np.array([1.0]),
+    np.array(["a", "b"]),
+    np.array([]),
+    np.zeros((2, 2)),
+    None,
+    True,
+    -1,
+    10**30,
+    10**400,
+    10**5000,
+    float("nan"),
+    float("inf"),
+    2j,
+    decimal.Decimal(2),
+    fractions.Fraction(1, 2),
+    pd.NA,
+    pd.NaT,
+    datetime.date(2020, 1, 1),
+    "",
+    "x",
+    b"auto",
+    [],
+    (),
+    {},
+    {"a": 1},
+    {1},
+    ["x"],
+    [["x"]],
+    [None],
+    object(),
+    int,
+    pd.Series([1, 2]),
+    pd.DataFrame({"x": [1.0]}),
+]
 
 IGNORED = ("algorithm", "leaf_size", "n_jobs")
 """Options that estimators take for scikit-learn's sake, whatever their values."""
 
-FRAME = pd.DataFrame({"x": np.arange(12.0), "y": np.arange(12.0) % 5, "t": list("abcdefghijkl")})
+FRAME = pd.DataFrame(
+    {"x": np.arange(12.0), "y": np.arange(12.0) % 5, "t": list("abcdefghijkl")}
+)
 
 VERBS = {
     "self_join": {"eps": 1.0},
@@ -98,7 +135,11 @@ def test_every_option_of_condensed_trees():
 
 def test_every_option_of_estimators():
     x = FRAME[["x", "y"]].to_numpy()
-    kinds = (cluster.DBSCAN, {"eps": 1.0}), (cluster.OPTICS, {"max_eps": 1.0}), (HDBSCAN, {})
+    kinds = (
+        (cluster.DBSCAN, {"eps": 1.0}),
+        (cluster.OPTICS, {"max_eps": 1.0}),
+        (HDBSCAN, {}),
+    )
     for turn, (kind, given) in enumerate(kinds):
 
         def fit(kind=kind, **given):
@@ -111,10 +152,13 @@ def test_every_option_of_estimators():
 def test_sizes_of_numpy():
     lazy = dd.from_pandas(FRAME, npartitions=2)
     for size in (np.int64(100), np.uint8(100), np.float32(100)):
-        one, other = (lazy.simjoin.self_join(1.0, blocksize=given) for given in (size, 100))
+        one, other = (
+            lazy.simjoin.self_join(1.0, blocksize=given) for given in (size, 100)
+        )
         assert one.npartitions == other.npartitions > 1
     with pytest.raises(
-        OptionError, match=r"blocksize=(np|numpy)\.timedelta64\(1,'s'\) is not allowed; use a number"
+        OptionError,
+        match=r"blocksize=(np|numpy)\.timedelta64\(1,'s'\) is not allowed; use a number",
     ):
         lazy.simjoin.self_join(1.0, blocksize=np.timedelta64(1, "s"))
 
@@ -123,7 +167,9 @@ def test_chunks_are_for_the_samples_that_there_are():
     """Each row was a chunk of its own."""
     lazy = dd.from_pandas(FRAME, npartitions=2)
     for samples in (2, 10**30):
-        assert len(lazy.simjoin.optics(1.0, samples, mode="forest").expr.plan.chunks) == 1
+        assert (
+            len(lazy.simjoin.optics(1.0, samples, mode="forest").expr.plan.chunks) == 1
+        )
 
 
 @pytest.mark.parametrize("mode", ["edges", "forest"])
@@ -131,20 +177,29 @@ def test_more_samples_than_numbers_have_bits(mode):
     for one in (FRAME, dd.from_pandas(FRAME, npartitions=2)):
         order = one.simjoin.optics(1.0, 10**30, mode=mode)
         order = order if one is FRAME else order.compute(scheduler="sync")
-        assert np.isinf(order.core_distance).all() and order.ordering.tolist() == list(range(12))
+        assert np.isinf(order.core_distance).all() and order.ordering.tolist() == list(
+            range(12)
+        )
         labels = one.simjoin.dbscan(1.0, 10**30)
         assert set(labels if one is FRAME else labels.compute(scheduler="sync")) == {-1}
-    with pytest.raises(OptionError, match=r"min_samples=13 is not allowed for 12 rows; use a smaller"):
+    with pytest.raises(
+        OptionError, match=r"min_samples=13 is not allowed for 12 rows; use a smaller"
+    ):
         cluster.cluster_optics_xi(FRAME.simjoin.optics(1.0), 13)
 
 
 def test_choices_that_are_arrays():
     for verb, name in (("optics", "mode"), ("join", "how"), ("neighbor_graph", "mode")):
-        with pytest.raises(OptionError, match=rf"{name}=array\(\['a', 'b'\].* is not allowed; use one of '"):
+        with pytest.raises(
+            OptionError,
+            match=rf"{name}=array\(\['a', 'b'\].* is not allowed; use one of '",
+        ):
             getattr(FRAME.simjoin, verb)(**VERBS[verb] | {name: np.array(["a", "b"])})
 
 
-@pytest.mark.parametrize("number", [decimal.Decimal("0.5"), 3, np.float64(1), fractions.Fraction(1, 2)])
+@pytest.mark.parametrize(
+    "number", [decimal.Decimal("0.5"), 3, np.float64(1), fractions.Fraction(1, 2)]
+)
 def test_objects_that_are_numbers(number):
     frame = pd.DataFrame({"x": pd.Series([number] * 3, dtype=object)})
     message = rf"row 0 .*holds an? {type(number).__name__}.* a number\..*\.astype\('float64'\)"

@@ -33,7 +33,9 @@ def never(_):
 
 
 def lay(frame, how):
-    """The frame itself, or a Dask DataFrame like it whose partitions cannot be computed."""
+    """The frame itself, or a Dask DataFrame like it whose partitions cannot be
+    computed.
+    """
     if how == "pandas":
         return frame
     return dd.from_map(never, range(3), meta=frame.iloc[:0])
@@ -86,17 +88,28 @@ def test_a_call_computes_nothing(places, verb):
     assert isinstance(ddf.simjoin.with_row_id(), dd.DataFrame)
 
 
-# --- eps ------------------------------------------------------------------------------------------
+# --- eps
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "eps",
-    [-1, -1e-300, Fraction(-1, 3), np.int8(-1), float("nan"), np.float32("nan"), float("inf"), -np.inf],
+    [
+        -1,
+        -1e-300,
+        Fraction(-1, 3),
+        np.int8(-1),
+        float("nan"),
+        np.float32("nan"),
+        float("inf"),
+        -np.inf,
+    ],
     ids=repr,
 )
 def test_eps_must_be_finite_and_not_negative(places, how, verb, eps):
     with pytest.raises(
-        OptionError, match=rf"eps={re.escape(repr(eps))} is not allowed; use a finite number >= 0"
+        OptionError,
+        match=rf"eps={re.escape(repr(eps))} is not allowed; use a finite number >= 0",
     ):
         call(lay(places, how), verb, eps)
 
@@ -104,32 +117,57 @@ def test_eps_must_be_finite_and_not_negative(places, how, verb, eps):
 @pytest.mark.parametrize(
     "eps",
     [
-        "1", b"1", None, True, False, np.True_, 1j, [1.0], (1.0,), {"eps": 1.0}, np.array(1.0), pd.NA,
-        decimal.Decimal(1), datetime.timedelta(1), np.timedelta64(1, "s"), np.timedelta64(1, "ns"),
+        "1",
+        b"1",
+        None,
+        True,
+        False,
+        np.True_,
+        1j,
+        [1.0],
+        (1.0,),
+        {"eps": 1.0},
+        np.array(1.0),
+        pd.NA,
+        decimal.Decimal(1),
+        datetime.timedelta(1),
+        np.timedelta64(1, "s"),
+        np.timedelta64(1, "ns"),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_eps_must_be_a_number(places, how, verb, eps):
     if verb != "self_join" and isinstance(eps, list | tuple | dict):
         pytest.skip("of counts several are asked for")
     with pytest.raises(
-        OptionTypeError, match=rf"eps={re.escape(repr(eps))} is not a number; use a finite number >= 0"
+        OptionTypeError,
+        match=rf"eps={re.escape(repr(eps))} is not a number; use a finite number >= 0",
     ):
         call(lay(places, how), verb, eps)
 
 
-@pytest.mark.parametrize("eps", [HUGE, -HUGE, 10**5000], ids=["10**400", "-10**400", "10**5000"])
+@pytest.mark.parametrize(
+    "eps", [HUGE, -HUGE, 10**5000], ids=["10**400", "-10**400", "10**5000"]
+)
 def test_eps_beyond_float64(places, how, eps):
     """Python refuses to print integers of more than 4300 digits."""
-    with pytest.raises(OptionError, match=r"eps=.* is not allowed; use a finite number >= 0") as caught:
+    with pytest.raises(
+        OptionError, match=r"eps=.* is not allowed; use a finite number >= 0"
+    ) as caught:
         lay(places, how).simjoin.self_join(eps)
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("name", ["pandas", "dask"])
 def test_eps_that_is_a_frame_is_not_printed_whole(places, name):
-    eps = pd.concat([places] * 30) if name == "pandas" else lay(places, "dask").longitude.std()
-    with pytest.raises(OptionTypeError, match="is not a number; use a finite number >= 0") as caught:
+    eps = (
+        pd.concat([places] * 30)
+        if name == "pandas"
+        else lay(places, "dask").longitude.std()
+    )
+    with pytest.raises(
+        OptionTypeError, match="is not a number; use a finite number >= 0"
+    ) as caught:
         places.simjoin.self_join(eps)
     assert len(str(caught.value)) < 200
 
@@ -160,16 +198,23 @@ def test_eps_is_converted_to_float64_exactly_as_float_does():
     frame = pd.DataFrame({"x": [0.0, 0.1, 2 * float(tenth)]})
     assert as_set(frame.simjoin.self_join(tenth)) == {(0, 1)}
     assert as_set(frame.simjoin.self_join(0.1)) == {(0, 1)}
-    assert as_set(pd.DataFrame({"x": [0.0, float(tenth)]}).simjoin.self_join(tenth)) == {(0, 1)}
-    assert as_set(pd.DataFrame({"x": [0.0, float(tenth)]}).simjoin.self_join(0.1)) == set()
-    assert as_set(pd.DataFrame({"x": [0.0, 1 / 3]}).simjoin.self_join(Fraction(1, 3))) == {(0, 1)}
+    assert as_set(
+        pd.DataFrame({"x": [0.0, float(tenth)]}).simjoin.self_join(tenth)
+    ) == {(0, 1)}
+    assert (
+        as_set(pd.DataFrame({"x": [0.0, float(tenth)]}).simjoin.self_join(0.1)) == set()
+    )
+    assert as_set(
+        pd.DataFrame({"x": [0.0, 1 / 3]}).simjoin.self_join(Fraction(1, 3))
+    ) == {(0, 1)}
 
 
 def test_minus_zero_is_zero(places):
     assert places.simjoin.count_pairs(-0.0) == 0
 
 
-# --- on -------------------------------------------------------------------------------------------
+# --- on
+# -------------------------------------------------------------------------------------------
 
 
 def test_on_names_no_column(places, how, verb):
@@ -185,36 +230,46 @@ def test_on_names_no_column(places, how, verb):
 @pytest.mark.parametrize("name", ["zzz", 3, None, ("longitude", "latitude")], ids=repr)
 def test_on_names_no_column_and_none_is_alike(places, how, name):
     with pytest.raises(
-        ColumnError, match=rf"on= names {re.escape(repr(name))}, which is not a column; the columns"
+        ColumnError,
+        match=rf"on= names {re.escape(repr(name))}, which is not a column; the columns",
     ):
         lay(places, how).simjoin.self_join(1.0, on=[name])
 
 
 def test_on_names_no_column_of_many(how):
     wide = pd.DataFrame(np.zeros((2, 100)), columns=[f"c{k:02}" for k in range(100)])
-    with pytest.raises(ColumnError, match=r"'c00', 'c01', .* 'c11' and 88 more\.") as caught:
+    with pytest.raises(
+        ColumnError, match=r"'c00', 'c01', .* 'c11' and 88 more\."
+    ) as caught:
         lay(wide, how).simjoin.self_join(1.0, on="zzz")
     assert "'c12'" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "on", [[], (), np.array([], object), pd.Index([])], ids=["list", "tuple", "array", "Index"]
+    "on",
+    [[], (), np.array([], object), pd.Index([])],
+    ids=["list", "tuple", "array", "Index"],
 )
 def test_on_is_empty(places, how, verb, on):
     with pytest.raises(
-        ColumnError, match=r"names no column; name at least one, or leave out on= for all numeric"
+        ColumnError,
+        match=r"names no column; name at least one, or leave out on= for all numeric",
     ):
         call(lay(places, how), verb, 1.0, on=on)
 
 
 def test_on_repeats_a_column(places, how, verb):
-    with pytest.raises(ColumnError, match="on= names 'latitude' more than once; name each column once"):
+    with pytest.raises(
+        ColumnError, match="on= names 'latitude' more than once; name each column once"
+    ):
         call(lay(places, how), verb, 1.0, on=["latitude", "longitude", "latitude"])
 
 
 @pytest.mark.parametrize("on", [[["longitude"]], [{"longitude"}], [{}]], ids=repr)
 def test_on_holds_what_no_column_can_be_called(places, how, on):
-    with pytest.raises(ColumnError, match=rf"{re.escape(repr(on[0]))} cannot be the name of a column"):
+    with pytest.raises(
+        ColumnError, match=rf"{re.escape(repr(on[0]))} cannot be the name of a column"
+    ):
         lay(places, how).simjoin.self_join(1.0, on=on)
 
 
@@ -228,17 +283,25 @@ NOT_NUMBERS = {
     "interval": pd.Series(pd.interval_range(0, 4)),
     "complex": pd.Series([1j, 2, 3, 4]),
     "longdouble": pd.Series(np.arange(4, dtype=np.longdouble)),
-    "Arrow decimal": pd.Series([decimal.Decimal(1)] * 4, dtype=pd.ArrowDtype(pa.decimal128(9, 2))),
+    "Arrow decimal": pd.Series(
+        [decimal.Decimal(1)] * 4, dtype=pd.ArrowDtype(pa.decimal128(9, 2))
+    ),
     "Arrow string": pd.Series(list("abcd"), dtype=pd.ArrowDtype(pa.string())),
-    "Arrow timestamp": pd.Series(pd.date_range("2020", periods=4), dtype=pd.ArrowDtype(pa.timestamp("us"))),
-    "Arrow list of strings": pd.Series([["a"]] * 4, dtype=pd.ArrowDtype(pa.list_(pa.string()))),
+    "Arrow timestamp": pd.Series(
+        pd.date_range("2020", periods=4), dtype=pd.ArrowDtype(pa.timestamp("us"))
+    ),
+    "Arrow list of strings": pd.Series(
+        [["a"]] * 4, dtype=pd.ArrowDtype(pa.list_(pa.string()))
+    ),
 }
 text = pd.Series(list("abcd"))
 if text.dtype != object:  # of pandas 3
     NOT_NUMBERS["str"] = text
 MAYBE_LISTS = {
     "object": pd.Series([1, 2, 3, 4], dtype=object),
-    "Arrow list": pd.Series([[1.0, 2.0]] * 4, dtype=pd.ArrowDtype(pa.list_(pa.float64()))),
+    "Arrow list": pd.Series(
+        [[1.0, 2.0]] * 4, dtype=pd.ArrowDtype(pa.list_(pa.float64()))
+    ),
 }
 
 
@@ -262,8 +325,12 @@ def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
 
 @pytest.mark.parametrize("kind", [*NOT_NUMBERS, *MAYBE_LISTS])
 def test_columns_that_hold_no_real_numbers_are_left_out_by_default(kind):
-    frame = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "c": (NOT_NUMBERS | MAYBE_LISTS)[kind]})
-    objects = pytest.warns(ColumnsWarning) if kind == "object" else contextlib.nullcontext()
+    frame = pd.DataFrame(
+        {"x": [0.0, 1.0, 2.0, 9.0], "c": (NOT_NUMBERS | MAYBE_LISTS)[kind]}
+    )
+    objects = (
+        pytest.warns(ColumnsWarning) if kind == "object" else contextlib.nullcontext()
+    )
     with objects:
         assert as_set(frame.simjoin.self_join(1.0)) == {(0, 1), (1, 2)}
 
@@ -292,11 +359,17 @@ def test_the_only_numeric_column_is_the_id(how):
 @pytest.mark.parametrize(
     "on",
     [
-        "longitude", ["longitude"], ("longitude",), np.array(["longitude"]), pd.Index(["longitude"]),
-        np.str_("longitude"), {"longitude": None}, iter(["longitude"]),
+        "longitude",
+        ["longitude"],
+        ("longitude",),
+        np.array(["longitude"]),
+        pd.Index(["longitude"]),
+        np.str_("longitude"),
+        {"longitude": None},
+        iter(["longitude"]),
     ],
     ids=lambda on: type(on).__name__,
-)  # fmt: skip
+)
 def test_on_may_be_one_name_or_any_list_of_names(places, on):
     assert as_set(places.simjoin.self_join(1.0, on=on)) == {(0, 1), (1, 2)}
 
@@ -319,11 +392,15 @@ def test_names_of_columns_may_be_numbers(how):
     pairs = data.simjoin.self_join(1.0, on=0, id=2)
     assert as_set(computed(pairs)) == {(7, 8)}
     assert computed(data.simjoin.count_pairs(1.0, on=[0, 1])) == 0
-    with pytest.raises(ColumnError, match=r"on= names 7, which is not a column; the columns are 0, 1, 2\."):
+    with pytest.raises(
+        ColumnError,
+        match=r"on= names 7, which is not a column; the columns are 0, 1, 2\.",
+    ):
         data.simjoin.self_join(1.0, on=[0, 7])
 
 
-# --- id, and the columns as such ------------------------------------------------------------------
+# --- id, and the columns as such
+# ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("id", ["key", 3, ("longitude", "latitude")], ids=repr)
@@ -338,7 +415,9 @@ def test_id_is_not_a_column(places, how, id):
 
 @pytest.mark.parametrize("id", [["name"], {}], ids=repr)
 def test_id_is_what_no_column_can_be_called(places, how, id):
-    with pytest.raises(ColumnError, match=rf"{re.escape(repr(id))} cannot be the name of a column"):
+    with pytest.raises(
+        ColumnError, match=rf"{re.escape(repr(id))} cannot be the name of a column"
+    ):
         lay(places, how).simjoin.self_join(1.0, id=id)
 
 
@@ -351,25 +430,34 @@ def test_column_names_repeat(how, verb):
 
 
 def test_columns_are_a_multiindex(how, verb):
-    frame = pd.DataFrame(np.zeros((2, 2)), columns=pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")]))
+    frame = pd.DataFrame(
+        np.zeros((2, 2)), columns=pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])
+    )
     text = r"columns are a MultiIndex, which cannot be joined on; flatten it, for example df\.columns = \['_'"
     for on in (None, ("a", "x"), "a"):
         with pytest.raises(ColumnError, match=text):
             call(lay(frame, how), verb, 1.0, on=on)
 
 
-# --- metric, pairs, method, flags -----------------------------------------------------------------
+# --- metric, pairs, method, flags
+# -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "allowed"),
     [
-        ("metric", "one of 'euclidean', 'sqeuclidean', 'manhattan', 'chebyshev', 'minkowski', 'cosine', "),
+        (
+            "metric",
+            "one of 'euclidean', 'sqeuclidean', 'manhattan', 'chebyshev', 'minkowski', "
+            "'cosine', ",
+        ),
         ("pairs", "one of 'unique', 'both'"),
         ("method", "one of 'auto', 'sweep', 'tiles'"),
     ],
 )
-@pytest.mark.parametrize("value", ["zzz", "", None, 1, True, ["both"], ("auto",), np.nan], ids=repr)
+@pytest.mark.parametrize(
+    "value", ["zzz", "", None, 1, True, ["both"], ("auto",), np.nan], ids=repr
+)
 def test_a_choice_is_not_one_of_those_allowed(places, how, name, allowed, value):
     text = rf"{name}={re.escape(repr(value))} is not allowed; use {allowed}"
     with pytest.raises(OptionError, match=text):
@@ -394,38 +482,67 @@ def test_the_other_verbs_check_their_choices_too(places, how, verb, name):
     ],
 )
 def test_a_misspelt_choice(places, how, name, value, meant):
-    with pytest.raises(OptionError, match=rf"{name}='{value}' .* \(did you mean '{meant}'\?\)"):
+    with pytest.raises(
+        OptionError, match=rf"{name}='{value}' .* \(did you mean '{meant}'\?\)"
+    ):
         lay(places, how).simjoin.self_join(1.0, **{name: value})
 
 
-@pytest.mark.parametrize("p", [0, -1, 0.5, 2.5, 2**31, HUGE, -np.inf, np.nan, Fraction(3, 2)], ids=str)
+@pytest.mark.parametrize(
+    "p", [0, -1, 0.5, 2.5, 2**31, HUGE, -np.inf, np.nan, Fraction(3, 2)], ids=str
+)
 def test_p_must_be_whole_or_infinite(places, how, verb, p):
-    with pytest.raises(OptionError, match=r"p=.* is not allowed; use a whole number from 1 to 2,147,483,647"):
+    with pytest.raises(
+        OptionError,
+        match=r"p=.* is not allowed; use a whole number from 1 to 2,147,483,647",
+    ):
         call(lay(places, how), verb, 1.0, metric="minkowski", p=p)
 
 
 @pytest.mark.parametrize("p", ["3", None, True, 1j, [3]], ids=repr)
 def test_p_must_be_a_number(places, how, verb, p):
-    with pytest.raises(OptionTypeError, match=rf"p={re.escape(repr(p))} is not a number; use a whole number"):
+    with pytest.raises(
+        OptionTypeError,
+        match=rf"p={re.escape(repr(p))} is not a number; use a whole number",
+    ):
         call(lay(places, how), verb, 1.0, metric="minkowski", p=p)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
 def test_p_is_of_minkowski(places, how, verb, metric):
-    with pytest.raises(OptionError, match=rf"p=3 is only for metric='minkowski', not for metric='{metric}'"):
-        call(lay(places, how), verb, 1.0, on=["latitude", "longitude"], metric=metric, p=3)
+    with pytest.raises(
+        OptionError,
+        match=rf"p=3 is only for metric='minkowski', not for metric='{metric}'",
+    ):
+        call(
+            lay(places, how),
+            verb,
+            1.0,
+            on=["latitude", "longitude"],
+            metric=metric,
+            p=3,
+        )
 
 
-@pytest.mark.parametrize("p", [2, 2.0, np.int8(2), np.float32(2), Fraction(2)], ids=repr)
+@pytest.mark.parametrize(
+    "p", [2, 2.0, np.int8(2), np.float32(2), Fraction(2)], ids=repr
+)
 def test_any_real_number_may_be_p(places, p):
-    assert as_set(places.simjoin.self_join(1.0, metric="minkowski", p=p)) == {(0, 1), (1, 2)}
-    assert as_set(places.simjoin.self_join(1.0, metric="euclidean", p=p)) == {(0, 1), (1, 2)}
+    assert as_set(places.simjoin.self_join(1.0, metric="minkowski", p=p)) == {
+        (0, 1),
+        (1, 2),
+    }
+    assert as_set(places.simjoin.self_join(1.0, metric="euclidean", p=p)) == {
+        (0, 1),
+        (1, 2),
+    }
 
 
 def test_edges_of_optics_are_of_the_usual_metric(places, how):
     for metric in ("sqeuclidean", "cosine"):
         with pytest.raises(
-            OptionError, match=rf"metric='{metric}' is not allowed in optics\(\).*mode='forest'"
+            OptionError,
+            match=rf"metric='{metric}' is not allowed in optics\(\).*mode='forest'",
         ):
             lay(places, how).simjoin.optics(1.0, metric=metric, mode="edges")
     lay(places, how).simjoin.optics(1.0, metric="minkowski", on="longitude")
@@ -435,25 +552,33 @@ def test_haversine_takes_two_columns_in_order(places, how, verb):
     frame = lay(places, how)
     for on, number in (("latitude", 1), (["latitude", "longitude", "seen"], 3)):
         with pytest.raises(
-            ColumnError, match=rf"needs 2 columns, latitude and longitude, and on= names {number}"
+            ColumnError,
+            match=rf"needs 2 columns, latitude and longitude, and on= names {number}",
         ):
             call(frame, verb, 1.0, metric="haversine", on=on)
-    with pytest.raises(ColumnError, match=r"the opposite order; use on=\['latitude', 'longitude'\]"):
+    with pytest.raises(
+        ColumnError, match=r"the opposite order; use on=\['latitude', 'longitude'\]"
+    ):
         call(frame, verb, 1.0, metric="haversine")
     call(frame, verb, 1.0, metric="haversine", on=["latitude", "longitude"])
 
 
 @pytest.mark.parametrize("name", ["include_self", "return_distance", "dropna"])
-@pytest.mark.parametrize("value", [1, 0, None, "True", "yes", [True], np.nan, pd.NA], ids=repr)
+@pytest.mark.parametrize(
+    "value", [1, 0, None, "True", "yes", [True], np.nan, pd.NA], ids=repr
+)
 def test_a_flag_is_not_true_or_false(places, how, name, value):
     with pytest.raises(
-        OptionTypeError, match=rf"{name}={re.escape(repr(value))} is not allowed; use True or False"
+        OptionTypeError,
+        match=rf"{name}={re.escape(repr(value))} is not allowed; use True or False",
     ):
         lay(places, how).simjoin.self_join(1.0, **{name: value})
 
 
 def test_the_other_verbs_check_their_flags_too(places, how, verb):
-    with pytest.raises(OptionTypeError, match="dropna=1 is not allowed; use True or False"):
+    with pytest.raises(
+        OptionTypeError, match="dropna=1 is not allowed; use True or False"
+    ):
         call(lay(places, how), verb, 1.0, dropna=1)
 
 
@@ -461,7 +586,9 @@ def test_the_other_verbs_check_their_flags_too(places, how, verb):
 @pytest.mark.parametrize("value", [True, False])
 def test_a_flag_may_be_a_numpy_bool(places, name, value):
     by_numpy = places.simjoin.self_join(1.0, **{name: np.bool_(value)})
-    pd.testing.assert_frame_equal(by_numpy, places.simjoin.self_join(1.0, **{name: value}))
+    pd.testing.assert_frame_equal(
+        by_numpy, places.simjoin.self_join(1.0, **{name: value})
+    )
 
 
 def test_the_sweep_serves_four_columns(how, verb):
@@ -473,11 +600,13 @@ def test_the_sweep_serves_four_columns(how, verb):
     call(lay(frame, how), verb, 1.0, on=list("abcd"), method="sweep")
 
 
-# --- keywords and positions -----------------------------------------------------------------------
+# --- keywords and positions
+# -----------------------------------------------------------------------
 
 OPTIONS = {
     "self_join": "eps, on, by, id, metric, p, pairs, include_self, return_distance, "
-    "distance_unit, keep, suffixes, dropna, method, approximate, partitioning, blocksize",
+    "distance_unit, keep, suffixes, dropna, method, approximate, partitioning, "
+    "blocksize",
     "neighbor_counts": "eps, on, by, id, metric, p, dropna, method, approximate, partitioning, blocksize",
     "count_pairs": "eps, on, by, id, metric, p, pairs, include_self, dropna, method, approximate, "
     "partitioning, blocksize",
@@ -496,23 +625,30 @@ def by_function(frame, verb, *args, **options):
 class TestKeywords:
     def test_unknown(self, places, how, verb, by):
         with pytest.raises(
-            OptionTypeError, match=rf"{verb}\(\) has no option 'zzz'; its options are {OPTIONS[verb]}\."
+            OptionTypeError,
+            match=rf"{verb}\(\) has no option 'zzz'; its options are {OPTIONS[verb]}\.",
         ):
             by(lay(places, how), verb, 1.0, zzz=1)
 
     @pytest.mark.parametrize(
-        ("name", "meant"), [("metrics", "metric"), ("drop_na", "dropna"), ("Method", "method")]
+        ("name", "meant"),
+        [("metrics", "metric"), ("drop_na", "dropna"), ("Method", "method")],
     )
     def test_misspelt(self, places, how, verb, by, name, meant):
         with pytest.raises(
-            OptionTypeError, match=rf"{verb}\(\) has no option '{name}' \(did you mean '{meant}'\?\)"
+            OptionTypeError,
+            match=rf"{verb}\(\) has no option '{name}' \(did you mean '{meant}'\?\)",
         ):
             by(lay(places, how), verb, 1.0, **{name: None})
 
     def test_option_of_another_verb(self, places, how, by):
-        for verb, name in (("neighbor_counts", "pairs"), ("count_pairs", "return_distance")):
+        for verb, name in (
+            ("neighbor_counts", "pairs"),
+            ("count_pairs", "return_distance"),
+        ):
             with pytest.raises(
-                OptionTypeError, match=rf"{verb}\(\) has no option '{name}'( \(.*\))?; its options are"
+                OptionTypeError,
+                match=rf"{verb}\(\) has no option '{name}'( \(.*\))?; its options are",
             ):
                 by(lay(places, how), verb, 1.0, **{name: None})
 
@@ -531,16 +667,21 @@ class TestKeywords:
         assert as_set(by(places, "self_join", eps=1.0)) == {(0, 1), (1, 2)}
 
     def test_with_row_id(self, places, how, by):
-        with pytest.raises(OptionTypeError, match=r"with_row_id\(\) has no option 'names'.*\bname\b"):
+        with pytest.raises(
+            OptionTypeError, match=r"with_row_id\(\) has no option 'names'.*\bname\b"
+        ):
             by(lay(places, how), "with_row_id", names="key")
 
 
 def test_columns_in_the_place_of_eps(places, how, verb):
-    with pytest.raises(OptionTypeError, match=r"eps(=\[|\[0\]=)'longitude'\]? is not a number"):
+    with pytest.raises(
+        OptionTypeError, match=r"eps(=\[|\[0\]=)'longitude'\]? is not a number"
+    ):
         call(lay(places, how), verb, ["longitude"])
 
 
-# --- frames ---------------------------------------------------------------------------------------
+# --- frames
+# ---------------------------------------------------------------------------------------
 
 NOT_FRAMES = {
     "Series": lambda df: df["longitude"],
@@ -571,7 +712,8 @@ def test_not_a_dask_dataframe(places, verb):
     args = () if verb == "with_row_id" else (1.0,)
     for other in (ddf["longitude"], ddf.index, ddf["longitude"].sum()):
         with pytest.raises(
-            UnsupportedFrameError, match=rf"{type(other).__name__} is not a data frame; use a Dask"
+            UnsupportedFrameError,
+            match=rf"{type(other).__name__} is not a data frame; use a Dask",
         ):
             getattr(dask_simjoin, verb)(other, *args)
 
@@ -596,7 +738,8 @@ class Places(pd.DataFrame):
         return Places
 
 
-@pytest.mark.filterwarnings("ignore:Passing a BlockManager")  # of pandas 2.2, to whatever is done with them
+# of pandas 2.2, to whatever is done with them
+@pytest.mark.filterwarnings("ignore:Passing a BlockManager")
 def test_subclasses_of_pandas_frames_are_frames(places, verb):
     expected = call(places, verb, 1.0)
     result = call(Places(places), verb, 1.0)
@@ -606,7 +749,8 @@ def test_subclasses_of_pandas_frames_are_frames(places, verb):
         assert result.to_numpy().tolist() == expected.to_numpy().tolist()
 
 
-# --- with_row_id ----------------------------------------------------------------------------------
+# --- with_row_id
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["name", "latitude"])
@@ -618,7 +762,10 @@ def test_the_row_id_column_is_there_already(places, how, name):
 
 def test_row_ids_are_added_twice(places, how):
     once = lay(places, how).simjoin.with_row_id()
-    with pytest.raises(ColumnError, match="name='row_id' is already a column of the frame; pass id='row_id'"):
+    with pytest.raises(
+        ColumnError,
+        match="name='row_id' is already a column of the frame; pass id='row_id'",
+    ):
         once.simjoin.with_row_id()
     assert "second" in once.simjoin.with_row_id("second").columns
 
@@ -630,18 +777,23 @@ def test_the_name_of_the_row_id_column_is_no_string(places, how, name):
 
 
 def test_row_ids_for_a_multiindex_of_columns(how):
-    frame = pd.DataFrame(np.zeros((2, 2)), columns=pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")]))
+    frame = pd.DataFrame(
+        np.zeros((2, 2)), columns=pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])
+    )
     with pytest.raises(ColumnError, match="columns are a MultiIndex"):
         lay(frame, how).simjoin.with_row_id()
 
 
 def test_row_ids_for_a_frame_without_columns():
     ddf = lay(pd.DataFrame({"x": [0.0]}), "dask")[[]]
-    with pytest.raises(ColumnError, match="has no column, so its rows cannot be numbered"):
+    with pytest.raises(
+        ColumnError, match="has no column, so its rows cannot be numbered"
+    ):
         ddf.simjoin.with_row_id()
 
 
-# --- classes of errors ----------------------------------------------------------------------------
+# --- classes of errors
+# ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -678,7 +830,10 @@ def test_every_error_is_covered_above():
 def test_an_id_is_no_coordinate_of_counts_either(how):
     frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "key": [30, 10, 30]})
     data = dd.from_pandas(frame, npartitions=2) if how == "dask" else frame
-    counts, number = data.simjoin.neighbor_counts(1.0, id="key"), data.simjoin.count_pairs(1.0, id="key")
+    counts, number = (
+        data.simjoin.neighbor_counts(1.0, id="key"),
+        data.simjoin.count_pairs(1.0, id="key"),
+    )
     assert (counts.compute() if how == "dask" else counts).tolist() == [1, 2, 1]
     assert (number.compute() if how == "dask" else number) == 2
     with pytest.raises(ColumnError, match="id='keys' is not a column"):

@@ -1,4 +1,6 @@
-"""Requests say what verbs are asked for: what their fields tell of options is true of the verbs."""
+"""Requests say what verbs are asked for: what their fields tell of options is true of
+the verbs.
+"""
 
 import dataclasses
 import inspect
@@ -21,7 +23,9 @@ from dask_simjoin.request.requests import (
 )
 from dask_simjoin.sets.methods import CHOICES as SET_CHOICES
 
-FRAME = pd.DataFrame({"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0], "sets": [[1], [1, 2], [3]]})
+FRAME = pd.DataFrame(
+    {"x": [0.0, 1.0, 3.0], "r": [1.0, 1.0, 9.0], "sets": [[1], [1, 2], [3]]}
+)
 
 
 @pytest.fixture(params=VERBS.values(), ids=lambda verb: verb.name)
@@ -52,17 +56,28 @@ def test_every_option_is_described(verb):
             assert typing.get_args(hints[field.name]) == choices
         elif field.name == "method":  # methods may be added to their table
             joined = SET_CHOICES if "threshold" in hints else CHOICES
-            assert choices == (NEAREST if verb.name in ("knn_join", "closest_pairs") else joined)
+            assert choices == (
+                NEAREST if verb.name in ("knn_join", "closest_pairs") else joined
+            )
         else:
             assert not choices
     assert "return" in hints and "frame" in hints
 
 
 def test_choices_are_all_that_is_taken(verb):
-    given = {"threshold": 1, "eps": 1.0, "max_eps": 1.0, "k": 1, "n": 1, "other": FRAME, "on": "x"}
+    given = {
+        "threshold": 1,
+        "eps": 1.0,
+        "max_eps": 1.0,
+        "k": 1,
+        "n": 1,
+        "other": FRAME,
+        "on": "x",
+    }
     given["min_samples"] = 2
     known = {field.name: field for field in dataclasses.fields(verb.request)}
-    given["path"] = "never-made"  # all choices of what takes a path are those of `metric`
+    # all choices of what takes a path are those of `metric`
+    given["path"] = "never-made"
     options = {name: value for name, value in given.items() if name in known}
     if verb.name in ("plan", "profile"):
         options = {"eps": 1.0, "on": "x"}
@@ -73,21 +88,25 @@ def test_choices_are_all_that_is_taken(verb):
     frame = FRAME
     if "transpositions" in known:
         frame = FRAME.assign(text="a")
-        options |= {"on": "text"} | ({"other": frame} if verb.name == "edit_join" else {})
+        options |= {"on": "text"} | (
+            {"other": frame} if verb.name == "edit_join" else {}
+        )
     for name, field in known.items():
         choices = field.metadata["choices"]
         for choice in choices if name != "metric" else ():
             verb.function(frame, **options | {name: choice})
         if choices:
-            with pytest.raises(OptionError, match=f"{name}='no-such-choice' is not allowed"):
+            with pytest.raises(
+                OptionError, match=f"{name}='no-such-choice' is not allowed"
+            ):
                 verb.function(frame, **options | {name: "no-such-choice"})
 
 
 def test_a_plan_is_of_the_request_that_its_options_make():
     assert PlanRequest(eps=2.0, on="x").planned() == SelfJoinRequest(eps=2.0, on="x")
-    assert PlanRequest(eps=2.0, other=FRAME, left_on="x", right_on="r").planned() == JoinRequest(
-        other=FRAME, eps=2.0, left_on="x", right_on="r"
-    )
+    assert PlanRequest(
+        eps=2.0, other=FRAME, left_on="x", right_on="r"
+    ).planned() == JoinRequest(other=FRAME, eps=2.0, left_on="x", right_on="r")
     assert PlanRequest(eps=2.0, k=3, method="tiles").planned() == PlannedKnnJoinRequest(
         k=3, max_distance=2.0, method="tiles"
     )

@@ -13,8 +13,14 @@ from tests.support.oracle import as_set, assert_same_pairs, squared_distances
 def table(n=240, seed=7):
     """Points of a small lattice with attributes of several dtypes."""
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(rng.integers(0, 14, (n, 2)) * 0.5, columns=["x", "y"], index=rng.permutation(n) + 5)
-    frame["name"] = pd.array([None if k % 11 == 0 else f"n{k % 7}" for k in range(n)], "string")
+    frame = pd.DataFrame(
+        rng.integers(0, 14, (n, 2)) * 0.5,
+        columns=["x", "y"],
+        index=rng.permutation(n) + 5,
+    )
+    frame["name"] = pd.array(
+        [None if k % 11 == 0 else f"n{k % 7}" for k in range(n)], "string"
+    )
     frame["kind"] = pd.Categorical(["a", "b", "c"] * n)[:n]
     frame["count"] = pd.array([None if k % 5 == 0 else k for k in range(n)], "Int32")
     frame["far"] = rng.choice([0.0, 0.5, 0.8, 2.0], n)
@@ -26,8 +32,12 @@ FRAME = table()
 ON = ["x", "y"]
 D2 = squared_distances(FRAME[ON].to_numpy(), FRAME[ON].to_numpy())
 KEEP = ["name", "count", "kind", "flag", "x"]
-WAYS = [{"partitioning": "entity"}, {"partitioning": "entity", "blocksize": "8 kB"},
-        {"partitioning": "spatial", "blocksize": "8 kB"}, {"partitioning": "replicated"}]  # fmt: skip
+WAYS = [
+    {"partitioning": "entity"},
+    {"partitioning": "entity", "blocksize": "8 kB"},
+    {"partitioning": "spatial", "blocksize": "8 kB"},
+    {"partitioning": "replicated"},
+]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -53,7 +63,9 @@ def test_attributes_of_both_rows(how, way, pairs):
     ]
     assert list(found.dtypes) == list(lazy.dtypes)
     near = np.argwhere(D2 <= 0.25 if pairs == "both" else np.triu(D2 <= 0.25))
-    assert_same_pairs(as_set(found), {(FRAME.index[i], FRAME.index[j]) for i, j in near})
+    assert_same_pairs(
+        as_set(found), {(FRAME.index[i], FRAME.index[j]) for i, j in near}
+    )
     for side, ids in (("_a", found.left), ("_b", found.right)):
         for column in KEEP:
             wanted = FRAME[column].loc[ids].reset_index(drop=True)
@@ -67,7 +79,8 @@ def test_only_what_is_asked_for_is_read_and_made():
     some = lazy[["kind_right"]]
     assert list(some.compute(scheduler="sync").columns) == ["kind_right"]
     source = lazy.expr.operand("source").inner
-    assert list(source.columns) == ["x", "y", "name", "kind", "count", "flag"]  # the frame's order
+    # the frame's order
+    assert list(source.columns) == ["x", "y", "name", "kind", "count", "flag"]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -76,17 +89,25 @@ def test_radii_are_those_of_left_rows(how, way, method):
     way = way | {"method": method}
     far = FRAME.far.to_numpy()[:, None]
     within = far * far >= D2
-    expected = {(FRAME.index[i], FRAME.index[j]) for i, j in np.argwhere(within) if i != j}
+    expected = {
+        (FRAME.index[i], FRAME.index[j]) for i, j in np.argwhere(within) if i != j
+    }
     found = computed(
-        frame.simjoin.self_join("far", on=ON, pairs="both", return_distance=True, keep="far", **way)
+        frame.simjoin.self_join(
+            "far", on=ON, pairs="both", return_distance=True, keep="far", **way
+        )
     )
     assert_same_pairs(as_set(found), expected)
     assert (found.distance <= found.far_left).all()
     assert (found.distance > found.far_right).any()
-    count = computed(frame.simjoin.count_pairs("far", on=ON, pairs="both", include_self=True, **way))
+    count = computed(
+        frame.simjoin.count_pairs("far", on=ON, pairs="both", include_self=True, **way)
+    )
     assert count == len(expected) + 240
     counts = computed(frame.simjoin.neighbor_counts("far", on=ON, **way))
-    pd.testing.assert_series_equal(counts, pd.Series(within.sum(1) - 1, FRAME.index, name="neighbors"))
+    pd.testing.assert_series_equal(
+        counts, pd.Series(within.sum(1) - 1, FRAME.index, name="neighbors")
+    )
     plan = frame.simjoin.plan("far", on=ON, pairs="both", **way)
     assert plan.pairs == pytest.approx(len(expected))
     assert "eps='far'" in str(plan)
@@ -95,7 +116,13 @@ def test_radii_are_those_of_left_rows(how, way, method):
 def test_chunks_without_pairs_within_radii():
     frame = pd.DataFrame({"x": np.arange(40.0), "r": 0.5})
     lazy = lay(frame, "dask-3").simjoin.self_join(
-        "r", on="x", pairs="both", return_distance=True, keep="r", partitioning="spatial", blocksize="200 B"
+        "r",
+        on="x",
+        pairs="both",
+        return_distance=True,
+        keep="r",
+        partitioning="spatial",
+        blocksize="200 B",
     )
     assert len(lazy.compute(scheduler="sync")) == 0
     assert lazy.compute(scheduler="sync").distance.dtype == np.float64
@@ -106,12 +133,16 @@ def test_a_radius_is_no_coordinate_by_default():
     assert len(frame.simjoin.self_join("far", pairs="both")) == len(
         frame.simjoin.self_join("far", on=ON, pairs="both")
     )
-    with pytest.raises(OptionError, match=r"eps='far' names a column.* Use pairs='both'"):
+    with pytest.raises(
+        OptionError, match=r"eps='far' names a column.* Use pairs='both'"
+    ):
         frame.simjoin.self_join("far")
 
 
 def test_kept_columns_are_planned_for():
-    plain, more = (FRAME.simjoin.plan(0.5, on=ON, keep=keep) for keep in (None, ["x", "flag"]))
+    plain, more = (
+        FRAME.simjoin.plan(0.5, on=ON, keep=keep) for keep in (None, ["x", "flag"])
+    )
     assert more.plan.pair_bytes == plain.plan.pair_bytes + 2 * 9
     assert more.plan.row_bytes == plain.plan.row_bytes + 9
     strings = FRAME.simjoin.plan(0.5, on=ON, keep=["name"])
@@ -120,14 +151,24 @@ def test_kept_columns_are_planned_for():
 
 def test_plans_of_two_tables_and_of_nearest_neighbours():
     left, right = lay(FRAME, "dask-3"), lay(table(100, 3), "dask-1")
-    plan = left.simjoin.plan(0.5, other=right, on=ON, blocksize="6 kB", partitioning="spatial")
-    found = left.simjoin.join(right, 0.5, on=ON, blocksize="6 kB", partitioning="spatial")
+    plan = left.simjoin.plan(
+        0.5, other=right, on=ON, blocksize="6 kB", partitioning="spatial"
+    )
+    found = left.simjoin.join(
+        right, 0.5, on=ON, blocksize="6 kB", partitioning="spatial"
+    )
     assert plan.partitions == found.npartitions
     assert plan.pairs == len(found)
-    assert plan.block_pairs == len(plan.to_frame()) < len(plan.plan.chunks.left) * len(plan.plan.chunks.right)
+    assert (
+        plan.block_pairs
+        == len(plan.to_frame())
+        < len(plan.plan.chunks.left) * len(plan.plan.chunks.right)
+    )
     assert "240 and 100" in str(plan)
     assert plan._repr_html_().startswith("<div>")
-    search = left.simjoin.plan(k=3, other=right, on=ON, blocksize="8 kB", partitioning="spatial")
+    search = left.simjoin.plan(
+        k=3, other=right, on=ON, blocksize="8 kB", partitioning="spatial"
+    )
     assert search.pairs == 720
     assert search.block_pairs == len(search.to_frame())
     assert f"at most {search.block_pairs} " in str(search)
@@ -136,16 +177,22 @@ def test_plans_of_two_tables_and_of_nearest_neighbours():
     assert (alone.pairs_low, alone.pairs_high) == (0, 720)
     assert FRAME.simjoin.plan(k=500, on=ON).pairs == 240 * 239
     few = FRAME.iloc[:200]
-    assert few.simjoin.plan(0.5, other=few, on=ON).pairs == (D2[:200, :200] <= 0.25).sum()
+    assert (
+        few.simjoin.plan(0.5, other=few, on=ON).pairs == (D2[:200, :200] <= 0.25).sum()
+    )
 
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_a_tuple_that_names_a_column_is_one(lazy):
-    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0], "a": list("uvw"), ("a", 1): [7, 8, 9], 1: [4, 5, 6]})
+    frame = pd.DataFrame(
+        {"x": [0.0, 1.0, 5.0], "a": list("uvw"), ("a", 1): [7, 8, 9], 1: [4, 5, 6]}
+    )
     tables = lay(frame, "dask-3") if lazy else frame
     for keep in (("a", 1), [("a", 1)]):
         found = computed(tables.simjoin.self_join(1.0, on="x", keep=keep))
-        assert found[["('a', 1)_left", "('a', 1)_right"]].to_numpy().tolist() == [[7, 8]]
+        assert found[["('a', 1)_left", "('a', 1)_right"]].to_numpy().tolist() == [
+            [7, 8]
+        ]
     other = frame.drop(columns=[("a", 1)])
     joined = computed(tables.simjoin.join(other, 0.0, on="x", keep=("a", 1)))
     assert joined["('a', 1)"].tolist() == [7, 8, 9]

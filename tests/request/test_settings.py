@@ -1,4 +1,6 @@
-"""Dask's configuration knows this package's defaults, and what users say goes before them."""
+"""Dask's configuration knows this package's defaults, and what users say goes before
+them.
+"""
 
 import threading
 
@@ -25,7 +27,10 @@ def test_what_users_say_goes_before():
 
 def test_settings_are_those_of_the_configuration():
     with dask.config.set({"simjoin.output-size": "2 MB"}):
-        assert (current_settings().output, current_settings().result) == (2_000_000, None)
+        assert (current_settings().output, current_settings().result) == (
+            2_000_000,
+            None,
+        )
     with dask.config.set({"simjoin": {}}):
         assert current_settings().result is None
     for value, size in ((None, None), ("1 TiB", 2**40)):

@@ -20,9 +20,14 @@ pytestmark = pytest.mark.gpu
 
 def table(rows, seed=0):
     random = np.random.default_rng(seed)
-    sets = [[f"t{t}" for t in random.integers(0, 12, random.integers(0, 7))] for _ in range(rows)]
+    sets = [
+        [f"t{t}" for t in random.integers(0, 12, random.integers(0, 7))]
+        for _ in range(rows)
+    ]
     texts = [" ".join(tokens) for tokens in sets]
-    frame = pd.DataFrame({"sets": sets, "text": texts, "name": [f"row {n % 7}" for n in range(rows)]})
+    frame = pd.DataFrame(
+        {"sets": sets, "text": texts, "name": [f"row {n % 7}" for n in range(rows)]}
+    )
     frame["numbers"] = [[int(token[1:]) for token in tokens] for tokens in sets]
     frame.loc[::17, ["sets", "numbers"]] = None
     frame.loc[::17, "text"] = None
@@ -32,7 +37,11 @@ def table(rows, seed=0):
 def laid(frame, how):
     """A cuDF frame, plain or in so many partitions."""
     moved = cudf.DataFrame(frame)
-    return moved if how == "cudf" else dask_cudf.from_cudf(moved, npartitions=int(how[-1]), sort=False)
+    return (
+        moved
+        if how == "cudf"
+        else dask_cudf.from_cudf(moved, npartitions=int(how[-1]), sort=False)
+    )
 
 
 def computed(result):
@@ -55,22 +64,36 @@ def how(request):
 @pytest.mark.parametrize("size", [None, "6 kB"])
 def test_pairs_counts_and_kept_columns(how, column, special, size):
     frame = table(300)
-    options = COLUMNS[column] | {"allow_empty": special, "allow_missing": special, "blocksize": size}
+    options = COLUMNS[column] | {
+        "allow_empty": special,
+        "allow_missing": special,
+        "blocksize": size,
+    }
     moved = laid(frame, how)
     with dask.config.set({"simjoin.output-size": "3 kB"}):
-        lazy = moved.simjoin.set_self_join(column, 0.6, keep="name", return_similarity=True, **options)
+        lazy = moved.simjoin.set_self_join(
+            column, 0.6, keep="name", return_similarity=True, **options
+        )
         found = computed(lazy)
-    want = frame.simjoin.set_self_join(column, 0.6, keep="name", return_similarity=True, **options)
+    want = frame.simjoin.set_self_join(
+        column, 0.6, keep="name", return_similarity=True, **options
+    )
     assert found_pairs(found) == found_pairs(want)
     keys = ["left", "right"]
     names = [
-        some.sort_values(keys)[["name_left", "name_right"]].to_numpy().tolist() for some in (found, want)
+        some.sort_values(keys)[["name_left", "name_right"]].to_numpy().tolist()
+        for some in (found, want)
     ]
     assert names[0] == names[1]
     number = moved.simjoin.count_set_pairs(column, 0.6, **options)
-    assert int(number.compute(scheduler="sync") if how != "cudf" else number) == len(want)
+    assert int(number.compute(scheduler="sync") if how != "cudf" else number) == len(
+        want
+    )
     counts = computed(moved.simjoin.set_neighbor_counts(column, 0.6, **options))
-    assert counts.to_dict() == frame.simjoin.set_neighbor_counts(column, 0.6, **options).to_dict()
+    assert (
+        counts.to_dict()
+        == frame.simjoin.set_neighbor_counts(column, 0.6, **options).to_dict()
+    )
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -79,18 +102,28 @@ def test_pairs_counts_and_kept_columns(how, column, special, size):
 def test_near_duplicates(how, column, grouping, keep):
     frame = table(300)
     frame["votes"] = np.arange(300) % 11
-    options = COLUMNS[column] | {"on": column, "threshold": 0.6, "grouping": grouping, "keep": keep}
+    options = COLUMNS[column] | {
+        "on": column,
+        "threshold": 0.6,
+        "grouping": grouping,
+        "keep": keep,
+    }
     moved = laid(frame, how)
     gone = computed(moved.simjoin.set_near_duplicated(**options, blocksize="6 kB"))
     assert gone.tolist() == frame.simjoin.set_near_duplicated(**options).tolist()
     stay = computed(moved.simjoin.drop_set_near_duplicates(**options))
-    assert stay.index.tolist() == frame.simjoin.drop_set_near_duplicates(**options).index.tolist()
+    assert (
+        stay.index.tolist()
+        == frame.simjoin.drop_set_near_duplicates(**options).index.tolist()
+    )
 
 
 @pytest.mark.parametrize("way", ["inner", "left", "leftsemi", "leftanti"])
 def test_two_tables(how, way):
     frame, other = table(200), table(120, 1)
-    found = computed(laid(frame, how).simjoin.set_join(laid(other, how), "sets", 0.6, how=way))
+    found = computed(
+        laid(frame, how).simjoin.set_join(laid(other, how), "sets", 0.6, how=way)
+    )
     want = frame.simjoin.set_join(other, "sets", 0.6, how=way)
     if way == "inner":
         assert found_pairs(found) == found_pairs(want)
@@ -106,9 +139,16 @@ def test_two_tables(how, way):
 @pytest.mark.parametrize("similarity", ["jaccard", "cosine"])
 def test_methods_and_profiles(method, similarity):
     frame = table(400)
-    options = {"on": "sets", "threshold": 0.7, "similarity": similarity, "method": method}
+    options = {
+        "on": "sets",
+        "threshold": 0.7,
+        "similarity": similarity,
+        "method": method,
+    }
     moved = laid(frame, "cudf")
-    assert moved.simjoin.count_set_pairs(**options) == frame.simjoin.count_set_pairs(**options)
+    assert moved.simjoin.count_set_pairs(**options) == frame.simjoin.count_set_pairs(
+        **options
+    )
     profile = moved.simjoin.set_profile(**options)
     assert profile.numbers["row_pairs"] == frame.simjoin.count_set_pairs(**options)
 

@@ -1,4 +1,6 @@
-"""Joins of sets of Dask DataFrames: the same pairs as those of plain frames, however rows lie."""
+"""Joins of sets of Dask DataFrames: the same pairs as those of plain frames, however
+rows lie.
+"""
 
 import itertools
 
@@ -27,7 +29,9 @@ TEXTS = pd.DataFrame({"text": ["a b c", "a b c d", "e f", "a b"]})
 
 def test_sources_keep_plans_and_frames_keep_statistics():
     frame = dd.from_pandas(TEXTS, npartitions=2)
-    spec = SetSelfJoinRequest("text", 0.5, tokenizer="whitespace").spec(example_of(frame))
+    spec = SetSelfJoinRequest("text", 0.5, tokenizer="whitespace").spec(
+        example_of(frame)
+    )
     source = freeze(frame, spec.columns)
     STATISTICS.clear()
     plan = plan_for(source, spec, PAIRS, steps=SET_STEPS)
@@ -51,7 +55,10 @@ def plain_lists():
 
 def table(rows, seed=0, most=7, tokens=12):
     random = np.random.default_rng(seed)
-    sets = [random.integers(0, tokens, random.integers(0, most)).tolist() for _ in range(rows)]
+    sets = [
+        random.integers(0, tokens, random.integers(0, most)).tolist()
+        for _ in range(rows)
+    ]
     frame = pd.DataFrame({"sets": sets, "name": [f"row {n}" for n in range(rows)]})
     frame.loc[::17, "sets"] = None
     return frame
@@ -63,7 +70,9 @@ def parted(frame, npartitions):
 
 def same(found, expected):
     """Compare frames of pairs, whatever their order."""
-    found, expected = (some.sort_values(KEYS, ignore_index=True) for some in (found, expected))
+    found, expected = (
+        some.sort_values(KEYS, ignore_index=True) for some in (found, expected)
+    )
     pd.testing.assert_frame_equal(found, expected)
 
 
@@ -81,15 +90,21 @@ def test_pairs_do_not_depend_on_partitions(rows, kind, cuts, size, special):
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     parts = [frame.iloc[start:stop] for start, stop in itertools.pairwise(edges)]
     ddf = dd.from_map(lambda n: parts[n], range(len(parts)), meta=frame.iloc[:0])
-    expected = frame.simjoin.set_self_join("sets", 0.6, keep="name", return_similarity=True, **how)
+    expected = frame.simjoin.set_self_join(
+        "sets", 0.6, keep="name", return_similarity=True, **how
+    )
     with dask.config.set(SMALL):
         lazy = ddf.simjoin.set_self_join(
             "sets", 0.6, keep="name", return_similarity=True, blocksize=size, **how
         )
         same(lazy.compute(), expected)
-    assert ddf.simjoin.count_set_pairs("sets", 0.6, blocksize=size, **how).compute() == len(expected)
+    assert ddf.simjoin.count_set_pairs(
+        "sets", 0.6, blocksize=size, **how
+    ).compute() == len(expected)
     counts = ddf.simjoin.set_neighbor_counts("sets", 0.6, blocksize=size, **how)
-    pd.testing.assert_series_equal(counts.compute(), frame.simjoin.set_neighbor_counts("sets", 0.6, **how))
+    pd.testing.assert_series_equal(
+        counts.compute(), frame.simjoin.set_neighbor_counts("sets", 0.6, **how)
+    )
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "leftsemi", "leftanti"])
@@ -105,7 +120,9 @@ def test_two_tables(how, special):
         (frame, parted(other, 4)),
     ):
         for size in (None, "4 kB"):
-            found = left.simjoin.set_join(right, "sets", 0.6, blocksize=size, **more).compute()
+            found = left.simjoin.set_join(
+                right, "sets", 0.6, blocksize=size, **more
+            ).compute()
             if how in ("inner", "left"):
                 same(found, expected)
             else:
@@ -115,8 +132,16 @@ def test_two_tables(how, special):
 def test_names_and_columns_of_two_tables():
     left = pd.DataFrame({"a": [["x", "y"], ["z"]], "one": [10, 20], "v": [1, 2]})
     right = pd.DataFrame({"b": [["y", "x"], ["x"]], "two": ["p", "q"], "v": [3, 4]})
-    how = {"left_on": "a", "right_on": "b", "left_id": "one", "right_id": "two", "keep": "v"}
-    expected = pd.DataFrame({"left": [10, 10], "right": ["p", "q"], "v_left": [1, 1], "v_right": [3, 4]})
+    how = {
+        "left_on": "a",
+        "right_on": "b",
+        "left_id": "one",
+        "right_id": "two",
+        "keep": "v",
+    }
+    expected = pd.DataFrame(
+        {"left": [10, 10], "right": ["p", "q"], "v_left": [1, 1], "v_right": [3, 4]}
+    )
     for one, other in ((left, right), (parted(left, 2), parted(right, 1))):
         found = one.simjoin.set_join(other, None, 0.5, **how)
         same(found if isinstance(found, pd.DataFrame) else found.compute(), expected)
@@ -157,7 +182,9 @@ def test_rows_that_are_shuffled():
     moved = parted(frame, 4).shuffle("k")
     found = moved.assign(n=moved.simjoin.set_neighbor_counts("sets", 0.6)).compute()
     assert dict(zip(found["row"], found["n"], strict=True)) == want.to_dict()
-    semi = moved.simjoin.set_join(frame.iloc[:20], "sets", 0.6, how="leftsemi").compute()
+    semi = moved.simjoin.set_join(
+        frame.iloc[:20], "sets", 0.6, how="leftsemi"
+    ).compute()
     other = frame.simjoin.set_join(frame.iloc[:20], "sets", 0.6, how="leftsemi")
     assert sorted(semi["row"]) == sorted(other["row"])
 
@@ -168,9 +195,14 @@ def test_on_a_cluster(client):
         ddf = parted(frame, 5)
         how = {"allow_missing": True, "blocksize": "8 kB"}
         lazy = ddf.simjoin.set_self_join("sets", 0.6, keep="name", **how)
-        same(lazy.compute(), frame.simjoin.set_self_join("sets", 0.6, keep="name", allow_missing=True))
+        same(
+            lazy.compute(),
+            frame.simjoin.set_self_join("sets", 0.6, keep="name", allow_missing=True),
+        )
         expected = frame.simjoin.set_neighbor_counts("sets", 0.6)
-        pd.testing.assert_series_equal(ddf.simjoin.set_neighbor_counts("sets", 0.6).compute(), expected)
+        pd.testing.assert_series_equal(
+            ddf.simjoin.set_neighbor_counts("sets", 0.6).compute(), expected
+        )
         found = ddf.simjoin.set_join(other, "sets", 0.6, how="left").compute()
         same(found, frame.simjoin.set_join(other, "sets", 0.6, how="left"))
         groups = dask_simjoin.connected_components(lazy[["left", "right"]]).compute()
@@ -179,10 +211,17 @@ def test_on_a_cluster(client):
 
 
 def test_texts_from_parquet(tmp_path):
-    names = [f"{a} {b} {c}" for a in ("ab", "abc", "xyz") for b in ("st", "sta") for c in range(12)]
+    names = [
+        f"{a} {b} {c}"
+        for a in ("ab", "abc", "xyz")
+        for b in ("st", "sta")
+        for c in range(12)
+    ]
     frame = pd.DataFrame({"name": names})
     for n in range(3):
-        frame.iloc[n * 24 : (n + 1) * 24].reset_index(drop=True).to_parquet(tmp_path / f"{n}.parquet")
+        frame.iloc[n * 24 : (n + 1) * 24].reset_index(drop=True).to_parquet(
+            tmp_path / f"{n}.parquet"
+        )
     ddf = dd.read_parquet(tmp_path).simjoin.with_row_id()
     lazy = ddf.simjoin.set_self_join("name", 0.7, tokenizer=QGrams(2), id="row_id")
     assert found_pairs(lazy.compute()) == found_pairs(
@@ -190,7 +229,9 @@ def test_texts_from_parquet(tmp_path):
     )
     with pytest.raises(DuplicateIdError, match="are not unique: 0 repeats"):
         ddf.simjoin.set_self_join("name", 0.7, tokenizer="words").compute()
-    assert ddf.simjoin.count_set_pairs("name", 0.7, tokenizer=("qgrams", 2)).compute() == len(lazy)
+    assert ddf.simjoin.count_set_pairs(
+        "name", 0.7, tokenizer=("qgrams", 2)
+    ).compute() == len(lazy)
 
 
 def test_nothing_is_computed_when_it_is_built():
@@ -202,9 +243,11 @@ def test_nothing_is_computed_when_it_is_built():
 
     ddf = dd.from_map(read, range(3), meta=pd.DataFrame({"sets": [[1]]}).iloc[:0])
     lazy = [
-        ddf.simjoin.set_self_join("sets", 0.5), ddf.simjoin.count_set_pairs("sets", 0.5),
-        ddf.simjoin.set_neighbor_counts("sets", 0.5), ddf.simjoin.set_join(ddf, "sets", 0.5, how="leftanti"),
-    ]  # fmt: skip
+        ddf.simjoin.set_self_join("sets", 0.5),
+        ddf.simjoin.count_set_pairs("sets", 0.5),
+        ddf.simjoin.set_neighbor_counts("sets", 0.5),
+        ddf.simjoin.set_join(ddf, "sets", 0.5, how="leftanti"),
+    ]
     assert not calls
     found = [one.compute() for one in lazy]
     assert [len(found[0]), found[1], len(found[2]), len(found[3])] == [7, 7, 6, 0]
@@ -214,21 +257,32 @@ def test_what_only_the_data_tell_is_refused():
     frame = table(40)
     ddf = parted(frame, 3)
     with dask.config.set({"simjoin.result-limit": "100 B"}):
-        with pytest.raises(BudgetError, match=r"threshold=0\.5 gives [0-9,]+ pairs, .*count_set_pairs\(\)"):
+        with pytest.raises(
+            BudgetError,
+            match=r"threshold=0\.5 gives [0-9,]+ pairs, .*count_set_pairs\(\)",
+        ):
             ddf.simjoin.set_self_join("sets", 0.5).compute()
-        with pytest.raises(BudgetError, match=r"gives [0-9,]+ pairs, .* Use a larger threshold\."):
+        with pytest.raises(
+            BudgetError, match=r"gives [0-9,]+ pairs, .* Use a larger threshold\."
+        ):
             ddf.simjoin.set_join(frame, "sets", 0.5).compute()
     bad = frame.copy()
     bad.at[30, "sets"] = "text"
     for ask in ("set_self_join", "count_set_pairs", "set_neighbor_counts"):
         with pytest.raises(
-            TokenError, match=r"row \d+ of partition 2 \(label 30\) holds a str, which is not a list"
+            TokenError,
+            match=r"row \d+ of partition 2 \(label 30\) holds a str, which is not a list",
         ):
             getattr(parted(bad, 3).simjoin, ask)("sets", 0.5).compute()
-    with pytest.raises(TokenError, match=r"^In the right table: Column 'sets' must hold lists of tokens"):
+    with pytest.raises(
+        TokenError,
+        match=r"^In the right table: Column 'sets' must hold lists of tokens",
+    ):
         ddf.simjoin.set_join(parted(bad, 3), "sets", 0.5).compute()
     strings = pd.DataFrame({"sets": [["a"]]})
-    with pytest.raises(TokenError, match="Some tokens are strings and others are integers"):
+    with pytest.raises(
+        TokenError, match="Some tokens are strings and others are integers"
+    ):
         ddf.simjoin.set_join(strings, "sets", 0.5).compute()
     again = pd.concat([frame, frame])
     with pytest.raises(DuplicateIdError, match="are not unique"):

@@ -1,4 +1,6 @@
-"""Near duplicates of sets: which rows stay, by their definition, whatever the blocks and partitions."""
+"""Near duplicates of sets: which rows stay, by their definition, whatever the blocks
+and partitions.
+"""
 
 import itertools
 import re
@@ -36,13 +38,23 @@ def wanted(rows, rule, keep, grouping, special, values=None):
         near[i, j] = near[j, i] = True
     if keep is False:
         return near.any(1).tolist()
-    return marked(near | np.eye(len(rows), dtype=bool), order_of(keep, len(rows), values), grouping)
+    return marked(
+        near | np.eye(len(rows), dtype=bool),
+        order_of(keep, len(rows), values),
+        grouping,
+    )
 
 
 RULES = [
-    ("jaccard", 0.6, ">="), ("jaccard", 0.5, "="), ("jaccard", 1, ">="), ("dice", 0.5, ">"),
-    ("cosine", 0.55, ">="), ("overlap", 2, ">="), ("overlap", 2, "="), ("jaccard", 1, ">"),
-]  # fmt: skip
+    ("jaccard", 0.6, ">="),
+    ("jaccard", 0.5, "="),
+    ("jaccard", 1, ">="),
+    ("dice", 0.5, ">"),
+    ("cosine", 0.55, ">="),
+    ("overlap", 2, ">="),
+    ("overlap", 2, "="),
+    ("jaccard", 1, ">"),
+]
 """With comparisons by which equal sets do not match, too."""
 
 
@@ -68,16 +80,26 @@ def test_any_sets(rows, kind, rule, keep, grouping, cuts, size, special, seed):
     rule = Rule(similarity, Fraction(str(threshold)), comparison)
     want = wanted(rows, rule, keep, grouping, special, values)
     how |= {
-        "on": "sets", "threshold": threshold, "similarity": similarity, "comparison": comparison,
-        "allow_empty": special, "allow_missing": special, "keep": keep, "grouping": grouping,
-    }  # fmt: skip
+        "on": "sets",
+        "threshold": threshold,
+        "similarity": similarity,
+        "comparison": comparison,
+        "allow_empty": special,
+        "allow_missing": special,
+        "keep": keep,
+        "grouping": grouping,
+    }
     found = frame.simjoin.set_near_duplicated(**how)
     assert found.tolist() == want and found.dtype == bool
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     parts = [frame.iloc[start:stop] for start, stop in itertools.pairwise(edges)]
-    with dask.config.set({"dataframe.convert-string": False}):  # it makes texts of lists with pandas 2
+    # it makes texts of lists with pandas 2
+    with dask.config.set({"dataframe.convert-string": False}):
         lazy = dd.from_map(lambda n: parts[n], range(len(parts)), meta=frame.iloc[:0])
-        assert lazy.simjoin.set_near_duplicated(**how, blocksize=size).compute().tolist() == want
+        assert (
+            lazy.simjoin.set_near_duplicated(**how, blocksize=size).compute().tolist()
+            == want
+        )
         stay = lazy.simjoin.drop_set_near_duplicates(**how, blocksize=size).compute()
     pd.testing.assert_frame_equal(stay, frame[~np.array(want, bool)])
 
@@ -86,7 +108,9 @@ def texts():
     """Texts of few words, of which many are alike, and some are copies."""
     random = np.random.default_rng(5)
     rows = [f"w{a} w{b} w{c} x{d}" for a, b, c, d in random.integers(0, 12, (120, 4))]
-    return pd.DataFrame({"text": pd.Series(rows, dtype="str"), "v": random.permutation(120)})
+    return pd.DataFrame(
+        {"text": pd.Series(rows, dtype="str"), "v": random.permutation(120)}
+    )
 
 
 @pytest.mark.parametrize("grouping", GROUPINGS)
@@ -99,7 +123,12 @@ def test_lazy_marks_are_aligned_and_computed_late(grouping):
         return frame.iloc[n * 30 : n * 30 + 30]
 
     ddf = dd.from_map(read, range(4), meta=frame.iloc[:0])
-    how = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace", "grouping": grouping}
+    how = {
+        "on": "text",
+        "threshold": 0.6,
+        "tokenizer": "whitespace",
+        "grouping": grouping,
+    }
     lazy = ddf.simjoin.set_near_duplicated(**how)
     stay = ddf.simjoin.drop_set_near_duplicates(**how, keep="v")
     assert not calls and lazy.dtype == bool and lazy.name is None
@@ -108,12 +137,17 @@ def test_lazy_marks_are_aligned_and_computed_late(grouping):
     want = np.array(wanted(sets, rule, "first", grouping, False))
     assert 10 < want.sum() < 110
     whole = ddf.assign(gone=lazy).compute()
-    assert whole["gone"].tolist() == want.tolist() and whole["v"].tolist() == frame["v"].tolist()
+    assert (
+        whole["gone"].tolist() == want.tolist()
+        and whole["v"].tolist() == frame["v"].tolist()
+    )
     assert lazy.partitions[2].compute().tolist() == want[60:90].tolist()
     best = ~np.array(wanted(sets, rule, "v", grouping, False, frame["v"]))
     assert stay[["v"]].compute().index.tolist() == frame.index[best].tolist()
     moved = ddf.shuffle("v")
-    found = moved.assign(gone=moved.simjoin.set_near_duplicated(**how, keep="v")).compute()
+    found = moved.assign(
+        gone=moved.simjoin.set_near_duplicated(**how, keep="v")
+    ).compute()
     assert found["gone"].sort_index().tolist() == (~best).tolist()
 
 
@@ -123,7 +157,9 @@ def test_like_pandas_where_texts_are_equal():
         how = {"tokenizer": "whitespace", "keep": keep}
         ordered = frame["text"].map(lambda text: tuple(sorted(set(text.split()))))
         found = frame.simjoin.set_near_duplicated("text", 1, **how)
-        pd.testing.assert_series_equal(found, ordered.duplicated(keep=keep), check_names=False)
+        pd.testing.assert_series_equal(
+            found, ordered.duplicated(keep=keep), check_names=False
+        )
         once = frame.simjoin.drop_set_near_duplicates("text", 1, **how)
         pd.testing.assert_frame_equal(once, frame[~ordered.duplicated(keep=keep)])
 
@@ -133,16 +169,23 @@ def test_on_a_cluster(client):
     how = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace"}
     with dask.config.set(scheduler=None):
         verb = dd.from_pandas(frame, npartitions=3).simjoin.set_near_duplicated
-        lazy = [verb(**how, grouping=grouping, blocksize="6 kB") for grouping in GROUPINGS]
+        lazy = [
+            verb(**how, grouping=grouping, blocksize="6 kB") for grouping in GROUPINGS
+        ]
         for grouping, found in zip(GROUPINGS, dask.compute(*lazy), strict=True):
-            pd.testing.assert_series_equal(found, frame.simjoin.set_near_duplicated(**how, grouping=grouping))
+            pd.testing.assert_series_equal(
+                found, frame.simjoin.set_near_duplicated(**how, grouping=grouping)
+            )
 
 
 def test_refused():
     frame = texts()
     how = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace"}
     for data in (frame, dd.from_pandas(frame, npartitions=2)):
-        with pytest.raises(OptionError, match=re.escape("keep='lst' is not allowed (did you mean 'last'?)")):
+        with pytest.raises(
+            OptionError,
+            match=re.escape("keep='lst' is not allowed (did you mean 'last'?)"),
+        ):
             data.simjoin.set_near_duplicated(**how, keep="lst")
         with pytest.raises(ColumnError, match="not of numbers"):
             data.simjoin.drop_set_near_duplicates(**how, keep="text")
@@ -157,7 +200,10 @@ def test_pairs_that_one_task_cannot_hold(lazy, monkeypatch):
     how = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace"}
     data = dd.from_pandas(frame, npartitions=3) if lazy else frame
     monkeypatch.setattr("dask_simjoin.sets.near_duplicates.PAIR_BYTES", 1 << 50)
-    with pytest.raises(BudgetError, match=r"needs all pairs of distinct values.*threshold=0\.6 gives \d+"):
+    with pytest.raises(
+        BudgetError,
+        match=r"needs all pairs of distinct values.*threshold=0\.6 gives \d+",
+    ):
         dask.compute(data.simjoin.set_near_duplicated(**how))
     dask.compute(data.simjoin.set_near_duplicated(**how, grouping="connected"))
     copies = pd.DataFrame({"text": ["a b", "b a"] * 50})

@@ -10,17 +10,32 @@ from dask_simjoin.sets.verbs import KIND
 
 @pytest.mark.parametrize("parts", [1, 2, 7, 40])
 def test_more_parts_than_pairs(parts):
-    """Results are cut by an estimate: parts may have nothing, of equal sets or of others."""
+    """Results are cut by an estimate: parts may have nothing, of equal sets or of
+    others.
+    """
     frame = pd.DataFrame(
-        {"sets": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["x"], ["y", "z"], ["y", "z", "w"]]}
+        {
+            "sets": [
+                ["a", "b"],
+                ["b", "a"],
+                ["a", "b", "c"],
+                ["x"],
+                ["y", "z"],
+                ["y", "z", "w"],
+            ]
+        }
     )
-    spec = SetSelfJoinRequest(on="sets", threshold=0.6, return_similarity=True).spec(frame)
+    spec = SetSelfJoinRequest(on="sets", threshold=0.6, return_similarity=True).spec(
+        frame
+    )
     meeting = KIND.pair(KIND.chunks([frame], spec, True), spec)
     columns = ["left", "right", "similarity"]
     cuts = cut_block(meeting, parts)
     found = [join_block(meeting, columns, cuts, number) for number in range(parts)]
     want = frame.simjoin.set_self_join("sets", 0.6, return_similarity=True)
     together = pd.concat([some for some in found if len(some)])
-    assert sorted(together.itertuples(index=False)) == sorted(want.itertuples(index=False))
+    assert sorted(together.itertuples(index=False)) == sorted(
+        want.itertuples(index=False)
+    )
     assert len(want) == 4
     assert all(list(some.columns) == columns for some in found)

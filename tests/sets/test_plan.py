@@ -5,7 +5,12 @@ import dask.dataframe as dd
 import pandas as pd
 import pytest
 
-from dask_simjoin.errors import BudgetError, DuplicateIdError, OptionError, OptionTypeError
+from dask_simjoin.errors import (
+    BudgetError,
+    DuplicateIdError,
+    OptionError,
+    OptionTypeError,
+)
 from tests.sets.test_execution import HOW
 
 
@@ -56,5 +61,9 @@ def test_a_small_frame_is_counted(frame):
     plan = some.simjoin.set_plan(**HOW)
     truth = some.simjoin.count_set_pairs(**HOW)
     assert plan.pairs == plan.pairs_low == plan.pairs_high == truth
-    assert plan.counted and f"  {truth:,} (counted)\n" in repr(plan) and "sampled" not in repr(plan)
+    assert (
+        plan.counted
+        and f"  {truth:,} (counted)\n" in repr(plan)
+        and "sampled" not in repr(plan)
+    )
     assert repr(plan).startswith("Plan of a self-join of sets, jaccard >= 0.7\n")

@@ -6,7 +6,12 @@ import pytest
 
 def test_a_plan_of_two_tables(frame):
     one, other = frame.iloc[:150], frame.iloc[100:300].rename(columns={"text": "t"})
-    how = {"threshold": 0.7, "tokenizer": "whitespace", "left_on": "text", "right_on": "t"}
+    how = {
+        "threshold": 0.7,
+        "tokenizer": "whitespace",
+        "left_on": "text",
+        "right_on": "t",
+    }
     truth = len(one.simjoin.set_join(other, **how))
     for some in (one, dd.from_pandas(one, npartitions=2)):
         plan = some.simjoin.set_plan(other=other, **how)

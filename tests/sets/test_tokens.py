@@ -38,7 +38,10 @@ ARROW = [
     pa.array([[1, 2], None, [], [2]], pa.large_list(pa.uint64())),
     pa.array([["x"], [1, 2], None, [], [2]][1:], pa.list_(pa.int32())),
     pa.chunked_array(
-        [pa.array([[1, 2], None], pa.list_(pa.int64())), pa.array([[], [2]], pa.list_(pa.int64()))]
+        [
+            pa.array([[1, 2], None], pa.list_(pa.int64())),
+            pa.array([[], [2]], pa.list_(pa.int64())),
+        ]
     ),
     pa.array([[9], [1, 2], None, [], [2]], pa.list_(pa.int32())).slice(1),
 ]
@@ -53,7 +56,9 @@ def test_lists_of_arrow(values):
 
 
 def test_lists_of_arrow_that_hide_what_is_missing():
-    """A missing list may have numbers beneath it, which are no tokens of its neighbours."""
+    """A missing list may have numbers beneath it, which are no tokens of its
+    neighbours.
+    """
     values = pa.ListArray.from_arrays(
         pa.array([0, 2, 3, 3, 4], pa.int32()),
         pa.array([1, 2, 7, 2]),
@@ -66,9 +71,10 @@ def test_lists_of_arrow_that_hide_what_is_missing():
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array, np.int8, frozenset, object])
 def test_lists_of_python(kind):
-    make = {np.int8: lambda row: np.array(row, np.int8), object: lambda row: np.array(row, object)}.get(
-        kind, kind
-    )
+    make = {
+        np.int8: lambda row: np.array(row, np.int8),
+        object: lambda row: np.array(row, object),
+    }.get(kind, kind)
     column = pd.Series([None, make([1, 2]), None, make([]), make([2])], dtype=object)
     present, found = occurrences(column, None)
     assert present.tolist() == [False, True, False, True, True]
@@ -82,7 +88,10 @@ ARROW_EMPTY = pa.array(EMPTY, pa.list_(pa.string()))
 @pytest.mark.parametrize(
     "column",
     [
-        *(pd.Series([kind(row) for row in EMPTY], dtype=object) for kind in (list, tuple, frozenset)),
+        *(
+            pd.Series([kind(row) for row in EMPTY], dtype=object)
+            for kind in (list, tuple, frozenset)
+        ),
         pd.Series([np.array(row, dtype=object) for row in EMPTY], dtype=object),
         pd.Series([np.array(row, dtype="U1") for row in EMPTY], dtype=object),
         pd.Series(pd.arrays.ArrowExtensionArray(ARROW_EMPTY)),
@@ -112,23 +121,35 @@ def check_empty_string(column):
 def test_a_function_may_give_the_empty_string():
     """Tokenizers that leave it out say so; a function decides by itself."""
     texts = pd.DataFrame({"texts": ["a,", "a", ",", ""]})
-    counts = texts.simjoin.set_neighbor_counts("texts", 1, tokenizer=lambda text: text.split(","))
+    counts = texts.simjoin.set_neighbor_counts(
+        "texts", 1, tokenizer=lambda text: text.split(",")
+    )
     assert counts.tolist() == [0, 0, 1, 1]
     counts = texts.simjoin.set_neighbor_counts("texts", 1, tokenizer=("delimiter", ","))
     assert counts.tolist() == [1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT", "ns")])
+@pytest.mark.parametrize(
+    "missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT", "ns")]
+)
 @pytest.mark.parametrize("kind", [list, tuple, lambda row: np.array(row, dtype=object)])
 def test_what_is_missing_in_a_list_is_refused(missing, kind):
     column = pd.Series([kind(["a"]), None, kind(["b", missing])], dtype=object)
-    with pytest.raises(TokenError, match=r"the token .* among others. Tokens must be all strings or all int"):
+    with pytest.raises(
+        TokenError,
+        match=r"the token .* among others. Tokens must be all strings or all int",
+    ):
         occurrences(column, None)
 
 
-@pytest.mark.parametrize("token", [b"", b"a", 1.0, True, np.True_, ("a",), np.timedelta64(1, "s")])
+@pytest.mark.parametrize(
+    "token", [b"", b"a", 1.0, True, np.True_, ("a",), np.timedelta64(1, "s")]
+)
 def test_tokens_that_are_neither_strings_nor_integers_are_refused(token):
-    with pytest.raises(TokenError, match=r"the token .* among others. Tokens must be all strings or all int"):
+    with pytest.raises(
+        TokenError,
+        match=r"the token .* among others. Tokens must be all strings or all int",
+    ):
         occurrences(pd.Series([[token], [token]], dtype=object), None)
 
 
@@ -136,14 +157,20 @@ def test_fixed_size_lists_and_dictionaries():
     fixed = pa.array([[1, 2], None, [2, 1]], pa.list_(pa.int64(), 2))
     present, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(fixed)), None)
     assert (present.tolist(), rows(found)) == ([True, False, True], [[1, 2], [2, 1]])
-    encoded = pa.ListArray.from_arrays([0, 2, 3], pa.array(["a", "b", "a"]).dictionary_encode())
+    encoded = pa.ListArray.from_arrays(
+        [0, 2, 3], pa.array(["a", "b", "a"]).dictionary_encode()
+    )
     _, found = occurrences(pd.Series(pd.arrays.ArrowExtensionArray(encoded)), None)
     assert rows(found) == [["a", "b"], ["a"]]
 
 
 def test_arrays_of_signed_and_of_unsigned_integers():
     """Put together as they are they would be float64, in which the first two are one."""
-    values = [np.array([2**53, 2**53 + 1], np.uint64), np.array([-1], np.int8), np.array([], np.float64)]
+    values = [
+        np.array([2**53, 2**53 + 1], np.uint64),
+        np.array([-1], np.int8),
+        np.array([], np.float64),
+    ]
     _, found = occurrences(pd.Series(values), None)
     assert rows(found) == [[2**53, 2**53 + 1], [-1], []]
 
@@ -168,15 +195,31 @@ def test_short_forms(value, expected):
 @pytest.mark.parametrize(
     ("value", "error", "says"),
     [
-        ("spaces", OptionError, r"tokenizer='spaces' is not allowed; use 'whitespace', 'words', \("),
+        (
+            "spaces",
+            OptionError,
+            r"tokenizer='spaces' is not allowed; use 'whitespace', 'words', \(",
+        ),
         ("whitespaces", OptionError, r"did you mean 'whitespace'\?"),
-        ("qgrams", OptionError, r"tokenizer='qgrams' needs a value; use \('qgrams', 3\)"),
+        (
+            "qgrams",
+            OptionError,
+            r"tokenizer='qgrams' needs a value; use \('qgrams', 3\)",
+        ),
         ("delimiter", OptionError, r"needs a value; use \('delimiter', ','\)"),
-        (("qgrams", 0), OptionError, r"QGrams\(q=0\) is not allowed; use a whole number from 1 to 32"),
+        (
+            ("qgrams", 0),
+            OptionError,
+            r"QGrams\(q=0\) is not allowed; use a whole number from 1 to 32",
+        ),
         (("qgrams", 2.0), OptionError, r"QGrams\(q=2.0\) is not allowed"),
         (("qgrams", True), OptionError, r"QGrams\(q=True\) is not allowed"),
         (("qgrams", 33), OptionError, r"QGrams\(q=33\) is not allowed"),
-        (("delimiter", ""), OptionError, r"splits nothing; use a text, such as Delimiter\(','\)"),
+        (
+            ("delimiter", ""),
+            OptionError,
+            r"splits nothing; use a text, such as Delimiter\(','\)",
+        ),
         (("delimiter", 1), OptionTypeError, r"Delimiter\(delimiter=1\) is not a text"),
         (("grams", 3), OptionError, r"tokenizer=\('grams', 3\) is not allowed"),
         (3, OptionTypeError, r"tokenizer=3 is not allowed"),
@@ -191,7 +234,9 @@ def test_what_is_no_tokenizer(value, error, says):
 
 
 def test_flags_of_tokenizers():
-    with pytest.raises(OptionTypeError, match=r"QGrams\(padding=1\) is not allowed; use True or False"):
+    with pytest.raises(
+        OptionTypeError, match=r"QGrams\(padding=1\) is not allowed; use True or False"
+    ):
         QGrams(2, padding=1)
     with pytest.raises(OptionTypeError, match=r"Words\(lower='no'\) is not allowed"):
         Words(lower="no")
@@ -202,16 +247,21 @@ def test_flags_of_tokenizers():
     [
         (
             lambda text: text,
-            "must return a list of strings or integers, but for the text 'a b' it returned 'a b'",
+            "must return a list of strings or integers, but for the text 'a b' it "
+            "returned 'a b'",
         ),
         (
             lambda text: None,
-            "must return a list of strings or integers, but for the text 'a b' it returned None",
+            "must return a list of strings or integers, but for the text 'a b' it "
+            "returned None",
         ),
         (lambda text: [1.5], "returned the token 1.5 among others"),
         (lambda text: ["a", 1], "returned the token 'a' among others"),
         (lambda text: [None], "returned the token None among others"),
-        (lambda text: [2**63], "The token 9223372036854775808 does not fit in a signed 64-bit integer"),
+        (
+            lambda text: [2**63],
+            "The token 9223372036854775808 does not fit in a signed 64-bit integer",
+        ),
     ],
 )
 def test_functions_that_give_no_tokens(function, says):
@@ -221,7 +271,13 @@ def test_functions_that_give_no_tokens(function, says):
 
 
 def test_tokenizers_travel():
-    for tokenizer in (Whitespace(), Words(lower=True), Delimiter(","), QGrams(3), Custom(str.split)):
+    for tokenizer in (
+        Whitespace(),
+        Words(lower=True),
+        Delimiter(","),
+        QGrams(3),
+        Custom(str.split),
+    ):
         assert pickle.loads(pickle.dumps(tokenizer)) == tokenizer
         assert tokenize(tokenizer) == tokenize(pickle.loads(pickle.dumps(tokenizer)))
     assert tokenize(QGrams(2)) != tokenize(QGrams(3))
@@ -230,7 +286,23 @@ def test_tokenizers_travel():
 TEXT = st.text(st.sampled_from("aab ,\t\n#$_-é̂ß漢🙂\x00\u06619"), max_size=12)
 
 
-ODD = ["", " ", "a", "ab", "a b", "\x00", "a\x00", "é", "🙂🙂", "#", "$$", "a,,b", ",", "a\u00a0b", "ﬀ"]
+ODD = [
+    "",
+    " ",
+    "a",
+    "ab",
+    "a b",
+    "\x00",
+    "a\x00",
+    "é",
+    "🙂🙂",
+    "#",
+    "$$",
+    "a,,b",
+    ",",
+    "a\u00a0b",
+    "ﬀ",
+]
 
 
 def grams(q, padding):
@@ -248,7 +320,11 @@ CASES = {
     "comma": (Delimiter(","), lambda text: [part for part in text.split(",") if part]),
     "two": (Delimiter("a "), lambda text: [part for part in text.split("a ") if part]),
     "custom": (Custom(list), list),
-    **{f"{q}{p}": (QGrams(q, padding=p), grams(q, p)) for q in (1, 2, 3, 7) for p in (True, False)},
+    **{
+        f"{q}{p}": (QGrams(q, padding=p), grams(q, p))
+        for q in (1, 2, 3, 7)
+        for p in (True, False)
+    },
 }
 
 
@@ -265,9 +341,13 @@ def test_any_character_between_two_letters():
     every = [chr(c) for c in range(0x3100)]
     for form in ("a{}b", "a {}"):
         texts = [form.format(one) for one in every]
-        assert rows(Whitespace().split(pa.array(texts, pa.large_string()))) == [t.split() for t in texts]
+        assert rows(Whitespace().split(pa.array(texts, pa.large_string()))) == [
+            t.split() for t in texts
+        ]
         plain = [text for text in texts if text.isascii()]
-        assert rows(Words().split(pa.array(plain, pa.large_string()))) == [words(t) for t in plain]
+        assert rows(Words().split(pa.array(plain, pa.large_string()))) == [
+            words(t) for t in plain
+        ]
 
 
 def test_what_lies_behind_the_last_text_does_not_matter():
@@ -282,7 +362,9 @@ def test_what_lies_behind_the_last_text_does_not_matter():
 @pytest.mark.parametrize("name", CASES)
 def test_odd_texts(name):
     tokenizer, expected = CASES[name]
-    assert rows(tokenizer.split(pa.array(ODD, pa.large_string()))) == [expected(text) for text in ODD]
+    assert rows(tokenizer.split(pa.array(ODD, pa.large_string()))) == [
+        expected(text) for text in ODD
+    ]
     assert rows(tokenizer.split(pa.array([], pa.large_string()))) == []
 
 
@@ -290,7 +372,9 @@ def test_many_letters_and_long_grams():
     """Numbers of grams are numbered anew before they leave 64 bits."""
     letters = [chr(c) for c in range(0x4E00, 0x4E00 + 3000)]
     random = np.random.default_rng(0)
-    texts = ["".join(random.choice(letters, 40)) for _ in range(50)] + ["".join(letters)]
+    texts = ["".join(random.choice(letters, 40)) for _ in range(50)] + [
+        "".join(letters)
+    ]
     for q in (5, 9, 32):
         found = rows(QGrams(q, padding=False).split(pa.array(texts, pa.large_string())))
         assert found == [grams(q, False)(text) for text in texts]
@@ -299,7 +383,10 @@ def test_many_letters_and_long_grams():
 def test_lower_case():
     texts = pa.array(["Ab C", "ÀÉ"], pa.large_string())
     assert rows(Words(lower=True).split(texts)) == [["ab", "c"], ["àé"]]
-    assert rows(QGrams(2, padding=False, lower=True).split(texts)) == [["ab", "b ", " c"], ["àé"]]
+    assert rows(QGrams(2, padding=False, lower=True).split(texts)) == [
+        ["ab", "b ", " c"],
+        ["àé"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ from tests.support.sets import (
     missing=st.booleans(),
     kind=st.sampled_from(KINDS),
 )
-def test_all_pairs_of_one_table(rows, similarity, comparison, threshold, empty, missing, kind):
+def test_all_pairs_of_one_table(
+    rows, similarity, comparison, threshold, empty, missing, kind
+):
     threshold = 2 if similarity == "overlap" else threshold
     empty = empty and similarity != "overlap"
     rule = Rule(similarity, Fraction(str(threshold)), comparison)
@@ -43,7 +45,9 @@ def test_all_pairs_of_one_table(rows, similarity, comparison, threshold, empty, 
         "allow_empty": empty,
         "allow_missing": missing,
     }
-    found = frame.simjoin.set_self_join("sets", threshold, return_similarity=True, keep="name", **how)
+    found = frame.simjoin.set_self_join(
+        "sets", threshold, return_similarity=True, keep="name", **how
+    )
     want = wanted_pairs(rows, rows, rule, empty, missing, same=True)
     assert found_pairs(found) == want
     assert found["name_left"].tolist() == [f"row {i}" for i in found["left"]]
@@ -62,7 +66,9 @@ def test_all_pairs_of_one_table(rows, similarity, comparison, threshold, empty, 
     special=st.booleans(),
     kind=st.sampled_from(KINDS),
 )
-def test_all_pairs_of_two_tables(left, right, similarity, comparison, threshold, special, kind):
+def test_all_pairs_of_two_tables(
+    left, right, similarity, comparison, threshold, special, kind
+):
     threshold = 2 if similarity == "overlap" else threshold
     empty = special and similarity != "overlap"
     rule = Rule(similarity, Fraction(str(threshold)), comparison)
@@ -74,7 +80,9 @@ def test_all_pairs_of_two_tables(left, right, similarity, comparison, threshold,
         "allow_missing": special,
     }
     want = wanted_pairs(left, right, rule, empty, special, same=False)
-    found = frame.simjoin.set_join(other, "sets", threshold, return_similarity=True, **how)
+    found = frame.simjoin.set_join(
+        other, "sets", threshold, return_similarity=True, **how
+    )
     assert found_pairs(found) == want
     matched = sorted({i for i, _ in want})
     semi = frame.simjoin.set_join(other, "sets", threshold, how="leftsemi", **how)
@@ -87,7 +95,9 @@ def test_all_pairs_of_two_tables(left, right, similarity, comparison, threshold,
 
 
 def test_equal_sets_are_found_whatever_their_order():
-    frame = pd.DataFrame({"sets": [[3, 1, 2, 1], np.array([1, 2, 3]), (2, 3, 1), {1, 2, 3}, [1, 2]]})
+    frame = pd.DataFrame(
+        {"sets": [[3, 1, 2, 1], np.array([1, 2, 3]), (2, 3, 1), {1, 2, 3}, [1, 2]]}
+    )
     found = frame.simjoin.set_self_join("sets", 1)
     assert found_pairs(found) == {(i, j): None for j in range(4) for i in range(j)}
 
@@ -95,6 +105,9 @@ def test_equal_sets_are_found_whatever_their_order():
 def test_a_result_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 1 << 20)
     frame = pd.DataFrame({"sets": [[1]] * 5000})
-    with pytest.raises(BudgetError, match=r"threshold=0.5 gives at least 12,497,500 rows, .*count_set_pairs"):
+    with pytest.raises(
+        BudgetError,
+        match=r"threshold=0.5 gives at least 12,497,500 rows, .*count_set_pairs",
+    ):
         frame.simjoin.set_self_join("sets", 0.5)
     assert frame.simjoin.count_set_pairs("sets", 0.5) == 5000 * 4999 // 2

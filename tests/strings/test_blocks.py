@@ -33,16 +33,23 @@ def test_equal_texts_are_one():
 
 def test_parcels_make_the_same_blocks():
     read = read_texts(FRAME, SPEC)
-    blocks = size_blocks(np.array([3, -1, 1, 3, 2]), np.zeros(5, np.uint64), np.ones(5), 2)
+    blocks = size_blocks(
+        np.array([3, -1, 1, 3, 2]), np.zeros(5, np.uint64), np.ones(5), 2
+    )
     parcels = parcels_of(read, 0, blocks)
-    rows = [gather_block(FRAME.iloc[:0], SPEC, parcel)["position"].tolist() for parcel in parcels]
+    rows = [
+        gather_block(FRAME.iloc[:0], SPEC, parcel)["position"].tolist()
+        for parcel in parcels
+    ]
     assert sorted(row for some in rows for row in some) == [0, 1, 2, 3, 4]
     assert len(gather_block(FRAME.iloc[:0], SPEC, None)["weights"]) == 0
 
 
 def test_codes_of_blocks_are_small():
     for text, bits in (("\u00ff", 8), ("\u0100", 16), ("\U00010000", 32)):
-        (parcel,) = parcels_of(read_texts(FRAME.assign(t=text), SPEC), 0, size_blocks(*[np.ones(1)] * 3, 1))
+        (parcel,) = parcels_of(
+            read_texts(FRAME.assign(t=text), SPEC), 0, size_blocks(*[np.ones(1)] * 3, 1)
+        )
         block = gather_block(FRAME.iloc[:0], SPEC, parcel)
         assert block["tokens"].dtype.itemsize * 8 == bits
         assert block["tokens"].tolist() == [ord(text), 0]
@@ -63,6 +70,8 @@ def test_a_report_names_the_rule_and_the_groups():
     frame = pd.DataFrame({"t": ["ab", "ac", None], "g": [1, 1, 2]})
     plan = frame.simjoin.edit_plan("t", 1, transpositions=True, by="g")
     text = str(plan)
-    assert plan.title == "Plan of a self-join by edit distance, k=1, with transpositions"
+    assert (
+        plan.title == "Plan of a self-join by edit distance, k=1, with transpositions"
+    )
     assert "without a text" in text and "within" in text and "by length" in text
     assert plan.characters == 4 and plan.pairs == 1

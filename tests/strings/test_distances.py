@@ -24,7 +24,9 @@ def by_diagonals(one, one_ends, other, other_ends, limits, swaps, reached, out):
 def by_bits(tokens, ends, n, swaps, matches, strings, rows, out):
     set_matches(tokens, 0, n, matches)
     length = ends[2] - ends[1]
-    lane_distances(matches, n, tokens, ends, strings, len(strings), length, swaps, rows, out)
+    lane_distances(
+        matches, n, tokens, ends, strings, len(strings), length, swaps, rows, out
+    )
     clear_matches(tokens, 0, n, matches)
 
 
@@ -40,7 +42,9 @@ def test_distances_by_diagonals_are_those_of_the_table_of_prefixes(swaps):
     for _ in range(600):
         letters = ALPHABETS[rng.integers(len(ALPHABETS))]
         longest = 20 if rng.random() < 0.9 else 65
-        one = "".join(letters[k] for k in rng.integers(0, len(letters), rng.integers(longest)))
+        one = "".join(
+            letters[k] for k in rng.integers(0, len(letters), rng.integers(longest))
+        )
         other = one
         for _ in range(rng.integers(0, 8)):
             other = changed(rng, other, letters)
@@ -49,7 +53,10 @@ def test_distances_by_diagonals_are_those_of_the_table_of_prefixes(swaps):
     limits = rng.integers(0, 10, len(pairs))
     found = np.empty(len(pairs), np.int64)
     by_diagonals(*sides, limits, swaps, np.empty(32, np.int64), found)
-    want = [min(edit_distance(*pair, swaps), limit + 1) for pair, limit in zip(pairs, limits, strict=True)]
+    want = [
+        min(edit_distance(*pair, swaps), limit + 1)
+        for pair, limit in zip(pairs, limits, strict=True)
+    ]
     assert found.tolist() == want
 
 
@@ -66,10 +73,18 @@ def test_distances_by_bits_are_those_of_the_table_of_prefixes(swaps):
             for _ in range(rng.integers(0, 12)):
                 other = changed(rng, other, letters)
             length = len(others[0]) if others else len(other)
-            others.append(other[:length] + "".join(rng.choice(list(letters), max(length - len(other), 0))))
+            others.append(
+                other[:length]
+                + "".join(rng.choice(list(letters), max(length - len(other), 0)))
+            )
         codes, ends = codes_of([one, *others])
         matches = np.zeros(codes.max() + 1, np.int64)
-        rows, found = np.empty(LANES * max(len(others[0]), 1), np.int64), np.empty(LANES, np.int64)
+        rows, found = (
+            np.empty(LANES * max(len(others[0]), 1), np.int64),
+            np.empty(LANES, np.int64),
+        )
         by_bits(codes, ends, n, swaps, matches, np.arange(len(others)) + 1, rows, found)
-        assert found[: len(others)].tolist() == [edit_distance(one, other, swaps) for other in others]
+        assert found[: len(others)].tolist() == [
+            edit_distance(one, other, swaps) for other in others
+        ]
         assert not matches.any()

@@ -19,7 +19,10 @@ def test_statistics_depend_on_the_texts_alone():
 
 def frame_of(rows):
     rng = np.random.default_rng(5)
-    texts = ["".join("abcd"[k] for k in rng.integers(0, 4, rng.integers(2, 12))) for _ in range(rows)]
+    texts = [
+        "".join("abcd"[k] for k in rng.integers(0, 4, rng.integers(2, 12)))
+        for _ in range(rows)
+    ]
     return pd.DataFrame({"t": texts})
 
 

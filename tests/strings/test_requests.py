@@ -4,11 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.errors import ColumnError, DuplicateIdError, OptionError, OptionTypeError
+from dask_simjoin.errors import (
+    ColumnError,
+    DuplicateIdError,
+    OptionError,
+    OptionTypeError,
+)
 from dask_simjoin.strings.requests import EditJoinRequest, EditRule, EditSelfJoinRequest
 
 RULES = [EditRule(0), EditRule(3), EditRule(10**9)] + [
-    EditRule(None, Fraction(p, q), tail=4) for p, q in ((1, 10), (1, 3), (9, 10), (1, 1), (1, 10**19))
+    EditRule(None, Fraction(p, q), tail=4)
+    for p, q in ((1, 10), (1, 3), (9, 10), (1, 1), (1, 10**19))
 ]
 
 
@@ -16,9 +22,14 @@ RULES = [EditRule(0), EditRule(3), EditRule(10**9)] + [
 def test_limits_are_the_largest_distances_that_match(rule):
     for length in range(40):
         want = [
-            d for d in range(length + 1)
-            if (d <= rule.k if rule.similarity is None else length - d >= rule.similarity * length)
-        ]  # fmt: skip
+            d
+            for d in range(length + 1)
+            if (
+                d <= rule.k
+                if rule.similarity is None
+                else length - d >= rule.similarity * length
+            )
+        ]
         assert rule.limit(length) == max(want)
     assert rule.limits(39).tolist() == [rule.limit(length) for length in range(40)]
 
@@ -35,15 +46,24 @@ def test_sizes_are_bounded_tightly(rule):
 
 def test_equal_strings_have_distance_zero():
     assert EditRule(2).score_of_equals(np.array([3, 5])).tolist() == [0, 0]
-    assert EditRule(2).score(np.array([3]), np.array([4]), np.array([1])).tolist() == [1]
+    assert EditRule(2).score(np.array([3]), np.array([4]), np.array([1])).tolist() == [
+        1
+    ]
 
 
 def test_a_spec_has_the_rule_and_the_columns():
     meta = pd.DataFrame({"t": ["a"], "u": ["b"], "n": [1]}).iloc[:0]
     spec = EditSelfJoinRequest(on="t", k=2, keep="n", return_distance=True).spec(meta)
-    assert (spec.rule.k, spec.rule.tail, spec.columns, spec.score) == (2, 1, ["t", "n"], "distance")
+    assert (spec.rule.k, spec.rule.tail, spec.columns, spec.score) == (
+        2,
+        1,
+        ["t", "n"],
+        "distance",
+    )
     assert spec.request == "k=2"
-    both = EditJoinRequest(other=meta, left_on="t", right_on="u", similarity=0.9).spec(meta, meta)
+    both = EditJoinRequest(other=meta, left_on="t", right_on="u", similarity=0.9).spec(
+        meta, meta
+    )
     assert (both.on, both.right.on, both.request) == (("t",), ("u",), "similarity=0.9")
 
 

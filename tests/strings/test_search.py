@@ -14,15 +14,22 @@ def test_each_segment_has_an_entry():
     offsets = np.cumsum([0, *(len(text) + 1 for text in texts)])
     tokens = np.array([ord(c) for text in texts for c in text + "\0"], np.int32)
     signatures = np.arange(3) + 100
-    starts, entries, marks = np.zeros(17, np.int64), np.empty(8, np.int64), np.empty(8, np.int64)
+    starts, entries, marks = (
+        np.zeros(17, np.int64),
+        np.empty(8, np.int64),
+        np.empty(8, np.int64),
+    )
     kinds, firsts, parts = np.array([6, 8]), np.array([0, 2, 3]), np.array([2, 4])
-    fill(offsets, tokens, signatures, 1, 0, kinds, firsts, parts, starts, entries, marks)
+    fill(
+        offsets, tokens, signatures, 1, 0, kinds, firsts, parts, starts, entries, marks
+    )
     assert starts[0] == 0 and starts[-1] == 8 and (np.diff(starts) >= 0).all()
     owners = entries & 0xFFFFFFFF
     assert np.bincount(owners).tolist() == [2, 2, 4]
     assert (marks == owners + 100).all()
     keys, counts = np.unique(entries >> 32, return_counts=True)
-    assert len(keys) == 7 and sorted(counts)[-1] == 2  # "abc" begins both texts of six characters
+    # "abc" begins both texts of six characters
+    assert len(keys) == 7 and sorted(counts)[-1] == 2
 
 
 def test_edits_bound_the_bits_that_differ():
@@ -45,7 +52,9 @@ def test_edits_bound_the_bits_that_differ():
 def test_strings_get_their_tails():
     offsets, out = np.empty(4, np.int64), np.empty(9, np.int32)
     tails = np.array([[7, 8], [9, 10], [11, 12]], np.int32)
-    with_tails(np.array([0, 2, 2, 3]), np.array([1, 2, 3], np.uint32), tails, offsets, out)
+    with_tails(
+        np.array([0, 2, 2, 3]), np.array([1, 2, 3], np.uint32), tails, offsets, out
+    )
     assert offsets.tolist() == [0, 4, 6, 9]
     assert out.tolist() == [1, 2, 7, 8, 9, 10, 3, 11, 12]
 
@@ -61,13 +70,22 @@ def test_a_search_goes_on_where_pairs_did_not_fit(rows, k, room):
     while search.next is not None:
         out = columns(room)
         done = search.run((*out, NO_COUNTS, NO_COUNTS))
-        found += [(i, j) for i, j in zip(out[0][:done].tolist(), out[1][:done].tolist(), strict=True)]
-    want = [(i, j) for i in range(rows) for j in range(i) if edit_distance(texts[i], texts[j]) <= k]
+        found += [
+            (i, j)
+            for i, j in zip(out[0][:done].tolist(), out[1][:done].tolist(), strict=True)
+        ]
+    want = [
+        (i, j)
+        for i in range(rows)
+        for j in range(i)
+        if edit_distance(texts[i], texts[j]) <= k
+    ]
     assert sorted(found) == want
 
 
 def test_groups_are_compared_by_their_codes():
-    block, texts = block_of(["ab\x01", "ab\x02", "ac\x01"])  # the last code and the end are the tail
+    # the last code and the end are the tail
+    block, texts = block_of(["ab\x01", "ab\x02", "ac\x01"])
     search = EditSearch(block, None, EditRule(1, tail=2))
     out = columns(10)
     assert search.run((*out, NO_COUNTS, NO_COUNTS)) == 1

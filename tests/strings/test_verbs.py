@@ -27,10 +27,16 @@ def pairs_of(values, k, **options):
 
 
 def test_edges_of_texts():
-    assert pairs_of(["", "", "a", "ab", None, np.nan, pd.NA], 1) == [(0, 1), (0, 2), (1, 2), (2, 3)]
+    assert pairs_of(["", "", "a", "ab", None, np.nan, pd.NA], 1) == [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (2, 3),
+    ]
     assert pairs_of(["a", "b"], 10**9) == [(0, 1)]
     assert pairs_of(["a", "b", "a"], 0) == [(0, 2)]
-    assert pairs_of(["\U0001f600a", "a"], 1) == [(0, 1)]  # a code point is one character
+    # a code point is one character
+    assert pairs_of(["\U0001f600a", "a"], 1) == [(0, 1)]
     assert pairs_of(["\u00e9", "e\u0301"], 1) == []  # forms of Unicode differ
     assert pairs_of(["\u00e9", "e\u0301"], 2) == [(0, 1)]
     assert pairs_of(["a\0", "a"], 1) == [(0, 1)]
@@ -38,7 +44,9 @@ def test_edges_of_texts():
 
 
 def test_similarities_at_ties():
-    assert pairs_of(["abcdefghij", "abcdefghix", "abcdefghyx"], None, similarity=0.9) == [(0, 1), (1, 2)]
+    assert pairs_of(
+        ["abcdefghij", "abcdefghix", "abcdefghyx"], None, similarity=0.9
+    ) == [(0, 1), (1, 2)]
     assert pairs_of(["", "", "a"], None, similarity=1) == [(0, 1)]
     assert pairs_of(["ab", "ba"], None, similarity=0.5) == []
     assert pairs_of(["ab", "ba"], None, similarity=0.5, transpositions=True) == [(0, 1)]
@@ -52,7 +60,9 @@ def test_a_transposition_is_not_edited_again():
 def test_texts_of_a_megabyte():
     text = "abcdefgh" * (1 << 17)
     middle = len(text) // 2
-    assert pairs_of([text, f"{text[:middle]}x{text[middle + 1 :]}", text[1:], "a"], 2) == [
+    assert pairs_of(
+        [text, f"{text[:middle]}x{text[middle + 1 :]}", text[1:], "a"], 2
+    ) == [
         (0, 1),
         (0, 2),
         (1, 2),
@@ -61,7 +71,11 @@ def test_texts_of_a_megabyte():
 
 @pytest.mark.parametrize(
     ("dtype", "values"),
-    [("category", ["ab", "ac"]), ("string[pyarrow]", ["ab", "ac"]), ("str", ["ab", "ac"])],
+    [
+        ("category", ["ab", "ac"]),
+        ("string[pyarrow]", ["ab", "ac"]),
+        ("str", ["ab", "ac"]),
+    ],
 )
 def test_dtypes_of_texts(dtype, values):
     frame = pd.DataFrame({"t": pd.Series(values, dtype=dtype)})
@@ -79,7 +93,9 @@ def test_rows_without_a_text_are_refused(value, said):
 
 
 def test_groups_with_missing_values_match_nothing():
-    frame = pd.DataFrame({"t": ["ab", "ab", "ac", "ac"], "g": [1.0, np.nan, np.nan, 1.0]})
+    frame = pd.DataFrame(
+        {"t": ["ab", "ab", "ac", "ac"], "g": [1.0, np.nan, np.nan, 1.0]}
+    )
     for table in (frame, dd.from_pandas(frame, npartitions=2)):
         found = table.simjoin.edit_self_join("t", 1, by="g")
         found = found.compute() if hasattr(found, "compute") else found
@@ -98,15 +114,24 @@ def test_functions_are_those_of_the_accessor():
 
 def names(rows):
     rng = np.random.default_rng(0)
-    return pd.DataFrame({"t": ["".join("abc"[k] for k in row) for row in rng.integers(0, 3, (rows, 9))]})
+    return pd.DataFrame(
+        {"t": ["".join("abc"[k] for k in row) for row in rng.integers(0, 3, (rows, 9))]}
+    )
 
 
 def test_plans_of_plain_and_lazy_frames():
     frame = names(200)
     pairs = len(frame.simjoin.edit_self_join("t", 2))
     whole = frame.simjoin.edit_plan("t", 2)
-    assert whole.rows == 200 and whole.characters == 1800 and whole.pairs == pairs and whole.blocks == 1
-    lazy = dd.from_pandas(frame, npartitions=3).simjoin.edit_plan("t", 2, blocksize=8_000)
+    assert (
+        whole.rows == 200
+        and whole.characters == 1800
+        and whole.pairs == pairs
+        and whole.blocks == 1
+    )
+    lazy = dd.from_pandas(frame, npartitions=3).simjoin.edit_plan(
+        "t", 2, blocksize=8_000
+    )
     assert lazy.blocks > 1 and lazy.characters == 1800 and lazy.pairs == pairs
     assert "Plan of a self-join by edit distance, k=2" in str(lazy)
     assert len(lazy.to_frame()) == lazy.block_pairs
@@ -118,8 +143,22 @@ def test_plans_of_plain_and_lazy_frames():
 def test_a_profile_counts_the_work():
     found = names(300).simjoin.edit_profile("t", 2)
     numbers = {name: int(value) for name, value in found.numbers.items()}
-    assert numbers["characters"] == 2700 and numbers["texts"] == names(300)["t"].nunique()
-    assert numbers["pairs"] < numbers["row_pairs"] == len(names(300).simjoin.edit_self_join("t", 2))
-    assert numbers["listed"] >= numbers["candidates"] >= numbers["verified"] >= numbers["pairs"]
+    assert (
+        numbers["characters"] == 2700 and numbers["texts"] == names(300)["t"].nunique()
+    )
+    assert (
+        numbers["pairs"]
+        < numbers["row_pairs"]
+        == len(names(300).simjoin.edit_self_join("t", 2))
+    )
+    assert (
+        numbers["listed"]
+        >= numbers["candidates"]
+        >= numbers["verified"]
+        >= numbers["pairs"]
+    )
     assert list(found.seconds) == ["characters", "encode", "join"]
-    assert dd.from_pandas(names(300), npartitions=2).simjoin.edit_profile("t", 2).numbers == found.numbers
+    assert (
+        dd.from_pandas(names(300), npartitions=2).simjoin.edit_profile("t", 2).numbers
+        == found.numbers
+    )

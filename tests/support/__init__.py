@@ -1,1 +1,3 @@
-"""Helpers that tests share: the definition by brute force, points, frames, clusters, profiles."""
+"""Helpers that tests share: the definition by brute force, points, frames, clusters,
+profiles.
+"""

@@ -24,24 +24,42 @@ def parts_of(frame, cuts):
 def planned_chunks(parts, eps, min_samples, blocksize, **options):
     """Return the spec and the plan of partitions that workers hold."""
     asked = DbscanRequest(
-        eps, min_samples=min_samples, partitioning="spatial", blocksize=blocksize, **options
+        eps,
+        min_samples=min_samples,
+        partitioning="spatial",
+        blocksize=blocksize,
+        **options,
     )
     spec = asked.spec(parts[0].iloc[:0])
-    summaries = [summarise(part, n, spec, False, len(parts)) for n, part in enumerate(parts)]
-    plan = make_plan(join_statistics([summaries], spec), Labels._output, WORKERS, BY_WORKER)
+    summaries = [
+        summarise(part, n, spec, False, len(parts)) for n, part in enumerate(parts)
+    ]
+    plan = make_plan(
+        join_statistics([summaries], spec), Labels._output, WORKERS, BY_WORKER
+    )
     return replace(spec, dims=plan.dims), plan
 
 
 def sent_chunks(parts, groups, spec, plan):
-    """Return the parcels of each group of partitions, and the chunks that are made of them."""
+    """Return the parcels of each group of partitions, and the chunks that are made of
+    them.
+    """
     each, chunks = list(enumerate(plan.sources[0])), plan.chunks
     sent = [
-        pack_partitions(chunks, spec, False, [each[n] for n in numbers], *(parts[n] for n in numbers))
+        pack_partitions(
+            chunks,
+            spec,
+            False,
+            [each[n] for n in numbers],
+            *(parts[n] for n in numbers),
+        )
         for numbers in groups
     ]
     example = parts[0].iloc[:0]
     made = [
-        unpack_together(c, chunks, example, plan.layout, *(parcels[c] for parcels in sent))
+        unpack_together(
+            c, chunks, example, plan.layout, *(parcels[c] for parcels in sent)
+        )
         for c in range(len(chunks))
     ]
     return sent, made

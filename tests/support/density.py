@@ -6,7 +6,9 @@ import numpy as np
 
 
 def labels_of_neighbours(near, min_samples):
-    """Return labels by the definition; `near` (n, n) marks rows that are near each other."""
+    """Return labels by the definition; `near` (n, n) marks rows that are near each
+    other.
+    """
     core = near.sum(1) >= min_samples
     labels = np.full(len(near), -1)
     number = 0
@@ -33,9 +35,24 @@ def sets():
     centres = rng.uniform(-10, 10, (6, 4))
     lattice = np.array(list(itertools.product(range(12), range(12), range(8))), float)
     yield "moons", moons + rng.normal(0, 0.06, moons.shape), 0.1, 5
-    yield "blobs", centres[rng.integers(0, 6, 1200)] + rng.normal(size=(1200, 4)), 0.9, 6
-    yield "varied", np.concatenate([rng.normal(k * 3, 0.05 * 3**k, (400, 2)) for k in range(3)]), 0.12, 5
-    yield "wide", rng.normal(size=(900, 17)) * np.repeat([[1.0], [0.1], [3.0]], 300, axis=0), 0.5, 4
+    yield (
+        "blobs",
+        centres[rng.integers(0, 6, 1200)] + rng.normal(size=(1200, 4)),
+        0.9,
+        6,
+    )
+    yield (
+        "varied",
+        np.concatenate([rng.normal(k * 3, 0.05 * 3**k, (400, 2)) for k in range(3)]),
+        0.12,
+        5,
+    )
+    yield (
+        "wide",
+        rng.normal(size=(900, 17)) * np.repeat([[1.0], [0.1], [3.0]], 300, axis=0),
+        0.5,
+        4,
+    )
     yield "lattice", lattice, 1.0, 7
     yield "lattice, borders", lattice, 1.0, 6
     yield "chain", np.arange(1500.0)[:, None] * 0.5, 0.5, 3

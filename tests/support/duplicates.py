@@ -10,11 +10,15 @@ def order_of(keep, rows, values=None):
     if keep in ("first", "last"):
         return np.arange(rows)[:: 1 if keep == "first" else -1]
     values = np.asarray(values, float)
-    return np.lexsort((np.arange(rows), np.where(np.isnan(values), np.inf, -values), np.isnan(values)))
+    return np.lexsort(
+        (np.arange(rows), np.where(np.isnan(values), np.inf, -values), np.isnan(values))
+    )
 
 
 def marked(near, order, grouping="greedy"):
-    """Return which rows are duplicates; `near` (n, n) marks rows near each other, themselves included."""
+    """Return which rows are duplicates; `near` (n, n) marks rows near each other,
+    themselves included.
+    """
     gone = np.ones(len(near), bool)
     if grouping == "greedy":
         for i in order:

@@ -41,11 +41,15 @@ def matches(one: Any, other: Any, options: dict[str, Any]) -> int | None:
     if "k" in options:
         return found if found <= options["k"] else None
     longest = max(len(one), len(other))
-    near = not longest or Fraction(longest - found, longest) >= Fraction(str(options["similarity"]))
+    near = not longest or Fraction(longest - found, longest) >= Fraction(
+        str(options["similarity"])
+    )
     return found if near else None
 
 
-def wanted(left: pd.DataFrame, right: pd.DataFrame | None, options: dict[str, Any]) -> Pairs:
+def wanted(
+    left: pd.DataFrame, right: pd.DataFrame | None, options: dict[str, Any]
+) -> Pairs:
     """Return pairs of positions and their distances."""
     other = left if right is None else right
     found = {}
@@ -62,7 +66,10 @@ def wanted(left: pd.DataFrame, right: pd.DataFrame | None, options: dict[str, An
 
 def texts(rng: np.random.Generator, rows: int) -> list[str | None]:
     """Draw texts of one alphabet with copies, near copies and missing ones."""
-    letters, longest = ALPHABETS[rng.integers(len(ALPHABETS))], [3, 8, 15, 40, 150][rng.integers(5)]
+    letters, longest = (
+        ALPHABETS[rng.integers(len(ALPHABETS))],
+        [3, 8, 15, 40, 150][rng.integers(5)],
+    )
     rows = min(rows, 8) if longest > 40 else rows
     found: list[str | None] = []
     while len(found) < rows:
@@ -72,7 +79,10 @@ def texts(rng: np.random.Generator, rows: int) -> list[str | None]:
             found.append(None)
         elif kind < 0.5 or not known:
             found.append(
-                "".join(letters[k] for k in rng.integers(0, len(letters), rng.integers(longest + 1)))
+                "".join(
+                    letters[k]
+                    for k in rng.integers(0, len(letters), rng.integers(longest + 1))
+                )
             )
         else:
             text = known[rng.integers(len(known))]
@@ -87,13 +97,17 @@ def changed(rng: np.random.Generator, text: str, letters: str) -> str:
     at, letter = int(rng.integers(len(text) + 1)), letters[rng.integers(len(letters))]
     swapped = text[:at] + text[at : at + 2][::-1] + text[at + 2 :]
     longer, shorter = text[:at] + letter + text[at:], text[:at] + text[at + 1 :]
-    return [longer, shorter, text[:at] + letter + text[at + 1 :], swapped][rng.integers(4)]
+    return [longer, shorter, text[:at] + letter + text[at + 1 :], swapped][
+        rng.integers(4)
+    ]
 
 
 def frame_of(rng: np.random.Generator, rows: int) -> pd.DataFrame:
     """Draw a table of texts, groups, numbers and ids."""
     found = texts(rng, rows)
-    frame = pd.DataFrame({"text": pd.Series(found, dtype="object"), "key": np.arange(len(found)) * 3 + 5})
+    frame = pd.DataFrame(
+        {"text": pd.Series(found, dtype="object"), "key": np.arange(len(found)) * 3 + 5}
+    )
     frame["g"] = rng.integers(0, 3, len(found))
     frame["votes"] = rng.integers(0, 4, len(found))
     return frame
@@ -110,7 +124,9 @@ def options_of(rng: np.random.Generator) -> dict[str, Any]:
     if rng.random() < 0.7:
         options["k"] = int(rng.integers(0, 9))
     else:
-        options["similarity"] = [0.1, 0.25, 0.5, 0.6, 0.75, 0.8, 0.9, 1][rng.integers(8)]
+        options["similarity"] = [0.1, 0.25, 0.5, 0.6, 0.75, 0.8, 0.9, 1][
+            rng.integers(8)
+        ]
     if rng.random() < 0.5:
         options["transpositions"] = True
     if rng.random() < 0.3:
@@ -159,8 +175,17 @@ def _listed(found: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 def _of_pairs(found: Any, left: pd.DataFrame, right: pd.DataFrame, want: Pairs) -> None:
     found = computed(found)
-    assert list(found.columns) == ["left", "right", "distance", "votes_left", "votes_right"], found.columns
-    keys, votes = [f["key"].tolist() for f in (left, right)], [f["votes"].tolist() for f in (left, right)]
+    assert list(found.columns) == [
+        "left",
+        "right",
+        "distance",
+        "votes_left",
+        "votes_right",
+    ], found.columns
+    keys, votes = (
+        [f["key"].tolist() for f in (left, right)],
+        [f["votes"].tolist() for f in (left, right)],
+    )
     expected = sorted(
         (keys[0][i], keys[1][j], float(distance), votes[0][i], votes[1][j])
         for (i, j), distance in want.items()
@@ -168,51 +193,100 @@ def _of_pairs(found: Any, left: pd.DataFrame, right: pd.DataFrame, want: Pairs) 
     assert _listed(found) == expected
 
 
-def self_join(rng: np.random.Generator, one: Side, two: Side, options: dict[str, Any],
-              asked: dict[str, Any]) -> None:  # fmt: skip
-    found = one[0].simjoin.edit_self_join("text", id="key", return_distance=True, keep="votes", **asked)
+def self_join(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
+    found = one[0].simjoin.edit_self_join(
+        "text", id="key", return_distance=True, keep="votes", **asked
+    )
     _of_pairs(found, one[1], one[1], wanted(one[1], None, options))
 
 
-def join(rng: np.random.Generator, one: Side, two: Side, options: dict[str, Any],
-         asked: dict[str, Any]) -> None:  # fmt: skip
+def join(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
     how = {"id": "key", "return_distance": True, "keep": "votes"}
     found = one[0].simjoin.edit_join(two[0], "text", **how, **asked)
     _of_pairs(found, one[1], two[1], wanted(one[1], two[1], options))
 
 
-def join_how(rng: np.random.Generator, one: Side, two: Side, options: dict[str, Any],
-             asked: dict[str, Any]) -> None:  # fmt: skip
+def join_how(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
     how = ["left", "leftsemi", "leftanti"][rng.integers(3)]
     want = wanted(one[1], two[1], options)
     if how == "left":
-        found = computed(one[0].simjoin.edit_join(two[0], "text", id="key", how=how, **asked))
+        found = computed(
+            one[0].simjoin.edit_join(two[0], "text", id="key", how=how, **asked)
+        )
         keys = [frame["key"].tolist() for frame in (one[1], two[1])]
         alone = set(range(len(one[1]))) - {i for i, _ in want}
-        expected = [(keys[0][i], keys[1][j]) for i, j in want] + [(keys[0][i], -1) for i in alone]
-        assert sorted(zip(found["left"], found["right"].fillna(-1), strict=True)) == sorted(expected)
+        expected = [(keys[0][i], keys[1][j]) for i, j in want] + [
+            (keys[0][i], -1) for i in alone
+        ]
+        assert sorted(
+            zip(found["left"], found["right"].fillna(-1), strict=True)
+        ) == sorted(expected)
         return
     found = computed(one[0].simjoin.edit_join(two[0], "text", how=how, **asked))
-    rows = {i for i, _ in want} if how == "leftsemi" else set(range(len(one[1]))) - {i for i, _ in want}
+    rows = (
+        {i for i, _ in want}
+        if how == "leftsemi"
+        else set(range(len(one[1]))) - {i for i, _ in want}
+    )
     assert found["key"].tolist() == one[1]["key"].iloc[sorted(rows)].tolist()
 
 
-def counts(rng: np.random.Generator, one: Side, two: Side, options: dict[str, Any],
-           asked: dict[str, Any]) -> None:  # fmt: skip
+def counts(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
     want = wanted(one[1], None, options)
     expected = [sum(row in pair for pair in want) for row in range(len(one[1]))]
-    assert computed(one[0].simjoin.edit_neighbor_counts("text", **asked)).tolist() == expected
+    assert (
+        computed(one[0].simjoin.edit_neighbor_counts("text", **asked)).tolist()
+        == expected
+    )
 
 
-def count(rng: np.random.Generator, one: Side, two: Side, options: dict[str, Any],
-          asked: dict[str, Any]) -> None:  # fmt: skip
-    assert computed(one[0].simjoin.count_edit_pairs("text", **asked)) == len(wanted(one[1], None, options))
+def count(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
+    assert computed(one[0].simjoin.count_edit_pairs("text", **asked)) == len(
+        wanted(one[1], None, options)
+    )
 
 
-def near_duplicates(rng: np.random.Generator, one: Side, two: Side, options: dict[str, Any],
-                    asked: dict[str, Any]) -> None:  # fmt: skip
+def near_duplicates(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
     keep: Any = ["first", "last", False, "votes"][rng.integers(4)]
-    found = computed(one[0].simjoin.edit_near_duplicated("text", keep=keep, **asked)).tolist()
+    found = computed(
+        one[0].simjoin.edit_near_duplicated("text", keep=keep, **asked)
+    ).tolist()
     frame, want = one[1], wanted(one[1], None, options)
     if keep is False:
         assert found == [any(row in pair for pair in want) for row in range(len(frame))]
@@ -224,8 +298,13 @@ def near_duplicates(rng: np.random.Generator, one: Side, two: Side, options: dic
     assert found == [row not in stays for row in range(len(frame))]
 
 
-def connected(rng: np.random.Generator, one: Side, two: Side, options: dict[str, Any],
-              asked: dict[str, Any]) -> None:  # fmt: skip
+def connected(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
     marks = one[0].simjoin.edit_near_duplicated("text", grouping="connected", **asked)
     group = list(range(len(one[1])))
     for i, j in wanted(one[1], None, options):
@@ -235,5 +314,13 @@ def connected(rng: np.random.Generator, one: Side, two: Side, options: dict[str,
 
 
 VERBS: tuple[Callable[..., None], ...] = (
-    self_join, self_join, join, join, join_how, counts, count, near_duplicates, connected
-)  # fmt: skip
+    self_join,
+    self_join,
+    join,
+    join,
+    join_how,
+    counts,
+    count,
+    near_duplicates,
+    connected,
+)

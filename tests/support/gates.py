@@ -20,7 +20,9 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 @dataclass(frozen=True)
 class Gate:
-    """Files that processes see: a partition was read for the plan, and may be read for the run."""
+    """Files that processes see: a partition was read for the plan, and may be read for
+    the run.
+    """
 
     folder: Path
 

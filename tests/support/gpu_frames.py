@@ -9,7 +9,11 @@ from dask.base import is_dask_collection
 def lay(frame, how):
     """Return a pandas or cuDF frame as a cuDF frame: plain, or in 1 or 4 partitions."""
     there = cudf.from_pandas(frame) if isinstance(frame, pd.DataFrame) else frame
-    return there if how == "cudf" else dask_cudf.from_cudf(there, npartitions=int(how[-1]), sort=False)
+    return (
+        there
+        if how == "cudf"
+        else dask_cudf.from_cudf(there, npartitions=int(how[-1]), sort=False)
+    )
 
 
 def computed(result):

@@ -34,7 +34,8 @@ class Compiled:
         late = sorted(self.programs - self.foreseen, key=str)
         rest = f"; compiled once they were needed: {late}" if late else ""
         return (
-            f"{len(self.programs)} programs for GPUs were run, {len(self.foreseen)} compiled ahead; "
+            f"{len(self.programs)} programs for GPUs were run, {len(self.foreseen)} "
+            "compiled ahead; "
             f"tests waited {self.seconds:.1f} s for them{rest}"
         )
 
@@ -45,7 +46,9 @@ def _key(name, constants):
 
 @contextmanager
 def ahead(wanted, told):
-    """Compile programs in this order, a few at a time, so that a program needed meanwhile waits for few."""
+    """Compile programs in this order, a few at a time, so that a program needed
+    meanwhile waits for few.
+    """
     asked, stop = load.kernel, threading.Event()
 
     def feed():
@@ -78,9 +81,14 @@ def ahead(wanted, told):
 
 
 def programs_of(modules):
-    """Return the programs that test modules list, in their order, after those that all tests need."""
+    """Return the programs that test modules list, in their order, after those that all
+    tests need.
+    """
     return list(
-        itertools.chain(ALWAYS, *(module.programs() for module in modules if hasattr(module, "programs")))
+        itertools.chain(
+            ALWAYS,
+            *(module.programs() for module in modules if hasattr(module, "programs")),
+        )
     )
 
 

@@ -1,4 +1,6 @@
-"""Kernels that the tests of a GPU run, which are compiled in parallel before they start."""
+"""Kernels that the tests of a GPU run, which are compiled in parallel before they
+start.
+"""
 
 import itertools
 
@@ -14,36 +16,55 @@ def names(room=""):
     return sorted(f"{room}/{path.stem}".lstrip("/") for path in folder.glob("*.cu"))
 
 
-ORDER = {"DIMS": 1, "EXACT": True, "VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
+ORDER = {
+    "DIMS": 1,
+    "EXACT": True,
+    "VALUE_BITS": VALUE_BITS,
+    "SAMPLES": MIDDLE,
+    "BLOCK": BLOCK,
+}
 
 ALWAYS = [
     ("order", "middle", ORDER),
     *(("boxes", "tile_boxes", {"DIMS": 1, "EXACT": exact}) for exact in (False, True)),
     ("moments", "column_sums", {"DIMS": 1, "EXACT": True}),
     *(
-        ("vectors", "make_vectors", {"DIMS": 1, "EXACT": True, "NEAREST": near, "SLICED": False})
+        (
+            "vectors",
+            "make_vectors",
+            {"DIMS": 1, "EXACT": True, "NEAREST": near, "SLICED": False},
+        )
         for near in (False, True)
     ),
-    *(("components", "tie_to_roots", {"DIMS": 1, "EXACT": True, "NODES_64": wide}) for wide in (False, True)),
+    *(
+        ("components", "tie_to_roots", {"DIMS": 1, "EXACT": True, "NODES_64": wide})
+        for wide in (False, True)
+    ),
 ]
 """Programs that run for all data."""
 
 LEVELS = 8
-"""Levels of the tree of regions in compiled programs: few rows have up to 64 regions."""
+"""Levels of the tree of regions in compiled programs: few rows have up to 64 regions.
+"""
 
 USES = [{"COUNTING": False}, {"COUNTING": True}]
 """Modes of joins: pairs, and counts."""
 
 SINKS = [
-    {"COUNTING": False, "SINK": sink, "NODES_64": wide} for sink, wide in ((1, False), (1, True), (2, False))
+    {"COUNTING": False, "SINK": sink, "NODES_64": wide}
+    for sink, wide in ((1, False), (1, True), (2, False))
 ]
-"""Ties of rows with either type of row numbers, and lowest labels: see `components.cuh`."""
+"""Ties of rows with either type of row numbers, and lowest labels: see
+`components.cuh`.
+"""
 
 CLUSTERS = [*USES, SINKS[0], SINKS[2]]
 """Programs that joins and clusterings of few rows need."""
 
 
-def join_programs(dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(False, True)):
+def join_programs(
+    dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(False, True)
+):
     """Return programs of joins: files, functions and constants.
 
     Parameters
@@ -60,11 +81,22 @@ def join_programs(dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(Fal
     found = []
     for d, engine in itertools.product(dims, engines):
         if engine == "float16" and d <= half.MAX_DIMS:
-            one = "tensor", "join_tensor", {"DIMS": d, "EXACT": False, "WIDTH": half.width(d)}
+            one = (
+                "tensor",
+                "join_tensor",
+                {"DIMS": d, "EXACT": False, "WIDTH": half.width(d)},
+            )
         else:
-            one = "tiles", "join_tiles", {"DIMS": d, "EXACT": engine == "float64"} | told
+            one = (
+                "tiles",
+                "join_tiles",
+                {"DIMS": d, "EXACT": engine == "float64"} | told,
+            )
         found += [(*one[:2], one[2] | use) for use in uses]
-    found += [("regions", "own_regions", {"DIMS": d, "EXACT": True, "DEPTH": LEVELS} | told) for d in dims]
+    found += [
+        ("regions", "own_regions", {"DIMS": d, "EXACT": True, "DEPTH": LEVELS} | told)
+        for d in dims
+    ]
     return found + [
         ("finish", "name_pairs", {"DIMS": d, "EXACT": True, "LABELS": some} | told)
         for d, some in itertools.product(dims, labels)
@@ -72,7 +104,9 @@ def join_programs(dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(Fal
 
 
 def spanning_programs(dims, exact, norm=2):
-    """Return programs of spanning trees of points with this many dimensions, with or without a filter."""
+    """Return programs of spanning trees of points with this many dimensions, with or
+    without a filter.
+    """
     found = [
         ("spanning", "search_others", {"DIMS": d, "EXACT": e} | norm_constant(norm))
         for d, e in itertools.product(dims, exact)
@@ -82,12 +116,22 @@ def spanning_programs(dims, exact, norm=2):
 
 
 def search_programs(dims, engines=("float32",), norm=2, lists=(True,)):
-    """Return programs of searches for nearest neighbors; `lists`: whether these fit into shared memory."""
+    """Return programs of searches for nearest neighbors; `lists`: whether these fit
+    into shared memory.
+    """
     found = []
     for d, engine, some in itertools.product(dims, engines, lists):
         told = {"DIMS": d, "LISTS": some, "EXACT": engine == "float64"}
         if engine == "float16":
-            found.append(("nearest_tensor", "search_tensor", told | {"WIDTH": half.width(d), "ROWS": 32}))
+            found.append(
+                (
+                    "nearest_tensor",
+                    "search_tensor",
+                    told | {"WIDTH": half.width(d), "ROWS": 32},
+                )
+            )
         else:
-            found.append(("nearest", "search_tiles", told | {"ROWS": 64} | norm_constant(norm)))
+            found.append(
+                ("nearest", "search_tiles", told | {"ROWS": 64} | norm_constant(norm))
+            )
     return found

@@ -1,4 +1,6 @@
-"""Expected contents of an index that grows, by brute force, and indexes of all kinds of rows."""
+"""Expected contents of an index that grows, by brute force, and indexes of all kinds of
+rows.
+"""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,9 @@ CASES = {
 
 
 class Model:
-    """The rows of a growing index by id, as `(number, place)`, and the rows of all kept versions."""
+    """The rows of a growing index by id, as `(number, place)`, and the rows of all kept
+    versions.
+    """
 
     def __init__(self, eps, rows, metric="euclidean", p=2):
         self.eps, self.metric, self.p = eps, metric, p
@@ -47,7 +51,9 @@ class Model:
 
     def forget(self, keep):
         """Drop versions like `Index.vacuum`."""
-        self.versions = {v: rows for v, rows in self.versions.items() if v > self.version - keep}
+        self.versions = {
+            v: rows for v, rows in self.versions.items() if v > self.version - keep
+        }
 
     @property
     def oldest(self):
@@ -55,14 +61,18 @@ class Model:
         return min(self.versions)
 
     def pairs(self, eps=None):
-        """Return pairs of ids, the row with the smaller number first; `eps` is another distance."""
+        """Return pairs of ids, the row with the smaller number first; `eps` is another
+        distance.
+        """
         order = sorted(self.rows, key=lambda id: self.rows[id][0])
         if not order:
             return set()
         x = np.array([self.rows[id][1] for id in order], np.float64)
         return {
             (order[i], order[j])
-            for i, j in brute_force(x, self.eps if eps is None else eps, self.metric, self.p)
+            for i, j in brute_force(
+                x, self.eps if eps is None else eps, self.metric, self.p
+            )
         }
 
     def _made(self):
@@ -81,7 +91,9 @@ def table(case, first, number, scale=1.0):
         columns = {"v": list(x)}
     keys = np.arange(first, first + number)
     named = [f"row {key}" for key in keys] if case == "lists of texts" else keys
-    return pd.DataFrame({"key": named} | columns | {"name": [f"name {k % 7}" for k in keys]})
+    return pd.DataFrame(
+        {"key": named} | columns | {"name": [f"name {k % 7}" for k in keys]}
+    )
 
 
 def made(case, folder, **more):
@@ -89,4 +101,6 @@ def made(case, folder, **more):
     frame = table(case, 0, 500)
     on = [name for name in frame.columns if name not in ("key", "name")]
     eps, how = CASES[case][1:]
-    return lay(frame, "dask-3").simjoin.index(eps, folder, on=on, id="key", row_group=32, **how, **more)
+    return lay(frame, "dask-3").simjoin.index(
+        eps, folder, on=on, id="key", row_group=32, **how, **more
+    )

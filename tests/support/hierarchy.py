@@ -1,4 +1,6 @@
-"""HDBSCAN by its definition: the hierarchy from all pairs of rows, and the clusters, in plain Python."""
+"""HDBSCAN by its definition: the hierarchy from all pairs of rows, and the clusters, in
+plain Python.
+"""
 
 import math
 
@@ -16,9 +18,11 @@ def reachability(x, min_samples, metric="euclidean"):
 
 
 def tree_by_definition(x, min_samples, metric="euclidean", shown=True):
-    """Return edges (i, j) and their distances, by Kruskal's algorithm on all pairs by (weight, i, j).
+    """Return edges (i, j) and their distances, by Kruskal's algorithm on all pairs by
+    (weight, i, j).
 
-    The result is in the order of (distance, i, j) if it is shown, else of (weight, i, j).
+    The result is in the order of (distance, i, j) if it is shown, else of (weight, i,
+    j).
     """
     weight = reachability(x, min_samples, metric)
     i, j = np.triu_indices(len(x), 1)
@@ -45,7 +49,9 @@ def tree_by_definition(x, min_samples, metric="euclidean", shown=True):
 
 
 def parts_below(rows, near):
-    """Return the connected sets of rows among `rows`; `near` (n, n) marks ties between rows."""
+    """Return the connected sets of rows among `rows`; `near` (n, n) marks ties between
+    rows.
+    """
     left, parts = set(rows), []
     while left:
         part, todo = set(), [left.pop()]
@@ -60,7 +66,9 @@ def parts_below(rows, near):
 
 
 def merges(far, least=2):
-    """Return all sets of at least `least` rows that are connected at some distance; `far` is (n, n)."""
+    """Return all sets of at least `least` rows that are connected at some distance;
+    `far` is (n, n).
+    """
     heights = np.unique(far[np.triu_indices(len(far), 1)])
     return {
         frozenset(part)
@@ -71,10 +79,18 @@ def merges(far, least=2):
 
 
 class Cluster:
-    """A cluster: its rows, the rows that fall out of it with their 1 / distance, and its child clusters."""
+    """A cluster: its rows, the rows that fall out of it with their 1 / distance, and
+    its child clusters.
+    """
 
     def __init__(self, rows, birth, parent):
-        self.rows, self.birth, self.parent, self.fallen, self.children = rows, birth, parent, {}, []
+        self.rows, self.birth, self.parent, self.fallen, self.children = (
+            rows,
+            birth,
+            parent,
+            {},
+            [],
+        )
 
     def grow(self, far, least):
         """Find how the cluster shrinks and splits."""
@@ -102,12 +118,16 @@ class Cluster:
     def stability(self):
         """Return the excess of mass."""
         lost = [d - self.birth for d in self.fallen.values()]
-        return math.fsum(lost + [(c.birth - self.birth) * len(c.rows) for c in self.children])
+        return math.fsum(
+            lost + [(c.birth - self.birth) * len(c.rows) for c in self.children]
+        )
 
     @property
     def death(self):
         """Return the 1 / distance of the last row that leaves the cluster."""
-        return max([*self.fallen.values(), *(c.birth for c in self.children)], default=0.0)
+        return max(
+            [*self.fallen.values(), *(c.birth for c in self.children)], default=0.0
+        )
 
 
 def bottleneck(far):
@@ -121,7 +141,9 @@ class Doubtful(Exception):
 
 
 def by_stability(cluster, most, single):
-    """Return the chosen clusters among a cluster and its descendants, and their stability."""
+    """Return the chosen clusters among a cluster and its descendants, and their
+    stability.
+    """
     parts = [by_stability(child, most, single) for child in cluster.children]
     below = math.fsum(total for _, total in parts)
     if cluster.parent is None and not single:
@@ -140,7 +162,9 @@ def far_of(cluster):
 
 
 def widened(chosen, eps, single):
-    """Replace clusters that split off within `eps`, starting with the clusters nearest the root."""
+    """Replace clusters that split off within `eps`, starting with the clusters nearest
+    the root.
+    """
     found, passed = [], []
     for cluster in chosen:
         if far_of(cluster) >= eps:
@@ -148,7 +172,9 @@ def widened(chosen, eps, single):
             continue
         if any(cluster is other for other in passed):
             continue
-        while cluster.parent is not None and (cluster.parent.parent is not None or single):
+        while cluster.parent is not None and (
+            cluster.parent.parent is not None or single
+        ):
             cluster = cluster.parent
             if far_of(cluster) > eps:
                 break
@@ -157,8 +183,16 @@ def widened(chosen, eps, single):
     return found
 
 
-def clusters_by_definition(x, least, min_samples, method="eom", eps=0.0, most=math.inf, single=False,
-                           metric="euclidean"):  # fmt: skip
+def clusters_by_definition(
+    x,
+    least,
+    min_samples,
+    method="eom",
+    eps=0.0,
+    most=math.inf,
+    single=False,
+    metric="euclidean",
+):
     """Return the labels, probabilities and outlier scores of rows."""
     n = len(x)
     weight = reachability(x, min_samples, metric)
@@ -181,13 +215,17 @@ def clusters_by_definition(x, least, min_samples, method="eom", eps=0.0, most=ma
             owner = owner.parent
         for row, density in cluster.fallen.items():
             if deepest > 0 and density < math.inf:
-                score[row] = (deepest - density) / deepest if deepest < math.inf else 1.0
+                score[row] = (
+                    (deepest - density) / deepest if deepest < math.inf else 1.0
+                )
             if owner is root and density < (1 / eps if eps > 0 else root.death):
                 continue
             if owner is not None:
                 label[row] = next(k for k, c in enumerate(chosen) if c is owner)
                 alone = owner.death == 0 or density == math.inf
-                probability[row] = 1.0 if alone else min(density, owner.death) / owner.death
+                probability[row] = (
+                    1.0 if alone else min(density, owner.death) / owner.death
+                )
     return numbered(label), probability, score
 
 

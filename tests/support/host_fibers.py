@@ -1,7 +1,9 @@
-"""CUDA C++ with barriers without a GPU: a block's threads run on the host in turns, each up to a barrier.
+"""CUDA C++ with barriers without a GPU: a block's threads run on the host in turns,
+each up to a barrier.
 
-Exchanges of a warp go through all 32 lanes; where lanes go different ways, each counts as the only one that
-is active.  A kernel that is given arguments of other sizes than it takes, or too few, says so.
+Exchanges of a warp go through all 32 lanes; where lanes go different ways, each counts
+as the only one that is active.  A kernel that is given arguments of other sizes than it
+takes, or too few, says so.
 """
 
 import ctypes
@@ -230,14 +232,31 @@ LONG = ("spanning",)
 
 
 def compiled(name, function, folder, **constants):
-    """Compile a kernel for the host; return a function that is called like CuPy's kernels."""
-    text = source(name, **constants).replace("extern __shared__ int shared[]", "static int shared[12288]")
+    """Compile a kernel for the host; return a function that is called like CuPy's
+    kernels.
+    """
+    text = source(name, **constants).replace(
+        "extern __shared__ int shared[]", "static int shared[12288]"
+    )
     kernels, path = library_of(f"fibers-{name}", function, text, folder, constants)
     library = path.with_suffix(".so")
     if not library.exists():
         level = "-O1" if name in LONG else "-O0"
-        options = ["-std=c++14", level, "-w", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-U_FORTIFY_SOURCE"]
-        build(HOST, text + "".join(RUN.replace("NAME", kernel) for kernel in kernels), path, options)
+        options = [
+            "-std=c++14",
+            level,
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-Wl,-Bsymbolic",
+            "-U_FORTIFY_SOURCE",
+        ]
+        build(
+            HOST,
+            text + "".join(RUN.replace("NAME", kernel) for kernel in kernels),
+            path,
+            options,
+        )
     run = getattr(ctypes.CDLL(str(library)), f"run_{function}")
     run.restype = ctypes.c_char_p
 
@@ -246,7 +265,13 @@ def compiled(name, function, folder, **constants):
         held = [_held(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(held))(*(one.ctypes.data for one in held))
         sizes = (ctypes.c_int * len(held))(*(one.itemsize for one in held))
-        wrong = run(ctypes.c_uint(blocks[0]), ctypes.c_uint(threads[0]), pointers, sizes, len(held))
+        wrong = run(
+            ctypes.c_uint(blocks[0]),
+            ctypes.c_uint(threads[0]),
+            pointers,
+            sizes,
+            len(held),
+        )
         assert wrong is None, f"{function}: {wrong.decode()}"
 
     return launch
@@ -262,5 +287,7 @@ def _held(value):
 
 
 def fibers_like_cupy(folder, memory=1 << 34):
-    """Provide a module `cupy` on top of NumPy whose kernels run this way: see `host_gpu.as_cupy`."""
+    """Provide a module `cupy` on top of NumPy whose kernels run this way: see
+    `host_gpu.as_cupy`.
+    """
     return as_cupy(folder, compiled, (*ROOMS, "dask_simjoin.sets.gpu"), memory)

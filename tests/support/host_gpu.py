@@ -1,7 +1,7 @@
 """CUDA C++ without a GPU, compiled for the host.
 
-Threads run one after the other, or at once where there are barriers.  Each takes itself to be the only active
-one of its warp, and what a group's first lane hands on is there.
+Threads run one after the other, or at once where there are barriers.  Each takes itself
+to be the only active one of its warp, and what a group's first lane hands on is there.
 """
 
 import ctypes
@@ -71,19 +71,35 @@ using std::fabs;
 """
 
 
-OPTIONS = ("-std=c++14", "-O0", "-ffp-contract=off", "-w", "-pthread", "-shared", "-fPIC")
-"""Of C++14, since with C++17 <cmath> has many more functions, and each compilation takes a quarter longer."""
+OPTIONS = (
+    "-std=c++14",
+    "-O0",
+    "-ffp-contract=off",
+    "-w",
+    "-pthread",
+    "-shared",
+    "-fPIC",
+)
+"""Of C++14, since with C++17 <cmath> has many more functions, and each compilation
+takes a quarter longer.
+"""
 
 
 def build(head, text, path, options):
     """Compile a text after a head, which is precompiled once for all texts of a folder."""
-    header = path.parent.parent / f"host-{hashlib.sha256(head.encode()).hexdigest()[:16]}.hpp"
+    header = (
+        path.parent.parent
+        / f"host-{hashlib.sha256(head.encode()).hexdigest()[:16]}.hpp"
+    )
     ready = header.with_name(f"{header.name}.gch")
     if not ready.exists():
         header.write_text(head)
         made = header.with_name(f"{header.name}.{os.getpid()}")
-        # compile without linking: an option of the linker would make g++ leave a library there, and read none
-        subprocess.run(["g++", *options, "-c", "-x", "c++-header", header, "-o", made], check=True)
+        # compile without linking: an option of the linker would make g++ leave a
+        # library there, and read none
+        subprocess.run(
+            ["g++", *options, "-c", "-x", "c++-header", header, "-o", made], check=True
+        )
         made.replace(ready)
     path.write_text(f'#include "{header}"\n{text}')
     subprocess.run(["g++", *options, path, "-o", path.with_suffix(".so")], check=True)
@@ -97,7 +113,8 @@ def available():
 def library_of(name, function, text, folder, constants):
     """Return the kernels of a source that share one library, and the library's path.
 
-    A kernel whose name comes from a macro, or that depends on a condition, has a library of its own.
+    A kernel whose name comes from a macro, or that depends on a condition, has a
+    library of its own.
     """
     kernels, depth, before = [], 0, ""
     for line in text.splitlines():
@@ -145,17 +162,30 @@ def _run_of(function, text):
 
 
 def compiled(name, function, folder, **constants):
-    """Compile a kernel for the host; return a function of blocks, threads and the kernel's arguments."""
+    """Compile a kernel for the host; return a function of blocks, threads and the
+    kernel's arguments.
+    """
     text = source(name)
     kernels, path = library_of(f"threads-{name}", function, text, folder, constants)
     library = path.with_suffix(".so")
     if not library.exists():
-        defined = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
-        build(HOST, defined + text + "".join(_run_of(kernel, text) for kernel in kernels), path, OPTIONS)
+        defined = "".join(
+            f"#define {key} {int(value)}\n" for key, value in constants.items()
+        )
+        build(
+            HOST,
+            defined + text + "".join(_run_of(kernel, text) for kernel in kernels),
+            path,
+            OPTIONS,
+        )
     run = getattr(ctypes.CDLL(str(library)), f"run_{function}")
 
     def launch(blocks, threads, arguments):
-        run(ctypes.c_uint(blocks[0]), ctypes.c_uint(threads[0]), *map(_argument, arguments))
+        run(
+            ctypes.c_uint(blocks[0]),
+            ctypes.c_uint(threads[0]),
+            *map(_argument, arguments),
+        )
 
     return launch
 
@@ -232,7 +262,9 @@ PLAIN = "sources", "gpu", "kernels"
 
 @contextmanager
 def as_cupy(folder, compiled, rooms, memory=1 << 34):
-    """Let some rooms import a module `cupy` on top of NumPy, whose kernels `compiled` makes."""
+    """Let some rooms import a module `cupy` on top of NumPy, whose kernels `compiled`
+    makes.
+    """
     fake = types.ModuleType("cupy")
     for name in dir(np):
         own = getattr(np, name)
@@ -240,13 +272,17 @@ def as_cupy(folder, compiled, rooms, memory=1 << 34):
             plain = isinstance(own, type) or not callable(own)
             setattr(fake, name, own if plain else _made(own))
     fake.cuda = types.SimpleNamespace(
-        Stream=Stream, get_current_stream=lambda: Stream(non_blocking=True), alloc_pinned_memory=bytearray,
+        Stream=Stream,
+        get_current_stream=lambda: Stream(non_blocking=True),
+        alloc_pinned_memory=bytearray,
         Device=lambda: types.SimpleNamespace(mem_info=(memory, memory)),
-    )  # fmt: skip
+    )
 
     def taken():
         loaded = [name for name in sys.modules if name.startswith((*rooms, "cupy"))]
-        return {name: sys.modules.pop(name) for name in loaded if not name.endswith(PLAIN)}
+        return {
+            name: sys.modules.pop(name) for name in loaded if not name.endswith(PLAIN)
+        }
 
     kept = taken()
     sys.modules["cupy"] = fake
@@ -265,7 +301,9 @@ def as_cupy(folder, compiled, rooms, memory=1 << 34):
 
 @contextmanager
 def like_cupy(folder, memory=1 << 34):
-    """Provide that module, and whatever joins grids with it; kernels run thread by thread."""
+    """Provide that module, and whatever joins grids with it; kernels run thread by
+    thread.
+    """
     with as_cupy(folder, compiled, ROOMS, memory) as fake:
         from dask_simjoin.papers.gpu import grid
 

@@ -26,7 +26,9 @@ def make_rows(metric, n, d, rng):
         ends = np.array([-180.0, 180, -90, 90, 0, -0.0, 45, 179.999999])
         spread = float(rng.choice([1e-9, 1e-3, 1, 90]))
         x = rng.uniform(-1, 1, (n, 2)) * [spread, 2 * spread]
-        x[:, 0] = np.where(rng.uniform(size=n) < 0.3, rng.choice([90.0, -90, 0], n), x[:, 0])
+        x[:, 0] = np.where(
+            rng.uniform(size=n) < 0.3, rng.choice([90.0, -90, 0], n), x[:, 0]
+        )
         x[:, 1] = np.where(rng.uniform(size=n) < 0.4, rng.choice(ends, n), x[:, 1])
         return x[rng.integers(0, max(n, 1), n)]
     kinds = ["uniform", "clusters", "lattice", "duplicates", "huge", "tiny"]
@@ -39,13 +41,21 @@ def make_rows(metric, n, d, rng):
 
 @st.composite
 def metric_cases(draw, most=60):
-    """Draw a metric, rows, and an eps that equals some distances, or is one unit in the last place away."""
+    """Draw a metric, rows, and an eps that equals some distances, or is one unit in the
+    last place away.
+    """
     metric, p = draw(st.sampled_from(ENGINE))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     x = make_rows(metric, draw(st.integers(0, most)), draw(st.integers(1, 12)), rng)
     eps = draw(st.sampled_from([0.0, 0.5, 1e4]))
     if len(x) > 1 and draw(st.booleans()):
         away = np.sort(distances(x, x, metric, p)[np.triu_indices(len(x), 1)])
-        eps = float(away[int(draw(st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0])) * (len(away) - 1))])
-        eps = min(math.nextafter(eps, draw(st.sampled_from([0.0, eps, math.inf]))), 1e300)
+        eps = float(
+            away[
+                int(draw(st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0])) * (len(away) - 1))
+            ]
+        )
+        eps = min(
+            math.nextafter(eps, draw(st.sampled_from([0.0, eps, math.inf]))), 1e300
+        )
     return metric, p, x, eps

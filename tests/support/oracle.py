@@ -17,18 +17,25 @@ AT_ONCE = 1 << 16
 
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return all d2 between two sets of points (n, d) and (m, d), as the usual metric defines them."""
+    """Return all d2 between two sets of points (n, d) and (m, d), as the usual metric
+    defines them.
+    """
     return totals(x, y)
 
 
-def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:
-    """Return the totals that a metric compares, for all pairs of two sets of rows (n, columns) and (m,
-    columns).
+def totals(
+    x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2
+) -> np.ndarray:
+    """Return the totals that a metric compares, for all pairs of two sets of rows (n,
+    columns) and (m, columns).
 
     One loop over dimensions: sums of NumPy's (`sum`, `einsum`) add in another order.
     """
     kind = make_metric(metric, p)
-    x, y = (np.ascontiguousarray(kind.embed(np.asarray(side, np.float64), np).T) for side in (x, y))
+    x, y = (
+        np.ascontiguousarray(kind.embed(np.asarray(side, np.float64), np).T)
+        for side in (x, y)
+    )
     whole = np.zeros((x.shape[1], y.shape[1]))
     rows = max(1, AT_ONCE // max(1, whole.shape[1]))
     with np.errstate(over="ignore", under="ignore"):
@@ -45,7 +52,9 @@ def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2)
 
 
 def power(a: Any, p: Norm) -> Any:
-    """Raise to a power, by squaring and multiplying from the highest bit of the exponent on."""
+    """Raise to a power, by squaring and multiplying from the highest bit of the
+    exponent on.
+    """
     result = a
     for bit in bin(int(p))[3:]:
         result = result * result
@@ -53,28 +62,38 @@ def power(a: Any, p: Norm) -> Any:
     return result
 
 
-def distances(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:
+def distances(
+    x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2
+) -> np.ndarray:
     """Return all distances between two sets of rows (n, columns) and (m, columns)."""
     total = totals(x, y, metric, p)
     return make_metric(metric, p).distance(total.ravel(), np).reshape(total.shape)
 
 
-def brute_force(x: np.ndarray, eps: float, metric: str = "euclidean", p: Norm = 2) -> set[tuple[int, int]]:
+def brute_force(
+    x: np.ndarray, eps: float, metric: str = "euclidean", p: Norm = 2
+) -> set[tuple[int, int]]:
     """Return the pairs i < j of rows (n, columns) within eps, by the definition."""
     near = np.triu(totals(x, x, metric, p) <= make_metric(metric, p).threshold(eps), 1)
     return set(zip(*(places.tolist() for places in np.nonzero(near)), strict=True))
 
 
 def as_set(pairs: Any) -> set[tuple[Any, Any]]:
-    """Return the rows (left, right) of a frame of pairs as a set; rows that repeat are an error."""
+    """Return the rows (left, right) of a frame of pairs as a set; rows that repeat are
+    an error.
+    """
     found = list(zip(pairs["left"].tolist(), pairs["right"].tolist(), strict=True))
     unique = set(found)
-    assert len(unique) == len(found), f"{len(found) - len(unique)} pairs were returned twice"
+    assert len(unique) == len(found), (
+        f"{len(found) - len(unique)} pairs were returned twice"
+    )
     return unique
 
 
 def assert_same_pairs(found: set[Any], expected: set[Any]) -> None:
-    """Fail with the number and a few examples of the pairs that only one of two sets has."""
+    """Fail with the number and a few examples of the pairs that only one of two sets
+    has.
+    """
     lost, wrong = sorted(expected - found), sorted(found - expected)
     assert not lost and not wrong, (
         f"{len(lost)} of {len(expected)} pairs were lost, such as {lost[:3]}; "

@@ -1,18 +1,20 @@
 """Python blocks of the pages in docs/, and the output that a page shows under them.
 
-A block's output is what it prints and, as in a notebook, the value of its last line. A page shows it in a
-text block behind a mark that no reader sees::
+A block's output is what it prints and, as in a notebook, the value of its last line. A
+page shows it in a text block behind a mark that no reader sees::
 
     <!-- output -->
     ```text
     14092
     ```
 
-`<!-- output: numbers vary -->` marks output whose numbers depend on the machine. Its words are compared.
-Its numbers, their units of time and bytes, and progress bars are not. `<!-- output: one run -->` marks output
-whose lines depend on the run: only its first line is compared, without numbers.
+`<!-- output: numbers vary -->` marks output whose numbers depend on the machine. Its
+words are compared. Its numbers, their units of time and bytes, and progress bars are
+not. `<!-- output: one run -->` marks output whose lines depend on the run: only its
+first line is compared, without numbers.
 
-`python -m tests.support.outputs --write PAGE ...` runs the pages and writes the output under each block.
+`python -m tests.support.outputs --write PAGE ...` runs the pages and writes the output
+under each block.
 """
 
 import argparse
@@ -52,7 +54,8 @@ class Block:
     output: str | None = None
     """Output that the page shows under the block, or None."""
     varies: str | None = None
-    """How the output depends on the machine: "numbers vary", "one run", or not at all."""
+    """How the output depends on the machine: "numbers vary", "one run", or not at all.
+    """
     output_end: int = 0
     """Line of the fence below the output, or below the code if there is no output."""
 
@@ -74,7 +77,9 @@ def blocks(page):
 
 
 def _end(page, lines, start):
-    """Return the line of the fence that ends the block whose first fence is in line `start`."""
+    """Return the line of the fence that ends the block whose first fence is in line
+    `start`.
+    """
     for number in range(start, len(lines)):
         if lines[number] == "```":
             return number + 1
@@ -88,17 +93,23 @@ def _block(page, lines, needs, start, end):
     if not marked:
         return Block(needs, start, text, end, output_end=end)
     fence = mark + 1
-    assert lines[fence : fence + 1] == ["```text"], f"{page.name}, line {mark + 1}: a text block must follow"
+    assert lines[fence : fence + 1] == ["```text"], (
+        f"{page.name}, line {mark + 1}: a text block must follow"
+    )
     last = _end(page, lines, fence + 1)
     shown = "\n".join(lines[fence + 1 : last - 1])
     return Block(needs, start, text, end, shown, marked[1], last)
 
 
 def run(page, block, names):
-    """Run a block with these global names. Return its output as a narrow terminal shows it."""
+    """Run a block with these global names. Return its output as a narrow terminal shows
+    it.
+    """
     # empty lines come first, so that line numbers in a traceback match the page
     tree = ast.parse("\n" * block.start + block.text, str(page))
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = (
+        tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    )
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), pd.option_context("display.width", WIDTH):
         exec(compile(tree, str(page), "exec"), names)
@@ -107,12 +118,16 @@ def run(page, block, names):
             if value is not None:
                 print(value if isinstance(value, str) else repr(value))
     # a terminal shows only the text after the last carriage return in a line
-    lines = (line.rstrip().rpartition("\r")[2] for line in printed.getvalue().split("\n"))
+    lines = (
+        line.rstrip().rpartition("\r")[2] for line in printed.getvalue().split("\n")
+    )
     return "\n".join(_wrapped(line.rstrip()) for line in lines).strip("\n")
 
 
 def _wrapped(line):
-    """Return a long line as several: the second begins below the value of a line such as `rows    3`."""
+    """Return a long line as several: the second begins below the value of a line such
+    as `rows    3`.
+    """
     label = re.match(r"  \S+(?: \S+)*  +", line)
     return textwrap.fill(
         line,
@@ -124,14 +139,18 @@ def _wrapped(line):
 
 
 def prints_alike():
-    """Return whether this pandas prints lists and dates in tables as the pages show them."""
+    """Return whether this pandas prints lists and dates in tables as the pages show
+    them.
+    """
     return tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1)
 
 
 def same(block, output):
     """Return whether the page shows this output."""
     if block.varies == "one run":
-        return _words(block.output.partition("\n")[0]) == _words(output.partition("\n")[0])
+        return _words(block.output.partition("\n")[0]) == _words(
+            output.partition("\n")[0]
+        )
     if block.varies:
         return _words(block.output) == _words(output)
     return (block.output or "") == output
@@ -148,14 +167,20 @@ def written(page, outputs):
     lines = page.read_text().splitlines()
     for block, output in sorted(outputs.items(), key=lambda one: -one[0].start):
         varies = f": {block.varies}" if block.varies else ""
-        shown = ["", f"<!-- output{varies} -->", "```text", *output.splitlines(), "```"] if output else []
+        shown = (
+            ["", f"<!-- output{varies} -->", "```text", *output.splitlines(), "```"]
+            if output
+            else []
+        )
         if not (block.varies and block.output and same(block, output)):
             lines[block.end : block.output_end] = shown
     return "\n".join(lines) + "\n"
 
 
 def outputs_of(page):
-    """Run a page in an empty folder. Return {block: output} of the blocks whose library is there."""
+    """Run a page in an empty folder. Return {block: output} of the blocks whose library
+    is there.
+    """
     names, found = {"__name__": "__main__"}, {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("examples").symlink_to(ROOT / "examples")
@@ -171,7 +196,11 @@ def outputs_of(page):
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="+", type=Path)
-    parser.add_argument("--write", action="store_true", help="write the outputs instead of printing the page")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write the outputs instead of printing the page",
+    )
     options = parser.parse_args(arguments)
     for page in map(Path.resolve, options.pages):
         text = written(page, outputs_of(page))

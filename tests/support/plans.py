@@ -1,4 +1,6 @@
-"""Plans that tests of reports look at: of 900 rows, as many chunks of either kind, or as one."""
+"""Plans that tests of reports look at: of 900 rows, as many chunks of either kind, or
+as one.
+"""
 
 EPS = 0.04
 ROW = 24

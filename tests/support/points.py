@@ -12,9 +12,22 @@ from hypothesis import strategies as st
 from tests.support.oracle import squared_distances
 
 KINDS = (
-    "uniform", "clusters", "lattice", "duplicates", "offset", "huge", "tiny", "scales", "outlier",
-    "constant", "exponential", "unlike", "rotated", "nearly constant", "sentinel",
-)  # fmt: skip
+    "uniform",
+    "clusters",
+    "lattice",
+    "duplicates",
+    "offset",
+    "huge",
+    "tiny",
+    "scales",
+    "outlier",
+    "constant",
+    "exponential",
+    "unlike",
+    "rotated",
+    "nearly constant",
+    "sentinel",
+)
 """Kinds of points that `make_points` makes."""
 
 
@@ -28,7 +41,9 @@ class Case(NamedTuple):
 
 
 def frame_of(x: np.ndarray) -> pd.DataFrame:
-    """Return points as a frame with columns c0, c1, ... and a RangeIndex; pandas 2 would share memory."""
+    """Return points as a frame with columns c0, c1, ... and a RangeIndex; pandas 2
+    would share memory.
+    """
     return pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])], copy=True)
 
 
@@ -39,7 +54,9 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
         centres = rng.uniform(0, 10, (max(1, n // 20), d))
         return centres[rng.integers(len(centres), size=n)] + rng.normal(0, 0.05, (n, d))
     if kind == "lattice":
-        return rng.integers(0, 4, (n, d)) * float(rng.choice([1.0, 0.1, 1 / 3, 2.0**-30]))
+        return rng.integers(0, 4, (n, d)) * float(
+            rng.choice([1.0, 0.1, 1 / 3, 2.0**-30])
+        )
     if kind == "duplicates":
         return uniform[rng.integers(max(1, n // 8), size=n)]
     if kind == "offset":
@@ -47,7 +64,9 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
     if kind == "huge":
         return (uniform - 0.5) * float(rng.choice([1e150, 1e160, 1e300, 3e307]))
     if kind == "tiny":
-        return (uniform - 0.5) * float(rng.choice([1e-30, 1e-150, 1e-162, 1e-300, 5e-322]))
+        return (uniform - 0.5) * float(
+            rng.choice([1e-30, 1e-150, 1e-162, 1e-300, 5e-322])
+        )
     if kind == "scales":
         return np.exp(rng.normal(0, 12, (n, d)))
     if kind == "outlier":
@@ -57,21 +76,30 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
         uniform[:, rng.uniform(size=d) < 0.6] = float(rng.choice([0.0, 1e9, -0.0]))
         return uniform
     if kind in ("unlike", "rotated"):
-        wide = uniform * 10.0 ** rng.uniform(-6, 6, d) + rng.choice([0.0, 0.0, -1e7], size=d)
+        wide = uniform * 10.0 ** rng.uniform(-6, 6, d) + rng.choice(
+            [0.0, 0.0, -1e7], size=d
+        )
         return wide if kind == "unlike" else rotated(wide, rng)
     if kind == "nearly constant":
         return np.where(
-            rng.uniform(size=d) < 0.6, float(rng.choice([1.0, 1e9])) + uniform * 2.0**-40, uniform
+            rng.uniform(size=d) < 0.6,
+            float(rng.choice([1.0, 1e9])) + uniform * 2.0**-40,
+            uniform,
         )
-    if kind == "sentinel":  # a value that stands for a missing one lies far away from all others
-        return np.where(rng.uniform(size=(n, d)) < 0.05, float(rng.choice([-9999.0, 1e20])), uniform)
+    # a value that stands for a missing one lies far away from all others
+    if kind == "sentinel":
+        return np.where(
+            rng.uniform(size=(n, d)) < 0.05, float(rng.choice([-9999.0, 1e20])), uniform
+        )
     if kind == "exponential":
         return rng.exponential(1 / 40, (n, d))
     return uniform
 
 
 def rotated(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Turn points to other axes; in many dimensions by a few reflections, which are fast."""
+    """Turn points to other axes; in many dimensions by a few reflections, which are
+    fast.
+    """
     d = x.shape[1]
     if d <= 64:
         return x @ np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -80,15 +108,27 @@ def rotated(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return x
 
 
-def a_distance(x: np.ndarray, rng: np.random.Generator, rank: float, ulps: int,
-               squared: np.ndarray | None = None) -> float:  # fmt: skip
-    """Return the distance of two points, moved by `ulps` units in the last place.  `squared` is all d2, if
-    known.
+def a_distance(
+    x: np.ndarray,
+    rng: np.random.Generator,
+    rank: float,
+    ulps: int,
+    squared: np.ndarray | None = None,
+) -> float:
+    """Return the distance of two points, moved by `ulps` units in the last place.
+    `squared` is all d2, if known.
     """
     if len(x) < 2:
         return float(rng.uniform())
-    d2 = (squared_distances(x, x) if squared is None else squared)[np.triu_indices(len(x), 1)]
-    eps = math.sqrt(min(np.partition(d2, int(rank * (len(d2) - 1)))[int(rank * (len(d2) - 1))], 1e300))
+    d2 = (squared_distances(x, x) if squared is None else squared)[
+        np.triu_indices(len(x), 1)
+    ]
+    eps = math.sqrt(
+        min(
+            np.partition(d2, int(rank * (len(d2) - 1)))[int(rank * (len(d2) - 1))],
+            1e300,
+        )
+    )
     for _ in range(abs(ulps)):
         eps = max(0.0, math.nextafter(eps, math.inf if ulps > 0 else -math.inf))
     return eps
@@ -96,7 +136,9 @@ def a_distance(x: np.ndarray, rng: np.random.Generator, rank: float, ulps: int,
 
 @st.composite
 def cases(draw: Any, max_dims: int = 200, max_points: int = 160) -> Case:
-    """Draw difficult cases: ties at eps, neighbors one ulp from it, duplicates, offsets, extreme scales."""
+    """Draw difficult cases: ties at eps, neighbors one ulp from it, duplicates,
+    offsets, extreme scales.
+    """
     d = draw(st.one_of(st.integers(1, 9), st.integers(1, max_dims)))
     n = draw(st.integers(0, max_points))
     kind = draw(st.sampled_from(KINDS))

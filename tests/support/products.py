@@ -14,7 +14,9 @@ extern "C" __global__ void products(const half_bits* x, const half_bits* y, floa
     for (int e = 0; e < 4; e++) out[(group + 8 * (e >> 1)) * 8 + pair * 2 + (e & 1)] = c[e];
 }
 """
-"""Multiplies 16 rows of x by 8 of y, as one warp does; appended to a file with `multiply_add`."""
+"""Multiplies 16 rows of x by 8 of y, as one warp does; appended to a file with
+`multiply_add`.
+"""
 
 PRODUCTS_OF_WARPGROUP = """
 extern "C" __global__ void products_of_warpgroup(const half_bits* x, const half_bits* y, float* out) {
@@ -45,4 +47,6 @@ extern "C" __global__ void products_of_warpgroup(const half_bits* x, const half_
     }
 }
 """
-"""Multiplies 64 rows of x by 128 of y, as a warpgroup does; appended to `tensor_hopper.cu`."""
+"""Multiplies 64 rows of x by 128 of y, as a warpgroup does; appended to
+`tensor_hopper.cu`.
+"""

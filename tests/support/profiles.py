@@ -1,4 +1,6 @@
-"""How many examples and combinations tests try: a few, the same each time, or all with `pytest --all`."""
+"""How many examples and combinations tests try: a few, the same each time, or all with
+`pytest --all`.
+"""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -8,20 +10,23 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 WHOLE = 100
-"""Examples of a test without a number of its own; other numbers scale with the profile."""
+"""Examples of a test without a number of its own; other numbers scale with the profile.
+"""
 
 COMMON = {
     "deadline": None,
     "print_blob": True,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
-# derandomize: a tree always gives one answer; `--all` and tests/checks/random_cases.py find new cases
+# derandomize: a tree always gives one answer; `--all` and tests/checks/random_cases.py
+# find new cases
 settings.register_profile("quick", max_examples=WHOLE // 5, derandomize=True, **COMMON)
 settings.register_profile("full", max_examples=WHOLE, derandomize=False, **COMMON)
 
 
 def examples(number: int) -> int:
-    """Return the number of examples for the profile: a share of `number`, but at least ten.
+    """Return the number of examples for the profile: a share of `number`, but at least
+    ten.
 
     Parameters
     ----------
@@ -37,13 +42,18 @@ def everything() -> bool:
 
 
 def chosen(every: list, few: list) -> list:
-    """Choose values of parameters that are compiled for: all in the profile ``full``, few in others."""
+    """Choose values of parameters that are compiled for: all in the profile ``full``,
+    few in others.
+    """
     assert set(few) <= set(every)
     return every if everything() else few
 
 
-def pairwise(where: Callable[..., bool] | None = None, /, **axes: Sequence[Any]) -> pytest.MarkDecorator:
-    """Parametrize by all combinations of values; those that no pair of values needs are marked slow.
+def pairwise(
+    where: Callable[..., bool] | None = None, /, **axes: Sequence[Any]
+) -> pytest.MarkDecorator:
+    """Parametrize by all combinations of values; those that no pair of values needs are
+    marked slow.
 
     Parameters
     ----------
@@ -70,15 +80,18 @@ def pairwise(where: Callable[..., bool] | None = None, /, **axes: Sequence[Any])
 def in_turns(
     times: int, where: Callable[..., bool] | None = None, /, **axes: Sequence[Any]
 ) -> pytest.MarkDecorator:
-    """Parametrize by all combinations of values; those are marked slow that have no turn.
+    """Parametrize by all combinations of values; those are marked slow that have no
+    turn.
 
-    Each value of the longest axis has so many turns, which those of the other axes take part in one after the
-    other: where a test is of one code whatever they are, and pairs of them tell little more.
+    Each value of the longest axis has so many turns, which those of the other axes take
+    part in one after the other: where a test is of one code whatever they are, and
+    pairs of them tell little more.
 
     Parameters
     ----------
     times
-        Turns of each value of the longest axis, or as many as there are combinations with it.
+        Turns of each value of the longest axis, or as many as there are combinations
+        with it.
     where, **axes
         As `pairwise` takes them.
 
@@ -95,25 +108,39 @@ def in_turns(
         rest = [one for one in every if one[longest] == value]
         for turn in range(min(times, len(rest))):
             # of those with most values that had no turn, another each time
-            fresh = [len(set(enumerate(one)) - seen) if one not in few else -1 for one in rest]
-            best = [one for one, number in zip(rest, fresh, strict=True) if number == max(fresh)]
+            fresh = [
+                len(set(enumerate(one)) - seen) if one not in few else -1
+                for one in rest
+            ]
+            best = [
+                one
+                for one, number in zip(rest, fresh, strict=True)
+                if number == max(fresh)
+            ]
             few.add(best[(value * times + turn) % len(best)])
             seen |= set(enumerate(best[(value * times + turn) % len(best)]))
-    assert seen == set().union(*map(enumerate, every)), "some values have no turn: use more"
+    assert seen == set().union(*map(enumerate, every)), (
+        "some values have no turn: use more"
+    )
     return _parametrize(axes, every, few)
 
 
-def _combinations(where: Callable[..., bool] | None, axes: dict[str, Sequence[Any]]) -> list[tuple[int, ...]]:
+def _combinations(
+    where: Callable[..., bool] | None, axes: dict[str, Sequence[Any]]
+) -> list[tuple[int, ...]]:
     """Return all combinations, as positions of their values."""
     return [
         one
         for one in itertools.product(*(range(len(values)) for values in axes.values()))
-        if where is None or where(**{name: axes[name][k] for name, k in zip(axes, one, strict=True)})
+        if where is None
+        or where(**{name: axes[name][k] for name, k in zip(axes, one, strict=True)})
     ]
 
 
 def _parametrize(
-    axes: dict[str, Sequence[Any]], every: list[tuple[int, ...]], few: set[tuple[int, ...]]
+    axes: dict[str, Sequence[Any]],
+    every: list[tuple[int, ...]],
+    few: set[tuple[int, ...]],
 ) -> pytest.MarkDecorator:
     """Parametrize by every combination, all but a few marked slow."""
     chosen = [

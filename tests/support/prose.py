@@ -1,7 +1,9 @@
-"""A linter of prose: words and shapes of sentences that make the documentation hard to read.
+"""A linter of prose: words and shapes of sentences that make the documentation hard to
+read.
 
 It reads Markdown pages, and the docstrings, comments and messages of Python modules.
-`python -m tests.support.prose [FILES]` prints findings and their places; with `-q`, their numbers.
+`python -m tests.support.prose [FILES]` prints findings and their places; with `-q`,
+their numbers.
 """
 
 import argparse
@@ -78,7 +80,9 @@ LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", re.DOTALL)
 CODE = re.compile(r"(`{1,2})(?=\S).+?\1", re.DOTALL)
 TAG = re.compile(r"</?\w+[^>\n]*>|\{\w+\}(?=`)|https?://\S+")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+|\s*>\s?")
-END = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*(?:[A-Z0-9`]|dask-simjoin)|\"[a-z])")
+END = re.compile(
+    r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_]*(?:[A-Z0-9`]|dask-simjoin)|\"[a-z])"
+)
 """The end of a sentence. The next one may begin with a quoted value, such as "auto"."""
 ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|St|Fig|No)|\b[A-Z])\.$")
 WORD = re.compile(r"[^\W_][\w'-]*")
@@ -102,14 +106,19 @@ def check(sentence: Sentence) -> Iterator[Finding]:
     for kind, pattern in PATTERNS.items():
         for match in pattern.finditer(text):
             if kind != "what is" or not text.endswith("?"):
-                before, after = text[max(0, match.start() - 25) : match.start()], text[match.end() :][:25]
+                before, after = (
+                    text[max(0, match.start() - 25) : match.start()],
+                    text[match.end() :][:25],
+                )
                 yield Finding(line, kind, f"{before}{match[0]}{after}".strip())
     if (words := len(WORD.findall(text))) > LONGEST:
         yield Finding(line, "long", f"{words} words: {text[:60]}")
 
 
 def sentences(text: str) -> Iterator[Sentence]:
-    """Yield the sentences of a Markdown page, without its code, comments and targets of links."""
+    """Yield the sentences of a Markdown page, without its code, comments and targets of
+    links.
+    """
     text = FENCE.sub(_lines_only, text)
     text = COMMENT.sub(_lines_only, text)
     text = LINK.sub(_linked, text)
@@ -130,7 +139,9 @@ def _lines_only(match: re.Match[str]) -> str:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[tuple[int, str, bool]]:
-    """Yield paragraphs, items, headings and cells of tables: line, text, whether it is a heading."""
+    """Yield paragraphs, items, headings and cells of tables: line, text, whether it is
+    a heading.
+    """
     start, held = 0, ""
     for number, line in enumerate([*lines, ""], 1):
         heading = re.match(r"#+ (.*)", line)
@@ -143,7 +154,10 @@ def _paragraphs(lines: list[str]) -> Iterator[tuple[int, str, bool]]:
             yield number, heading[1], True
         elif is_row:
             # a cell is often a list, whose items end with semicolons
-            yield from ((number, part.strip(), False) for part in re.split(r"[|;]", line.strip().strip("|")))
+            yield from (
+                (number, part.strip(), False)
+                for part in re.split(r"[|;]", line.strip().strip("|"))
+            )
         elif line.strip():
             start = start if held else number
             held += "\n" * bool(held) + (line[item.end() :] if item else line)
@@ -163,7 +177,10 @@ def _split(line: int, paragraph: str, is_heading: bool) -> Iterator[Sentence]:
 
 def python_findings(source: str) -> list[Finding]:
     """Return the findings of a module's docstrings, comments and messages."""
-    comments = ((line, LITERAL.sub(_lines_only, f"{text}\n")) for line, text in _comments(source))
+    comments = (
+        (line, LITERAL.sub(_lines_only, f"{text}\n"))
+        for line, text in _comments(source)
+    )
     texts = [*_strings(ast.parse(source)), *comments]
     return sorted(
         Finding(line - 1 + found.line, found.kind, found.text)
@@ -173,13 +190,27 @@ def python_findings(source: str) -> list[Finding]:
 
 
 def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield docstrings, and string literals of three words and more that may be messages."""
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    """Yield docstrings, and string literals of three words and more that may be
+    messages.
+    """
+    inside = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            parts = (part.value if isinstance(part, ast.Constant) else "CODE" for part in node.values)
+            parts = (
+                part.value if isinstance(part, ast.Constant) else "CODE"
+                for part in node.values
+            )
             text = "".join(map(str, parts))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in inside
+        ):
             text = node.value
         else:
             continue
@@ -189,14 +220,17 @@ def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _docstring_as_markdown(text: str) -> str:
-    """Blank out examples and underlines, and end the line before an indented one, as numpydoc reads it.
+    """Blank out examples and underlines, and end the line before an indented one, as
+    numpydoc reads it.
 
     In a list of arguments, such as "`a`: one; `b`: another", each item is a sentence.
     """
     found, in_example, indent = [], False, 0
     text = re.sub(r";(\s+`)", r".\1", LITERAL.sub(_lines_only, text))
     for line in text.split("\n"):
-        in_example = line.strip() != "" and (in_example or line.lstrip().startswith(">>>"))
+        in_example = line.strip() != "" and (
+            in_example or line.lstrip().startswith(">>>")
+        )
         deeper = len(line) - len(line.lstrip())
         underline = re.fullmatch(r"\s*-{3,}\s*", line)
         if in_example or underline or re.match(r"\s*\w+(?:, \w+)*(?: : |$)", line):
@@ -209,10 +243,14 @@ def _docstring_as_markdown(text: str) -> str:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    """Yield comments; lines one below the other are one text, but a comment after code is its own text."""
+    """Yield comments; lines one below the other are one text, but a comment after code
+    is its own text.
+    """
     start, held, ends = 0, [], False
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and not re.match(r"# (?:noqa|type:|fmt:)", token.string):
+        if token.type == tokenize.COMMENT and not re.match(
+            r"# (?:noqa|type:|fmt:)", token.string
+        ):
             is_after_code = bool(token.line[: token.start[1]].strip())
             if held and (ends or is_after_code or token.start[0] != start + len(held)):
                 yield start, "\n".join(held)
@@ -230,10 +268,19 @@ def read(path: Path) -> list[Finding]:
 
 
 def pages() -> list[Path]:
-    """Return the pages of the root, all pages of docs/, and the programs of the gallery."""
+    """Return the pages of the root, all pages of docs/, and the programs of the
+    gallery.
+    """
     pages = sorted((ROOT / "docs").rglob("*.md"))
     top = [
-        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "SUPPORT.md")
+        ROOT / name
+        for name in (
+            "README.md",
+            "CONTRIBUTING.md",
+            "CHANGELOG.md",
+            "SECURITY.md",
+            "SUPPORT.md",
+        )
     ]
     return [*top, *pages, *sorted((ROOT / "examples").glob("*.py"))]
 
@@ -249,8 +296,12 @@ def rooms() -> dict[str, list[Path]]:
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path, help="pages or modules; default: all pages")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print the number of each file only")
+    parser.add_argument(
+        "files", nargs="*", type=Path, help="pages or modules; default: all pages"
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print the number of each file only"
+    )
     options = parser.parse_args(arguments)
     kinds: Counter[str] = Counter()
     for path in options.files or pages():

@@ -1,4 +1,6 @@
-"""Operations on the results of random verbs, and their comparison with the definition's."""
+"""Operations on the results of random verbs, and their comparison with the
+definition's.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,15 @@ BOTH = {
 FRAMES = {
     "assign": lambda f, s: f.assign(v=s)[["key", "v"]],
     "assign, one column": lambda f, s: f.assign(v=s)["v"],
-    "assign, filter": lambda f, s: of(f.assign(v=s), lambda a: a[a["v"] > 1])[["key", "v"]],
+    "assign, filter": lambda f, s: of(f.assign(v=s), lambda a: a[a["v"] > 1])[
+        ["key", "v"]
+    ],
     "assign, filter, groupby": lambda f, s: of(
         f.assign(v=s), lambda a: a[a["v"] >= 1].groupby("g")["key"].sum()
     ),
-    "assign, filter by another": lambda f, s: of(f.assign(v=s), lambda a: a[a["g"] > 1])[["v", "key"]],
+    "assign, filter by another": lambda f, s: of(
+        f.assign(v=s), lambda a: a[a["g"] > 1]
+    )[["v", "key"]],
     "plus a column": lambda f, s: s + f["key"],
     "two": lambda f, s: f.assign(v=s, w=s * 2)[["w", "key"]],
     "assign, merge": lambda f, s: of(
@@ -73,7 +79,9 @@ def of(value: Any, what: Any) -> Any:
     return what(value)
 
 
-def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Path) -> None:
+def after(
+    draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Path
+) -> None:
     """Compare a result, and an operation on it."""
     kind, lazy, value = want
     if kind == "number":
@@ -83,39 +91,78 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
         assert found == value, f"{found} pairs, and {value} by the definition"
         return
     if kind == "matrix":
-        return check_matrix(lazy.compute() if is_dask_collection(lazy) else lazy, *value, near)
+        return check_matrix(
+            lazy.compute() if is_dask_collection(lazy) else lazy, *value, near
+        )
     if kind == "forest":
         eps, core, labels, _ = value
         found = lazy.compute() if is_dask_collection(lazy) else lazy
         RESULTS.add(dtypes_of(found), rows_of(found, made.labelled))
-        assert not made.labelled or found.index.tolist() == one.frame.index[one.used].tolist()
+        assert (
+            not made.labelled
+            or found.index.tolist() == one.frame.index[one.used].tolist()
+        )
         return check_forest(found, eps, core, labels)
     if not is_dask_collection(lazy):
         return compared(lazy, value, near, kind != "pairs")
     if kind == "aligned":
         return beside(draw, lazy, value, made, one, near, folder)
-    own = ["len", "head", "persist", "repartition", "parquet", "partitions", "merge", "dtypes", "divisions"]
+    own = [
+        "len",
+        "head",
+        "persist",
+        "repartition",
+        "parquet",
+        "partitions",
+        "merge",
+        "dtypes",
+        "divisions",
+    ]
     done = draw.one("after", ["as it is"] * 6 + list(BOTH) + own)
     index = kind == "rows" and made.labelled
     if done in BOTH:
-        return compared(BOTH[done](lazy).compute(), BOTH[done](value), near, index and done not in ("size",))
+        return compared(
+            BOTH[done](lazy).compute(),
+            BOTH[done](value),
+            near,
+            index and done not in ("size",),
+        )
     if done == "merge":
         source = [
             frame[["key", "g"]].reset_index(drop=True).rename(columns={"g": "group"})
             for frame in (one.lazy, one.frame)
         ]
-        column = "key" if kind == "rows" else "left" if "id='key'" in draw.said and "left" in value else None
+        column = (
+            "key"
+            if kind == "rows"
+            else "left"
+            if "id='key'" in draw.said and "left" in value
+            else None
+        )
         if column is None:
             raise Skipped("nothing to merge by")
         how = {"left_on": column, "right_on": "key"}
         lazy, value = (frame.reset_index(drop=True) for frame in (lazy, value))
-        return compared(lazy.merge(source[0], **how).compute(), value.merge(source[1], **how), near, False)
-    if kind == "rows" and done == "partitions" and not keeps_all(made.frame, len(one.frame)):
-        raise Skipped("Dask loses rows where partitions of what it reads otherwise are chosen")
+        return compared(
+            lazy.merge(source[0], **how).compute(),
+            value.merge(source[1], **how),
+            near,
+            False,
+        )
+    if (
+        kind == "rows"
+        and done == "partitions"
+        and not keeps_all(made.frame, len(one.frame))
+    ):
+        raise Skipped(
+            "Dask loses rows where partitions of what it reads otherwise are chosen"
+        )
     whole(draw, done, lazy, value, near, index, folder)
 
 
-def whole(draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool, folder: Path) -> None:
+def whole(
+    draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool, folder: Path
+) -> None:
     """Apply an operation to a whole result."""
     if done == "len":
         RESULTS.add(len(lazy))
@@ -128,14 +175,20 @@ def whole(draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool,
     elif done == "repartition":
         number = draw.one("into", [1, 2, 4])
         one_label = lazy.known_divisions and lazy.divisions[0] == lazy.divisions[-1]
-        if one_label and lazy.npartitions < number:  # Dask cuts between divisions, and here there is only one
+        # Dask cuts between divisions, and here there is only one
+        if one_label and lazy.npartitions < number:
             raise Skipped("Dask cannot cut partitions of one label further")
         compared(lazy.repartition(npartitions=number).compute(), value, near, index)
     elif done == "parquet":
         named = all(isinstance(name, str) for name in lazy.columns)
-        lazy = lazy if named else lazy.rename(columns={name: str(name) for name in lazy.columns})
+        lazy = (
+            lazy
+            if named
+            else lazy.rename(columns={name: str(name) for name in lazy.columns})
+        )
         value = value.rename(columns={name: str(name) for name in value.columns})
-        lazy = lazy.rename_axis(index="labels")  # some frames have a column with the name of their index
+        # some frames have a column with the name of their index
+        lazy = lazy.rename_axis(index="labels")
         lazy.to_parquet(folder / "result", write_index=index)
         compared(dd.read_parquet(folder / "result").compute(), value, near, index)
     elif done == "partitions":
@@ -151,16 +204,28 @@ def whole(draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool,
         assert_divisions(lazy)
 
 
-def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool, folder: Path) -> None:
+def beside(
+    draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool, folder: Path
+) -> None:
     """Return values of rows, and the frame of these rows."""
-    own = ["persist", "repartition", "parquet", "partitions", "divisions", "len", "dtypes"]
+    own = [
+        "persist",
+        "repartition",
+        "parquet",
+        "partitions",
+        "divisions",
+        "len",
+        "dtypes",
+    ]
     done = draw.one("after", ["as it is"] * 4 + list(FRAMES) * 2 + list(FILTERED) + own)
     if done == "as it is":
         found = lazy.compute()
         return compared(found, value, near, made.labelled, made.ordered)
     if done in own:
         if done == "partitions" and fails_alike(last_partition, made.frame, IndexError):
-            raise Skipped("Dask cannot choose partitions of frames whose partitions it merges")
+            raise Skipped(
+                "Dask cannot choose partitions of frames whose partitions it merges"
+            )
         if lazy.ndim == 1:
             lazy, value = (one.to_frame("value") for one in (lazy, value))
         elif done == "parquet":  # parquet accepts no numbers as names
@@ -172,7 +237,9 @@ def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool,
     if not one.used.all() and not one.frame.index.is_unique:
         raise Skipped("pandas cannot align labels that repeat where rows were left out")
     if not one.used.all() and done == "to_frame":
-        raise Skipped("pandas gives a column to a partition without rows as it is, rows and all")
+        raise Skipped(
+            "pandas gives a column to a partition without rows as it is, rows and all"
+        )
     if not one.used.all() and done in FILTERED:
         raise Skipped("pandas cannot filter by values that some rows lack")
     what = FRAMES.get(done) or FILTERED[done]
@@ -182,14 +249,21 @@ def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool,
         found = what(made.frame, lazy).compute()
     except Exception as error:
         if fails_alike(what, made.frame, type(error)):
-            raise Skipped("Dask cannot do that with values of its own either") from error
+            raise Skipped(
+                "Dask cannot do that with values of its own either"
+            ) from error
         raise
-    compared(found, what(one.frame, value), near, made.labelled and done != "assign, merge")
+    compared(
+        found, what(one.frame, value), near, made.labelled and done != "assign, merge"
+    )
 
 
 def fails_alike(what: Any, frame: Any, error: type[Exception]) -> bool:
     """Return whether Dask fails as well with its own values of the frame's rows."""
-    for own in (frame["key"].cumsum(), frame.map_partitions(keys, meta=frame._meta["key"])):
+    for own in (
+        frame["key"].cumsum(),
+        frame.map_partitions(keys, meta=frame._meta["key"]),
+    ):
         try:
             what(frame, own).compute()
         except error:
@@ -198,11 +272,18 @@ def fails_alike(what: Any, frame: Any, error: type[Exception]) -> bool:
 
 
 def keeps_all(frame: Any, rows: int) -> bool:
-    """Return whether the partitions of all rows, chosen by Dask's own values, have all rows."""
+    """Return whether the partitions of all rows, chosen by Dask's own values, have all
+    rows.
+    """
     own = frame[frame.map_partitions(keys, meta=frame._meta["key"]).notnull()]
     try:
-        return sum(len(own.partitions[n].compute()) for n in range(own.npartitions)) == rows
-    except IndexError:  # raised for divisions, where Dask reads several files as one partition
+        return (
+            sum(len(own.partitions[n].compute()) for n in range(own.npartitions))
+            == rows
+        )
+    except (
+        IndexError
+    ):  # raised for divisions, where Dask reads several files as one partition
         return False
 
 
@@ -216,44 +297,76 @@ def keys(part: pd.DataFrame) -> pd.Series:
     return part["key"]
 
 
-def check_matrix(found: Any, rows: int, want: list[tuple[int, float, int]], near: bool) -> None:
+def check_matrix(
+    found: Any, rows: int, want: list[tuple[int, float, int]], near: bool
+) -> None:
     """Return the entries of a sparse matrix in order."""
     assert found.shape == (rows, rows)
     counts = np.diff(found.indptr)
-    entries = list(zip(np.repeat(np.arange(rows), counts).tolist(), found.data.tolist(),
-                       found.indices.tolist(), strict=True))  # fmt: skip
+    entries = list(
+        zip(
+            np.repeat(np.arange(rows), counts).tolist(),
+            found.data.tolist(),
+            found.indices.tolist(),
+            strict=True,
+        )
+    )
     assert entries == sorted(entries), "entries are not in order"
-    compared(pd.DataFrame(sorted((i, j, d) for i, d, j in entries)),
-             pd.DataFrame(sorted((i, j, d) for i, d, j in want)), near, False)  # fmt: skip
+    compared(
+        pd.DataFrame(sorted((i, j, d) for i, d, j in entries)),
+        pd.DataFrame(sorted((i, j, d) for i, d, j in want)),
+        near,
+        False,
+    )
 
 
 def plain(value: Any) -> Any:
     """Return a value as a Python object; None for a missing one."""
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+    if (
+        value is None
+        or value is pd.NA
+        or value is pd.NaT
+        or (isinstance(value, float) and math.isnan(value))
+    ):
         return None
     return value.item() if isinstance(value, np.generic) else value
 
 
 def key(row: tuple[Any, ...]) -> Any:
     """Return a key that sorts rows, whatever their values are."""
-    return [(value is None, isinstance(value, str), isinstance(value, datetime.date),
-             0 if value is None else value) for value in row]  # fmt: skip
+    return [
+        (
+            value is None,
+            isinstance(value, str),
+            isinstance(value, datetime.date),
+            0 if value is None else value,
+        )
+        for value in row
+    ]
 
 
 def rows_of(thing: Any, index: bool) -> tuple[list[Any], list[tuple[Any, ...]]]:
     """Return the names of columns, and the rows."""
     frame = thing.to_frame("value") if thing.ndim == 1 else thing
-    columns = [[plain(v) for v in frame.iloc[:, k].tolist()] for k in range(frame.shape[1])]
+    columns = [
+        [plain(v) for v in frame.iloc[:, k].tolist()] for k in range(frame.shape[1])
+    ]
     columns += [[plain(v) for v in frame.index.tolist()]] if index else []
     return list(frame.columns), list(zip(*columns, strict=True)) if columns else []
 
 
 def dtypes_of(thing: Any) -> list[str]:
     """Return the names of the columns' dtypes."""
-    return [str(thing.dtype)] if thing.ndim == 1 else [str(dtype) for dtype in thing.dtypes]
+    return (
+        [str(thing.dtype)]
+        if thing.ndim == 1
+        else [str(dtype) for dtype in thing.dtypes]
+    )
 
 
-def compared(found: Any, want: Any, near: bool, index: bool, ordered: bool = False) -> None:
+def compared(
+    found: Any, want: Any, near: bool, index: bool, ordered: bool = False
+) -> None:
     """Fail where two results differ; `near`: distances may in their last places."""
     assert found.ndim == want.ndim
     names, mine = rows_of(found, index)
@@ -262,9 +375,15 @@ def compared(found: Any, want: Any, near: bool, index: bool, ordered: bool = Fal
     if not ordered:
         mine, theirs = sorted(mine, key=key), sorted(theirs, key=key)
     RESULTS.add(dtypes_of(found), names, mine)
-    assert len(mine) == len(theirs), f"{len(mine)} rows, and {len(theirs)} by the definition"
-    different = [(a, b) for a, b in zip(mine, theirs, strict=True) if not same(a, b, near)]
-    assert not different, f"{len(different)} of {len(mine)} rows differ, such as {different[:3]}"
+    assert len(mine) == len(theirs), (
+        f"{len(mine)} rows, and {len(theirs)} by the definition"
+    )
+    different = [
+        (a, b) for a, b in zip(mine, theirs, strict=True) if not same(a, b, near)
+    ]
+    assert not different, (
+        f"{len(different)} of {len(mine)} rows differ, such as {different[:3]}"
+    )
 
 
 def same(one: tuple[Any, ...], other: tuple[Any, ...], near: bool) -> bool:
@@ -275,5 +394,11 @@ def same(one: tuple[Any, ...], other: tuple[Any, ...], near: bool) -> bool:
 
 
 def close(a: Any, b: Any) -> bool:
-    """Return whether two numbers differ in their last places only; in meters near antipodes by more."""
-    return isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-6)
+    """Return whether two numbers differ in their last places only; in meters near
+    antipodes by more.
+    """
+    return (
+        isinstance(a, float)
+        and isinstance(b, float)
+        and math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-6)
+    )

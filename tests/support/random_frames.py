@@ -1,4 +1,6 @@
-"""Frames with random histories: a Dask DataFrame after random operations, before a verb sees it."""
+"""Frames with random histories: a Dask DataFrame after random operations, before a verb
+sees it.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,50 @@ import pandas as pd
 from tests.support.frames import itself
 from tests.support.points import make_points
 
-KINDS = ["lattice", "lattice", "clusters", "duplicates", "offset", "constant", "uniform", "outlier"]
+KINDS = [
+    "lattice",
+    "lattice",
+    "clusters",
+    "duplicates",
+    "offset",
+    "constant",
+    "uniform",
+    "outlier",
+]
 
 DTYPES = [
-    "float64", "float64", "float64", "float32", "int8", "int32", "uint8", "uint64", "mixed", "Float64",
-    "Int64", "Float32", "double[pyarrow]", "int64[pyarrow]",
-]  # fmt: skip
+    "float64",
+    "float64",
+    "float64",
+    "float32",
+    "int8",
+    "int32",
+    "uint8",
+    "uint64",
+    "mixed",
+    "Float64",
+    "Int64",
+    "Float32",
+    "double[pyarrow]",
+    "int64[pyarrow]",
+]
 
 CAN_MISS = ("float", "Float", "double", "Int64", "int64[")
 
 LABELS = [
-    "range", "range", "permuted", "gaps", "repeated", "restarting", "text", "dates", "zoned", "float",
-    "descending", "uint8",
-]  # fmt: skip
+    "range",
+    "range",
+    "permuted",
+    "gaps",
+    "repeated",
+    "restarting",
+    "text",
+    "dates",
+    "zoned",
+    "float",
+    "descending",
+    "uint8",
+]
 
 
 WORDS = "words"
@@ -34,10 +67,11 @@ WORDS = "words"
 
 
 class Draw:
-    """The source of a case: one choice after the other, and a description of them for people.
+    """The source of a case: one choice after the other, and a description of them for
+    people.
 
-    `shuffle`: how Dask shuffles rows before a verb meets them; None: as configured.  On one machine Dask
-    shuffles by files then, so the order of rows differs between runs.
+    `shuffle`: how Dask shuffles rows before a verb meets them; None: as configured.  On
+    one machine Dask shuffles by files then, so the order of rows differs between runs.
     """
 
     def __init__(self, seed: int, case: int, shuffle: str | None = None) -> None:
@@ -61,8 +95,9 @@ class Draw:
 class Made(NamedTuple):
     """A frame with its known properties.
 
-    `ordered`: its rows come in one order, whatever is read of it: not where rows that tie were shuffled.
-    `labelled`: so are its index labels: not where Dask counts them anew in partitions that it merged.
+    `ordered`: its rows come in one order, whatever is read of it: not where rows that
+    tie were shuffled. `labelled`: so are its index labels: not where Dask counts them
+    anew in partitions that it merged.
     """
 
     frame: Any
@@ -73,7 +108,17 @@ class Made(NamedTuple):
 def names_of(draw: Draw, dims: int) -> list[Any]:
     """Draw names of coordinates; some are also names of result columns."""
     usual = [f"x{k}" for k in range(dims)]
-    own = ["distance", "left", "right", "rank", "label", "neighbors", "k_distance", "index", "source_id"]
+    own = [
+        "distance",
+        "left",
+        "right",
+        "rank",
+        "label",
+        "neighbors",
+        "k_distance",
+        "index",
+        "source_id",
+    ]
     numbers = list(range(dims))
     tuples = [("c", k) for k in range(dims)]
     kind = draw.one("names", ["usual"] * 5 + ["own", "numbers", "tuples"])
@@ -86,7 +131,9 @@ def coordinates(draw: Draw, metric: str, rows: int, dims: int) -> np.ndarray:
     rng = draw.rng
     if metric == "haversine":
         step = draw.one("degrees", [45.0, 7.5, 1e-3])
-        x = np.stack([rng.integers(-2, 3, rows) * step, rng.integers(-4, 5, rows) * step], 1)
+        x = np.stack(
+            [rng.integers(-2, 3, rows) * step, rng.integers(-4, 5, rows) * step], 1
+        )
         return x + (rng.normal(0, 1e-4, x.shape) if step < 1 else 0.0)
     x = make_points(draw.one("kind", KINDS), rows, dims, rng)
     return x + 0.125 * (x == 0).all(1, keepdims=True) if metric == "cosine" else x
@@ -98,7 +145,11 @@ def table(draw: Draw, x: np.ndarray, names: list[Any], holes: bool) -> pd.DataFr
     kind = draw.one("dtype", DTYPES)
     columns: dict[Any, Any] = {}
     for k, name in enumerate(names):
-        dtype = str(rng.choice(["float64", "float32", "int16"])) if kind == "mixed" else kind
+        dtype = (
+            str(rng.choice(["float64", "float32", "int16"]))
+            if kind == "mixed"
+            else kind
+        )
         values = pd.Series(x[:, k])
         if "int" in dtype.lower():
             low, high = (0, 90) if dtype.startswith("u") else (-90, 90)
@@ -121,7 +172,9 @@ def table(draw: Draw, x: np.ndarray, names: list[Any], holes: bool) -> pd.DataFr
 
 
 def text_of(row: int) -> str | None:
-    """Draw some words, which several rows share in part; a few rows have no words, and a few no text."""
+    """Draw some words, which several rows share in part; a few rows have no words, and
+    a few no text.
+    """
     if row % 13 == 5:
         return None
     return " ".join(f"w{(row * row + k * k) % 9}" for k in range(row % 5))
@@ -140,8 +193,12 @@ def labels(draw: Draw, rows: int) -> pd.Index:
         "gaps": lambda: pd.Index(np.cumsum(rng.integers(1, 9, rows))),
         "repeated": lambda: pd.Index(np.sort(rng.integers(0, max(1, rows // 3), rows))),
         "restarting": lambda: pd.Index(count % max(1, rows // 3)),
-        "text": lambda: pd.Index([f"r{k:03}" for k in rng.permutation(rows)], dtype="str"),
-        "dates": lambda: pd.Index(pd.Timestamp("2020-01-01") + pd.to_timedelta(count * 7, unit="h")),
+        "text": lambda: pd.Index(
+            [f"r{k:03}" for k in rng.permutation(rows)], dtype="str"
+        ),
+        "dates": lambda: pd.Index(
+            pd.Timestamp("2020-01-01") + pd.to_timedelta(count * 7, unit="h")
+        ),
         "zoned": lambda: pd.Index(
             pd.Timestamp("2020-01-01", tz="Europe/Berlin") + pd.to_timedelta(count, "D")
         ),
@@ -170,13 +227,17 @@ def laid(draw: Draw, base: pd.DataFrame, folder: Path) -> Made:
     if kind == "parts":
         return Made(dd.from_map(itself, pieces, meta=base.iloc[:0]), True)
     if kind == "halves":
-        both = [dd.from_pandas(base.iloc[a:b], npartitions=2, sort=False)
-                for a, b in itertools.pairwise([0, rows // 2, rows])]  # fmt: skip
+        both = [
+            dd.from_pandas(base.iloc[a:b], npartitions=2, sort=False)
+            for a, b in itertools.pairwise([0, rows // 2, rows])
+        ]
         return Made(dd.concat(both), True)
     return from_files(draw, base, pieces, kind, folder)
 
 
-def from_files(draw: Draw, base: pd.DataFrame, pieces: list[pd.DataFrame], kind: str, folder: Path) -> Made:
+def from_files(
+    draw: Draw, base: pd.DataFrame, pieces: list[pd.DataFrame], kind: str, folder: Path
+) -> Made:
     """Write the table to Parquet, and read it again."""
     folder = folder / f"source{len(list(folder.iterdir()))}"
     folder.mkdir()
@@ -188,11 +249,17 @@ def from_files(draw: Draw, base: pd.DataFrame, pieces: list[pd.DataFrame], kind:
             piece.to_parquet(folder / f"part{n:03}.parquet", row_group_size=group)
     else:
         lazy = dd.from_pandas(base, npartitions=len(pieces), sort=False)
-        lazy.to_parquet(folder, write_index=draw.one("write_index", [True, True, False]))
+        lazy.to_parquet(
+            folder, write_index=draw.one("write_index", [True, True, False])
+        )
     how: dict[str, Any] = {"filesystem": draw.one("filesystem", ["fsspec", "arrow"])}
     if how["filesystem"] == "fsspec":
-        how["split_row_groups"] = draw.one("split_row_groups", ["infer", True, False, 2])
-        how["calculate_divisions"] = draw.one("calculate_divisions", [False, False, True])
+        how["split_row_groups"] = draw.one(
+            "split_row_groups", ["infer", True, False, 2]
+        )
+        how["calculate_divisions"] = draw.one(
+            "calculate_divisions", [False, False, True]
+        )
     if draw.chance("filters", 0.2):
         how["filters"] = [("g", ">", 0)]
     if draw.chance("columns", 0.2):
@@ -210,11 +277,33 @@ def told(draw: Draw, made: Made) -> Made:
 
 
 STEPS = [
-    "filter", "filter", "filter strings", "query", "repartition", "more partitions", "set_index",
-    "sort_values", "head", "persist", "concat", "merge", "merge frames", "reset_index", "assign", "map",
-    "partitions", "none kept", "row_id", "loc", "drop_duplicates", "cleared", "astype", "shuffle", "renamed",
+    "filter",
+    "filter",
+    "filter strings",
+    "query",
+    "repartition",
+    "more partitions",
+    "set_index",
+    "sort_values",
+    "head",
+    "persist",
+    "concat",
+    "merge",
+    "merge frames",
+    "reset_index",
+    "assign",
+    "map",
+    "partitions",
+    "none kept",
+    "row_id",
+    "loc",
+    "drop_duplicates",
+    "cleared",
+    "astype",
+    "shuffle",
+    "renamed",
     "dropna",
-]  # fmt: skip
+]
 
 
 def stepped(draw: Draw, made: Made) -> Made:
@@ -233,7 +322,9 @@ def stepped(draw: Draw, made: Made) -> Made:
     if kind == "dropna":
         return made._replace(frame=ddf.dropna(subset=[ddf.columns[0]]))
     if kind == "repartition":
-        return made._replace(frame=ddf.repartition(npartitions=max(1, ddf.npartitions // 2)))
+        return made._replace(
+            frame=ddf.repartition(npartitions=max(1, ddf.npartitions // 2))
+        )
     if kind == "more partitions":
         return made._replace(frame=ddf.repartition(npartitions=ddf.npartitions + 2))
     if kind == "set_index":
@@ -251,10 +342,14 @@ def stepped(draw: Draw, made: Made) -> Made:
         return made._replace(frame=dd.concat([ddf[ddf["g"] > 1], ddf[ddf["g"] <= 1]]))
     if kind == "merge":
         groups = pd.DataFrame({"g": [0, 1, 2], "weight": [0.5, 1.5, 2.5]})
-        return Made(ddf.merge(groups, on="g", shuffle_method=draw.shuffle), False, False)
+        return Made(
+            ddf.merge(groups, on="g", shuffle_method=draw.shuffle), False, False
+        )
     if kind == "merge frames":
         right = ddf[["key"]].assign(more=1)
-        return Made(ddf.merge(right, on="key", shuffle_method=draw.shuffle), False, False)
+        return Made(
+            ddf.merge(right, on="key", shuffle_method=draw.shuffle), False, False
+        )
     if kind == "reset_index":
         return made._replace(frame=ddf.reset_index(drop=True), labelled=False)
     if kind == "assign":
@@ -268,14 +363,22 @@ def stepped(draw: Draw, made: Made) -> Made:
     if kind == "loc":
         return loc(made)
     if kind == "drop_duplicates":
-        return Made(ddf.drop_duplicates(subset=["key"], shuffle_method=draw.shuffle), False, labelled)
+        return Made(
+            ddf.drop_duplicates(subset=["key"], shuffle_method=draw.shuffle),
+            False,
+            labelled,
+        )
     if kind == "cleared":
         return made._replace(frame=ddf.clear_divisions())
     if kind == "astype":
         return made._replace(frame=ddf.astype({"g": "int8", "key": "int32"}))
     if kind == "renamed":
-        return made._replace(frame=ddf.rename(columns={"s": "text"}).rename(columns={"text": "s"}))
-    return shuffled._replace(frame=ddf.shuffle("g", npartitions=3, shuffle_method=draw.shuffle))
+        return made._replace(
+            frame=ddf.rename(columns={"s": "text"}).rename(columns={"text": "s"})
+        )
+    return shuffled._replace(
+        frame=ddf.shuffle("g", npartitions=3, shuffle_method=draw.shuffle)
+    )
 
 
 def loc(made: Made) -> Made:
@@ -287,8 +390,10 @@ def loc(made: Made) -> Made:
 
 
 def _sorted_by_parts(frame: Any) -> bool:
-    """Return whether partitions of a sorted frame are in order, which they may not be if Dask merges its
-    reader's.
+    """Return whether partitions of a sorted frame are in order, which they may not be
+    if Dask merges its reader's.
     """
-    keys = [frame[["key"]].partitions[n].compute()["key"] for n in range(frame.npartitions)]
+    keys = [
+        frame[["key"]].partitions[n].compute()["key"] for n in range(frame.npartitions)
+    ]
     return bool(pd.concat(keys).is_monotonic_increasing)

@@ -1,4 +1,6 @@
-"""Verbs of sets with random options on random frames, and their results by the definition."""
+"""Verbs of sets with random options on random frames, and their results by the
+definition.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,19 @@ import numpy as np
 import pandas as pd
 
 from tests.support.random_frames import WORDS, Draw
-from tests.support.sets import COMPARISONS, SIMILARITIES, Rule, wanted_counts, wanted_pairs
+from tests.support.sets import (
+    COMPARISONS,
+    SIMILARITIES,
+    Rule,
+    wanted_counts,
+    wanted_pairs,
+)
 
 TOKENIZERS: dict[Any, Any] = {
     "words": str.split,
-    ("qgrams", 2): lambda text: [f"#{text}$"[k : k + 2] for k in range(len(text) + 1)] if text else [],
+    ("qgrams", 2): lambda text: (
+        [f"#{text}$"[k : k + 2] for k in range(len(text) + 1)] if text else []
+    ),
     ("delimiter", "w"): lambda text: [part for part in text.split("w") if part],
 }
 """Ways to split the texts of random frames into tokens."""
@@ -42,30 +52,46 @@ class AskedSets:
         similarity = draw.one("similarity", SIMILARITIES)
         comparison = draw.one("comparison", [*COMPARISONS, ">="])
         threshold = draw.one("threshold", [0.25, 0.5, 0.6, 0.8, 1])
-        threshold = draw.one("tokens", [1, 2, 3]) if similarity == "overlap" else threshold
+        threshold = (
+            draw.one("tokens", [1, 2, 3]) if similarity == "overlap" else threshold
+        )
         tokenizer = draw.one("tokenizer", list(TOKENIZERS))
         self.empty = similarity != "overlap" and draw.chance("allow_empty", 0.3)
         self.missing = draw.chance("allow_missing", 0.3)
         self.rule = Rule(similarity, Fraction(str(threshold)), comparison)
         self.split = TOKENIZERS[tokenizer]
         self.options = {
-            "on": WORDS, "threshold": threshold, "similarity": similarity, "comparison": comparison,
-            "tokenizer": tokenizer, "allow_empty": self.empty, "allow_missing": self.missing,
+            "on": WORDS,
+            "threshold": threshold,
+            "similarity": similarity,
+            "comparison": comparison,
+            "tokenizer": tokenizer,
+            "allow_empty": self.empty,
+            "allow_missing": self.missing,
             "method": draw.one("method", METHODS),
-        } | {name: how[name] for name in ("blocksize",) if name in how}  # fmt: skip
+        } | {name: how[name] for name in ("blocksize",) if name in how}
 
-    def pairs(self, one: pd.DataFrame, other: pd.DataFrame, same: bool) -> dict[tuple[int, int], float]:
+    def pairs(
+        self, one: pd.DataFrame, other: pd.DataFrame, same: bool
+    ) -> dict[tuple[int, int], float]:
         """Return pairs of rows, as positions, and their similarities."""
         left, right = sets_of(one, self.split), sets_of(other, self.split)
         return wanted_pairs(left, right, self.rule, self.empty, self.missing, same)
 
 
-def frame_of(pairs: dict[tuple[int, int], float], one: tuple[pd.DataFrame, list[Any]],
-             other: tuple[pd.DataFrame, list[Any]], scored: bool,
-             keep: str | None) -> pd.DataFrame:  # fmt: skip
+def frame_of(
+    pairs: dict[tuple[int, int], float],
+    one: tuple[pd.DataFrame, list[Any]],
+    other: tuple[pd.DataFrame, list[Any]],
+    scored: bool,
+    keep: str | None,
+) -> pd.DataFrame:
     """Return pairs in the form of a verb's result, for rows and names of each table."""
     i, j = (np.array([pair[k] for pair in pairs], int).tolist() for k in (0, 1))
-    columns: dict[Any, Any] = {"left": [one[1][k] for k in i], "right": [other[1][k] for k in j]}
+    columns: dict[Any, Any] = {
+        "left": [one[1][k] for k in i],
+        "right": [other[1][k] for k in j],
+    }
     if scored:
         columns["similarity"] = np.array(list(pairs.values()), float)
     for ending, (frame, _), rows in (("_left", one, i), ("_right", other, j)):

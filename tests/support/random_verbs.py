@@ -20,18 +20,36 @@ from tests.support.random_frames import WORDS, Draw
 from tests.support.random_optics import sklearn_optics
 from tests.support.random_sets import SET_VERBS, AskedSets, frame_of, wanted_counts
 
-METRICS = ["euclidean"] * 6 + ["sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"]
+METRICS = ["euclidean"] * 6 + [
+    "sqeuclidean",
+    "manhattan",
+    "chebyshev",
+    "minkowski",
+    "cosine",
+    "haversine",
+]
 
 GROUPED = (
-    "self_join", "join", "knn_join", "neighbor_counts", "count_pairs", "dbscan", "near_duplicated",
-    "neighbor_graph", "connected_components", "optics", "closest_pairs",
-)  # fmt: skip
+    "self_join",
+    "join",
+    "knn_join",
+    "neighbor_counts",
+    "count_pairs",
+    "dbscan",
+    "near_duplicated",
+    "neighbor_graph",
+    "connected_components",
+    "optics",
+    "closest_pairs",
+)
 """Verbs that take `by`."""
 
 GROUPINGS = ["greedy", "connected"]
 
 INEXACT = ("minkowski", "haversine")
-"""Metrics with exact pairs, whose distances may differ by a few units in the last place."""
+"""Metrics with exact pairs, whose distances may differ by a few units in the last
+place.
+"""
 
 
 class Skipped(Exception):
@@ -39,7 +57,9 @@ class Skipped(Exception):
 
 
 class Side(NamedTuple):
-    """A table: the frame that a verb meets, its rows, those that take part, their names and their groups."""
+    """A table: the frame that a verb meets, its rows, those that take part, their names
+    and their groups.
+    """
 
     lazy: Any
     frame: pd.DataFrame
@@ -58,13 +78,22 @@ class Want(NamedTuple):
 
 
 def grouping_columns(draw: Draw, on: list[Any], dropna: bool) -> Any:
-    """Draw the columns that must be equal in both rows; columns of words have missing values."""
+    """Draw the columns that must be equal in both rows; columns of words have missing
+    values.
+    """
     some = [None] * 6 + ["g", "s", ["s", "r"], on[0]]
     return draw.one("by", [*some, WORDS] if dropna else some)
 
 
-def side_of(lazy: Any, frame: pd.DataFrame, on: list[Any], id: Any, metric: str, dropna: bool,
-            by: Any = None) -> Side:  # fmt: skip
+def side_of(
+    lazy: Any,
+    frame: pd.DataFrame,
+    on: list[Any],
+    id: Any,
+    metric: str,
+    dropna: bool,
+    by: Any = None,
+) -> Side:
     """Return the coordinates of a table."""
     columns = [frame[name].to_numpy(dtype=float, na_value=math.nan) for name in on]
     x = np.stack(columns, 1) if len(frame) else np.zeros((0, len(on)))
@@ -92,7 +121,9 @@ def an_eps(draw: Draw, metric: str, p: Any, one: Side, other: Side) -> float:
     if kind in ("one", "two") or not len(away):
         return {"two": 2.0}.get(kind, 1.0)
     rank = draw.one("rank", [0.01, 0.05, 0.1, 0.1, 0.4])
-    eps = float(np.partition(away, int(rank * (len(away) - 1)))[int(rank * (len(away) - 1))])
+    eps = float(
+        np.partition(away, int(rank * (len(away) - 1)))[int(rank * (len(away) - 1))]
+    )
     steps = {"a little less": 0.0, "a little more": math.inf}
     return math.nextafter(eps, steps[kind]) if kind in steps else eps
 
@@ -105,8 +136,19 @@ def picked(frame: pd.DataFrame, used: np.ndarray, rows: Any, name: Any) -> list[
 class Verbs:
     """The verbs.  Each draws its options, and returns its result with the expected one."""
 
-    def __init__(self, draw: Draw, one: Side, other: Side, on: list[Any], id: Any, metric: str, p: Any,
-                 how: dict[str, Any], eps: float, ordered: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        draw: Draw,
+        one: Side,
+        other: Side,
+        on: list[Any],
+        id: Any,
+        metric: str,
+        p: Any,
+        how: dict[str, Any],
+        eps: float,
+        ordered: bool,
+    ) -> None:
         self.draw, self.one, self.other, self.on, self.id = draw, one, other, on, id
         self.metric, self.p, self.eps, self.ordered = metric, p, eps, ordered
         self.how = {"on": on, "metric": metric, "p": p} | how
@@ -116,15 +158,20 @@ class Verbs:
         """Return which rows of two tables are within eps (n, m)."""
         limit = self.kind.threshold(self.eps if eps is None else eps)
         limit = limit[:, None] if np.ndim(limit) else limit
-        return (totals(one.x, other.x, self.metric, self.p) <= limit) & self.alike(one, other)
+        return (totals(one.x, other.x, self.metric, self.p) <= limit) & self.alike(
+            one, other
+        )
 
     def alike(self, one: Side, other: Side) -> np.ndarray:
-        """Return which rows of two tables share a group (n, m): all rows without groups."""
+        """Return which rows of two tables share a group (n, m): all rows without
+        groups.
+        """
         if "by" not in self.how:
             return np.ones((len(one.x), len(other.x)), bool)
         numbers: dict[Any, int] = {}
         first, second = (
-            [numbers.setdefault(group, len(numbers)) for group in side.groups] for side in (one, other)
+            [numbers.setdefault(group, len(numbers)) for group in side.groups]
+            for side in (one, other)
         )
         return np.array(first, int)[:, None] == np.array(second, int)
 
@@ -134,7 +181,9 @@ class Verbs:
     def engine(self) -> dict[str, Any]:
         """Draw a method that serves the metric and the columns."""
         dims = (3 if self.metric == "haversine" else len(self.on)) + ("by" in self.how)
-        names = ["auto", "tiles", "grid", "nested_loop", "zorder", "kmeans"] + ["sweep"] * (dims <= 4)
+        names = ["auto", "tiles", "grid", "nested_loop", "zorder", "kmeans"] + [
+            "sweep"
+        ] * (dims <= 4)
         return {"method": self.draw.one("method", names)}
 
     def searcher(self) -> dict[str, Any]:
@@ -150,10 +199,19 @@ class Verbs:
 
     def keeping(self, two: bool) -> dict[str, Any]:
         """Draw the kept columns."""
-        keep = self.draw.one("keep", [None, None, ["s"], ["g", "s"], "key", ["r", "key"]])
+        keep = self.draw.one(
+            "keep", [None, None, ["s"], ["g", "s"], "key", ["r", "key"]]
+        )
         return {"keep": keep} if keep is not None else {}
 
-    def pairs(self, one: Side, other: Side, near: np.ndarray, how: dict[str, Any], distance: bool) -> Any:
+    def pairs(
+        self,
+        one: Side,
+        other: Side,
+        near: np.ndarray,
+        how: dict[str, Any],
+        distance: bool,
+    ) -> Any:
         """Return a frame of pairs, from a matrix."""
         i, j = np.nonzero(near)
         columns: dict[Any, Any] = {
@@ -165,22 +223,32 @@ class Verbs:
         keep = how.get("keep")
         keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
         for suffix, side, rows in (("_left", one, i), ("_right", other, j)):
-            columns |= {f"{name}{suffix}": picked(side.frame, side.used, rows, name) for name in keep}
+            columns |= {
+                f"{name}{suffix}": picked(side.frame, side.used, rows, name)
+                for name in keep
+            }
         return pd.DataFrame(columns)
 
     def self_join(self) -> Want:
         draw, one = self.draw, self.one
         eps, radii = self.radius()
         both = radii is not None or not self.ordered or draw.chance("both", 0.4)
-        how = {"pairs": "both" if both else "unique", "include_self": draw.chance("include_self", 0.3),
-               "return_distance": draw.chance("return_distance", 0.6)} | self.keeping(False)  # fmt: skip
+        how = {
+            "pairs": "both" if both else "unique",
+            "include_self": draw.chance("include_self", 0.3),
+            "return_distance": draw.chance("return_distance", 0.6),
+        } | self.keeping(False)
         near = self.near(one, one, radii)
         near &= ~np.eye(len(near), dtype=bool)
         near = near if both else np.triu(near, 1)
         if how["include_self"]:
             near |= np.eye(len(near), dtype=bool)
-        lazy = one.lazy.simjoin.self_join(eps, id=self.id, **how, **self.how, **self.engine())
-        return Want("pairs", lazy, self.pairs(one, one, near, how, how["return_distance"]))
+        lazy = one.lazy.simjoin.self_join(
+            eps, id=self.id, **how, **self.how, **self.engine()
+        )
+        return Want(
+            "pairs", lazy, self.pairs(one, one, near, how, how["return_distance"])
+        )
 
     def join(self) -> Want:
         draw, one, other = self.draw, self.one, self.other
@@ -188,9 +256,13 @@ class Verbs:
         way = draw.one("how", ["inner", "left", "leftsemi", "leftanti"])
         how: dict[str, Any] = {"how": way}
         if way in ("inner", "left"):
-            how |= {"return_distance": draw.chance("return_distance", 0.6)} | self.keeping(True)
+            how |= {
+                "return_distance": draw.chance("return_distance", 0.6)
+            } | self.keeping(True)
         near = self.near(one, other, radii)
-        lazy = one.lazy.simjoin.join(other.lazy, eps, id=self.id, **how, **self.how, **self.engine())
+        lazy = one.lazy.simjoin.join(
+            other.lazy, eps, id=self.id, **how, **self.how, **self.engine()
+        )
         if way in ("leftsemi", "leftanti"):
             hit = near.any(1) if way == "leftsemi" else ~near.any(1)
             return Want("rows", lazy, one.frame[one.used][hit])
@@ -200,7 +272,10 @@ class Verbs:
             left = {"left": [one.ids[k] for k in alone.tolist()]}
             keep = how.get("keep")
             keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
-            left |= {f"{name}_left": picked(one.frame, one.used, alone, name) for name in keep}
+            left |= {
+                f"{name}_left": picked(one.frame, one.used, alone, name)
+                for name in keep
+            }
             if len(alone):
                 more = pd.DataFrame(left).reindex(columns=want.columns).astype(object)
                 want = pd.concat([want.astype(object), more]) if len(want) else more
@@ -210,9 +285,16 @@ class Verbs:
         draw, one = self.draw, self.one
         two, k = draw.chance("two tables", 0.5), draw.one("k", [1, 2, 3, 7])
         other = self.other if two else one
-        bound = draw.one("max_distance", [None, None, self.eps] if "by" not in self.how else [self.eps])
+        bound = draw.one(
+            "max_distance",
+            [None, None, self.eps] if "by" not in self.how else [self.eps],
+        )
         how = self.keeping(two)
-        total = np.where(self.alike(one, other), totals(one.x, other.x, self.metric, self.p), math.inf)
+        total = np.where(
+            self.alike(one, other),
+            totals(one.x, other.x, self.metric, self.p),
+            math.inf,
+        )
         limit = math.inf if bound is None else self.kind.threshold(bound)
         found = np.zeros((0, 3), int).tolist()
         for i in range(len(one.x)):
@@ -221,13 +303,18 @@ class Verbs:
             found += [(i, j, rank + 1) for rank, j in enumerate(order)]
         i, j, rank = np.array(found, int).reshape(-1, 3).T
         columns: dict[Any, Any] = {
-            "left": [one.ids[n] for n in i.tolist()], "right": [other.ids[n] for n in j.tolist()],
-            "rank": rank, "distance": self.away(one, other)[i, j],
-        }  # fmt: skip
+            "left": [one.ids[n] for n in i.tolist()],
+            "right": [other.ids[n] for n in j.tolist()],
+            "rank": rank,
+            "distance": self.away(one, other)[i, j],
+        }
         keep = how.get("keep")
         keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
         for suffix, side, rows in (("_left", one, i), ("_right", other, j)):
-            columns |= {f"{name}{suffix}": picked(side.frame, side.used, rows, name) for name in keep}
+            columns |= {
+                f"{name}{suffix}": picked(side.frame, side.used, rows, name)
+                for name in keep
+            }
         lazy = one.lazy.simjoin.knn_join(
             other.lazy if two else None,
             k,
@@ -243,21 +330,35 @@ class Verbs:
         draw, one = self.draw, self.one
         two, n = draw.chance("two tables", 0.5), draw.one("n", [1, 3, 20, 10_000])
         other = self.other if two else one
-        if not all(pd.Index(side.frame.index if self.id is None else side.frame[self.id]).is_unique
-                   for side in (one, other)):  # fmt: skip
+        if not all(
+            pd.Index(
+                side.frame.index if self.id is None else side.frame[self.id]
+            ).is_unique
+            for side in (one, other)
+        ):
             raise Skipped("of a lazy frame only some ids are compared")
-        bound = draw.one("max_distance", [None, None, self.eps] if "by" not in self.how else [self.eps])
+        bound = draw.one(
+            "max_distance",
+            [None, None, self.eps] if "by" not in self.how else [self.eps],
+        )
         total = totals(one.x, other.x, self.metric, self.p)
-        near = self.alike(one, other) & (total <= (math.inf if bound is None else self.kind.threshold(bound)))
+        near = self.alike(one, other) & (
+            total <= (math.inf if bound is None else self.kind.threshold(bound))
+        )
         i, j = np.nonzero(near if two else np.triu(near, 1))
         order = np.lexsort((j, i, total[i, j]))[:n]
         near[:] = False
         near[i[order], j[order]] = True
         how = self.keeping(two)
         lazy = one.lazy.simjoin.closest_pairs(
-            n, other.lazy if two else None, max_distance=bound, id=self.id, **how, **self.how,
+            n,
+            other.lazy if two else None,
+            max_distance=bound,
+            id=self.id,
+            **how,
+            **self.how,
             **self.searcher(),
-        )  # fmt: skip
+        )
         return Want("pairs", lazy, self.pairs(one, other, near, how, True))
 
     def series(self, values: Any, name: str | None) -> pd.Series:
@@ -274,22 +375,29 @@ class Verbs:
     def several(self) -> list[float]:
         """Draw some distances in no order."""
         near = [self.eps, math.nextafter(self.eps, 0.0), self.eps / 2, 0.0]
-        return list(dict.fromkeys(near[self.draw.one("of the list", [0, 1, 2]) :] + near[:1]))
+        return list(
+            dict.fromkeys(near[self.draw.one("of the list", [0, 1, 2]) :] + near[:1])
+        )
 
     def several_counts(self) -> Want:
         eps = self.several()
         lazy = self.one.lazy.simjoin.neighbor_counts(eps, **self.how, **self.engine())
         values = {one: self.near(self.one, self.one, one).sum(1) - 1 for one in eps}
-        return Want("aligned", lazy, pd.DataFrame(values, self.one.frame.index[self.one.used]))
+        return Want(
+            "aligned", lazy, pd.DataFrame(values, self.one.frame.index[self.one.used])
+        )
 
     def count_pairs(self) -> Want:
         draw = self.draw
         both, own = draw.chance("both", 0.5), draw.chance("include_self", 0.5)
         several = self.several() if draw.chance("several", 0.3) else None
         lazy = self.one.lazy.simjoin.count_pairs(
-            several or self.eps, pairs="both" if both else "unique", include_self=own, **self.how,
+            several or self.eps,
+            pairs="both" if both else "unique",
+            include_self=own,
+            **self.how,
             **self.engine(),
-        )  # fmt: skip
+        )
         numbers = []
         for eps in several or [self.eps]:
             near = self.near(self.one, self.one, eps)
@@ -305,7 +413,10 @@ class Verbs:
 
     def near_duplicated(self) -> Want:
         one, draw = self.one, self.draw
-        keep, grouping = draw.one("keep", ["first", "last", "r", False]), draw.one("grouping", GROUPINGS)
+        keep, grouping = (
+            draw.one("keep", ["first", "last", "r", False]),
+            draw.one("grouping", GROUPINGS),
+        )
         lazy = one.lazy.simjoin.near_duplicated(
             self.eps, keep=keep, grouping=grouping, **self.how, **self.engine()
         )
@@ -328,23 +439,37 @@ class Verbs:
 
     def hdbscan(self) -> Want:
         """Compare with the clusters of the tree that all pairs make."""
-        least, samples = self.draw.one("min_cluster_size", [2, 3, 6]), self.draw.one("min_samples", [1, 2, 5])
+        least, samples = (
+            self.draw.one("min_cluster_size", [2, 3, 6]),
+            self.draw.one("min_samples", [1, 2, 5]),
+        )
         one, how = self.one, self.how
         samples = max(1, min(samples, len(one.x)))
         if how["metric"] in INEXACT:
             raise Skipped("distances may differ by an ulp, and so probabilities")
-        value = pd.DataFrame({"label": -1, "probability": 0.0, "outlier_score": 0.0}, range(len(one.x)))
+        value = pd.DataFrame(
+            {"label": -1, "probability": 0.0, "outlier_score": 0.0}, range(len(one.x))
+        )
         if len(one.x) > 1:
             edges, far = tree_by_definition(one.x, samples, how["metric"])
             ends = np.array(edges, np.int64).reshape(-1, 2)
-            tree = pd.DataFrame({"left": ends[:, 0], "right": ends[:, 1], "distance": far})
+            tree = pd.DataFrame(
+                {"left": ends[:, 0], "right": ends[:, 1], "distance": far}
+            )
             value = choose_clusters(condensed_tree(tree, least))
         value.index = one.frame.index[one.used]
-        return Want("aligned", one.lazy.simjoin.hdbscan(least, min_samples=samples, **how), value)
+        return Want(
+            "aligned",
+            one.lazy.simjoin.hdbscan(least, min_samples=samples, **how),
+            value,
+        )
 
     def neighbor_graph(self) -> Want:
         draw, one = self.draw, self.one
-        mode, own = draw.one("mode", ["distance", "connectivity"]), draw.chance("include_self", 0.4)
+        mode, own = (
+            draw.one("mode", ["distance", "connectivity"]),
+            draw.chance("include_self", 0.4),
+        )
         near, rows = self.near(one, one), len(one.frame)
         near |= np.eye(len(near), dtype=bool)
         near &= ~np.eye(len(near), dtype=bool) | own
@@ -393,12 +518,21 @@ class Verbs:
         counts = wanted_counts(asked.pairs(one.frame, one.frame, True), len(one.frame))
         if not one.used.all():
             raise Skipped("rows with holes have values, too, unlike with other verbs")
-        return Want("aligned", lazy, pd.Series(counts, one.frame.index, name="neighbors", dtype="int64"))
+        return Want(
+            "aligned",
+            lazy,
+            pd.Series(counts, one.frame.index, name="neighbors", dtype="int64"),
+        )
 
     def set_near_duplicated(self) -> Want:
         asked, one, draw = AskedSets(self.draw, self.how), self.one, self.draw
-        keep, grouping = draw.one("keep", ["first", "last", "r", False]), draw.one("grouping", GROUPINGS)
-        lazy = one.lazy.simjoin.set_near_duplicated(keep=keep, grouping=grouping, **asked.options)
+        keep, grouping = (
+            draw.one("keep", ["first", "last", "r", False]),
+            draw.one("grouping", GROUPINGS),
+        )
+        lazy = one.lazy.simjoin.set_near_duplicated(
+            keep=keep, grouping=grouping, **asked.options
+        )
         near = np.eye(len(one.frame), dtype=bool)
         for i, j in asked.pairs(one.frame, one.frame, True):
             near[i, j] = near[j, i] = True
@@ -417,13 +551,17 @@ class Verbs:
 
     def every_name(self, side: Side) -> list[Any]:
         """Return the names of all rows, also of rows with missing coordinates."""
-        names: list[Any] = (side.frame.index if self.id is None else side.frame[self.id]).tolist()
+        names: list[Any] = (
+            side.frame.index if self.id is None else side.frame[self.id]
+        ).tolist()
         return names
 
     def connected_components(self) -> Want:
         one = self.one
         near = np.triu(self.near(one, one), 1)
-        lazy = one.lazy.simjoin.self_join(self.eps, id=self.id, **self.how, **self.engine())
+        lazy = one.lazy.simjoin.self_join(
+            self.eps, id=self.id, **self.how, **self.engine()
+        )
         found = dask_simjoin.connected_components(lazy)
         near |= near.T
         in_pairs = near.any(1)
@@ -432,36 +570,71 @@ class Verbs:
         for k in np.flatnonzero(in_pairs).tolist():
             groups.setdefault(int(labels[k]), []).append(one.ids[k])
         ordered = sorted(groups.values(), key=min)
-        rows = sorted((name, number) for number, group in enumerate(ordered) for name in group)
+        rows = sorted(
+            (name, number) for number, group in enumerate(ordered) for name in group
+        )
         return Want("pairs", found, pd.DataFrame(rows, columns=["id", "component"]))
 
     def optics(self) -> Want:
         most = self.draw.one("min_samples", [2, 3, 5])
         usual = self.how.get("metric", "euclidean") == "euclidean"
-        mode = self.draw.one("mode", ["edges", "edges", "forest"]) if usual else "forest"
-        lazy = self.one.lazy.simjoin.optics(self.eps, most, mode=mode, **self.how, **self.engine())
+        mode = (
+            self.draw.one("mode", ["edges", "edges", "forest"]) if usual else "forest"
+        )
+        lazy = self.one.lazy.simjoin.optics(
+            self.eps, most, mode=mode, **self.how, **self.engine()
+        )
         near = self.near(self.one, self.one)
         if mode == "forest":
             core = (near.sum(1) >= most).tolist()
-            return Want("forest", lazy, (self.eps, core, labels_of(near, most), self.one))
+            return Want(
+                "forest", lazy, (self.eps, core, labels_of(near, most), self.one)
+            )
         if len(near) < most:
             raise Skipped("scikit-learn takes no fewer rows than min_samples")
         if not self.eps:
             raise Skipped("scikit-learn takes no max_eps of 0")
-        total = np.where(self.alike(self.one, self.one), totals(self.one.x, self.one.x), math.inf)
-        beyond = total[(total > self.eps * self.eps) & (total <= self.eps * self.eps * (1 + 1e-14))]
+        total = np.where(
+            self.alike(self.one, self.one), totals(self.one.x, self.one.x), math.inf
+        )
+        beyond = total[
+            (total > self.eps * self.eps) & (total <= self.eps * self.eps * (1 + 1e-14))
+        ]
         if any(Fraction(float(t)) <= Fraction(self.eps) ** 2 for t in beyond) or (
             len(beyond) and (np.sqrt(beyond) <= self.eps).any()
         ):
-            raise Skipped("scikit-learn takes in squared distances between eps*eps as rounded and as it is")
+            raise Skipped(
+                "scikit-learn takes in squared distances between eps*eps as rounded "
+                "and as it is"
+            )
         apart = max(4 * self.eps, 1e-100)  # the square of a smaller distance would be 0
         numbers = self.alike(self.one, self.one).argmax(1) * apart
         want = sklearn_optics(np.column_stack([self.one.x, numbers]), self.eps, most)
-        return Want("aligned", lazy, want.set_index(self.one.frame.index[self.one.used]))
+        return Want(
+            "aligned", lazy, want.set_index(self.one.frame.index[self.one.used])
+        )
 
 
 VERBS = [
-    "self_join", "self_join", "self_join", "join", "join", "join", "knn_join", "knn_join", "neighbor_counts",
-    "neighbor_counts", "count_pairs", "dbscan", "dbscan", "near_duplicated", "k_distances", "neighbor_graph",
-    "hdbscan", "connected_components", "optics", "closest_pairs", *SET_VERBS,
-]  # fmt: skip
+    "self_join",
+    "self_join",
+    "self_join",
+    "join",
+    "join",
+    "join",
+    "knn_join",
+    "knn_join",
+    "neighbor_counts",
+    "neighbor_counts",
+    "count_pairs",
+    "dbscan",
+    "dbscan",
+    "near_duplicated",
+    "k_distances",
+    "neighbor_graph",
+    "hdbscan",
+    "connected_components",
+    "optics",
+    "closest_pairs",
+    *SET_VERBS,
+]

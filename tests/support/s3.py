@@ -1,6 +1,8 @@
-"""An S3 server of its own process, moto's, that answers one request at a time: python -m tests.support.s3.
+"""An S3 server of its own process, moto's, that answers one request at a time: python
+-m tests.support.s3.
 
-It checks conditions of a put before it puts.  So requests must not overlap, or two writers could both win.
+It checks conditions of a put before it puts.  So requests must not overlap, or two
+writers could both win.
 """
 
 import contextlib
@@ -61,9 +63,12 @@ def server():
 def options_of(address):
     """Return the `storage_options` for a server, for pandas and Dask."""
     return {
-        "key": "id", "secret": "no secret", "endpoint_url": address, "region": "us-east-1",
+        "key": "id",
+        "secret": "no secret",
+        "endpoint_url": address,
+        "region": "us-east-1",
         "retry_config": {"max_retries": 1},
-    }  # fmt: skip
+    }
 
 
 def new_url():

@@ -1,4 +1,6 @@
-"""Rows of sets for tests, as columns of several kinds, and the expected results of joins."""
+"""Rows of sets for tests, as columns of several kinds, and the expected results of
+joins.
+"""
 
 from __future__ import annotations
 
@@ -32,31 +34,45 @@ def commas(text):
 def rows_of_sets(most=24, tokens=9, size=7):
     """Draw rows: lists of few tokens, which repeat, some empty (), some missing (None)."""
     tokens = st.lists(st.integers(0, tokens), max_size=size)
-    return st.lists(st.one_of(tokens, tokens, tokens, st.just([]), st.none()), max_size=most)
+    return st.lists(
+        st.one_of(tokens, tokens, tokens, st.just([]), st.none()), max_size=most
+    )
 
 
 def as_columns(rows, kind):
     """Return the rows as the column "sets" of a frame, and the options for reading it."""
     how = {}
     if kind == "lists":
-        column = pd.Series([None if row is None else list(row) for row in rows], dtype=object)
+        column = pd.Series(
+            [None if row is None else list(row) for row in rows], dtype=object
+        )
     elif kind == "strings":
-        column = pd.Series([None if row is None else [WORDS[t] for t in row] for row in rows], dtype=object)
+        column = pd.Series(
+            [None if row is None else [WORDS[t] for t in row] for row in rows],
+            dtype=object,
+        )
     elif kind == "arrow strings":
         words = [None if row is None else [WORDS[t] for t in row] for row in rows]
         column = pd.Series(pd.array(words, dtype=pd.ArrowDtype(pa.list_(pa.string()))))
     elif kind == "custom":
         how = {"tokenizer": commas}
-        texts = [None if row is None else "".join(f"{WORDS[t]}," for t in row) for row in rows]
+        texts = [
+            None if row is None else "".join(f"{WORDS[t]}," for t in row)
+            for row in rows
+        ]
         column = pd.Series(texts, dtype="str")
     elif kind == "arrow":
         dtype = pd.ArrowDtype(pa.list_(pa.int32()))
         column = pd.Series(pd.array(rows, dtype=dtype))
     else:
         how = {"tokenizer": "whitespace"}
-        texts = [None if row is None else " ".join(f"t{t}" for t in row) for row in rows]
+        texts = [
+            None if row is None else " ".join(f"t{t}" for t in row) for row in rows
+        ]
         column = pd.Series(texts, dtype="str")
-    frame = pd.DataFrame({"name": [f"row {i}" for i in range(len(rows))], "sets": column})
+    frame = pd.DataFrame(
+        {"name": [f"row {i}" for i in range(len(rows))], "sets": column}
+    )
     return frame, how
 
 
@@ -90,16 +106,30 @@ def wanted_pairs(left, right, rule, empty, missing, same):
                 continue
             a, b = set(one), set(other)
             if not a or not b:
-                if empty and not a and not b and similar("jaccard", rule.threshold, rule.comparison, 1, 1, 1):
+                if (
+                    empty
+                    and not a
+                    and not b
+                    and similar("jaccard", rule.threshold, rule.comparison, 1, 1, 1)
+                ):
                     found[i, j] = 1.0
                 continue
-            if similar(rule.similarity, rule.threshold, rule.comparison, len(a), len(b), len(a & b)):
+            if similar(
+                rule.similarity,
+                rule.threshold,
+                rule.comparison,
+                len(a),
+                len(b),
+                len(a & b),
+            ):
                 found[i, j] = score(rule.similarity, len(a), len(b), len(a & b))
     return found
 
 
 def found_pairs(frame):
-    """Return pairs of a result -> their similarity, if it has that; pairs that repeat are an error."""
+    """Return pairs of a result -> their similarity, if it has that; pairs that repeat
+    are an error.
+    """
     keys = list(zip(frame["left"].tolist(), frame["right"].tolist(), strict=True))
     values = [None] * len(keys)
     if "similarity" in frame.columns:

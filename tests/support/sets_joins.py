@@ -19,16 +19,23 @@ def on_device(block, xp):
     """Return a block whose arrays are of another module, or the same block for None."""
     if block is None:
         return None
-    return {key: xp.asarray(one) if isinstance(one, np.ndarray) else one for key, one in block.items()}
+    return {
+        key: xp.asarray(one) if isinstance(one, np.ndarray) else one
+        for key, one in block.items()
+    }
 
 
 def dense_matching(left, right, rule):
-    """Return pairs -> overlap of blocks, all compared at once: fast for many sets of few tokens."""
+    """Return pairs -> overlap of blocks, all compared at once: fast for many sets of
+    few tokens.
+    """
     same, right = right is None, left if right is None else right
     tables, sizes = [], []
     for block in (left, right):
         size = np.diff(block["offsets"])
-        table = np.zeros((len(size), max(left["universe"], right["universe"])), np.float32)
+        table = np.zeros(
+            (len(size), max(left["universe"], right["universe"])), np.float32
+        )
         table[np.repeat(np.arange(len(size)), size), block["tokens"]] = 1
         tables.append(table)
         sizes.append(size)
@@ -36,7 +43,9 @@ def dense_matching(left, right, rule):
     a, b = sizes[0][:, None], sizes[1][None, :]
     limits = rule.limits(int(a.max()), int(b.max()))
     value = overlap * limits.denominator * (overlap if limits.kind == PRODUCT else 1)
-    bound = limits.numerator * (1 if limits.kind == NONE else a * b if limits.kind == PRODUCT else a + b)
+    bound = limits.numerator * (
+        1 if limits.kind == NONE else a * b if limits.kind == PRODUCT else a + b
+    )
     found = value >= bound + limits.above
     if limits.exact:
         found &= value < bound + limits.more_above
@@ -47,7 +56,9 @@ def dense_matching(left, right, rule):
 
 
 def random_sets(rng, number, universe, most):
-    """Draw sets of tokens; the last tokens are frequent, and some sets are nearly equal."""
+    """Draw sets of tokens; the last tokens are frequent, and some sets are nearly
+    equal.
+    """
     weights = np.arange(1.0, universe + 1)
     weights /= weights.sum()
     found = []
@@ -56,7 +67,11 @@ def random_sets(rng, number, universe, most):
             some = set(found[rng.integers(len(found))])
             some ^= set(rng.choice(universe, rng.integers(1, 3)).tolist())
         else:
-            some = set(rng.choice(universe, rng.integers(1, most), replace=False, p=weights).tolist())
+            some = set(
+                rng.choice(
+                    universe, rng.integers(1, most), replace=False, p=weights
+                ).tolist()
+            )
         found.append(sorted(some or {0}))
     return found
 
@@ -70,13 +85,19 @@ def pairs_of(found):
 
 
 def check_blocks(joiner, q, d, rule, method, expected, xp=np):
-    """Compare all results of a joiner for two blocks, or for one, with the matching pairs."""
+    """Compare all results of a joiner for two blocks, or for one, with the matching
+    pairs.
+    """
     q, d = on_device(q, xp), on_device(d, xp)
     found = joiner.pairs(q, d, rule, method)
     assert found.next is None
     assert pairs_of(found) == expected
-    weights = [np.asarray(side["weights"].tolist()) for side in (q, q if d is None else d)]
-    assert joiner.count(q, d, rule, method) == sum(int(weights[0][i] * weights[1][j]) for i, j in expected)
+    weights = [
+        np.asarray(side["weights"].tolist()) for side in (q, q if d is None else d)
+    ]
+    assert joiner.count(q, d, rule, method) == sum(
+        int(weights[0][i] * weights[1][j]) for i, j in expected
+    )
     counts = [np.zeros(len(w), np.int64) for w in weights]
     if d is None:
         counts[1] = counts[0]
@@ -91,7 +112,9 @@ def check_blocks(joiner, q, d, rule, method, expected, xp=np):
 
 
 def check_in_parts(joiner, q, d, rule, method, expected, limits, xp=np):
-    """Compare pairs that a joiner finds by and by; return the most of one time for each limit."""
+    """Compare pairs that a joiner finds by and by; return the most of one time for each
+    limit.
+    """
     q, d = on_device(q, xp), on_device(d, xp)
     longest = []
     for limit in limits:
@@ -107,7 +130,9 @@ def check_in_parts(joiner, q, d, rule, method, expected, limits, xp=np):
 
 
 def check(joiner, left, right, rule, method, xp=np):
-    """Compare all results of a joiner for two lists of sets, or for one, with the definition."""
+    """Compare all results of a joiner for two lists of sets, or for one, with the
+    definition.
+    """
     q, q_sets = block_of(left)
     d, d_sets = (None, None) if right is None else block_of(right)
     check_blocks(joiner, q, d, rule, method, matching(q_sets, d_sets, rule), xp)

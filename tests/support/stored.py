@@ -1,4 +1,6 @@
-"""Rows in files as an index writes them, without the index: tests say which rows came, went and stayed."""
+"""Rows in files as an index writes them, without the index: tests say which rows came,
+went and stayed.
+"""
 
 from dataclasses import fields
 
@@ -10,7 +12,14 @@ from dask_simjoin.disk_index.files import FOLDERS
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import write_deleted, write_example, write_rows
 from dask_simjoin.disk_index.schema import schema_of
-from dask_simjoin.disk_index.types import SEQ, VERSION, Delta, Options, RowGroups, Snapshot
+from dask_simjoin.disk_index.types import (
+    SEQ,
+    VERSION,
+    Delta,
+    Options,
+    RowGroups,
+    Snapshot,
+)
 
 KEPT = "kept"
 
@@ -29,11 +38,22 @@ class Stored:
         rows = self.frame(x, np.arange(len(x)), 1)
         self.schema = schema_of(rows.drop(columns=[SEQ, VERSION]))
         self.options = Options(
-            eps=eps, on=self.on, id="id", metric=metric, p=p, dims=dims, lists=False, keep=(KEPT,),
-            names=("kept_left", "kept_right"), dropna=False, return_distance=False,
-            cut=tuple(reversed(range(min(dims, 16)))), group=group, recluster="auto",
+            eps=eps,
+            on=self.on,
+            id="id",
+            metric=metric,
+            p=p,
+            dims=dims,
+            lists=False,
+            keep=(KEPT,),
+            names=("kept_left", "kept_right"),
+            dropna=False,
+            return_distance=False,
+            cut=tuple(reversed(range(min(dims, 16)))),
+            group=group,
+            recluster="auto",
             example=write_example(self._own, self.schema),
-        )  # fmt: skip
+        )
         self.files, self.groups = [], []
         self._write(rows)
         self.rows, self.gone = len(x), np.zeros(0, np.int64)
@@ -48,30 +68,46 @@ class Stored:
         written = write_rows(rows, self.options, self._own, self.schema, "pandas")
         if written is not None:
             self.groups.append(
-                RowGroups(**vars(written.groups) | {"file": written.groups.file + len(self.files)})
+                RowGroups(
+                    **vars(written.groups)
+                    | {"file": written.groups.file + len(self.files)}
+                )
             )
             self.files.append(written.name)
 
     def change(self, x, seq, gone):
         """Make version 2: rows with some numbers come or are replaced, others go."""
         self._write(self.frame(x, seq, 2))
-        numbers = pq.read_table(self.root / "rows" / self.files[0], columns=[SEQ])[SEQ].to_numpy()
+        numbers = pq.read_table(self.root / "rows" / self.files[0], columns=[SEQ])[
+            SEQ
+        ].to_numpy()
         self.gone = np.flatnonzero(np.isin(numbers, np.concatenate([gone, seq])))
-        self.came, places = len(seq), {self.files[0]: self.gone} if len(self.gone) else {}
+        self.came, places = (
+            len(seq),
+            {self.files[0]: self.gone} if len(self.gone) else {},
+        )
         self.deleted = (write_deleted(self._own, places, 2)[0].name,)
 
     def snapshot(self, chosen, places, named, versions, rows, deleted=()):
         """Read the rows of some row groups."""
-        groups = RowGroups(**{
-            one.name: np.concatenate([getattr(part, one.name) for part in self.groups])
-            for one in fields(RowGroups)
-        })  # fmt: skip
+        groups = RowGroups(
+            **{
+                one.name: np.concatenate(
+                    [getattr(part, one.name) for part in self.groups]
+                )
+                for one in fields(RowGroups)
+            }
+        )
         options = self.root, self.options, "pandas", tuple(self.files)
-        return Snapshot(*options, groups[chosen(groups)], places, named, versions, rows, deleted)
+        return Snapshot(
+            *options, groups[chosen(groups)], places, named, versions, rows, deleted
+        )
 
     def first(self):
         """Return the rows of version 1."""
-        return self.snapshot(lambda groups: groups.newest == 1, {}, False, (0, 1), self.rows)
+        return self.snapshot(
+            lambda groups: groups.newest == 1, {}, False, (0, 1), self.rows
+        )
 
     def delta(self):
         """Return the changes of version 2."""
@@ -83,10 +119,19 @@ class Stored:
 
         rest = self.rows - len(at)
         return Delta(
-            self.snapshot(lambda groups: groups.newest == 2, {}, False, (1, 2), self.came),
+            self.snapshot(
+                lambda groups: groups.newest == 2, {}, False, (1, 2), self.came
+            ),
             self.snapshot(touched, {0: at}, True, (0, 1), len(at), self.deleted),
-            self.snapshot(lambda groups: groups.newest == 1, {0: at}, False, (0, 1), rest, self.deleted),
-        )  # fmt: skip
+            self.snapshot(
+                lambda groups: groups.newest == 1,
+                {0: at},
+                False,
+                (0, 1),
+                rest,
+                self.deleted,
+            ),
+        )
 
 
 def rows_on_a_line(ids):

@@ -1,4 +1,6 @@
-"""Chunks of parcels have the rows that their regions need, and values come back to the rows' partitions."""
+"""Chunks of parcels have the rows that their regions need, and values come back to the
+rows' partitions.
+"""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,9 @@ EPS, GROUPS = 0.01, [[0, 2, 5], [1, 3, 4]]
 
 @pytest.fixture(params=[1, 1 << 19])
 def made(request, monkeypatch):
-    """Partitions, and the parcels and chunks made of them. One is empty, and one has missing values."""
+    """Partitions, and the parcels and chunks made of them. One is empty, and one has
+    missing values.
+    """
     monkeypatch.setattr(by_worker, "MIN_PACKED_ROWS", request.param)
     x = np.random.default_rng(3).uniform(size=(3000, 2))
     x[700:705] = np.nan
@@ -28,13 +32,17 @@ def made(request, monkeypatch):
 
 
 def test_rows_of_chunks(made):
-    """Each row is in one region, and in the halos of all regions within twice the distance."""
+    """Each row is in one region, and in the halos of all regions within twice the
+    distance.
+    """
     x, _, plan, _, chunks = made
     regions, near = plan.chunks.regions, EPS * EPS
     homes = np.zeros(len(x), int)
     for c, chunk in enumerate(chunks):
         position, own = chunk["position"], chunk["own"]
-        assert (np.diff(position[:own]) > 0).all() and (np.diff(position[own:]) > 0).all()
+        assert (np.diff(position[:own]) > 0).all() and (
+            np.diff(position[own:]) > 0
+        ).all()
         homes[position[:own]] += 1
         gap = box_gap(2, x, x, regions.lower[c], regions.upper[c])
         halo = np.setdiff1d(np.flatnonzero(gap <= 4 * near), position[:own])
@@ -53,17 +61,29 @@ def test_rows_of_chunks(made):
 @pytest.mark.parametrize("large", [0, 1 << 40])
 def test_values_come_back_to_their_partitions(made, large):
     _, parts, plan, sent, chunks = made
-    offsets, meta = plan.chunks.offsets, pd.Series([], dtype=np.int64, name="label", index=parts[0].index[:0])
+    offsets, meta = (
+        plan.chunks.offsets,
+        pd.Series([], dtype=np.int64, name="label", index=parts[0].index[:0]),
+    )
     split = [
-        values_by_group(chunk, chunk["position"][: chunk["own"]] * 7 - 1 + large, offsets, GROUPS)
+        values_by_group(
+            chunk, chunk["position"][: chunk["own"]] * 7 - 1 + large, offsets, GROUPS
+        )
         for chunk in chunks
     ]
-    assert {some.dtype for part in split for some in part} == {np.dtype(np.int64 if large else np.int32)}
+    assert {some.dtype for part in split for some in part} == {
+        np.dtype(np.int64 if large else np.int32)
+    }
     found = {}
     for g, numbers in enumerate(GROUPS):
         labels = [parts[n].index for n in numbers]
         rows = rows_of_group(
-            numbers, meta, offsets, labels, own_positions(sent[g]), *(part[g] for part in split)
+            numbers,
+            meta,
+            offsets,
+            labels,
+            own_positions(sent[g]),
+            *(part[g] for part in split),
         )
         found |= dict(zip(numbers, rows, strict=True))
     found = pd.concat([found[n] for n in range(len(parts))])
@@ -75,12 +95,18 @@ def test_values_come_back_to_their_partitions(made, large):
 def test_labels_of_other_rows_are_refused(made):
     _, parts, plan, sent, chunks = made
     split = [
-        values_by_group(chunk, chunk["position"][: chunk["own"]], plan.chunks.offsets, GROUPS)
+        values_by_group(
+            chunk, chunk["position"][: chunk["own"]], plan.chunks.offsets, GROUPS
+        )
         for chunk in chunks
     ]
     labels = [parts[n].index for n in (0, 3, 5)]
     with pytest.raises(SourceChangedError, match="Partition 2"):
         rows_of_group(
-            GROUPS[0], parts[0]["c0"].iloc[:0], plan.chunks.offsets, labels, own_positions(sent[0]),
+            GROUPS[0],
+            parts[0]["c0"].iloc[:0],
+            plan.chunks.offsets,
+            labels,
+            own_positions(sent[0]),
             *(part[0] for part in split),
-        )  # fmt: skip
+        )

@@ -32,7 +32,9 @@ def test_arrays_are_put_together_by_threads(order, sizes):
     rng = np.random.default_rng(0)
     parts = [np.asarray(rng.uniform(size=(n, 2)), order=order) for n in sizes]
     for eps in (0.01, 0.3):  # of 2 and of 6 columns
-        layout = planned(frame_of(rng.uniform(size=(50, 2 if eps < 0.1 else 6))), eps)[1]
+        layout = planned(frame_of(rng.uniform(size=(50, 2 if eps < 0.1 else 6))), eps)[
+            1
+        ]
         for threads in (1, 2, 3):
             found = chunks.concat_points(parts, layout, threads)
             assert (found == np.concatenate(parts)).all()
@@ -56,7 +58,9 @@ def test_threads_read_partitions_of_a_chunk(monkeypatch, cuts):
 @pytest.mark.parametrize("dims", [2, 9])
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_partitions_are_read_to_where_they_are_indexed(kind, dims, monkeypatch):
-    """Columns of any numbers, for sweeps and for tiles; what is read to is used again, and one is empty."""
+    """Columns of any numbers, for sweeps and for tiles; what is read to is used again,
+    and one is empty.
+    """
     monkeypatch.setattr(chunks, "MIN_READ_ROWS", 1)
     frame = NUMBERS[kind](frame_of(np.random.default_rng(2).uniform(size=(700, dims))))
     held = split(frame.assign(name=np.arange(700) * 3), (1, 1, 200, 640)).persist()
@@ -65,7 +69,11 @@ def test_partitions_are_read_to_where_they_are_indexed(kind, dims, monkeypatch):
         lazy = held.simjoin.self_join(eps, on=list(frame.columns), keep="name")
         assert lazy.expr.plan.layout.method == ("sweep" if dims == 2 else "tiles")
         found = lazy.compute()
-        assert held.simjoin.count_pairs(eps, on=list(frame.columns)).compute() == len(found) > 100
+        assert (
+            held.simjoin.count_pairs(eps, on=list(frame.columns)).compute()
+            == len(found)
+            > 100
+        )
     assert as_set(found) == brute_force(frame.to_numpy(np.float64), eps)
     assert (found["name_left"] == found["left"] * 3).all()
 
@@ -83,12 +91,16 @@ def test_what_is_read_may_be_embedded(metric):
 
 @pytest.mark.parametrize("columns", [3, 8])
 def test_points_are_read_into_room(columns):
-    """What lies in the room is as what would lie elsewhere; what comes out of it is not kept for long."""
+    """What lies in the room is as what would lie elsewhere; what comes out of it is not
+    kept for long.
+    """
     frame = frame_of(np.random.default_rng(5).uniform(size=(50, columns)))
     names, room = tuple(frame.columns), np.empty(60 * columns)
     for some in (frame, frame.iloc[10:40], frame.iloc[:0], frame.astype("float32")):
         x = FRAMES.coordinates(some, names, room)
-        assert np.array_equal(x, FRAMES.coordinates(some, names)) and x.flags.f_contiguous
+        assert (
+            np.array_equal(x, FRAMES.coordinates(some, names)) and x.flags.f_contiguous
+        )
         assert np.shares_memory(x, room) == (len(some) > 0)
 
 
@@ -96,11 +108,15 @@ NARROW = {"euclidean": (6.0, FLOAT32), "cosine": (0.25, DIVIDED)}
 
 
 def narrow_lists(missing=()):
-    """Make lists of 40 float32 numbers. Half of the lists are near others, and some are missing."""
+    """Make lists of 40 float32 numbers. Half of the lists are near others, and some are
+    missing.
+    """
     rng = np.random.default_rng(0)
     x = float32_rows("normal", 300, 40, rng)
     x[150:] = x[:150] + rng.normal(0, 0.3, (150, 40)).astype(np.float32)
-    return pd.DataFrame({"vector": [None if k in missing else row for k, row in enumerate(x)]})
+    return pd.DataFrame(
+        {"vector": [None if k in missing else row for k, row in enumerate(x)]}
+    )
 
 
 VERBS = {
@@ -113,13 +129,22 @@ VERBS = {
 
 
 @in_turns(
-    1, verb=list(VERBS), metric=list(NARROW), blocksize=["8 kB", None], missing=[(), {3, *range(100, 190)}]
+    1,
+    verb=list(VERBS),
+    metric=list(NARROW),
+    blocksize=["8 kB", None],
+    missing=[(), {3, *range(100, 190)}],
 )
 def test_chunks_of_narrow_points(monkeypatch, metric, verb, blocksize, missing):
     """Whatever the chunks are made of, results are those of float64 points."""
     eps, storage = NARROW[metric]
     frame = narrow_lists(missing)
-    options = {"on": "vector", "metric": metric, "blocksize": blocksize, "dropna": bool(missing)}
+    options = {
+        "on": "vector",
+        "metric": metric,
+        "blocksize": blocksize,
+        "dropna": bool(missing),
+    }
 
     def found():
         # `split` makes partitions that are empty, or have only missing lists
@@ -127,7 +152,11 @@ def test_chunks_of_narrow_points(monkeypatch, metric, verb, blocksize, missing):
         lazy = getattr(parts.simjoin, verb)(eps, **options | VERBS[verb])
         result = lazy.compute(scheduler="sync")
         sort = ["left", "right"]
-        return result.sort_values(sort).reset_index(drop=True) if verb == "self_join" else result
+        return (
+            result.sort_values(sort).reset_index(drop=True)
+            if verb == "self_join"
+            else result
+        )
 
     want = found()
     with monkeypatch.context() as patch:
@@ -145,7 +174,9 @@ def test_narrow_points_of_two_tables(monkeypatch, metric):
     stored = narrow_on_host(monkeypatch)
 
     def pairs(left, right):
-        lazy = split(left, (60, 100)).simjoin.join(split(right, (50,)), eps, on="vector", metric=metric)
+        lazy = split(left, (60, 100)).simjoin.join(
+            split(right, (50,)), eps, on="vector", metric=metric
+        )
         return as_set(lazy.compute(scheduler="sync")), lazy.expr.plan.narrow
 
     found, narrow = pairs(frame[:200], frame[100:])
@@ -157,9 +188,17 @@ def test_narrow_points_of_two_tables(monkeypatch, metric):
 
 def test_narrow_points_take_half_of_the_memory(monkeypatch):
     frame = narrow_lists()
-    wide = split(frame, (100,)).simjoin.self_join(0.25, on="vector", metric="cosine").expr.plan
+    wide = (
+        split(frame, (100,))
+        .simjoin.self_join(0.25, on="vector", metric="cosine")
+        .expr.plan
+    )
     narrow_on_host(monkeypatch)
-    narrow = split(frame, (100,)).simjoin.self_join(0.25, on="vector", metric="cosine").expr.plan
+    narrow = (
+        split(frame, (100,))
+        .simjoin.self_join(0.25, on="vector", metric="cosine")
+        .expr.plan
+    )
     assert (wide.narrow, narrow.narrow) == (False, True)
     assert wide.row_bytes - narrow.row_bytes == 8 * 40 - (4 * 40 + 8)
     options = {"on": "vector", "metric": "cosine", "partitioning": "spatial"}
@@ -173,8 +212,14 @@ def test_partitions_that_are_no_longer_narrow(monkeypatch):
     narrow_on_host(monkeypatch)
     lazy = split(frame, ()).simjoin.self_join(6.0)
     plan, spec = lazy.expr.plan, lazy.expr.operand("spec")
-    spec, fingerprint = replace(spec, dims=plan.dims, narrow=plan.narrow), (0, plan.sources[0][0])
-    assert plan.narrow and chunks.read_points(frame, fingerprint, spec)["x"].dtype == np.float32
+    spec, fingerprint = (
+        replace(spec, dims=plan.dims, narrow=plan.narrow),
+        (0, plan.sources[0][0]),
+    )
+    assert (
+        plan.narrow
+        and chunks.read_points(frame, fingerprint, spec)["x"].dtype == np.float32
+    )
     frame.iloc[7, 5] += 1e-14
     with pytest.raises(SourceChangedError):
         chunks.read_points(frame, fingerprint, spec)
@@ -182,7 +227,9 @@ def test_partitions_that_are_no_longer_narrow(monkeypatch):
 
 @pytest.mark.parametrize("dropna", [False, True])
 def test_whole_partitions_are_indexed_from_one_frame(dropna):
-    frame = frame_of(np.random.default_rng(6).uniform(size=(60, 2))).assign(name=np.arange(60) * 2)
+    frame = frame_of(np.random.default_rng(6).uniform(size=(60, 2))).assign(
+        name=np.arange(60) * 2
+    )
     if dropna:
         frame.loc[[0, 20, 21, 59], "c0"] = np.nan
     spec, layout, _ = planned(frame.dropna(), 0.1)

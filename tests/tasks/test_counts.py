@@ -10,20 +10,33 @@ from dask_simjoin.tasks import counts
 from dask_simjoin.tasks.counts import CHUNK, spanning_forest
 from tests.support.profiles import examples
 
-NUMBER = st.tuples(st.integers(0, 3), st.integers(0, 12)).map(lambda one: one[0] * CHUNK + one[1])
+NUMBER = st.tuples(st.integers(0, 3), st.integers(0, 12)).map(
+    lambda one: one[0] * CHUNK + one[1]
+)
 
 
 def forest_of(edges):
-    """From each number but the smallest of its component, an edge to that, by the definition."""
+    """From each number but the smallest of its component, an edge to that, by the
+    definition.
+    """
     groups = []
     for edge in edges:
         touched = [group for group in groups if group & set(edge)]
-        groups = [group for group in groups if group not in touched] + [set(edge).union(*touched)]
-    return sorted((number, min(group)) for group in groups for number in group if number != min(group))
+        groups = [group for group in groups if group not in touched] + [
+            set(edge).union(*touched)
+        ]
+    return sorted(
+        (number, min(group))
+        for group in groups
+        for number in group
+        if number != min(group)
+    )
 
 
 @settings(max_examples=examples(100))
-@given(st.lists(st.lists(st.tuples(NUMBER, NUMBER), max_size=20), min_size=1, max_size=3))
+@given(
+    st.lists(st.lists(st.tuples(NUMBER, NUMBER), max_size=20), min_size=1, max_size=3)
+)
 def test_forests_are_the_same_with_and_without_a_node_for_each_number(parts):
     sides = [tuple(np.array(part, np.int64).reshape(-1, 2).T) for part in parts]
     want = forest_of([edge for part in parts for edge in part])
@@ -56,7 +69,9 @@ def nodes_of(edges, monkeypatch):
 
 
 def test_numbers_that_lie_close_are_not_sorted(monkeypatch):
-    """Each number up to the last one of its chunk is a node; only where that is too many are they sorted."""
+    """Each number up to the last one of its chunk is a node; only where that is too
+    many are they sorted.
+    """
     close = [(0, 2), (2, 5), (CHUNK + 1, CHUNK + 3)]
     assert nodes_of(close, monkeypatch) == ([6 + 4], forest_of(close))
     far = [(0, 1000), (CHUNK + 1, CHUNK + 3)]

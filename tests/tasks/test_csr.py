@@ -40,13 +40,21 @@ def test_a_graph_that_does_not_fit_is_not_filled(dense, monkeypatch):
         want = f"eps=0.5 gives {number:,} entries, which take {size}, and the configuration.*1.00 MiB. Use a"
         with pytest.raises(BudgetError, match=want):
             dense.simjoin.neighbor_graph(0.5)
-        lazy = dd.from_pandas(dense, npartitions=3).simjoin.neighbor_graph(0.5, include_self=True)
-    with pytest.raises(BudgetError, match=r"estimated from a sample.*simjoin.result-limit"):
+        lazy = dd.from_pandas(dense, npartitions=3).simjoin.neighbor_graph(
+            0.5, include_self=True
+        )
+    with pytest.raises(
+        BudgetError, match=r"estimated from a sample.*simjoin.result-limit"
+    ):
         lazy.compute()
     # the same from exact numbers, where the sample tells too little
     whole = Fitting.check
-    monkeypatch.setattr(Fitting, "check", lambda *args, sampled=False: sampled or whole(*args))
-    with pytest.raises(BudgetError, match=f"gives {number + len(dense):,} entries, which"):
+    monkeypatch.setattr(
+        Fitting, "check", lambda *args, sampled=False: sampled or whole(*args)
+    )
+    with pytest.raises(
+        BudgetError, match=f"gives {number + len(dense):,} entries, which"
+    ):
         lazy.compute()
 
 
@@ -57,11 +65,18 @@ def test_memory(dense, monkeypatch):
     lazy = ddf.simjoin.neighbor_graph(0.5)
     with monkeypatch.context() as patched:
         patched.setattr(pairs, "resources_for", lambda library: workers)
-        with pytest.raises(BudgetError, match=r"smallest worker has room for 1.33 MiB.*larger workers"):
+        with pytest.raises(
+            BudgetError, match=r"smallest worker has room for 1.33 MiB.*larger workers"
+        ):
             lazy.compute()
     monkeypatch.setattr(csr, "MEMORY_LIMIT", 2**20)
-    for make in (lambda: dense.simjoin.neighbor_graph(0.5), ddf.simjoin.neighbor_graph(0.5).compute):
-        with pytest.raises(BudgetError, match=r"this machine has 1.00 MiB.*a larger machine"):
+    for make in (
+        lambda: dense.simjoin.neighbor_graph(0.5),
+        ddf.simjoin.neighbor_graph(0.5).compute,
+    ):
+        with pytest.raises(
+            BudgetError, match=r"this machine has 1.00 MiB.*a larger machine"
+        ):
             make()
 
 
@@ -75,7 +90,10 @@ def test_int32_of_old_cupy(monkeypatch):
     fitting.check(2**31 - 1)
     with pytest.raises(BudgetError, match=r"at most 2,147,483,647.*CuPy 14.1 or newer"):
         fitting.check(2**31)
-    assert csr.offset_type("CuPy", 2**31 - 1) == np.int32 and csr.offset_type("CuPy", 2**31) == np.int64
+    assert (
+        csr.offset_type("CuPy", 2**31 - 1) == np.int32
+        and csr.offset_type("CuPy", 2**31) == np.int64
+    )
     assert csr.offset_type(np, 1) == np.int64
 
 
@@ -88,10 +106,17 @@ def test_arrays_as_a_whole_do_what_the_kernels_do(slices, kind, monkeypatch):
     counts[7] = 6000  # more than the first gap of the sort
     starts = entries.starts_of(counts)
     rows = rng.permutation(np.repeat(np.arange(60, dtype=np.int32), counts))
-    columns, values = rng.permutation(len(rows)).astype(kind), rng.integers(0, 40, len(rows)) / 8
+    columns, values = (
+        rng.permutation(len(rows)).astype(kind),
+        rng.integers(0, 40, len(rows)) / 8,
+    )
     sorted_ = {}
     for name, sort in (("kernels", entries.sort_rows), ("arrays", entries.sort_arrays)):
-        out, out_values, at = np.empty_like(columns), np.empty_like(values), starts[:-1].copy()
+        out, out_values, at = (
+            np.empty_like(columns),
+            np.empty_like(values),
+            starts[:-1].copy(),
+        )
         for some in np.array_split(np.arange(len(rows)), 5):
             entries.put(rows[some], columns[some], values[some], at, out, out_values)
         assert at.tolist() == starts[1:].tolist()
@@ -103,11 +128,16 @@ def test_arrays_as_a_whole_do_what_the_kernels_do(slices, kind, monkeypatch):
     room = starts + np.arange(61) * 3
     moved = []
     for move, how in ((entries.move, counts), (entries.move_arrays, starts)):
-        out, out_values, at = np.zeros(room[-1], kind), np.zeros(room[-1]), room[:-1].copy()
+        out, out_values, at = (
+            np.zeros(room[-1], kind),
+            np.zeros(room[-1]),
+            room[:-1].copy(),
+        )
         move(how, *sorted_["kernels"], at, out, out_values)
         assert (at == room[:-1] + counts).all()
         assert (
-            out[np.repeat(room[:-1] - starts[:-1], counts) + np.arange(len(rows))] == columns[order]
+            out[np.repeat(room[:-1] - starts[:-1], counts) + np.arange(len(rows))]
+            == columns[order]
         ).all()
         moved.append((out, out_values))
     assert all((a == b).all() for a, b in zip(*moved, strict=True))

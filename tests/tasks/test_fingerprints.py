@@ -14,14 +14,20 @@ ROWS = 200
 @pytest.fixture
 def frame():
     rng = np.random.default_rng(4)
-    frame = pd.DataFrame({name: rng.integers(-3, 3, ROWS) * 1.0 for name in ("x", "y", "r")})
+    frame = pd.DataFrame(
+        {name: rng.integers(-3, 3, ROWS) * 1.0 for name in ("x", "y", "r")}
+    )
     return frame.set_axis(rng.integers(0, 5, ROWS))
 
 
-@pytest.mark.parametrize("groups", [(("x", "y"),), (("x",), ("r",)), (("x", "y"), ("r",))])
+@pytest.mark.parametrize(
+    "groups", [(("x", "y"),), (("x",), ("r",)), (("x", "y"), ("r",))]
+)
 def test_values_follow_their_rows(frame, groups):
     columns = [name for group in groups for name in group]
-    values = pd.Series(frame[columns].to_numpy() @ 7.0 ** np.arange(len(columns)), name="v")
+    values = pd.Series(
+        frame[columns].to_numpy() @ 7.0 ** np.arange(len(columns)), name="v"
+    )
     then = fingerprints(frame, groups, None)
     moved = frame.iloc[np.random.default_rng(0).permutation(ROWS)]
     got = values_beside(moved, values, then, groups, None)
@@ -32,9 +38,19 @@ def test_values_follow_their_rows(frame, groups):
 def test_rows_differ_by_the_columns_their_values_depend_on(frame):
     then = fingerprints(frame, (("x", "y"),), None)
     assert len(np.unique(then)) == len(frame[["x", "y"]].drop_duplicates())
-    assert earlier_positions(fingerprints(frame.assign(r=0.0), (("x", "y"),), None), then) is None
     assert (
-        len(np.unique(fingerprints(pd.DataFrame({"x": [1.0, 2], "y": [2.0, 1]}), (("x", "y"),), None))) == 2
+        earlier_positions(fingerprints(frame.assign(r=0.0), (("x", "y"),), None), then)
+        is None
+    )
+    assert (
+        len(
+            np.unique(
+                fingerprints(
+                    pd.DataFrame({"x": [1.0, 2], "y": [2.0, 1]}), (("x", "y"),), None
+                )
+            )
+        )
+        == 2
     )
 
 
@@ -60,7 +76,10 @@ def test_rows_left_out(frame):
     moved = frame.iloc[::-1]
     got = values_beside(moved, values, then, (("x", "y"),), spec)
     want = moved[moved.x.notna()]
-    assert got.tolist() == (want.x * 7 + want.y).tolist() and got.index.tolist() == want.index.tolist()
+    assert (
+        got.tolist() == (want.x * 7 + want.y).tolist()
+        and got.index.tolist() == want.index.tolist()
+    )
 
 
 def test_other_rows_are_refused(frame):

@@ -1,4 +1,6 @@
-"""Rows with radii of their own, joined in classes, give the pairs that brute force gives."""
+"""Rows with radii of their own, joined in classes, give the pairs that brute force
+gives.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,39 @@ from tests.support.profiles import examples
 NORMS = {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}
 
 
-def expected(x: np.ndarray, y: np.ndarray, radius: np.ndarray, metric: str) -> set[tuple[int, int]]:
+def expected(
+    x: np.ndarray, y: np.ndarray, radius: np.ndarray, metric: str
+) -> set[tuple[int, int]]:
     t = np.abs(x[:, None, :] - y[None, :, :])
     total = np.zeros(t.shape[:2])
     for k in range(x.shape[1]):
         part = t[:, :, k]
-        total = np.maximum(total, part) if metric == "chebyshev" else total + part ** NORMS[metric]
+        total = (
+            np.maximum(total, part)
+            if metric == "chebyshev"
+            else total + part ** NORMS[metric]
+        )
     limit = radius * radius if metric == "euclidean" else radius
-    return set(zip(*(side.tolist() for side in np.nonzero(total <= limit[:, None])), strict=True))
+    return set(
+        zip(
+            *(side.tolist() for side in np.nonzero(total <= limit[:, None])),
+            strict=True,
+        )
+    )
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[pd.DataFrame, str]:
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     n, dims = draw(st.integers(2, 150)), draw(st.integers(1, 6))
-    x = random.integers(0, draw(st.sampled_from([3, 50])), (n, dims)) * draw(st.sampled_from([1.0, 1 / 3]))
+    x = random.integers(0, draw(st.sampled_from([3, 50])), (n, dims)) * draw(
+        st.sampled_from([1.0, 1 / 3])
+    )
     frame = pd.DataFrame(x, columns=[f"c{k}" for k in range(dims)])
     small = draw(st.sampled_from([0.0, 1e-9, 1.0]))
-    frame["r"] = np.where(random.random(n) < draw(st.sampled_from([0.02, 0.3])), 40.0, small)
+    frame["r"] = np.where(
+        random.random(n) < draw(st.sampled_from([0.02, 0.3])), 40.0, small
+    )
     if draw(st.booleans()):
         frame["r"] *= random.choice([1.0, 0.1, 1e-3], n)
     return frame, draw(st.sampled_from(sorted(NORMS)))
@@ -58,15 +75,28 @@ def test_radii(case: tuple[pd.DataFrame, str], always: bool) -> None:
         parts = dd.from_pandas(frame, npartitions=3, sort=False)
         for some in (frame, parts):
             made = some.simjoin.self_join("r", pairs="both", **options)
-            pairs = made if isinstance(made, pd.DataFrame) else made.compute(scheduler="sync")
+            pairs = (
+                made
+                if isinstance(made, pd.DataFrame)
+                else made.compute(scheduler="sync")
+            )
             assert len(pairs) == len(want)
             assert set(zip(pairs["left"], pairs["right"], strict=True)) == want
             counts = some.simjoin.neighbor_counts("r", **options)
-            counts = counts if isinstance(counts, pd.Series) else counts.compute(scheduler="sync")
-            assert counts.tolist() == np.bincount([i for i, _ in want], minlength=len(x)).tolist()
+            counts = (
+                counts
+                if isinstance(counts, pd.Series)
+                else counts.compute(scheduler="sync")
+            )
+            assert (
+                counts.tolist()
+                == np.bincount([i for i, _ in want], minlength=len(x)).tolist()
+            )
         other = frame.iloc[: len(frame) // 2]
         two = frame.simjoin.join(other[on], "r", **options)
-        assert set(zip(two["left"], two["right"], strict=True)) == expected(x, x[: len(other)], r, metric)
+        assert set(zip(two["left"], two["right"], strict=True)) == expected(
+            x, x[: len(other)], r, metric
+        )
 
 
 def test_few_large_radii_are_a_class() -> None:
@@ -80,7 +110,9 @@ def test_few_large_radii_are_a_class() -> None:
 
 @pytest.mark.parametrize("dims", [6, 16])
 def test_parts_are_even(dims):
-    """Of points all of which meet, and of such as meet few others: no part does half more than its share."""
+    """Of points all of which meet, and of such as meet few others: no part does half
+    more than its share.
+    """
     x = np.random.default_rng(0).uniform(size=(30_000, dims))
     frame = frame_of(x)
     spec, layout, source = planned(frame, 0.25 if dims == 6 else 1.0)
@@ -91,7 +123,11 @@ def test_parts_are_even(dims):
     places = np.linspace(0, len(x), len(done))
     for parts in (2, 5, 8):
         shares = [
-            float(np.diff(np.interp(whole._replace(part=(k, parts)).rows, places, done))[0])
+            float(
+                np.diff(np.interp(whole._replace(part=(k, parts)).rows, places, done))[
+                    0
+                ]
+            )
             for k in range(parts)
         ]
         assert max(shares) < 1.5 / parts

@@ -1,4 +1,6 @@
-"""Named tuples cross from worker to worker field by field, so that arrays of GPUs stay on GPUs."""
+"""Named tuples cross from worker to worker field by field, so that arrays of GPUs stay
+on GPUs.
+"""
 
 import subprocess
 import sys
@@ -36,14 +38,21 @@ def _gpu_arrays():
 
 def test_fields_on_a_gpu_are_not_pickled():
     value = (Counts(3, OnGpu(5)), Counts(4, OnGpu(6)))
-    header, frames = serialize(value, serializers=("cuda", "dask", "pickle"), on_error="raise")
+    header, frames = serialize(
+        value, serializers=("cuda", "dask", "pickle"), on_error="raise"
+    )
     found = deserialize(header, frames)
-    assert [(type(one), one.start, one.counts.size) for one in found] == [(Counts, 3, 5), (Counts, 4, 6)]
+    assert [(type(one), one.start, one.counts.size) for one in found] == [
+        (Counts, 3, 5),
+        (Counts, 4, 6),
+    ]
 
 
 def test_fields_on_the_host_are_sent_without_a_copy():
     counts = np.arange(1000)
-    header, frames = serialize(Counts(0, counts), serializers=("dask", "pickle"), on_error="raise")
+    header, frames = serialize(
+        Counts(0, counts), serializers=("dask", "pickle"), on_error="raise"
+    )
     views = [np.frombuffer(frame, np.uint8) for frame in frames]
     assert any(np.shares_memory(view, counts) for view in views)
     found = deserialize(header, frames)

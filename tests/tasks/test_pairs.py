@@ -15,7 +15,12 @@ from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, weigh_block
 from tests.support.density import labels_of_neighbours
 from tests.support.frames import planned, split
-from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
+from tests.support.oracle import (
+    as_set,
+    assert_same_pairs,
+    brute_force,
+    squared_distances,
+)
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
 
@@ -31,12 +36,16 @@ def nearest(x, k):
     """Rows and their k nearest others, ties by number."""
     away = squared_distances(x, x)
     np.fill_diagonal(away, np.inf)
-    order = np.lexsort((np.broadcast_to(np.arange(len(x)), away.shape), away), axis=1)[:, :k]
+    order = np.lexsort((np.broadcast_to(np.arange(len(x)), away.shape), away), axis=1)[
+        :, :k
+    ]
     return [(i, j) for i, row in enumerate(order.tolist()) for j in row if i != j]
 
 
 @pytest.mark.parametrize("partitioning", ["entity", "spatial", "auto"])
-@pytest.mark.parametrize(("rows", "dims", "eps"), [(700, 2, 0.06), (700, 5, 0.3), (400, 20, 1.25)])
+@pytest.mark.parametrize(
+    ("rows", "dims", "eps"), [(700, 2, 0.06), (700, 5, 0.3), (400, 20, 1.25)]
+)
 def test_pieces_give_together_what_the_whole_gives(fine, partitioning, rows, dims, eps):
     x = np.random.default_rng(dims).uniform(size=(rows, dims)).round(2)
     x[::50] = x[0]
@@ -49,12 +58,16 @@ def test_pieces_give_together_what_the_whole_gives(fine, partitioning, rows, dim
         plan = ddf.simjoin.count_pairs(eps, **how).expr.plan
         assert plan.parts.max() > 1
         assert ddf.simjoin.count_pairs(eps, **how).compute() == len(expected)
-        both = ddf.simjoin.count_pairs(eps, pairs="both", include_self=True, **how).compute()
+        both = ddf.simjoin.count_pairs(
+            eps, pairs="both", include_self=True, **how
+        ).compute()
         assert both == near.sum()
         some = ddf.simjoin.count_pairs([eps / 2, eps, eps * 2], **how).compute()
         assert some.tolist() == [frame.simjoin.count_pairs(one) for one in some.index]
         many = ddf.simjoin.neighbor_counts([eps / 2, eps], **how).compute()
-        pd.testing.assert_frame_equal(many, frame.simjoin.neighbor_counts([eps / 2, eps]))
+        pd.testing.assert_frame_equal(
+            many, frame.simjoin.neighbor_counts([eps / 2, eps])
+        )
         assert_same_pairs(as_set(ddf.simjoin.self_join(eps, **how).compute()), expected)
         with dask.config.set({"simjoin.output-size": 16 * max(1, len(expected) // 5)}):
             cut = ddf.simjoin.self_join(eps, **how)
@@ -83,11 +96,19 @@ def test_pieces_of_radii_and_of_two_tables(fine, partitioning):
         left, right = split(frame, (200,)), split(other, (100,))
         columns = {"on": ["c0", "c1"]}
         pairs = left.simjoin.join(right, 0.05, **columns, **how)
-        assert as_set(pairs.compute()) == {(i, j) for i, j in zip(*np.nonzero(near), strict=True)}
-        alone = as_set(left.simjoin.join(right, 0.05, how="left", **columns, **how).compute().dropna())
+        assert as_set(pairs.compute()) == {
+            (i, j) for i, j in zip(*np.nonzero(near), strict=True)
+        }
+        alone = as_set(
+            left.simjoin.join(right, 0.05, how="left", **columns, **how)
+            .compute()
+            .dropna()
+        )
         assert alone == as_set(pairs.compute())
         count = left.simjoin.count_pairs("r", pairs="both", **columns, **how)
-        assert count.compute() == frame.simjoin.count_pairs("r", pairs="both", **columns)
+        assert count.compute() == frame.simjoin.count_pairs(
+            "r", pairs="both", **columns
+        )
 
 
 @settings(max_examples=examples(60))
@@ -101,9 +122,17 @@ def test_parts_of_a_meeting_are_the_whole(case, parts):
     ranges = [whole._replace(part=(k, parts)).rows for k in range(parts)]
     assert ranges[0][0] == 0 and ranges[-1][1] == len(case.x)
     assert all(a[1] == b[0] for a, b in itertools.pairwise(ranges))
-    found = sum(joiner.counts(*whole.operands, is_self_join=True, rows=rows)[0] for rows in ranges)
-    assert found.tolist() == joiner.counts(*whole.operands, is_self_join=True)[0].tolist()
-    pairs = sum(int(joiner.weights(*whole.operands, is_self_join=True, rows=rows).sum()) for rows in ranges)
+    found = sum(
+        joiner.counts(*whole.operands, is_self_join=True, rows=rows)[0]
+        for rows in ranges
+    )
+    assert (
+        found.tolist() == joiner.counts(*whole.operands, is_self_join=True)[0].tolist()
+    )
+    pairs = sum(
+        int(joiner.weights(*whole.operands, is_self_join=True, rows=rows).sum())
+        for rows in ranges
+    )
     assert 2 * pairs == found.sum()
     weights = [weigh_block(whole._replace(part=(k, parts))) for k in range(parts)]
     for outputs in (2, 5):

@@ -1,4 +1,6 @@
-"""Joins of plain frames take little more memory than their results: NumPy reports what it takes."""
+"""Joins of plain frames take little more memory than their results: NumPy reports what
+it takes.
+"""
 
 import tracemalloc
 
@@ -16,7 +18,9 @@ LIMIT = 1.3
 
 @pytest.fixture(scope="module")
 def counts_both():
-    """Whether a resized array counts twice, as with NumPy 2.5: the old one and the new one."""
+    """Whether a resized array counts twice, as with NumPy 2.5: the old one and the new
+    one.
+    """
     tracemalloc.start()
     try:
         array = np.empty(1 << 16)
@@ -32,7 +36,9 @@ def points():
     random = np.random.default_rng(0)
     number = random.permutation(ROWS)
     frame = pd.DataFrame(random.uniform(size=(ROWS, 2)), columns=["x", "y"])
-    frame = frame.assign(number=number, small=number.astype(np.int32), unsigned=number.astype(np.uint64))
+    frame = frame.assign(
+        number=number, small=number.astype(np.int32), unsigned=number.astype(np.uint64)
+    )
     frame["date"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(number, unit="s")
     frame["object"] = pd.Series([(n,) for n in number.tolist()], dtype=object)
     frame["radius"] = np.linspace(0.45, 0.5, ROWS)
@@ -62,25 +68,35 @@ VERBS = {
     "itself": self_join(return_distance=True, include_self=True),
     "int32": self_join(id="small", pairs="both"),
     "dates": self_join(id="date", pairs="both"),
-    "objects": self_join(id="object", return_distance=True, pairs="both", include_self=True),
+    "objects": self_join(
+        id="object", return_distance=True, pairs="both", include_self=True
+    ),
     "radii": lambda frame: frame.simjoin.self_join(
         "radius", on=["x", "y"], pairs="both", return_distance=True
     ),
     "tiles": self_join(method="tiles", id="small", return_distance=True),
     "left": left_join(return_distance=True),
     "left-kept": left_join(keep="number", suffixes=("_a", "_b")),
-    "nearest": lambda frame: frame.simjoin.knn_join(k=500, on=["x", "y"], keep="number"),
-    "nearest-few": lambda frame: frame.simjoin.knn_join(k=300, on=["x", "y"], max_distance=0.25),
+    "nearest": lambda frame: frame.simjoin.knn_join(
+        k=500, on=["x", "y"], keep="number"
+    ),
+    "nearest-few": lambda frame: frame.simjoin.knn_join(
+        k=300, on=["x", "y"], max_distance=0.25
+    ),
     "mutual": lambda frame: frame.simjoin.knn_join(k=500, on=["x", "y"], mutual=True),
     "mutual-two": lambda frame: frame.simjoin.knn_join(
         frame.assign(x=frame["y"]), 1500, on=["x", "y"], mutual=True
     ),
-    "sets": lambda frame: frame.simjoin.set_self_join("tags", 0.5, id="number", return_similarity=True),
+    "sets": lambda frame: frame.simjoin.set_self_join(
+        "tags", 0.5, id="number", return_similarity=True
+    ),
 }
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_join_takes_little_more_than_its_result(points, counts_both, verb, monkeypatch):
+def test_a_join_takes_little_more_than_its_result(
+    points, counts_both, verb, monkeypatch
+):
     monkeypatch.setattr("dask_simjoin.engine.columns.AT_ONCE", 1 << 14)
     monkeypatch.setattr("dask_simjoin.sets.pairs.ROWS", 1 << 14)
     # samples take up to a hundred megabytes, whatever the result

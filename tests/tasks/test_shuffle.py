@@ -1,4 +1,6 @@
-"""Rows reach the same chunks, in the same order, as parcels and as frames that Dask shuffles."""
+"""Rows reach the same chunks, in the same order, as parcels and as frames that Dask
+shuffles.
+"""
 
 from dataclasses import replace
 
@@ -25,17 +27,27 @@ def frames(seed, sizes, text, kind):
     made = []
     for number, rows in enumerate(sizes):
         frame = frame_of(random.normal(size=(rows, 2)).astype(kind)[:, :2])
-        frame["when"] = pd.to_datetime("2020-01-01") + pd.to_timedelta(random.integers(0, 99, rows), "D")
+        frame["when"] = pd.to_datetime("2020-01-01") + pd.to_timedelta(
+            random.integers(0, 99, rows), "D"
+        )
         frame["far"] = random.uniform(0, 0.3, rows)
         frame.index = (
-            [f"{number}-{k}" for k in range(rows)] if text else random.permutation(rows) + 1000 * number
+            [f"{number}-{k}" for k in range(rows)]
+            if text
+            else random.permutation(rows) + 1000 * number
         )
         made.append(frame)
     return made
 
 
 def test_partitions_are_cut_into_pieces_of_about_equally_many_rows():
-    assert cut_rows([10, 0, 3], 4) == ((0, 0, 3), (0, 3, 6), (0, 6, 10), (1, 0, 0), (2, 0, 3))
+    assert cut_rows([10, 0, 3], 4) == (
+        (0, 0, 3),
+        (0, 3, 6),
+        (0, 6, 10),
+        (1, 0, 0),
+        (2, 0, 3),
+    )
     assert cut_rows([10, 3], 10) == ((0, 0, 10), (1, 0, 3))
 
 
@@ -56,8 +68,14 @@ def moved(parts, own, plan, number, first=0):
     chunks, halos = plan.chunks.sides[number], 0
     spec = replace(own, dims=plan.dims)
     known = list(enumerate(plan.sources[number]))
-    parcels = [pack(part, some, chunks, spec, True) for part, some in zip(parts, known, strict=True)]
-    sent = [send(part, some, chunks, spec, True) for part, some in zip(parts, known, strict=True)]
+    parcels = [
+        pack(part, some, chunks, spec, True)
+        for part, some in zip(parts, known, strict=True)
+    ]
+    sent = [
+        send(part, some, chunks, spec, True)
+        for part, some in zip(parts, known, strict=True)
+    ]
     shuffled = pd.concat(sent).sample(frac=1, random_state=0)
     assert sum(len(parcel["position"]) for parcel in parcels) == len(shuffled)
     for part, some, whole in zip(parts, known, sent, strict=True):
@@ -89,11 +107,20 @@ def test_parcels_are_what_frames_are(kind, text, dropna, blocksize):
     parts = frames(1, [40, 0, 130, 1, 60], text, kind)
     if dropna:
         parts[2].iloc[3, 0] = np.nan
-    asked = SelfJoinRequest(eps=0.2, on=["c0", "c1"], keep="when", dropna=dropna, partitioning="spatial",
-                     blocksize=blocksize)  # fmt: skip
+    asked = SelfJoinRequest(
+        eps=0.2,
+        on=["c0", "c1"],
+        keep="when",
+        dropna=dropna,
+        partitioning="spatial",
+        blocksize=blocksize,
+    )
     spec = asked.spec(parts[0].iloc[:0])
     plan = make_plan(
-        join_statistics([[summarise(p, n, spec, True, 5) for n, p in enumerate(parts)]], spec), PAIRS
+        join_statistics(
+            [[summarise(p, n, spec, True, 5) for n, p in enumerate(parts)]], spec
+        ),
+        PAIRS,
     )
     assert len(plan.chunks) > 3
     assert moved(parts, spec, plan, 0) > 1
@@ -102,7 +129,11 @@ def test_parcels_are_what_frames_are(kind, text, dropna, blocksize):
 def test_parcels_of_two_tables_with_radii():
     parts, others = frames(1, [80, 70], False, float), frames(2, [50, 90], True, float)
     asked = JoinRequest(
-        other=others[0].iloc[:0], eps="far", on=["c0", "c1"], partitioning="spatial", blocksize="2 kB"
+        other=others[0].iloc[:0],
+        eps="far",
+        on=["c0", "c1"],
+        partitioning="spatial",
+        blocksize="2 kB",
     )
     spec = asked.spec(parts[0].iloc[:0], others[0].iloc[:0])
     tables = [
@@ -132,4 +163,6 @@ def test_nothing_is_shuffled_in_memory_that_tasks_share(monkeypatch):
     for some in (pairs, shuffled):
         found = some.compute(scheduler="sync")
         assert len(found) == len(want) > 100
-        assert set(map(tuple, found.values.tolist())) == set(map(tuple, want.values.tolist()))
+        assert set(map(tuple, found.values.tolist())) == set(
+            map(tuple, want.values.tolist())
+        )

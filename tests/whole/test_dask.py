@@ -1,4 +1,6 @@
-"""Joins as Dask collections: lazy, planned once, aligned, and computing no more than asked for."""
+"""Joins as Dask collections: lazy, planned once, aligned, and computing no more than
+asked for.
+"""
 
 import itertools
 import time
@@ -65,7 +67,9 @@ def ddf(x):
 
 @pytest.fixture(params=["fsspec", "arrow"])
 def parquet(request, x, tmp_path):
-    """Six files of which a join reads two columns of many: Dask would merge such partitions."""
+    """Six files of which a join reads two columns of many: Dask would merge such
+    partitions.
+    """
     frame = frame_of(x)
     for k in range(12):
         frame[f"text{k}"] = "some long text that nobody reads"
@@ -77,7 +81,9 @@ def parquet(request, x, tmp_path):
 @pytest.mark.parametrize("npartitions", [1, 2, 7])
 def test_the_same_pairs_on_every_scheduler_and_partitioning(x, npartitions, scheduler):
     ddf = dd.from_pandas(frame_of(x), npartitions=npartitions)
-    pairs = ddf.simjoin.self_join(EPS, return_distance=True).compute(scheduler=scheduler)
+    pairs = ddf.simjoin.self_join(EPS, return_distance=True).compute(
+        scheduler=scheduler
+    )
     assert_same_pairs(as_set(pairs), brute_force(x, EPS))
     assert ddf.simjoin.count_pairs(EPS).compute(scheduler=scheduler) == len(pairs)
 
@@ -119,7 +125,9 @@ def test_building_a_join_runs_no_task(parquet):
 def test_planned_once(ddf, monkeypatch):
     calls = []
     compute = planner.plan_join
-    monkeypatch.setattr(planner, "plan_join", lambda *args: calls.append(args) or compute(*args))
+    monkeypatch.setattr(
+        planner, "plan_join", lambda *args: calls.append(args) or compute(*args)
+    )
     pairs = ddf.simjoin.self_join(EPS * 1.25, **HUNDRED)
     assert pairs.npartitions == pairs.optimize().npartitions
     pairs.compute()
@@ -134,7 +142,11 @@ def test_only_needed_columns_are_read(parquet, monkeypatch):
     source = pairs.expr.find_operations(type(pairs.expr))
     assert source
     chunks = next(e for e in pairs.expr.walk() if type(e).__name__ == "Chunks")
-    reads = [e for e in _inside(chunks.operand("frozen").inner) if "ReadParquet" in type(e).__name__]
+    reads = [
+        e
+        for e in _inside(chunks.operand("frozen").inner)
+        if "ReadParquet" in type(e).__name__
+    ]
     assert {tuple(e.columns) for e in reads} == {("c0", "c1")}
 
 
@@ -152,7 +164,8 @@ def test_partitioning_is_frozen(parquet, x):
     pairs = parquet.simjoin.self_join(EPS, on=["c0", "c1"], **HUNDRED)
     once = pairs.optimize()
     assert once.npartitions == pairs.npartitions == 21
-    rows = parquet.compute().index.to_numpy()  # files need not come in the order of their numbers
+    # files need not come in the order of their numbers
+    rows = parquet.compute().index.to_numpy()
     expected = {(rows[i], rows[j]) for i, j in brute_force(x[rows], EPS)}
     for collection in (pairs, once, once.optimize()):
         assert_same_pairs(as_set(collection.compute()), expected)
@@ -184,7 +197,9 @@ def test_names_and_tokens(ddf, x):
     assert tokenize(pairs) == tokenize(again)
     assert pairs._name == again._name != ddf.simjoin.self_join(EPS * 2)._name
     assert pairs.optimize()._name == again.optimize()._name
-    names = {k if isinstance(k, str) else k[0] for k in pairs.optimize().__dask_graph__()}
+    names = {
+        k if isinstance(k, str) else k[0] for k in pairs.optimize().__dask_graph__()
+    }
     kinds = {name.rpartition("-")[0] for name in names}
     assert {"simjoin_pairs", "simjoin_index"} <= kinds
     assert all("lambda" not in kind for kind in kinds)
@@ -208,7 +223,9 @@ def test_projection_leaves_distances_out(ddf):
     lowered = pairs[["left", "right"]].optimize(fuse=False).expr
     block = next(e for e in lowered.walk() if "plan" in e._parameters)
     assert block.columns == ["left", "right"]
-    assert_eq(pairs[["right", "left"]], pairs.compute()[["right", "left"]], check_index=False)
+    assert_eq(
+        pairs[["right", "left"]], pairs.compute()[["right", "left"]], check_index=False
+    )
 
 
 def test_goes_on_into_analytics(ddf, x):
@@ -217,7 +234,9 @@ def test_goes_on_into_analytics(ddf, x):
     per_row = pairs.groupby("left").distance.mean().compute()
     local = frame.simjoin.self_join(EPS, pairs="both", return_distance=True)
     pd.testing.assert_series_equal(
-        per_row.sort_index(), local.groupby("left").distance.mean(), check_index_type=False
+        per_row.sort_index(),
+        local.groupby("left").distance.mean(),
+        check_index_type=False,
     )
     merged = pairs.merge(ddf, left_on="right", right_index=True).compute()
     assert len(merged) == len(local)
@@ -254,7 +273,9 @@ def test_one_partition_of_counts_computes_only_what_it_needs(ddf):
 def test_counts_of_more_blocks_than_are_added_at_once():
     x = np.random.default_rng(1).uniform(size=(400, 2))
     ddf = dd.from_pandas(frame_of(x), npartitions=40)
-    counts = ddf.simjoin.neighbor_counts(0.3, partitioning="entity", blocksize=10 * 24).compute()
+    counts = ddf.simjoin.neighbor_counts(
+        0.3, partitioning="entity", blocksize=10 * 24
+    ).compute()
     assert counts.sum() == 2 * len(brute_force(x, 0.3))
     assert counts.tolist() == frame_of(x).simjoin.neighbor_counts(0.3).tolist()
 
@@ -307,16 +328,25 @@ def test_a_source_that_changed_is_refused(tmp_path):
     assert pairs.npartitions == 3
     frames[1].iloc[:20].to_pickle(path / "1")
     whole = np.concatenate([x, x])
-    assert_same_pairs(as_set(pairs.compute(scheduler="sync")), brute_force(whole, EPS))  # of kept rows
-    with pytest.raises(errors.SourceChangedError, match=r"Partition 1 had 50 rows .* has 20 now.*persist"):
+    # of kept rows
+    assert_same_pairs(as_set(pairs.compute(scheduler="sync")), brute_force(whole, EPS))
+    with pytest.raises(
+        errors.SourceChangedError,
+        match=r"Partition 1 had 50 rows .* has 20 now.*persist",
+    ):
         pairs.compute(scheduler="sync")
 
 
 def test_a_source_whose_numbers_changed_is_refused(tmp_path):
-    """As many rows as before, but elsewhere: blocks that the plan left out might hold pairs now."""
+    """As many rows as before, but elsewhere: blocks that the plan left out might hold
+    pairs now.
+    """
     path = tmp_path / "points"
     path.mkdir()
-    far = [frame_of(np.arange(4.0).reshape(-1, 1) * 100), frame_of(np.arange(4.0, 8).reshape(-1, 1) * 100)]
+    far = [
+        frame_of(np.arange(4.0).reshape(-1, 1) * 100),
+        frame_of(np.arange(4.0, 8).reshape(-1, 1) * 100),
+    ]
     far[1].index += 4
 
     def write(frames):
@@ -324,17 +354,23 @@ def test_a_source_whose_numbers_changed_is_refused(tmp_path):
             frame.to_pickle(path / str(n))
 
     def source():
-        return dd.from_map(lambda n: pd.read_pickle(path / str(n)), [0, 1], meta=far[0].iloc[:0])
+        return dd.from_map(
+            lambda n: pd.read_pickle(path / str(n)), [0, 1], meta=far[0].iloc[:0]
+        )
 
     write(far)
     pairs = source().simjoin.self_join(1.0)
     assert len(pairs.compute(scheduler="sync")) == 0
     for value in (0.0, np.nan):
         write([frame * 0 + value for frame in far])
-        with pytest.raises(errors.SourceChangedError, match=r"Partition \d has coordinates in another range"):
+        with pytest.raises(
+            errors.SourceChangedError,
+            match=r"Partition \d has coordinates in another range",
+        ):
             pairs.compute(scheduler="sync")
     write([frame * 0 for frame in far])
-    with pytest.raises(errors.SourceChangedError):  # Dask gives out the equal join that is still there
+    # Dask gives out the equal join that is still there
+    with pytest.raises(errors.SourceChangedError):
         source().simjoin.self_join(1.0).compute(scheduler="sync")
     assert source().simjoin.count_pairs(1.0).compute(scheduler="sync") == 28
 
@@ -371,25 +407,34 @@ def test_partitions_that_hold_ids_in_other_dtypes():
         return dd.from_map(lambda part: part, frames, meta=frame.iloc[:0])
 
     narrow = pd.Index([-1, 5], dtype="int32")
-    with pytest.raises(errors.DuplicateIdError, match="-1 repeats in several partitions"):
+    with pytest.raises(
+        errors.DuplicateIdError, match="-1 repeats in several partitions"
+    ):
         parts(narrow, pd.Index([-1, 10])).simjoin.self_join(1.0).compute()
     good = parts(narrow, pd.Index([10.0, 20.0])).simjoin.self_join(1.0).compute()
     assert good.dtypes.tolist() == [np.dtype("int64")] * 2
     assert as_set(good) == {(-1, 5), (10, 20), (-1, 10), (-1, 20), (5, 10), (5, 20)}
-    with pytest.raises(errors.DuplicateIdError, match=r"of dtype float64 .* frame's dtype int64"):
+    with pytest.raises(
+        errors.DuplicateIdError, match=r"of dtype float64 .* frame's dtype int64"
+    ):
         parts(narrow, pd.Index([10.5, 20.0])).simjoin.self_join(1.0).compute()
 
 
 def test_partitions_too_large_to_index(ddf):
     spec = SelfJoinRequest(eps=EPS).spec(ddf._meta)
     summary = summarise(ddf.partitions[0].compute(), 0, spec, False)
-    huge = replace(summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33))
+    huge = replace(
+        summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33)
+    )
     with dask.config.set({"simjoin.blocksize": "1 TiB"}):
         spec = replace(spec, partitioning="entity", settings=current_settings())
         plan = make_plan(join_statistics([[summary, huge]], spec))
     assert plan.chunks.rows.sum() == 2**33 + 100
     assert plan.chunks.rows.max() <= MAX_ROWS
-    with pytest.raises(errors.PartitionSizeError, match=r"Partition 1 has 2,147,483,648 rows.*repartition"):
+    with pytest.raises(
+        errors.PartitionSizeError,
+        match=r"Partition 1 has 2,147,483,648 rows.*repartition",
+    ):
         check_rows(2**31, 1)
 
 

@@ -1,4 +1,6 @@
-"""Joins on clusters: workers in other processes, a scheduler in another process, no planning there."""
+"""Joins on clusters: workers in other processes, a scheduler in another process, no
+planning there.
+"""
 
 import collections
 import os
@@ -58,18 +60,26 @@ def test_parquet_to_parquet(client, x, tmp_path):
     dd.from_pandas(frame_of(x), npartitions=5).to_parquet(tmp_path / "points")
     pairs = dd.read_parquet(tmp_path / "points").simjoin.self_join(EPS)
     pairs.to_parquet(tmp_path / "pairs")
-    assert_same_pairs(as_set(dd.read_parquet(tmp_path / "pairs").compute()), brute_force(x, EPS))
+    assert_same_pairs(
+        as_set(dd.read_parquet(tmp_path / "pairs").compute()), brute_force(x, EPS)
+    )
 
 
-@pytest.mark.parametrize("ids", ["int64", "str", "datetime64[ns, UTC]", "category", "object"])
+@pytest.mark.parametrize(
+    "ids", ["int64", "str", "datetime64[ns, UTC]", "category", "object"]
+)
 def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
-    """Of objects, as texts are in pandas 2, only Dask's shuffle by tasks knows how to carry them."""
+    """Of objects, as texts are in pandas 2, only Dask's shuffle by tasks knows how to
+    carry them.
+    """
     names = {
         "int64": pd.Index(np.arange(800)[::-1] * 3),
         "str": pd.Index([f"row {n}" for n in range(800)]),
         "datetime64[ns, UTC]": pd.date_range("2020", periods=800, freq="h", tz="UTC"),
         "category": pd.CategoricalIndex([f"row {n:04}" for n in range(800)]),
-        "object": pd.Index([(n if n % 2 else f"row {n}") for n in range(800)], dtype=object),
+        "object": pd.Index(
+            [(n if n % 2 else f"row {n}") for n in range(800)], dtype=object
+        ),
     }[ids]
     frame = frame_of(x)
     frame["name"] = names
@@ -82,7 +92,9 @@ def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
     pairs = ddf.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name", **chosen)
     plan = pairs.expr.plan
     assert plan.partitioning == "spatial"
-    assert plan.chunks.method == ("tasks" if ids == "category" or names.dtype == object else "p2p")
+    assert plan.chunks.method == (
+        "tasks" if ids == "category" or names.dtype == object else "p2p"
+    )
     local = frame.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name")
     found = pairs.compute()
     assert_same_pairs(as_set(found), as_set(local))
@@ -90,7 +102,9 @@ def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
     if ids == "int64":  # counts have no ids
         how = {"on": ["c0", "c1", "c2"]}
         counts = ddf.simjoin.neighbor_counts(EPS, **how, **chosen)
-        pd.testing.assert_series_equal(counts.compute(), frame.simjoin.neighbor_counts(EPS, **how))
+        pd.testing.assert_series_equal(
+            counts.compute(), frame.simjoin.neighbor_counts(EPS, **how)
+        )
 
 
 def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
@@ -104,9 +118,13 @@ def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
     monkeypatch.setattr(moving, "AT_ONCE", memory / (140 * (8 * 4 + moving.MOVE_BYTES)))
     pairs = ddf.simjoin.self_join(EPS, **chosen)
     assert pairs.expr.plan.chunks.method == "p2p" and pairs.expr.plan.sent == 140
-    steps = collections.Counter(key[0].rpartition("-")[0] for key in pairs.__dask_graph__() if len(key) == 2)
+    steps = collections.Counter(
+        key[0].rpartition("-")[0] for key in pairs.__dask_graph__() if len(key) == 2
+    )
     assert steps["simjoin_send"] == steps["shuffle-transfer"] == 3 * 2
-    assert_same_pairs(as_set(pairs.compute()), as_set(frame.simjoin.self_join(EPS, dropna=True)))
+    assert_same_pairs(
+        as_set(pairs.compute()), as_set(frame.simjoin.self_join(EPS, dropna=True))
+    )
     for memory, *held in client.run(shuffle_buffers).values():
         assert max(held) <= memory // SHUFFLE_BUFFER
 
@@ -122,10 +140,14 @@ def test_a_cluster_without_workers_is_an_error(x, monkeypatch):
     """A LocalCluster starts no other worker in the place of one that it gave up."""
     monkeypatch.setattr(worker_memory, "NO_WORKERS", 0.2)
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as alone,
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as alone,
         Client(alone),
     ):
-        pairs = dd.from_pandas(frame_of(x), npartitions=3).simjoin.self_join(EPS, partitioning="entity")
+        pairs = dd.from_pandas(frame_of(x), npartitions=3).simjoin.self_join(
+            EPS, partitioning="entity"
+        )
         assert pairs.npartitions
         alone.scale(0)
         until(lambda: not alone.scheduler.workers, "the worker did not leave")
@@ -147,7 +169,11 @@ def test_the_budget_is_of_the_workers(client, x):
 
 @pytest.mark.parametrize(
     "partitioning",
-    ["entity", "by worker", *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p"))],
+    [
+        "entity",
+        "by worker",
+        *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p")),
+    ],
 )
 def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate):
     """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
@@ -155,11 +181,20 @@ def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate):
     eps = 0.01
     expected = frame_of(x).simjoin.self_join(eps)
     shuffle = partitioning if partitioning in ("tasks", "p2p") else None
-    with Client(mortal_workers) as client, dask.config.set({"dataframe.shuffle.method": shuffle}):
+    with (
+        Client(mortal_workers) as client,
+        dask.config.set({"dataframe.shuffle.method": shuffle}),
+    ):
         client.wait_for_workers(2, timeout=PATIENCE)
-        closed = gate if partitioning == "entity" else None  # rows are shuffled once all are read
+        # rows are shuffled once all are read
+        closed = gate if partitioning == "entity" else None
         source = dd.from_map(
-            part, range(PARTS), x=x, gate=closed, meta=frame_of(x[:0]), enforce_metadata=False
+            part,
+            range(PARTS),
+            x=x,
+            gate=closed,
+            meta=frame_of(x[:0]),
+            enforce_metadata=False,
         )
         kind = "entity" if partitioning == "entity" else "spatial"
         pairs = source.simjoin.self_join(eps, partitioning=kind, blocksize=4000 * 24)
@@ -169,7 +204,10 @@ def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate):
         assert len(plan) >= 10
         pids = client.run(os.getpid)
         running = client.compute(pairs)
-        until(lambda: client.run_on_scheduler(any_pairs_joined), "no block pair was joined")
+        until(
+            lambda: client.run_on_scheduler(any_pairs_joined),
+            "no block pair was joined",
+        )
         assert not running.done()
         os.kill(next(iter(pids.values())), signal.SIGKILL)
         gate.open()
@@ -181,7 +219,9 @@ PARTS = 10
 
 
 def part(number, x, gate):
-    """A partition, of which the last one waits, or all take a moment, so that there is a middle."""
+    """A partition, of which the last one waits, or all take a moment, so that there is
+    a middle.
+    """
     if gate is None:
         time.sleep(0.1)
     elif number == PARTS - 1:
@@ -193,7 +233,10 @@ def part(number, x, gate):
 def any_pairs_joined(dask_scheduler):
     """Whether the result of a block pair is in memory."""
     tasks = dask_scheduler.tasks
-    return any(str(key).startswith("('simjoin_pairs") and tasks[key].state == "memory" for key in tasks)
+    return any(
+        str(key).startswith("('simjoin_pairs") and tasks[key].state == "memory"
+        for key in tasks
+    )
 
 
 def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
@@ -204,19 +247,28 @@ def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
     assert pairs.expr.plan.chunks.method == "p2p"
     with (
         dask.config.set(scheduler="sync"),
-        pytest.raises(PlanningError, match=r"planned for a cluster, and now runs without one.*'p2p'.*again"),
+        pytest.raises(
+            PlanningError,
+            match=r"planned for a cluster, and now runs without one.*'p2p'.*again",
+        ),
     ):
         pairs.compute()
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "sync"])
-def test_planned_on_a_cluster_and_computed_by_another_scheduler(client, x, monkeypatch, scheduler):
-    """What compute(scheduler=...) names, Dask tells only its tasks: they refuse, and the remedies help."""
+def test_planned_on_a_cluster_and_computed_by_another_scheduler(
+    client, x, monkeypatch, scheduler
+):
+    """What compute(scheduler=...) names, Dask tells only its tasks: they refuse, and
+    the remedies help.
+    """
     monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
 
     def join():
         ddf = dd.from_pandas(frame_of(x), npartitions=5)
-        return ddf.simjoin.self_join(EPS, partitioning="spatial", blocksize=200 * 32, return_distance=True)
+        return ddf.simjoin.self_join(
+            EPS, partitioning="spatial", blocksize=200 * 32, return_distance=True
+        )
 
     pairs, expected = join(), brute_force(x, EPS)
     message = r"planned for a cluster.*'p2p'.*without a cluster.*config.set\(scheduler=.*leave out scheduler="
@@ -253,8 +305,27 @@ def remote_scheduler(tmp_path):
     dask = [sys.executable, "-m", "dask"]
     common = ["--no-dashboard", "--scheduler-file", str(file)]
     commands = [
-        [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--preload", str(preload), *common],
-        [*dask, "worker", "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", *common],
+        [
+            *dask,
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--preload",
+            str(preload),
+            *common,
+        ],
+        [
+            *dask,
+            "worker",
+            "--host",
+            "127.0.0.1",
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            *common,
+        ],
     ]
     processes = []
     try:

@@ -1,4 +1,6 @@
-"""What README.md and the pages in docs/ show runs as it stands, links lead somewhere, and tables are true."""
+"""What README.md and the pages in docs/ show runs as it stands, links lead somewhere,
+and tables are true.
+"""
 
 import ast
 import importlib.util
@@ -44,9 +46,11 @@ def cases():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A function: run the blocks of a page that need a library, after those that need none (None).
+    """A function: run the blocks of a page that need a library, after those that need
+    none (None).
 
-    It returns the page's global names, and what is wrong with outputs that the page shows.
+    It returns the page's global names, and what is wrong with outputs that the page
+    shows.
     """
     ran = {}
 
@@ -64,7 +68,9 @@ def run(tmp_path_factory):
                 if block.needs == library:
                     output = outputs.run(page, block, names)
                     if shows and not outputs.same(block, output):
-                        wrong.append(f"{page.name}, block of line {block.start}:\n{output}")
+                        wrong.append(
+                            f"{page.name}, block of line {block.start}:\n{output}"
+                        )
         ran[page, library] = names, wrong
         return ran[page, library]
 
@@ -78,30 +84,46 @@ def test_code(page, library, run):
     if library == "matplotlib":
         importlib.import_module("matplotlib").use("Agg")
     _, wrong = run(page, library)
-    assert wrong == [], f"python -m tests.support.outputs --write {page.relative_to(ROOT)}"
+    assert wrong == [], (
+        f"python -m tests.support.outputs --write {page.relative_to(ROOT)}"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_with_output_are_narrow(page):
-    found = [block for block in blocks(page) if any(one.output is not None for one in blocks(page))]
-    lines = [line for block in found for line in f"{block.text}\n{block.output}".splitlines()]
+    found = [
+        block
+        for block in blocks(page)
+        if any(one.output is not None for one in blocks(page))
+    ]
+    lines = [
+        line for block in found for line in f"{block.text}\n{block.output}".splitlines()
+    ]
     assert [line for line in lines if len(line) > outputs.WIDTH] == []
 
 
 def test_workers_that_import_an_example_write_no_files():
-    heads = [block.text.split("if __name__")[0] for page in PAGES for block in blocks(page)
-             if "if __name__" in block.text]  # fmt: skip
+    heads = [
+        block.text.split("if __name__")[0]
+        for page in PAGES
+        for block in blocks(page)
+        if "if __name__" in block.text
+    ]
     assert len(heads) > 1 and [head for head in heads if ".to_" in head] == []
 
 
 def anchors(page):
     """What headings are called in links, as GitHub does it."""
-    heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
+    heads = re.findall(
+        r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M
+    )
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [*PAGES, ROOT / "CONTRIBUTING.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_links(page):
     for link in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.S)):
@@ -110,9 +132,13 @@ def test_links(page):
         path, _, anchor = link.partition("#")
         target = Path(os.path.normpath(page.parent / path)) if path else page
         assert target.exists(), f"{page.name} links to {link}"
-        assert ROOT in (target, *target.parents), f"{page.name} links out of the repository: {link}"
+        assert ROOT in (target, *target.parents), (
+            f"{page.name} links out of the repository: {link}"
+        )
         if anchor:
-            assert anchor in anchors(target), f"{page.name} links to {link}, which has no such heading"
+            assert anchor in anchors(target), (
+                f"{page.name} links to {link}, which has no such heading"
+            )
 
 
 def test_every_page_is_in_a_table_of_contents():
@@ -137,7 +163,9 @@ def test_pictures_are_small():
 
 def rows(page, title):
     """The rows of the table whose first line is this: lists of cells."""
-    table = re.search(rf"^{re.escape(title)}\n((?:\|.*\n)+)", page.read_text(), re.M)[1].splitlines()[1:]
+    table = re.search(rf"^{re.escape(title)}\n((?:\|.*\n)+)", page.read_text(), re.M)[
+        1
+    ].splitlines()[1:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
 
 
@@ -150,10 +178,16 @@ def calls(page):
 @pytest.mark.parametrize("page", ["README.md", "docs/reference/verbs.md"])
 def test_calls_in_the_table_of_verbs_are_those_of_the_functions(page):
     for name, text in calls(page).items():
-        parameters = list(inspect.signature(VERBS[name].function).parameters.values())[1:]
+        parameters = list(inspect.signature(VERBS[name].function).parameters.values())[
+            1:
+        ]
         needed = [one.name for one in parameters if one.default is one.empty]
-        shown = [one.strip() for one in text.replace("...", "").split(",") if one.strip()]
-        assert [one for one in shown if "=" not in one and one in needed] == needed, name
+        shown = [
+            one.strip() for one in text.replace("...", "").split(",") if one.strip()
+        ]
+        assert [one for one in shown if "=" not in one and one in needed] == needed, (
+            name
+        )
         defaults = {one.name: one.default for one in parameters}
         for option, _, default in (one.partition("=") for one in shown if "=" in one):
             assert ast.literal_eval(default) == defaults[option], f"{name}: {option}"
@@ -161,7 +195,9 @@ def test_calls_in_the_table_of_verbs_are_those_of_the_functions(page):
 
 
 def test_what_is_made_from_the_tables_of_the_package_is_up_to_date():
-    """The stubs, and tables of verbs, options, commands and errors in the documentation."""
+    """The stubs, and tables of verbs, options, commands and errors in the
+    documentation.
+    """
     assert sorted(map(str, stale())) == [], "python -m tests.checks.generate"
     assert set(calls("docs/reference/verbs.md")) == set(VERBS)
 
@@ -172,11 +208,18 @@ def test_exit_codes_are_those_of_the_program():
 
 
 def test_errors_have_remedies():
-    kinds = [*error_table.classes(errors.SimJoinError), *error_table.classes(errors.SimJoinWarning)]
-    assert [kind.__name__ for kind in kinds if "\n\nRemedy: " not in inspect.getdoc(kind)] == []
+    kinds = [
+        *error_table.classes(errors.SimJoinError),
+        *error_table.classes(errors.SimJoinWarning),
+    ]
+    assert [
+        kind.__name__ for kind in kinds if "\n\nRemedy: " not in inspect.getdoc(kind)
+    ] == []
 
 
-@pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", tables.PAGES, ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_tables_of_measurements_are_those_of_the_results(page):
     text = page.read_text()
     assert tables.written(text) == text, "python -m benchmarks.tables"
@@ -184,9 +227,16 @@ def test_tables_of_measurements_are_those_of_the_results(page):
 
 def test_tables_of_measurements_are_made():
     text = (ROOT / "docs" / "benchmarks" / "joins.md").read_text()
-    names = {name for page in tables.PAGES for name, _, _ in tables.MARKED.findall(page.read_text())}
+    names = {
+        name
+        for page in tables.PAGES
+        for name, _, _ in tables.MARKED.findall(page.read_text())
+    }
     assert names == set(tables.TABLES)
-    assert "| 34x |" in text and tables.written(text.replace("| 34x |", "| 340x |")) == text
+    assert (
+        "| 34x |" in text
+        and tables.written(text.replace("| 34x |", "| 340x |")) == text
+    )
     with pytest.raises(FileNotFoundError):
         tables.written(text.replace("joins/2026", "joins/1026"))
 
@@ -198,27 +248,36 @@ CHARTED = [page for page in tables.PAGES if charts.MARKED.search(page.read_text(
 def test_charts_of_measurements_are_those_of_the_results(page):
     text = page.read_text()
     drawn = charts.charts(text, tables.read)
-    assert drawn and all(path.read_text() == picture for path, picture in drawn.items()), (
-        "python -m benchmarks.tables"
-    )
+    assert drawn and all(
+        path.read_text() == picture for path, picture in drawn.items()
+    ), "python -m benchmarks.tables"
     assert all(f"/images/benchmarks/{path.name})" in text for path in drawn)
 
 
 def test_the_picture_of_a_paper_is_that_of_its_points():
-    assert picture.PICTURE.read_text() == picture.drawn(), "python -m benchmarks.papers.picture"
+    assert picture.PICTURE.read_text() == picture.drawn(), (
+        "python -m benchmarks.papers.picture"
+    )
 
 
 def test_all_charts_are_shown():
     pages = "".join(page.read_text() for page in tables.PAGES)
     shown = {name for name, _ in charts.MARKED.findall(pages)}
-    assert shown == set(charts.CHARTS) == {path.stem for path in charts.FOLDER.iterdir()}
+    assert (
+        shown == set(charts.CHARTS) == {path.stem for path in charts.FOLDER.iterdir()}
+    )
 
 
 def test_a_chart_has_a_row_for_each_measurement():
-    found = [Comparison("a < b", "join", 0.01, "SciPy", 0.5), Comparison("c", "join", 2.0, "faiss", 1.0)]
+    found = [
+        Comparison("a < b", "join", 0.01, "SciPy", 0.5),
+        Comparison("c", "join", 2.0, "faiss", 1.0),
+    ]
     root = ElementTree.fromstring(charts.drawn(found))
     texts = [one.text for one in root.iter() if one.tag.endswith("text")]
-    assert {"a < b: 0.010 s, SciPy 0.500 s", "50x", "0.5x", "0.01 s", "10 s"} <= set(texts)
+    assert {"a < b: 0.010 s, SciPy 0.500 s", "50x", "0.5x", "0.01 s", "10 s"} <= set(
+        texts
+    )
 
 
 def test_the_front_page_of_benchmarks_is_short():
@@ -230,7 +289,8 @@ def test_the_front_page_of_benchmarks_is_short():
 def test_a_block_that_fails_is_seen(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
-        "text\n```python\nx = 1\n```\n<!-- needs: numpy -->\n```python\ny = x\n```\n```\n>>> no\n```\n"
+        "text\n```python\nx = 1\n```\n<!-- needs: numpy -->\n```python\ny = "
+        "x\n```\n```\n>>> no\n```\n"
     )
     found = [(block.needs, block.start, block.text) for block in blocks(page)]
     assert found == [(None, 2, "x = 1"), ("numpy", 6, "y = x")]
@@ -241,17 +301,27 @@ def test_a_block_that_fails_is_seen(tmp_path):
 
 def test_outputs_are_written_and_compared(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("text\n```python\nx = 1\n```\n```python\nprint(x)\nx + 1\n```\nmore\n")
+    page.write_text(
+        "text\n```python\nx = 1\n```\n```python\nprint(x)\nx + 1\n```\nmore\n"
+    )
     names = {}
     made = {block: outputs.run(page, block, names) for block in blocks(page)}
     page.write_text(outputs.written(page, made))
-    assert page.read_text().endswith("```\n\n<!-- output -->\n```text\n1\n2\n```\nmore\n")
+    assert page.read_text().endswith(
+        "```\n\n<!-- output -->\n```text\n1\n2\n```\nmore\n"
+    )
     first, second = blocks(page)
-    assert first.output is None and outputs.same(first, "") and not outputs.same(first, "1")
+    assert (
+        first.output is None
+        and outputs.same(first, "")
+        and not outputs.same(first, "1")
+    )
     assert second.output == "1\n2"
     assert outputs.same(second, "1\n2") and not outputs.same(second, "1\n3")
     assert outputs.written(page, {first: "", second: "1\n2"}) == page.read_text()
-    page.write_text(page.read_text().replace("<!-- output -->", "<!-- output: numbers vary -->"))
+    page.write_text(
+        page.read_text().replace("<!-- output -->", "<!-- output: numbers vary -->")
+    )
     second = blocks(page)[1]
     assert outputs.same(second, "1\n3") and not outputs.same(second, "1\ntwo")
     page.write_text(page.read_text().replace("numbers vary", "one run"))
@@ -263,6 +333,15 @@ def test_links_to_other_projects_have_whole_addresses(tmp_path, monkeypatch):
     made = runpy.run_path(str(ROOT / "docs" / "_ext" / "inventories.py"))
     monkeypatch.setitem(made["inventories"].__globals__, "FOLDER", tmp_path)
     for name, (url, (_, path)) in made["inventories"]().items():
-        lines = zlib.decompress(Path(path).read_bytes().split(b"zlib.\n", 1)[1]).decode().splitlines()
-        assert url.startswith("https://") and len(lines) == len(made["PROJECTS"][name][1])
-        assert all(line.split()[3].endswith(f"#{line.split()[0]}") and "$" not in line for line in lines)
+        lines = (
+            zlib.decompress(Path(path).read_bytes().split(b"zlib.\n", 1)[1])
+            .decode()
+            .splitlines()
+        )
+        assert url.startswith("https://") and len(lines) == len(
+            made["PROJECTS"][name][1]
+        )
+        assert all(
+            line.split()[3].endswith(f"#{line.split()[0]}") and "$" not in line
+            for line in lines
+        )

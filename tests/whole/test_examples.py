@@ -23,9 +23,16 @@ from tests.support.paths import EXAMPLES
         (
             "hdbscan_places.py",
             ["--out", "OUT"],
-            ["48 clusters, 18,137 places of noise", "587 groups of friends within 30,000 m, 17,528 in one"],
+            [
+                "48 clusters, 18,137 places of noise",
+                "587 groups of friends within 30,000 m, 17,528 in one",
+            ],
         ),
-        ("analytics.py", [], ["45,476 places, 80,729 pairs within 5,000 m", "US     17", "CA-US     35"]),
+        (
+            "analytics.py",
+            [],
+            ["45,476 places, 80,729 pairs within 5,000 m", "US     17", "CA-US     35"],
+        ),
         (
             "near_duplicates.py",
             [],
@@ -46,14 +53,23 @@ from tests.support.paths import EXAMPLES
         (
             "near_duplicate_texts.py",
             [],
-            ["386  pairs with a similarity of at least 0.7", "363  groups of 740 texts, at most 4 in one"],
+            [
+                "386  pairs with a similarity of at least 0.7",
+                "363  groups of 740 texts, at most 4 in one",
+            ],
         ),
         ("reading_a_plan.py", [], ["Plan of a self-join, eps=2000.0 m", "16 regions"]),
-        ("match_places.py", [], ["38,970 have a town within 100,000 m, 22,888 m on average"]),
+        (
+            "match_places.py",
+            [],
+            ["38,970 have a town within 100,000 m, 22,888 m on average"],
+        ),
     ],
 )
 def test_example(name, arguments, said, tmp_path, monkeypatch, capsys):
-    arguments = [str(tmp_path) if argument == "OUT" else argument for argument in arguments]
+    arguments = [
+        str(tmp_path) if argument == "OUT" else argument for argument in arguments
+    ]
     monkeypatch.setattr(sys, "argv", [name, *arguments])
     monkeypatch.syspath_prepend(EXAMPLES)
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
@@ -70,9 +86,17 @@ def test_example(name, arguments, said, tmp_path, monkeypatch, capsys):
             ["--nights", "5"],
             "45,376 places, 80,459 pairs; a full join finds the same pairs: True",
         ),
-        pytest.param("larger_than_memory.py", ["--rows", "6000"], "pairs within", marks=pytest.mark.slow),
         pytest.param(
-            "clusters_larger_than_memory.py", ["--rows", "30000"], "points of noise", marks=pytest.mark.slow
+            "larger_than_memory.py",
+            ["--rows", "6000"],
+            "pairs within",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "clusters_larger_than_memory.py",
+            ["--rows", "30000"],
+            "points of noise",
+            marks=pytest.mark.slow,
         ),
     ],
 )

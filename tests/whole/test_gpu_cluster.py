@@ -1,4 +1,6 @@
-"""Joins on LocalCUDACluster: one worker a GPU, chunks that spill, both ways to share the work."""
+"""Joins on LocalCUDACluster: one worker a GPU, chunks that spill, both ways to share
+the work.
+"""
 
 import json
 import subprocess
@@ -44,7 +46,10 @@ def client(request):
         pytest.importorskip("distributed_ucxx")
     with (
         dask_cuda.LocalCUDACluster(
-            n_workers=int(number), protocol=protocol, rmm_pool_size="4 GB", dashboard_address=":0"
+            n_workers=int(number),
+            protocol=protocol,
+            rmm_pool_size="4 GB",
+            dashboard_address=":0",
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -75,13 +80,16 @@ def test_every_verb(client, x, partitioning):
     found = pairs.compute()
     assert isinstance(found, cudf.DataFrame)
     assert_same_pairs(as_set(found.to_pandas()), expected)
-    # one index for each chunk and for each halo, whatever number of tasks met it; each GPU its own of what
-    # they share
+    # one index for each chunk and for each halo, whatever number of tasks met it; each
+    # GPU its own of what they share
     indexes = chunks * {"spatial": 2, "replicated": gpus}.get(partitioning, 1)
     assert sum(client.run(built).values()) == before + indexes
     assert (chunks == 1) == (partitioning in ("auto", "replicated"))
     counts = ddf.simjoin.neighbor_counts(EPS, **options).compute().to_pandas()
-    assert counts.tolist() == np.bincount(np.array(sorted(expected)).reshape(-1), minlength=N).tolist()
+    assert (
+        counts.tolist()
+        == np.bincount(np.array(sorted(expected)).reshape(-1), minlength=N).tolist()
+    )
     assert ddf.simjoin.count_pairs(EPS, **options).compute() == len(expected)
     if partitioning != "replicated":
         labels = ddf.simjoin.dbscan(EPS, 3, **options).compute().to_pandas()
@@ -97,7 +105,9 @@ def test_spanning_trees_that_gpus_share(client, monkeypatch):
     ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=2 * gpus)
     tree = ddf.simjoin.spanning_tree(min_samples=5)
     assert tree.expr.plan.sharing == (gpus, gpus)
-    pd.testing.assert_frame_equal(tree.compute().to_pandas(), frame.simjoin.spanning_tree(min_samples=5))
+    pd.testing.assert_frame_equal(
+        tree.compute().to_pandas(), frame.simjoin.spanning_tree(min_samples=5)
+    )
     found = ddf.simjoin.hdbscan(20, 5).compute().to_pandas()
     pd.testing.assert_frame_equal(found, frame.simjoin.hdbscan(20, 5))
 
@@ -108,7 +118,11 @@ def test_nearest_rows_that_gpus_share(client, x, monkeypatch):
     ddf = source(x.round(2))
 
     def check(joined, expected):
-        found = joined.compute().to_pandas().sort_values(["left", "rank"], ignore_index=True)
+        found = (
+            joined.compute()
+            .to_pandas()
+            .sort_values(["left", "rank"], ignore_index=True)
+        )
         pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
     joined = ddf.simjoin.knn_join(k=4)
@@ -116,10 +130,14 @@ def test_nearest_rows_that_gpus_share(client, x, monkeypatch):
     check(joined, frame.simjoin.knn_join(k=4))
     distances = ddf.simjoin.k_distances(4).compute().to_pandas()
     assert distances.tolist() == frame.simjoin.k_distances(4).tolist()
-    with dask.config.set({"simjoin.output-size": "20 kB"}):  # more parts than GPUs, and some are empty
+    # more parts than GPUs, and some are empty
+    with dask.config.set({"simjoin.output-size": "20 kB"}):
         joined = ddf.simjoin.knn_join(source(x), k=4, how="left", max_distance=EPS)
         assert joined.npartitions > 4
-        check(joined, frame.simjoin.knn_join(frame_of(x), k=4, how="left", max_distance=EPS))
+        check(
+            joined,
+            frame.simjoin.knn_join(frame_of(x), k=4, how="left", max_distance=EPS),
+        )
 
 
 def test_parquet_to_parquet_with_text_ids(client, x, tmp_path):
@@ -153,7 +171,10 @@ def test_chunks_spill_from_the_device(tmp_path):
     dask_cudf.from_cudf(points, npartitions=8).to_parquet(tmp_path / "points", **write)
     with (
         dask_cuda.LocalCUDACluster(
-            n_workers=1, device_memory_limit="24 MB", dashboard_address=":0", local_directory=str(tmp_path)
+            n_workers=1,
+            device_memory_limit="24 MB",
+            dashboard_address=":0",
+            local_directory=str(tmp_path),
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -161,7 +182,9 @@ def test_chunks_spill_from_the_device(tmp_path):
         pairs = ddf.simjoin.self_join(0.004, partitioning="entity", blocksize="1 MB")
         chunks = pairs.expr._chunks()
         assert chunks.npartitions > 30
-        kept = client.get(dict(chunks.__dask_graph__()), chunks.__dask_keys__(), sync=False)
+        kept = client.get(
+            dict(chunks.__dask_graph__()), chunks.__dask_keys__(), sync=False
+        )
         wait(kept)
         there = client.run(stored)
         print("chunks on the device and on the host:", there)
@@ -173,11 +196,15 @@ def test_chunks_spill_from_the_device(tmp_path):
 
 
 def test_no_coordinate_is_copied_to_the_host(tmp_path):
-    """A profile of all copies from the device, while the tasks of a join run: sums of columns, counts."""
+    """A profile of all copies from the device, while the tasks of a join run: sums of
+    columns, counts.
+    """
     profiler = pytest.importorskip("torch.profiler")
     n, dims = 800_000, 8
     x = np.random.default_rng(0).uniform(size=(n, dims))
-    ddf = dask_cudf.from_cudf(cudf.DataFrame({f"c{k}": x[:, k] for k in range(dims)}), npartitions=4)
+    ddf = dask_cudf.from_cudf(
+        cudf.DataFrame({f"c{k}": x[:, k] for k in range(dims)}), npartitions=4
+    )
     with dask.config.set(scheduler="sync"):  # planning too, whatever cluster there is
         _watch_copies(ddf, n * dims * 8, profiler, tmp_path)
 
@@ -188,16 +215,21 @@ def _watch_copies(ddf, size, profiler, tmp_path):
         {"partitioning": "spatial", "blocksize": "16 MB"},
         {"partitioning": "replicated"},
     ):
-        ddf.simjoin.self_join(0.1, return_distance=True, **options).persist()  # compiles
+        # compiles
+        ddf.simjoin.self_join(0.1, return_distance=True, **options).persist()
         pairs = ddf.simjoin.self_join(0.11, return_distance=True, **options)
         assert pairs.npartitions > 3  # planned
-        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
+        with profiler.profile(
+            activities=[profiler.ProfilerActivity.CUDA], acc_events=True
+        ) as profile:
             kept = pairs.persist()
             cupy.cuda.Device().synchronize()
         profile.export_chrome_trace(str(tmp_path / "trace.json"))
         events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
         copies = [
-            e["args"]["bytes"] for e in events if "DtoH" in e.get("name", "") and "bytes" in e.get("args", {})
+            e["args"]["bytes"]
+            for e in events
+            if "DtoH" in e.get("name", "") and "bytes" in e.get("args", {})
         ]
         kernels = [e for e in events if e.get("cat") == "kernel"]
         assert any("join_tiles" in e["name"] for e in kernels)
@@ -212,7 +244,16 @@ EXAMPLE = EXAMPLES / "local_cuda_cluster.py"
 
 @pytest.mark.parametrize("partitioning", ["auto", "spatial"])
 def test_the_example(partitioning):
-    command = [sys.executable, EXAMPLE, "--rows", "1000000", "--partitioning", partitioning]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    command = [
+        sys.executable,
+        EXAMPLE,
+        "--rows",
+        "1000000",
+        "--partitioning",
+        partitioning,
+    ]
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, check=False
+    )
     assert run.returncode == 0, run.stderr
     assert "1,000,000 points: " in run.stdout and "neighbors on average" in run.stdout

@@ -40,7 +40,9 @@ def frame():
     rng = np.random.default_rng(0)
     places = frame_of(rng.uniform(size=(N, 3)))
     places["name"] = [f"place {k:04}" for k in rng.permutation(N)]
-    places["when"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.permutation(N), unit="s")
+    places["when"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(
+        rng.permutation(N), unit="s"
+    )
     places["big"] = np.uint64(2**63) + rng.permutation(N).astype(np.uint64)
     return places
 
@@ -61,7 +63,10 @@ def test_pairs_are_those_of_pandas(frame, how, id):
     assert [str(t) for t in found.dtypes] == [str(t) for t in example.dtypes]
     assert_same_pairs(as_set(found), as_set(want))
     key = ["left", "right"]
-    both = found.sort_values(key).distance.to_numpy(), want.sort_values(key).distance.to_numpy()
+    both = (
+        found.sort_values(key).distance.to_numpy(),
+        want.sort_values(key).distance.to_numpy(),
+    )
     assert (both[0] == both[1]).all()
 
 
@@ -72,7 +77,9 @@ def test_partitionings(frame, how, partitioning, blocksize):
     if partitioning == "replicated" and blocksize and how != "cudf":
         with pytest.raises(BudgetError, match="replicated"):
             computed(
-                lay(frame, how).simjoin.self_join(EPS, on=ON, partitioning=partitioning, blocksize=blocksize)
+                lay(frame, how).simjoin.self_join(
+                    EPS, on=ON, partitioning=partitioning, blocksize=blocksize
+                )
             )
         return
     there = lay(frame, how)
@@ -84,7 +91,9 @@ def test_partitionings(frame, how, partitioning, blocksize):
             assert_same_pairs(as_set(computed(pairs)), want)
         else:
             names = frame.name.tolist()
-            assert_same_pairs(as_set(computed(pairs)), {(names[a], names[b]) for a, b in want})
+            assert_same_pairs(
+                as_set(computed(pairs)), {(names[a], names[b]) for a, b in want}
+            )
     counts = there.simjoin.neighbor_counts(EPS, **options)
     places = np.array(sorted(want)).reshape(-1)
     assert computed(counts).tolist() == np.bincount(places, minlength=N).tolist()
@@ -94,7 +103,10 @@ def test_partitionings(frame, how, partitioning, blocksize):
     there_too = computed(there.simjoin.count_pairs(some, **options))
     assert there_too.tolist() == frame.simjoin.count_pairs(some, on=ON).tolist()
     counts = computed(there.simjoin.neighbor_counts(some, **options))
-    assert counts.to_numpy().tolist() == frame.simjoin.neighbor_counts(some, on=ON).to_numpy().tolist()
+    assert (
+        counts.to_numpy().tolist()
+        == frame.simjoin.neighbor_counts(some, on=ON).to_numpy().tolist()
+    )
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -115,10 +127,14 @@ def test_dropna(frame, how):
     holed["c2"] = holed["c2"].astype("float32")
     kept = holed.dropna()
     names = kept.index.tolist()
-    want = {(names[a], names[b]) for a, b in brute_force(kept.to_numpy(np.float64), EPS)}
+    want = {
+        (names[a], names[b]) for a, b in brute_force(kept.to_numpy(np.float64), EPS)
+    }
     with pytest.raises(CoordinateError, match="c1"):
         computed(lay(holed, how).simjoin.self_join(EPS))
-    assert_same_pairs(as_set(computed(lay(holed, how).simjoin.self_join(EPS, dropna=True))), want)
+    assert_same_pairs(
+        as_set(computed(lay(holed, how).simjoin.self_join(EPS, dropna=True))), want
+    )
     counts = computed(lay(holed, how).simjoin.neighbor_counts(EPS, dropna=True))
     assert counts.index.tolist() == names and counts.sum() == 2 * len(want)
 
@@ -131,7 +147,9 @@ def test_dtypes(how, column):
     plain = frame_of(x).astype(column)
     want = brute_force(x.astype(float), 2.0)
     there = lay(plain.astype(column.lower()), how)
-    assert_same_pairs(as_set(computed(there.simjoin.self_join(2.0, on=["c0", "c1"]))), want)
+    assert_same_pairs(
+        as_set(computed(there.simjoin.self_join(2.0, on=["c0", "c1"]))), want
+    )
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -144,7 +162,13 @@ def test_repeated_ids_are_refused(frame, how):
         computed(lay(far, how).simjoin.self_join(EPS, on=ON, id="number"))
     scattered = frame.assign(number=np.random.default_rng(0).permutation(N))
     assert len(computed(lay(scattered, how).simjoin.self_join(EPS, on=ON, id="number")))
-    assert len(computed(lay(far, how).simjoin.with_row_id().simjoin.self_join(EPS, on=ON, id="row_id")))
+    assert len(
+        computed(
+            lay(far, how)
+            .simjoin.with_row_id()
+            .simjoin.self_join(EPS, on=ON, id="row_id")
+        )
+    )
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -153,7 +177,10 @@ def test_few_rows(frame, how):
         some = lay(frame.iloc[:n], how)
         pairs = some.simjoin.self_join(10.0, on=ON, return_distance=True)
         assert len(computed(pairs)) == n * (n - 1) // 2
-        assert computed(some.simjoin.neighbor_counts(10.0, on=ON)).tolist() == [max(n - 1, 0)] * n
+        assert (
+            computed(some.simjoin.neighbor_counts(10.0, on=ON)).tolist()
+            == [max(n - 1, 0)] * n
+        )
 
 
 def test_empty_partitions(frame):
@@ -217,13 +244,17 @@ def test_backends_and_readers(frame, tmp_path):
 
 
 def test_threads_share_a_gpu(frame):
-    pairs = lay(frame, "dask-4").simjoin.self_join(EPS, on=ON, partitioning="entity", blocksize="2 kB")
+    pairs = lay(frame, "dask-4").simjoin.self_join(
+        EPS, on=ON, partitioning="entity", blocksize="2 kB"
+    )
     found = pairs.compute(scheduler="threads", num_workers=8).to_pandas()
     assert_same_pairs(as_set(found), brute_force(frame[ON].to_numpy(), EPS))
 
 
 def test_each_index_is_built_once(frame):
-    pairs = lay(frame, "dask-4").simjoin.self_join(EPS, on=ON, partitioning="entity", blocksize="5 kB")
+    pairs = lay(frame, "dask-4").simjoin.self_join(
+        EPS, on=ON, partitioning="entity", blocksize="5 kB"
+    )
     chunks = len(pairs.expr.plan.chunks)  # planning builds one, of its sample
     before = JOINER.built
     assert pairs.npartitions > chunks > 3
@@ -233,11 +264,15 @@ def test_each_index_is_built_once(frame):
 
 def test_more_pairs_than_a_batch_and_an_output_hold(frame, monkeypatch):
     x = np.random.default_rng(0).uniform(size=(20_000, 2))
-    there = dask_cudf.from_cudf(cudf.DataFrame({"x": x[:, 0], "y": x[:, 1]}), npartitions=2)
+    there = dask_cudf.from_cudf(
+        cudf.DataFrame({"x": x[:, 0], "y": x[:, 1]}), npartitions=2
+    )
     want = int(there.simjoin.count_pairs(0.1).compute(scheduler="sync"))
     assert want > 5_000_000
     with dask.config.set({"simjoin.output-size": "8 MiB"}):
         pairs = there.simjoin.self_join(0.1)
-        sizes = [len(part) for part in dask.compute(*pairs.to_delayed(), scheduler="sync")]
+        sizes = [
+            len(part) for part in dask.compute(*pairs.to_delayed(), scheduler="sync")
+        ]
     assert sum(sizes) == want
     assert len(sizes) > 8 and max(sizes) < 2 * 8 * 2**20 / 16

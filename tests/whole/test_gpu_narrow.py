@@ -1,4 +1,6 @@
-"""Verbs on Dask-cuDF frames of float32 numbers: chunks have narrow points, and results are the same."""
+"""Verbs on Dask-cuDF frames of float32 numbers: chunks have narrow points, and results
+are the same.
+"""
 
 import numpy as np
 import pandas as pd
@@ -46,11 +48,17 @@ def rows(n=N, dims=DIMS, seed=0):
 def as_lists(values):
     """A frame with a column of lists of float32 numbers; None is a missing list."""
     lists = [None if row is None else np.asarray(row).tolist() for row in values]
-    return cudf.DataFrame.from_arrow(pa.table({"vector": pa.array(lists, pa.list_(pa.float32()))}))
+    return cudf.DataFrame.from_arrow(
+        pa.table({"vector": pa.array(lists, pa.list_(pa.float32()))})
+    )
 
 
 def lazy(x, parts=3, lists=True, **more):
-    frame = as_lists(x) if lists else cudf.DataFrame({f"c{k}": x[:, k] for k in range(x.shape[1])})
+    frame = (
+        as_lists(x)
+        if lists
+        else cudf.DataFrame({f"c{k}": x[:, k] for k in range(x.shape[1])})
+    )
     for name, values in more.items():
         frame[name] = values
     return dask_cudf.from_cudf(frame, npartitions=parts, sort=False)
@@ -86,13 +94,21 @@ def test_pairs_and_counts(built, monkeypatch, metric, blocksize, lists):
     options = {"on": on, "metric": metric, "blocksize": blocksize}
 
     def joined():
-        pairs = lazy(x, lists=lists).simjoin.self_join(EPS[metric], return_distance=True, **options)
+        pairs = lazy(x, lists=lists).simjoin.self_join(
+            EPS[metric], return_distance=True, **options
+        )
         return ordered(computed(pairs))
 
     found, want = both_ways(built, monkeypatch, joined, STORED[metric])
     assert len(want) > 100
     pd.testing.assert_frame_equal(found, want, check_exact=True)
-    for name in ("count_pairs", "neighbor_counts", "near_duplicated", "drop_near_duplicates", "dbscan"):
+    for name in (
+        "count_pairs",
+        "neighbor_counts",
+        "near_duplicated",
+        "drop_near_duplicates",
+        "dbscan",
+    ):
 
         def verb(name=name):
             frame = lazy(x, lists=lists)
@@ -101,7 +117,11 @@ def test_pairs_and_counts(built, monkeypatch, metric, blocksize, lists):
             if name == "count_pairs":
                 return int(result.compute(scheduler="sync"))
             result = computed(result)
-            return result if name != "drop_near_duplicates" else result.index.sort_values().tolist()
+            return (
+                result
+                if name != "drop_near_duplicates"
+                else result.index.sort_values().tolist()
+            )
 
         found, want = both_ways(built, monkeypatch, verb, STORED[metric])
         if isinstance(found, pd.Series | pd.DataFrame):
@@ -118,7 +138,9 @@ def test_near_duplicates_of_any_priority(built, monkeypatch, grouping, keep):
     def verb():
         frame = lazy(x, votes=votes)
         options = {"on": "vector", "metric": "cosine", "blocksize": "40 kB"}
-        marked = frame.simjoin.near_duplicated(0.15, keep=keep, grouping=grouping, **options)
+        marked = frame.simjoin.near_duplicated(
+            0.15, keep=keep, grouping=grouping, **options
+        )
         return computed(marked).sort_index().tolist()
 
     found, want = both_ways(built, monkeypatch, verb, DIVIDED)
@@ -131,10 +153,14 @@ def test_two_tables(built, monkeypatch, metric):
 
     def joined(right):
         left = lazy(x[:400])
-        pairs = left.simjoin.join(right(), EPS[metric], on="vector", metric=metric, return_distance=True)
+        pairs = left.simjoin.join(
+            right(), EPS[metric], on="vector", metric=metric, return_distance=True
+        )
         return ordered(computed(pairs))
 
-    found, want = both_ways(built, monkeypatch, lambda: joined(lambda: lazy(x[300:])), STORED[metric])
+    found, want = both_ways(
+        built, monkeypatch, lambda: joined(lambda: lazy(x[300:])), STORED[metric]
+    )
     assert len(want) > 50
     pd.testing.assert_frame_equal(found, want, check_exact=True)
     # float64 numbers of one table keep both in float64
@@ -176,7 +202,12 @@ def test_rows_that_are_left_out(built, monkeypatch):
     def verb():
         parts = dask_cudf.from_cudf(frame, npartitions=6, sort=False)
         pairs = parts.simjoin.self_join(
-            0.15, on="vector", metric="cosine", dropna=True, return_distance=True, blocksize="40 kB"
+            0.15,
+            on="vector",
+            metric="cosine",
+            dropna=True,
+            return_distance=True,
+            blocksize="40 kB",
         )
         return ordered(computed(pairs))
 
@@ -188,6 +219,10 @@ def test_rows_that_are_left_out(built, monkeypatch):
 def test_what_has_no_kernels_for_narrow_points_stays_in_float64(built):
     x = rows()
     computed(lazy(x).simjoin.knn_join(lazy(x[:90]), 3, on="vector", metric="cosine"))
-    computed(lazy(x).simjoin.self_join(0.15, on="vector", metric="cosine", partitioning="spatial"))
+    computed(
+        lazy(x).simjoin.self_join(
+            0.15, on="vector", metric="cosine", partitioning="spatial"
+        )
+    )
     computed(lazy(x[:, :20]).simjoin.self_join(3.0, on="vector"))
     assert built and set(built) == {FLOAT64}

@@ -1,4 +1,6 @@
-"""What pyproject.toml says of versions; `tests.checks.installs` asks installers what they make of it."""
+"""What pyproject.toml says of versions; `tests.checks.installs` asks installers what
+they make of it.
+"""
 
 import importlib.metadata
 import re
@@ -14,7 +16,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 PRIVATE = ("dask", "distributed", "numba")
 """Packages of which private parts are used: they have upper bounds, too."""
-BOUNDED = [(extra, one) for extra, wanted in EXTRAS.items() if extra != "bench" for one in wanted]
+BOUNDED = [
+    (extra, one)
+    for extra, wanted in EXTRAS.items()
+    if extra != "bench"
+    for one in wanted
+]
 
 
 @pytest.mark.parametrize(("extra", "text"), BOUNDED)
@@ -33,19 +40,30 @@ def test_what_is_needed_has_a_lower_bound_that_is_kept_here(extra, text):
 
 
 def test_both_versions_of_cuda_want_the_same():
-    wanted = [{re.sub(r"-cu(da)?1\d", "-cu", one) for one in EXTRAS[extra]} for extra in ("cuda12", "cuda13")]
+    wanted = [
+        {re.sub(r"-cu(da)?1\d", "-cu", one) for one in EXTRAS[extra]}
+        for extra in ("cuda12", "cuda13")
+    ]
     assert wanted[0] == wanted[1] and len(wanted[0]) == len(EXTRAS["cuda12"])
 
 
 def test_extras_agree_on_lower_bounds():
-    """An extra may want a newer version than the package itself, and no other one than another extra."""
+    """An extra may want a newer version than the package itself, and no other one than
+    another extra.
+    """
     bounds = {}
     for extra, text in BOUNDED:
         if extra:
-            bounds.setdefault(Requirement(text).name, set()).add(str(Requirement(text).specifier))
-    assert {name: versions for name, versions in bounds.items() if len(versions) > 1} == {}
+            bounds.setdefault(Requirement(text).name, set()).add(
+                str(Requirement(text).specifier)
+            )
+    assert {
+        name: versions for name, versions in bounds.items() if len(versions) > 1
+    } == {}
 
 
 def test_tests_get_what_optional_parts_need():
     names = {Requirement(text).name for text in EXTRAS["test"]}
-    assert {Requirement(text).name for text in EXTRAS["graph"] + EXTRAS["examples"]} <= names
+    assert {
+        Requirement(text).name for text in EXTRAS["graph"] + EXTRAS["examples"]
+    } <= names

@@ -1,4 +1,6 @@
-"""What may import what: only from floors below; private parts of Dask in one place, and of Numba none."""
+"""What may import what: only from floors below; private parts of Dask in one place, and
+of Numba none.
+"""
 
 import ast
 import functools
@@ -54,12 +56,16 @@ def modules():
     found = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(part for part in parts if part != "__init__")] = ast.parse(path.read_text(), str(path))
+        found[".".join(part for part in parts if part != "__init__")] = ast.parse(
+            path.read_text(), str(path)
+        )
     return found
 
 
 def imports(name):
-    """Absolute names that a module imports, and the line; `from a import b` gives "a.b"."""
+    """Absolute names that a module imports, and the line; `from a import b` gives
+    "a.b".
+    """
     base = [PACKAGE, *name.split(".")] if name else [PACKAGE]
     is_package = (ROOT / Path(*base[1:]) / "__init__.py").exists()
     for node in ast.walk(modules()[name]):
@@ -69,11 +75,15 @@ def imports(name):
             parts = node.module.split(".") if node.module else []
             if node.level:
                 parts = base[: len(base) - node.level + is_package] + parts
-            yield from ((".".join([*parts, alias.name]), node.lineno) for alias in node.names)
+            yield from (
+                (".".join([*parts, alias.name]), node.lineno) for alias in node.names
+            )
 
 
 def own(imported):
-    """The module of this package that an import names, without the package's name, or None."""
+    """The module of this package that an import names, without the package's name, or
+    None.
+    """
     first, *parts = imported.split(".")
     if first != PACKAGE:
         return None
@@ -83,34 +93,57 @@ def own(imported):
 
 
 def test_rooms_import_from_rooms_below_only():
-    """The contracts of pyproject.toml: layers, and no circle among packages and modules."""
+    """The contracts of pyproject.toml: layers, and no circle among packages and
+    modules.
+    """
     ran = subprocess.run(
         [Path(sys.executable).with_name("lint-imports")],
-        cwd=ROOT.parent, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=ROOT.parent,
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_the_listing_shows_the_house():
     # git leaves the compiled files of folders that went away
-    there = (path for path in ROOT.iterdir() if path.is_file() or any(path.glob("*.py")))
-    rooms = {path.stem for path in there if path.suffix != ".typed" and path.stem[0] != "_"}
+    there = (
+        path for path in ROOT.iterdir() if path.is_file() or any(path.glob("*.py"))
+    )
+    rooms = {
+        path.stem for path in there if path.suffix != ".typed" and path.stem[0] != "_"
+    }
     assert rooms == ROOMS
 
 
 SERIALIZERS = {
-    "distributed.protocol.cuda.cuda_deserialize", "distributed.protocol.cuda.cuda_serialize",
-    "distributed.protocol.deserialize", "distributed.protocol.serialize",
-    "distributed.protocol.serialize.dask_deserialize", "distributed.protocol.serialize.dask_serialize",
-}  # fmt: skip
+    "distributed.protocol.cuda.cuda_deserialize",
+    "distributed.protocol.cuda.cuda_serialize",
+    "distributed.protocol.deserialize",
+    "distributed.protocol.serialize",
+    "distributed.protocol.serialize.dask_deserialize",
+    "distributed.protocol.serialize.dask_serialize",
+}
 """All that `dask_simjoin.tasks.named_tuples` imports of Dask."""
 
 
 def test_tasks_and_engines_do_not_know_dask():
-    """But one module registers tuples with the serializers of `distributed`, if that is loaded."""
+    """But one module registers tuples with the serializers of `distributed`, if that is
+    loaded.
+    """
     for module in modules():
-        if module.partition(".")[0] in ("errors", "metrics", "catalog", "engine", "tasks"):
-            dask = {what for what, _ in imports(module) if what.partition(".")[0] in ("dask", "distributed")}
+        if module.partition(".")[0] in (
+            "errors",
+            "metrics",
+            "catalog",
+            "engine",
+            "tasks",
+        ):
+            dask = {
+                what
+                for what, _ in imports(module)
+                if what.partition(".")[0] in ("dask", "distributed")
+            }
             known = SERIALIZERS if module == "tasks.named_tuples" else set()
             assert dask == known, f"{module} imports {dask}"
 
@@ -122,10 +155,21 @@ def test_packages_only_hand_names_on():
             rest = [node for node in tree.body if not isinstance(node, ast.Expr)]
             if module in FACES:
                 # a face may load what takes long to import once it is asked for
-                late = [node for node in rest if isinstance(node, ast.FunctionDef | ast.If)]
-                assert [getattr(node, "name", "types") for node in late] in ([], ["types", "__getattr__"])
-                names = [node for node in rest if not isinstance(node, ast.ImportFrom) and node not in late]
-                assert [target.id for node in names for target in node.targets] == ["__all__"]
+                late = [
+                    node for node in rest if isinstance(node, ast.FunctionDef | ast.If)
+                ]
+                assert [getattr(node, "name", "types") for node in late] in (
+                    [],
+                    ["types", "__getattr__"],
+                )
+                names = [
+                    node
+                    for node in rest
+                    if not isinstance(node, ast.ImportFrom) and node not in late
+                ]
+                assert [target.id for node in names for target in node.targets] == [
+                    "__all__"
+                ]
             else:
                 assert not rest, f"{module}/__init__.py holds code"
 
@@ -137,11 +181,18 @@ def inside_functions(module, kinds):
         for n in ast.walk(modules()[module])
         if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     ]
-    return [node for function in functions for node in ast.walk(function) if isinstance(node, kinds)]
+    return [
+        node
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, kinds)
+    ]
 
 
 LAZY = ("dask.array", "dask.dataframe", "distributed")
-"""What functions import at their first call: plain frames do not need it, and it takes long to load."""
+"""What functions import at their first call: plain frames do not need it, and it takes
+long to load.
+"""
 
 
 @functools.cache
@@ -151,7 +202,11 @@ def eager_imports(module):
     for block in ast.walk(modules()[module]):
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
             late += block.body
-    every = (node for node in ast.walk(modules()[module]) if isinstance(node, ast.Import | ast.ImportFrom))
+    every = (
+        node
+        for node in ast.walk(modules()[module])
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
     return [name for node in every if node not in late for name in imported_names(node)]
 
 
@@ -174,18 +229,28 @@ def imported_names(node):
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     below = [f"{node.module}.{alias.name}" for alias in node.names]
-    return [node.module, *(name for name in below if name.removeprefix("dask_simjoin.") in modules())]
+    return [
+        node.module,
+        *(name for name in below if name.removeprefix("dask_simjoin.") in modules()),
+    ]
 
 
 def test_functions_import_only_what_plain_frames_do_not_need():
     for module in modules():
         for node in inside_functions(module, ast.Import | ast.ImportFrom):
             lazy = any(map(loads_lazy, imported_names(node)))
-            assert lazy, f"{module}, line {node.lineno}: import at the top of the module"
+            assert lazy, (
+                f"{module}, line {node.lineno}: import at the top of the module"
+            )
 
 
 def test_the_package_itself_loads_none_of_it():
-    for module in ("api.verbs", "api.accessor", "api.registration", "api.compile_kernels"):
+    for module in (
+        "api.verbs",
+        "api.accessor",
+        "api.registration",
+        "api.compile_kernels",
+    ):
         assert not loads_lazy(f"dask_simjoin.{module}")
 
 
@@ -202,27 +267,56 @@ def test_modules_are_imported_by_name_only_where_they_are_chosen():
             )
             if name in IMPORTING_FUNCTIONS:
                 found.add(module)
-        if any(imported.rpartition(".")[2] in IMPORTING_FUNCTIONS for imported, _ in imports(module)):
+        if any(
+            imported.rpartition(".")[2] in IMPORTING_FUNCTIONS
+            for imported, _ in imports(module)
+        ):
             found.add(module)
     assert found == {"catalog", "engine.base", "request.columns"}
 
 
 DOCUMENTED = {
-    "dask", "dask.array", "dask.base.compute", "dask.base.is_dask_collection", "dask.callbacks.Callback",
-    "dask.dataframe", "dask.dataframe.extensions.register_dataframe_accessor", "dask.delayed.Delayed",
-    "dask.optimization.cull", "dask.tokenize.normalize_token", "dask.tokenize.tokenize",
-    "dask.utils.format_bytes", "dask.utils.format_time", "dask.utils.parse_bytes",
-    "distributed", "distributed.Client", "distributed.Future", "distributed.LocalCluster",
-    "distributed.Scheduler", "distributed.Status", "distributed.Worker", "distributed.get_worker",
-    "distributed.as_completed", "distributed.rejoin", "distributed.secede", "distributed.wait",
-    "distributed.diagnostics.plugin.SchedulerPlugin", "distributed.protocol.deserialize",
-    "distributed.protocol.serialize", "distributed.protocol.serialize.dask_deserialize",
-    "distributed.protocol.serialize.dask_serialize", "distributed.scheduler.KilledWorker",
-}  # fmt: skip
-"""What the documentation of Dask and distributed describes, of all that the package imports."""
+    "dask",
+    "dask.array",
+    "dask.base.compute",
+    "dask.base.is_dask_collection",
+    "dask.callbacks.Callback",
+    "dask.dataframe",
+    "dask.dataframe.extensions.register_dataframe_accessor",
+    "dask.delayed.Delayed",
+    "dask.optimization.cull",
+    "dask.tokenize.normalize_token",
+    "dask.tokenize.tokenize",
+    "dask.utils.format_bytes",
+    "dask.utils.format_time",
+    "dask.utils.parse_bytes",
+    "distributed",
+    "distributed.Client",
+    "distributed.Future",
+    "distributed.LocalCluster",
+    "distributed.Scheduler",
+    "distributed.Status",
+    "distributed.Worker",
+    "distributed.get_worker",
+    "distributed.as_completed",
+    "distributed.rejoin",
+    "distributed.secede",
+    "distributed.wait",
+    "distributed.diagnostics.plugin.SchedulerPlugin",
+    "distributed.protocol.deserialize",
+    "distributed.protocol.serialize",
+    "distributed.protocol.serialize.dask_deserialize",
+    "distributed.protocol.serialize.dask_serialize",
+    "distributed.scheduler.KilledWorker",
+}
+"""What the documentation of Dask and distributed describes, of all that the package
+imports.
+"""
 
 UNDERSTOOD = {"dask.base.get_scheduler", "dask.system.CPU_COUNT"}
-"""Undocumented names of rooms below `graph`, tested in tests/graph/test_dask_private.py."""
+"""Undocumented names of rooms below `graph`, tested in
+tests/graph/test_dask_private.py.
+"""
 
 
 def is_private_dask(imported):
@@ -236,11 +330,14 @@ def test_private_parts_of_dask_are_imported_in_one_place():
     """Another module imports only the two functions that serialize for GPUs."""
     private: dict[str, set[str]] = {}
     for module in modules():
-        if some := {imported for imported, _ in imports(module) if is_private_dask(imported)}:
+        if some := {
+            imported for imported, _ in imports(module) if is_private_dask(imported)
+        }:
             private[module] = some
-    assert {"distributed.protocol.cuda.cuda_deserialize", "distributed.protocol.cuda.cuda_serialize"} == (
-        private.pop("tasks.named_tuples")
-    )
+    assert {
+        "distributed.protocol.cuda.cuda_deserialize",
+        "distributed.protocol.cuda.cuda_serialize",
+    } == (private.pop("tasks.named_tuples"))
     assert set(private) == {"graph.dask_private"}
 
 
@@ -265,11 +362,23 @@ def test_what_private_means(imported, private):
     assert is_private_dask(imported) == private
 
 
-# --- importing the package ------------------------------------------------------------------------
+# --- importing the package
+# ------------------------------------------------------------------------
 
-NOT_NEEDED = ["cupy", "cudf", "dask_cuda", "dask_cudf", "rmm", "sklearn", "scipy", "matplotlib", "hypothesis"]
+NOT_NEEDED = [
+    "cupy",
+    "cudf",
+    "dask_cuda",
+    "dask_cudf",
+    "rmm",
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "hypothesis",
+]
 
-# Dask and Numba import SciPy where they find it, so it is hidden: the package must not need it
+# Dask and Numba import SciPy where they find it, so it is hidden: the package must not
+# need it
 CODE = f"""
 import sys
 
@@ -288,7 +397,10 @@ def run(code):
     """What a fresh Python prints."""
     path = os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -315,7 +427,9 @@ def test_importing_the_package_needs_no_optional_library():
 
 
 def test_importing_the_package_loads_nothing_more_than_its_dependencies():
-    """What Dask, Numba and PyArrow load by themselves is theirs; backends are loaded when they are chosen."""
+    """What Dask, Numba and PyArrow load by themselves is theirs; backends are loaded
+    when they are chosen.
+    """
     code = f"""
 import sys
 import numpy, pandas, pyarrow, numba, llvmlite.binding, dask.dataframe, distributed
@@ -358,12 +472,15 @@ def test_a_plain_join_imports_nothing_of_papers():
 
 
 def test_papers_are_loaded_by_name_only():
-    """The one module that imports them is the public face of methods, for type checkers."""
+    """The one module that imports them is the public face of methods, for type
+    checkers.
+    """
     importing = {
         module
         for module in modules()
         for imported, _ in imports(module)
-        if (own(imported) or "").startswith("papers") and not module.startswith("papers")
+        if (own(imported) or "").startswith("papers")
+        and not module.startswith("papers")
     }
     assert importing == {"methods"}
 
@@ -384,10 +501,14 @@ def test_everything_that_is_exported_exists():
 
 def test_an_accessor_is_registered_once_a_library_is_imported(tmp_path, monkeypatch):
     """Also if somebody only looked for the library before, or its first import failed."""
-    (tmp_path / "late_library.py").write_text("import sys\nassert 'late_ready' in sys.modules\n")
+    (tmp_path / "late_library.py").write_text(
+        "import sys\nassert 'late_ready' in sys.modules\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     calls = []
-    when_imported("late_library", lambda: calls.append(sys.modules["late_library"].__name__))
+    when_imported(
+        "late_library", lambda: calls.append(sys.modules["late_library"].__name__)
+    )
     assert importlib.util.find_spec("late_library")
     with pytest.raises(AssertionError):
         exec("import late_library")

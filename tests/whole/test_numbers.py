@@ -13,7 +13,10 @@ from benchmarks.tables import PAGES, numbers
 from tests.support.paths import ROOT
 
 RESULT = {
-    "rows": [{"eps": 0.1, "seconds": 2.0, "by": "a"}, {"eps": 0.2, "seconds": 8.25, "by": "a"}],
+    "rows": [
+        {"eps": 0.1, "seconds": 2.0, "by": "a"},
+        {"eps": 0.2, "seconds": 8.25, "by": "a"},
+    ],
     "environment": {"warm up": 0.4},
 }
 
@@ -40,49 +43,66 @@ def test_numbers_of_pages_are_those_of_results(page):
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if "<!-- = " in page.read_text()], ids=lambda page: page.name
+    "page",
+    [page for page in PAGES if "<!-- = " in page.read_text()],
+    ids=lambda page: page.name,
 )
 def test_a_changed_number_is_seen(page):
     """Of each number that is checked: one more in its last digit is found."""
     text = page.read_text()
     places = [match.start() for match in numbers.MARK.finditer(text) if match["file"]]
     for place in places:
-        last = list(re.finditer(r"\d[\d,]*(?:\.\d+)?|\.\d+", text[max(0, place - 80) : place]))[-1]
+        last = list(
+            re.finditer(r"\d[\d,]*(?:\.\d+)?|\.\d+", text[max(0, place - 80) : place])
+        )[-1]
         at = max(0, place - 80) + last.end() - 1
         other = str((int(text[at]) + 1) % 10)
-        assert list(numbers.problems(text[:at] + other + text[at + 1 :])), text[at - 40 : place]
+        assert list(numbers.problems(text[:at] + other + text[at + 1 :])), text[
+            at - 40 : place
+        ]
 
 
-@pytest.mark.parametrize("text", [
-    "It takes 8.25 s<!-- = joins/one: rows(eps=0.2).seconds -->.",
-    "It takes 2.0 to 8.2 s<!-- = joins/one: min(rows.seconds), max(rows.seconds) - .05 --> of time.",
-    "As 2 and 8.25<!-- = joins/one: rows.seconds -->, with no unit.",
-    "So 4.1 times<!-- = joins/one: rows(eps=0.2).seconds / rows(eps=0.1).seconds --> as long.",
-    "5.1<!-- = joins/one: mean(rows(by=\"a\").seconds) --> in the mean",
-    "0.4 s<!-- = joins/one: environment[\"warm up\"] --> to begin",
-    "8 s<!-- = joins/one: file(\"joins/one\").rows.seconds[1] -->",
-    "workers of 700 MB<!-- fixed -->, 3 to 5 times<!-- published 2 --> as fast",
-    "on 2 cores, of 16 columns, within 0.5, `0.5 s`, [here](x-5-s), 3 rows",
-    "<!-- published -->\n| a | s |\n|---|---|\n| x | 3.5 |\n",
-    "```sh\nsleep 5 s\n```\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It takes 8.25 s<!-- = joins/one: rows(eps=0.2).seconds -->.",
+        "It takes 2.0 to 8.2 s<!-- = joins/one: min(rows.seconds), max(rows.seconds) - "
+        ".05 --> of time.",
+        "As 2 and 8.25<!-- = joins/one: rows.seconds -->, with no unit.",
+        "So 4.1 times<!-- = joins/one: rows(eps=0.2).seconds / rows(eps=0.1).seconds "
+        "--> as long.",
+        '5.1<!-- = joins/one: mean(rows(by="a").seconds) --> in the mean',
+        '0.4 s<!-- = joins/one: environment["warm up"] --> to begin',
+        '8 s<!-- = joins/one: file("joins/one").rows.seconds[1] -->',
+        "workers of 700 MB<!-- fixed -->, 3 to 5 times<!-- published 2 --> as fast",
+        "on 2 cores, of 16 columns, within 0.5, `0.5 s`, [here](x-5-s), 3 rows",
+        "<!-- published -->\n| a | s |\n|---|---|\n| x | 3.5 |\n",
+        "```sh\nsleep 5 s\n```\n",
+    ],
+)
 def test_right_numbers_pass(text, result):
     assert problems(text) == []
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    ("It takes 8.26 s<!-- = joins/one: rows(eps=0.2).seconds -->.", "8.26 is 8.25"),
-    ("2.1 to 8.25 s<!-- = joins/one: rows.seconds -->", "2.1 is 2"),
-    ("It takes 8.25 s.", "8.25 has no mark"),
-    ("3 and 5 times as fast", "3 has no mark"),
-    ("8.25 s and 3 s<!-- fixed -->", "8.25 has no mark"),
-    ("8.25 s<!-- = joins/one: rows(eps=0.3).seconds -->", "no entry has"),
-    ("8.25 s<!-- = joins/one: rows.second -->", "KeyError"),
-    ("8.25 s<!-- = joins/other: rows.seconds -->", "FileNotFoundError"),
-    ("8.25 s<!-- = joins/one: rows.seconds -->", "2 values, and there are 1 numbers"),
-    ("some time<!-- published -->", "stands for 1 numbers, and there are 0"),
-    ("| a | s |\n|---|---|\n| x | 3.5 |\n", "3.5 has no mark"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("It takes 8.26 s<!-- = joins/one: rows(eps=0.2).seconds -->.", "8.26 is 8.25"),
+        ("2.1 to 8.25 s<!-- = joins/one: rows.seconds -->", "2.1 is 2"),
+        ("It takes 8.25 s.", "8.25 has no mark"),
+        ("3 and 5 times as fast", "3 has no mark"),
+        ("8.25 s and 3 s<!-- fixed -->", "8.25 has no mark"),
+        ("8.25 s<!-- = joins/one: rows(eps=0.3).seconds -->", "no entry has"),
+        ("8.25 s<!-- = joins/one: rows.second -->", "KeyError"),
+        ("8.25 s<!-- = joins/other: rows.seconds -->", "FileNotFoundError"),
+        (
+            "8.25 s<!-- = joins/one: rows.seconds -->",
+            "2 values, and there are 1 numbers",
+        ),
+        ("some time<!-- published -->", "stands for 1 numbers, and there are 0"),
+        ("| a | s |\n|---|---|\n| x | 3.5 |\n", "3.5 has no mark"),
+    ],
+)
 def test_wrong_numbers_are_told(text, told, result):
     assert any(told in problem for problem in problems(text)), problems(text)
 
@@ -90,7 +110,9 @@ def test_wrong_numbers_are_told(text, told, result):
 @pytest.mark.processes
 def test_the_program_checks(tmp_path):
     command = [sys.executable, "-m", "benchmarks.tables", "--check"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -124,7 +146,8 @@ def test_rejoin_is_compared_with_one_join_for_each_batch(monkeypatch):
 
     monkeypatch.setattr(rejoin.pd.DataFrame, "simjoin", property(Counted))
     once = rejoin.joined_anew(*data, queries)[1]
-    assert len(calls) == 3 and set(calls) == {(rejoin.EPS,)}  # the first rows, and after each batch
+    # the first rows, and after each batch
+    assert len(calls) == 3 and set(calls) == {(rejoin.EPS,)}
     each = rejoin.joined_anew(*data, queries, each=True)[1]
     assert len(calls) == 3 + 1 + 5 and once == each
 
@@ -133,5 +156,9 @@ def test_every_result_is_named_by_a_page():
     """What no page shows or links to is superseded: `git rm` it."""
     folder = ROOT / "benchmarks" / "results"
     pages = "".join(page.read_text() for page in [*PAGES, ROOT / "CONTRIBUTING.md"])
-    files = [path.relative_to(folder).with_suffix("") for path in folder.rglob("*") if path.is_file()]
+    files = [
+        path.relative_to(folder).with_suffix("")
+        for path in folder.rglob("*")
+        if path.is_file()
+    ]
     assert files and [str(name) for name in files if str(name) not in pages] == []

@@ -1,4 +1,6 @@
-"""Figures of papers on your own files: points and sets that take the place of synthetic data."""
+"""Figures of papers on your own files: points and sets that take the place of synthetic
+data.
+"""
 
 import gzip
 import json
@@ -57,7 +59,9 @@ def test_points_are_read_with_or_without_a_label(name, kind, label, tmp_path):
 
 def test_rows_with_a_missing_value_are_left_out(tmp_path):
     x = points(3)
-    (tmp_path / "x.csv").write_text("\n".join(["a;b;c", *(f"{a};{b};{c}" for a, b, c in x), "1;;2"]))
+    (tmp_path / "x.csv").write_text(
+        "\n".join(["a;b;c", *(f"{a};{b};{c}" for a, b, c in x), "1;;2"])
+    )
     files.use(f"SW3DA={tmp_path / 'x.csv'}")
     np.testing.assert_array_equal(files.points_of_file("SW3DA"), x)
 
@@ -72,18 +76,27 @@ def test_sets_are_read(name, tmp_path):
     assert found.universe == 5 and found.rows.tolist() == [0, 0, 0, 1, 3, 3, 3, 4, 4]
     assert files.sets_of_file(name, 2).rows.tolist() == [0, 0, 0, 1]
     block = made(name, None)  # equal sets are one, of weight 2
-    assert block["weights"].sum() == 4 and sorted(np.diff(block["offsets"]).tolist()) == [1, 2, 3]
+    assert block["weights"].sum() == 4 and sorted(
+        np.diff(block["offsets"]).tolist()
+    ) == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("name", "text", "said"), [
-    ("SuSy", "1,2,3\n4,5,6\n", r"shape \(2, 3\) of numbers; SuSy needs rows of 18 numbers, or of 19 if "),
-    ("Gaia", "", "cannot be read as points"),
-    ("Gaia", "a,b\nx,y\n", "needs rows of 2 numbers"),
-    ("Gaia", "ra,dec\nnan,1\n", "needs rows of 2 numbers"),
-    ("AOL", "1 2\n3 x\n", "each line must be a set of whole numbers"),
-    ("AOL", "1 2.5\n", "each line must be a set of whole numbers"),
-    ("AOL", "\n\n", "has no sets"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "SuSy",
+            "1,2,3\n4,5,6\n",
+            r"shape \(2, 3\) of numbers; SuSy needs rows of 18 numbers, or of 19 if ",
+        ),
+        ("Gaia", "", "cannot be read as points"),
+        ("Gaia", "a,b\nx,y\n", "needs rows of 2 numbers"),
+        ("Gaia", "ra,dec\nnan,1\n", "needs rows of 2 numbers"),
+        ("AOL", "1 2\n3 x\n", "each line must be a set of whole numbers"),
+        ("AOL", "1 2.5\n", "each line must be a set of whole numbers"),
+        ("AOL", "\n\n", "has no sets"),
+    ],
+)
 def test_files_with_other_data_are_refused(name, text, said, tmp_path):
     (tmp_path / "x.txt").write_text(text)
     files.use(f"{name}={tmp_path / 'x.txt'}")
@@ -103,16 +116,27 @@ def test_a_program_ends_at_such_a_file(tmp_path, monkeypatch):
         "--file",
         f"Gaia={tmp_path / 'x.csv'}",
     )
-    assert "Gaia needs rows of 2 numbers" in run(monkeypatch, "benchmarks", "papers", *words)
+    assert "Gaia needs rows of 2 numbers" in run(
+        monkeypatch, "benchmarks", "papers", *words
+    )
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (("gpu_join", "--file", "Moons=x.npy"), "with a name among SuSy, Songs, CoocTexture, ColorHist,"),
-    (("gpu_join", "--file", "SuSy"), "'SuSy' must be NAME=PATH"),
-    (("gpu_join", "--file", "SuSy=none.csv"), "'none.csv' is not a file"),
-    (("gpu_join", "--file", f"AOL={__file__}"), "AOL: no figure of gpu_join takes it; use --paper sets"),
-    (("lss", "--file", f"Gaia={__file__}"), "use --paper load_imbalance or ego"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("gpu_join", "--file", "Moons=x.npy"),
+            "with a name among SuSy, Songs, CoocTexture, ColorHist,",
+        ),
+        (("gpu_join", "--file", "SuSy"), "'SuSy' must be NAME=PATH"),
+        (("gpu_join", "--file", "SuSy=none.csv"), "'none.csv' is not a file"),
+        (
+            ("gpu_join", "--file", f"AOL={__file__}"),
+            "AOL: no figure of gpu_join takes it; use --paper sets",
+        ),
+        (("lss", "--file", f"Gaia={__file__}"), "use --paper load_imbalance or ego"),
+    ],
+)
 def test_files_that_cannot_be_meant_are_refused(words, said, monkeypatch, capsys):
     assert run(monkeypatch, "benchmarks", "papers", "--model", "--paper", *words) == 2
     assert said in " ".join(capsys.readouterr().err.split())
@@ -135,24 +159,51 @@ def test_results_name_files_and_stand_ins(tmp_path, monkeypatch, capsys):
     """Without a file the same figure names the data as synthetic."""
     write(tmp_path / "susy.csv", points(18, 900), label=True)
     lines = np.random.default_rng(0).integers(0, 50, (200, 6))
-    (tmp_path / "bms.txt").write_text("\n".join(" ".join(map(str, line)) for line in lines) + "\n")
+    (tmp_path / "bms.txt").write_text(
+        "\n".join(" ".join(map(str, line)) for line in lines) + "\n"
+    )
     found = tmp_path / "found.json"
     arguments = [
-        "--paper", "gpu_join", "sets", "--model", "--quick", "--figure", "fig8", "tab3",
-        "--data", "SuSy", "mixed90", "BMS-POS", "AOL",
-        "--file", f"SuSy={tmp_path / 'susy.csv'}", f"BMS-POS={tmp_path / 'bms.txt'}", "--output", found,
-    ]  # fmt: skip
+        "--paper",
+        "gpu_join",
+        "sets",
+        "--model",
+        "--quick",
+        "--figure",
+        "fig8",
+        "tab3",
+        "--data",
+        "SuSy",
+        "mixed90",
+        "BMS-POS",
+        "AOL",
+        "--file",
+        f"SuSy={tmp_path / 'susy.csv'}",
+        f"BMS-POS={tmp_path / 'bms.txt'}",
+        "--output",
+        found,
+    ]
     assert not run(monkeypatch, "benchmarks", "papers", *arguments)
     runs = json.loads(found.read_text())["runs"]
-    own = {(one["figure"], one["data"], one["rows"], one["file"]) for one in runs if "file" in one}
+    own = {
+        (one["figure"], one["data"], one["rows"], one["file"])
+        for one in runs
+        if "file" in one
+    }
     assert own == {
-        ("fig8", "SuSy in [0, 1] (file)", 900, "susy.csv"), ("tab3", "BMS-POS (file)", 200, "bms.txt"),
-    }  # fmt: skip
-    assert {one["eps"] for one in runs if one["data"].startswith("SuSy")} == {0.01, 0.015, 0.02}
+        ("fig8", "SuSy in [0, 1] (file)", 900, "susy.csv"),
+        ("tab3", "BMS-POS (file)", 200, "bms.txt"),
+    }
+    assert {one["eps"] for one in runs if one["data"].startswith("SuSy")} == {
+        0.01,
+        0.015,
+        0.02,
+    }
     assert {one["data"] for one in runs if one.get("synthetic")} == {"mixed90", "AOL"}
     printed = capsys.readouterr().out
     assert all(
-        one in printed for one in ("SuSy in [0, 1] (file)", "mixed90 (synthetic)", "'AOL (synthetic)'")
+        one in printed
+        for one in ("SuSy in [0, 1] (file)", "mixed90 (synthetic)", "'AOL (synthetic)'")
     )
 
 
@@ -160,29 +211,65 @@ def test_real_points_take_the_place_of_mixtures(tmp_path, monkeypatch):
     """In table VI, with the published ratios, and beside Super-EGO."""
     write(tmp_path / "gaia.npy", points(2, 800))
     found = tmp_path / "found.json"
-    words = ("--model", "--figure", "tab6", "--file", f"Gaia={tmp_path / 'gaia.npy'}", "--output", found)
-    assert not run(monkeypatch, "benchmarks", "papers", "--paper", "load_imbalance", *words)
+    words = (
+        "--model",
+        "--figure",
+        "tab6",
+        "--file",
+        f"Gaia={tmp_path / 'gaia.npy'}",
+        "--output",
+        found,
+    )
+    assert not run(
+        monkeypatch, "benchmarks", "papers", "--paper", "load_imbalance", *words
+    )
     table = json.loads(found.read_text())["runs"]
-    assert [one["data"] for one in table] == 3 * ["Gaia (file)"] and table[0]["rows"] == 800
+    assert [one["data"] for one in table] == 3 * ["Gaia (file)"] and table[0][
+        "rows"
+    ] == 800
     assert [round(one["published"], 2) for one in table] == [1, 1.37, 1.39]
-    words = ("--data", "Gaia", "--repeat", 1, "--file", f"Gaia={tmp_path / 'gaia.npy'}", "--output", found)
+    words = (
+        "--data",
+        "Gaia",
+        "--repeat",
+        1,
+        "--file",
+        f"Gaia={tmp_path / 'gaia.npy'}",
+        "--output",
+        found,
+    )
     assert not run(monkeypatch, "benchmarks", "papers", "--paper", "ego", *words)
     (one,) = json.loads(found.read_text())["runs"]
-    assert (one["data"], one["rows"], one["eps"], one["figure"]) == ("Gaia (file)", 800, 0.04, "fig13")
+    assert (one["data"], one["rows"], one["eps"], one["figure"]) == (
+        "Gaia (file)",
+        800,
+        0.04,
+        "fig13",
+    )
 
 
 def test_images_are_joined_by_lists(tmp_path, monkeypatch):
     write(tmp_path / "moments.asc", points(9, 500), label=True)
     found = tmp_path / "found.json"
     words = (
-        "--model", "--quick", "--figure", "4", "5.11-12",
-        "--file", f"ColorMoments={tmp_path / 'moments.asc'}", "--output", found,
-    )  # fmt: skip
-    assert not run(monkeypatch, "benchmarks", "papers", "--paper", "lss", "kmeans", *words)
+        "--model",
+        "--quick",
+        "--figure",
+        "4",
+        "5.11-12",
+        "--file",
+        f"ColorMoments={tmp_path / 'moments.asc'}",
+        "--output",
+        found,
+    )
+    assert not run(
+        monkeypatch, "benchmarks", "papers", "--paper", "lss", "kmeans", *words
+    )
     table = json.loads(found.read_text())["runs"]
     assert {(one["figure"], one["data"]) for one in table} == {
-        ("4", "ColorMoments in [0, 1] (file)"), ("5.11-12", "ColorMoments (file)"),
-    }  # fmt: skip
+        ("4", "ColorMoments in [0, 1] (file)"),
+        ("5.11-12", "ColorMoments (file)"),
+    }
     assert all(one["found"] == one["pairs"] for one in table)
 
 

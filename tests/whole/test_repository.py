@@ -34,7 +34,9 @@ def test_commands_of_jobs_need_nothing_of_github_but_variables(job):
 
 
 def test_pythons_of_the_table_are_those_of_the_package():
-    named = {text.rpartition(" ")[2] for text in PROJECT["classifiers"] if ":: 3." in text}
+    named = {
+        text.rpartition(" ")[2] for text in PROJECT["classifiers"] if ":: 3." in text
+    }
     supported = {row["python"] for row in ROWS.values()} - {"3.14"}
     assert named == supported
     assert PROJECT["requires-python"] == ">=" + min(named, key=Version)
@@ -42,8 +44,12 @@ def test_pythons_of_the_table_are_those_of_the_package():
 
 @pytest.mark.parametrize("name", newest.bounded())
 def test_upper_bounds_follow_the_newest_version_that_passed(name):
-    """Dask's and Numba's private parts may change with each minor release, and not with a patch."""
-    passed = map(Version, compatibility.versions_that_passed(name, compatibility.results()))
+    """Dask's and Numba's private parts may change with each minor release, and not with
+    a patch.
+    """
+    passed = map(
+        Version, compatibility.versions_that_passed(name, compatibility.results())
+    )
     last = max(one for one in passed if not one.is_prerelease)
     (wanted,) = (one for one in WANTED if one.name == name)
     (bound,) = (part.version for part in wanted.specifier if part.operator == "<")
@@ -73,7 +79,8 @@ def test_a_report_of_pytest_is_counted(tmp_path):
     )
     found = compatibility.outcome(report)
     assert (found["passed"], found["failed"], found["skipped"]) == (1, 1, 1)
-    assert found["failures"] == ["two: AssertionError: no more"]  # XML makes a space of a new line
+    # XML makes a space of a new line
+    assert found["failures"] == ["two: AssertionError: no more"]
 
 
 def test_the_recipe_needs_what_the_package_needs():
@@ -81,8 +88,12 @@ def test_the_recipe_needs_what_the_package_needs():
     recipe = yaml.safe_load(text)
     run = recipe["requirements"]["run"][2:]
     assert sorted(run) == sorted(f"{one.name} {order(one)}" for one in WANTED)
-    backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    assert sorted(recipe["requirements"]["host"][2:]) == sorted(one.replace(">=", " >=") for one in backend)
+    backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"][
+        "requires"
+    ]
+    assert sorted(recipe["requirements"]["host"][2:]) == sorted(
+        one.replace(">=", " >=") for one in backend
+    )
     (entry,) = recipe["build"]["python"]["entry_points"]
     assert PROJECT["scripts"] == dict([entry.split(" = ")])
 
@@ -114,9 +125,10 @@ def test_tags_that_are_not_releases_are_refused(name, version, fault):
 def test_a_name_is_changed_in_one_line(monkeypatch):
     monkeypatch.setattr(names, "OWNER", "someone")
     for path, text in names.files().items():
-        assert "OWNER" not in text.replace("the owner", "") and "github.com/someone/dask-simjoin" in text, (
-            path
-        )
+        assert (
+            "OWNER" not in text.replace("the owner", "")
+            and "github.com/someone/dask-simjoin" in text
+        ), path
 
 
 def test_the_first_command_of_the_readme_is_found():

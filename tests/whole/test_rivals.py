@@ -28,7 +28,9 @@ sys.exit({status})
 def both(pairs):
     """Pairs in both orders, and each row with itself."""
     rows = range(len(ROWS))
-    return np.array([*pairs, *((b, a) for a, b in pairs), *zip(rows, rows, strict=True)], np.int32)
+    return np.array(
+        [*pairs, *((b, a) for a, b in pairs), *zip(rows, rows, strict=True)], np.int32
+    )
 
 
 def ours():
@@ -41,10 +43,14 @@ def program(tmp_path):
 
     def written(pairs=PAIRS, status=0, seconds="0.25", lists=True):
         file = tmp_path / "rival"
-        text = PROGRAM.format(python=sys.executable, pairs=both(pairs).tolist(), status=status)
+        text = PROGRAM.format(
+            python=sys.executable, pairs=both(pairs).tolist(), status=status
+        )
         file.write_text(text.replace("{seconds}", seconds))
         file.chmod(0o755)
-        return rivals.Program("Rival", "rival", "{path} {eps} {dims}", "float32", lists), file
+        return rivals.Program(
+            "Rival", "rival", "{path} {eps} {dims}", "float32", lists
+        ), file
 
     return written
 
@@ -81,9 +87,13 @@ def test_failures_say_so(program, tmp_path):
 
 def test_lines_of_gds_join_are_read():
     runs = rivals.runs_of(
-        "\nKERNELS 12.5 ms FOUND 1000 BATCHES 3 FITS 1\nKERNELS 13 ms FOUND 1000 BATCHES 3 FITS 0"
+        "\nKERNELS 12.5 ms FOUND 1000 BATCHES 3 FITS 1\nKERNELS 13 ms FOUND 1000 "
+        "BATCHES 3 FITS 0"
     )
-    assert runs == [rivals.Run(0.0125, None, 1000, 1000), rivals.Run(0.013, None, 1000, 0)]
+    assert runs == [
+        rivals.Run(0.0125, None, 1000, 1000),
+        rivals.Run(0.013, None, 1000, 0),
+    ]
     text = "\nTime to index (not counted in the time): 0.5\nTime: 2.25\n"
     assert rivals.whole_of(text) == 2.75
     with pytest.raises(rivals.ProgramError, match="no times"):
@@ -95,19 +105,26 @@ def test_pairs_are_counted_once_and_without_rows_and_themselves():
     assert (rivals.codes(left, right, len(ROWS)) == [1, 8, 22]).all()
 
 
-@pytest.mark.parametrize(("pairs", "false", "missed", "refuted", "farthest"), [
-    (PAIRS, 0, 0, 0, 0.0),
-    (PAIRS[:2], 0, 1, 0, 0.5),
-    ([*PAIRS, (4, 5)], 1, 0, 0, 0.5),
-    ([], 0, 3, 0, 0.5),
-    ([(0, 2), *PAIRS[1:]], 1, 1, 0, 1.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pairs", "false", "missed", "refuted", "farthest"),
+    [
+        (PAIRS, 0, 0, 0, 0.0),
+        (PAIRS[:2], 0, 1, 0, 0.5),
+        ([*PAIRS, (4, 5)], 1, 0, 0, 0.5),
+        ([], 0, 3, 0, 0.5),
+        ([(0, 2), *PAIRS[1:]], 1, 1, 0, 1.0),
+    ],
+)
 def test_false_and_missed_pairs(pairs, false, missed, refuted, farthest):
     theirs = rivals.codes(*both(pairs).T, len(ROWS))
     found = rivals.compared(theirs, ours(), ROWS, EPS)
     assert found == {
-        "pairs": len(pairs), "false": false, "missed": missed, "refuted": refuted, "farthest": farthest,
-    }  # fmt: skip
+        "pairs": len(pairs),
+        "false": false,
+        "missed": missed,
+        "refuted": refuted,
+        "farthest": farthest,
+    }
 
 
 def test_float64_refutes_us_where_we_are_wrong(monkeypatch):
@@ -125,7 +142,12 @@ def test_every_program_is_called_with_its_arguments():
 
 
 def test_the_table_has_a_line_for_each_program_that_ran():
-    times = {"kernels": {"seconds": 0.0123}, "whole": {"seconds": 1.5}, "numbers": "float32", "pairs": 1234}
+    times = {
+        "kernels": {"seconds": 0.0123},
+        "whole": {"seconds": 1.5},
+        "numbers": "float32",
+        "pairs": 1234,
+    }
     ran = times | {"false": 1, "missed": 20}
     found = {"name": "skew16", "rows": 300_000, "eps": 12.5, "ours": times}
     table = tables.TABLES["gpu-rivals"](
@@ -138,7 +160,10 @@ def test_the_table_has_a_line_for_each_program_that_ran():
 
 
 def test_rows_are_moved_only_if_differences_stay_exact():
-    rows = np.random.default_rng(0).integers(-1000, 1000, (50, 3)).astype(np.float32) / 2048
+    rows = (
+        np.random.default_rng(0).integers(-1000, 1000, (50, 3)).astype(np.float32)
+        / 2048
+    )
     found = rivals.moved(rows)
     assert (found.min(axis=0) == 0).all()
     np.testing.assert_array_equal(found[1:] - found[:-1], rows[1:] - rows[:-1])

@@ -1,10 +1,11 @@
 """Condense a minimum spanning tree to a tree of clusters, and choose clusters from it.
 
-If several edges have the same weight, they are removed in one step, so clusters do not depend on the order of
-rows. See Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
-visualization, and outlier detection", ACM Transactions on Knowledge Discovery from Data 10. For
-`cluster_selection_epsilon`, see Malzer & Baum (2020), "A hybrid approach to hierarchical density-based
-cluster selection".
+If several edges have the same weight, they are removed in one step, so clusters do not
+depend on the order of rows. See Campello, Moulavi, Zimek & Sander (2015), "Hierarchical
+density estimates for data clustering, visualization, and outlier detection", ACM
+Transactions on Knowledge Discovery from Data 10. For `cluster_selection_epsilon`, see
+Malzer & Baum (2020), "A hybrid approach to hierarchical density-based cluster
+selection".
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_whole
 
-CLUSTERS: dict[str, Any] = {"label": np.int64, "probability": np.float64, "outlier_score": np.float64}
+CLUSTERS: dict[str, Any] = {
+    "label": np.int64,
+    "probability": np.float64,
+    "outlier_score": np.float64,
+}
 """Columns of clustering results, with their dtypes."""
 
 EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.float64}
@@ -39,13 +44,14 @@ COLUMNS: dict[str, Any] = {
 
 
 class Condensed(NamedTuple):
-    """A condensed tree: clusters that split into smaller ones as the distance decreases. Cluster 0 has all
-    rows.
+    """A condensed tree: clusters that split into smaller ones as the distance
+    decreases. Cluster 0 has all rows.
     """
 
     row_parent: np.ndarray  # (n,): for each row, the smallest cluster that contains it
     row_lambda: np.ndarray  # (n,): 1 / the distance where the row leaves that cluster
-    parent: np.ndarray  # (clusters,): for each cluster, the cluster that it was split from
+    # (clusters,): for each cluster, the cluster that it was split from
+    parent: np.ndarray
     birth: np.ndarray  # (clusters,): 1 / the distance where it was split off
     rows: np.ndarray  # (clusters,): number of rows in each cluster
 
@@ -53,23 +59,29 @@ class Condensed(NamedTuple):
 def condense(
     start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int, example: Frame
 ) -> Condensed:
-    """Condense a spanning tree to a tree of clusters with at least `min_rows` rows each.
+    """Condense a spanning tree to a tree of clusters with at least `min_rows` rows
+    each.
 
-    `start`, `end`: the rows at both ends of each edge. `away` (n - 1,), float64: lengths of the edges,
-    ascending, with ties in a fixed order. The library of `example` selects the kernels.
+    `start`, `end`: the rows at both ends of each edge. `away` (n - 1,), float64:
+    lengths of the edges, ascending, with ties in a fixed order. The library of
+    `example` selects the kernels.
     """
     if not len(start):
         # a single row has no edge, so it never leaves its cluster
         alone = np.zeros(1, np.int32), np.full(1, np.inf)
-        return Condensed(*alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
+        return Condensed(
+            *alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32)
+        )
     return Condensed(*spanner_for(example).condense(start, end, away, min_rows))
 
 
-def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def chosen_clusters(
+    tree: Condensed, choice: Choice
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Choose clusters. Return a mask of them, and two arrays with a value per cluster.
 
-    The first array has the largest 1 / distance where a row leaves the cluster. The second array also covers
-    the clusters below the cluster.
+    The first array has the largest 1 / distance where a row leaves the cluster. The
+    second array also covers the clusters below the cluster.
     """
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)
@@ -79,21 +91,37 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
     single, eps = choice.allow_single_cluster, choice.cluster_selection_epsilon
     if choice.cluster_selection_method == "eom":
         kernels.most_stable(
-            tree.parent, tree.rows, stability, choice.max_cluster_size, single, np.zeros(number), chosen
+            tree.parent,
+            tree.rows,
+            stability,
+            choice.max_cluster_size,
+            single,
+            np.zeros(number),
+            chosen,
         )
     elif number > 1:
         chosen[:] = True
         chosen[tree.parent[1:]] = False
     if eps > 0 and number > 1 and not chosen[0]:
         found = np.empty(number, np.bool_)
-        kernels.widen(tree.parent, tree.birth, eps, single, chosen, np.zeros(number, np.bool_), found)
+        kernels.widen(
+            tree.parent,
+            tree.birth,
+            eps,
+            single,
+            chosen,
+            np.zeros(number, np.bool_),
+            found,
+        )
         chosen = found
         chosen[0] &= chosen.sum() == 1  # the root is chosen only if no other cluster is
     return chosen, death, deepest
 
 
 class ChosenClusters(NamedTuple):
-    """The chosen clusters, as the kernel `label_rows` takes them; each array has one value per cluster."""
+    """The chosen clusters, as the kernel `label_rows` takes them; each array has one
+    value per cluster.
+    """
 
     of: np.ndarray
     names: np.ndarray
@@ -118,12 +146,18 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
     return ChosenClusters(of, names, death, deepest, enough)
 
 
-def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> RowLabels:
-    """Label rows. `row_parent` and `row_lambda` are as in `Condensed`, and may be for a part of the rows."""
+def label_rows(
+    row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters
+) -> RowLabels:
+    """Label rows. `row_parent` and `row_lambda` are as in `Condensed`, and may be for a
+    part of the rows.
+    """
     n = len(row_parent)
     labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
     of, names, death, deepest, enough = chosen
-    host_kernels("hierarchy").label_rows(row_parent, row_lambda, of, names, death, deepest, enough, *labels)
+    host_kernels("hierarchy").label_rows(
+        row_parent, row_lambda, of, names, death, deepest, enough, *labels
+    )
     return labels
 
 
@@ -132,15 +166,22 @@ def label_tree(tree: Condensed, choice: Choice) -> RowLabels:
 
 
 def compile_labels() -> None:
-    """Compile the labeling kernels by labeling two rows. The CPU does this while a GPU searches: see
-    `Spanner.prepare`.
+    """Compile the labeling kernels by labeling two rows. The CPU does this while a GPU
+    searches: see `Spanner.prepare`.
     """
     rows = np.zeros(2, np.int32), np.zeros(2)
-    label_tree(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
+    label_tree(
+        Condensed(
+            *rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)
+        ),
+        Choice(),
+    )
 
 
 def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
-    """Convert a column of a result of `verb` to dtype `kind`; raise an error if that would change a value."""
+    """Convert a column of a result of `verb` to dtype `kind`; raise an error if that
+    would change a value.
+    """
     try:
         values = to_host(frame[name].values)
         # NaN has no integer value, so NumPy would warn; the comparison below finds it
@@ -151,14 +192,16 @@ def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
         exact = False
     if not exact:
         raise ColumnError(
-            f"Column {name!r} of dtype {frame[name].dtype} has values that are missing or not "
+            f"Column {name!r} of dtype {frame[name].dtype} has values that are missing "
+            "or not "
             f"{np.dtype(kind).name}; pass a complete result of {verb}."
         )
     return found
 
 
 def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
-    """Condense a spanning tree to clusters of at least `min_cluster_size` rows, as the package hdbscan does.
+    """Condense a spanning tree to clusters of at least `min_cluster_size` rows, as the
+    package hdbscan does.
 
     Parameters
     ----------
@@ -170,11 +213,12 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
     Returns
     -------
     DataFrame
-        ``parent`` (int64) is a cluster. ``child`` (int64) is a row or a cluster that leaves the parent. With
-        n rows, numbers 0 to n - 1 are rows, n is the cluster of all rows, and larger numbers are other
-        clusters. ``lambda_val`` (float64) is 1 / the distance where the child leaves. ``child_size`` (int64)
-        is the number of rows of the child. The result is sorted by parent, lambda and child. If `tree` is
-        lazy, the result is lazy with one partition.
+        ``parent`` (int64) is a cluster. ``child`` (int64) is a row or a cluster that
+        leaves the parent. With n rows, numbers 0 to n - 1 are rows, n is the cluster of
+        all rows, and larger numbers are other clusters. ``lambda_val`` (float64) is 1 /
+        the distance where the child leaves. ``child_size`` (int64) is the number of
+        rows of the child. The result is sorted by parent, lambda and child. If `tree`
+        is lazy, the result is lazy with one partition.
 
     Raises
     ------
@@ -209,20 +253,22 @@ def choose_clusters(
     max_cluster_size: int | None = None,
     allow_single_cluster: bool = False,
 ) -> Frame:
-    """Choose clusters of a condensed tree, as `hdbscan` does. This is fast, so you can try several options.
+    """Choose clusters of a condensed tree, as `hdbscan` does. This is fast, so you can
+    try several options.
 
     Parameters
     ----------
     condensed : DataFrame
         A complete result of `condensed_tree`.
-    cluster_selection_method, cluster_selection_epsilon, max_cluster_size, allow_single_cluster
+    cluster_selection_method, cluster_selection_epsilon, max_cluster_size,
+    allow_single_cluster
         As in `SimJoinAccessor.hdbscan`.
 
     Returns
     -------
     DataFrame
-        ``label``, ``probability`` and ``outlier_score`` of each row, in the order of row numbers. If
-        `condensed` is lazy, the result is lazy with one partition.
+        ``label``, ``probability`` and ``outlier_score`` of each row, in the order of
+        row numbers. If `condensed` is lazy, the result is lazy with one partition.
 
     Examples
     --------
@@ -259,7 +305,10 @@ def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
 
 def condensed_of(frame: Frame) -> Condensed:
     """Convert a result of `condensed_tree` to a `Condensed`."""
-    columns = [numbers_of(frame, name, kind, "condensed_tree()") for name, kind in COLUMNS.items()]
+    columns = [
+        numbers_of(frame, name, kind, "condensed_tree()")
+        for name, kind in COLUMNS.items()
+    ]
     parent, child, density, size = columns
     root = int(parent.min()) if len(parent) else 0
     rows, clusters = child < root, child >= root
@@ -275,11 +324,15 @@ def condensed_of(frame: Frame) -> Condensed:
     )
     if not whole:
         raise ColumnError(
-            f"{len(parent):,} rows are not a complete condensed tree; pass all rows of a result of "
+            f"{len(parent):,} rows are not a complete condensed tree; pass all rows of "
+            "a result of "
             "condensed_tree()."
         )
     row_parent, row_lambda = np.empty(root, np.int32), np.empty(root)
-    row_parent[child[rows]], row_lambda[child[rows]] = parent[rows] - root, density[rows]
+    row_parent[child[rows]], row_lambda[child[rows]] = (
+        parent[rows] - root,
+        density[rows],
+    )
     above = np.concatenate([[-1], parent[clusters][order] - root]).astype(np.int32)
     birth = np.concatenate([[0.0], density[clusters][order]])
     sizes = np.concatenate([[root], size[clusters][order]]).astype(np.int32)
@@ -287,43 +340,67 @@ def condensed_of(frame: Frame) -> Condensed:
 
 
 def example_of_result(frame: Frame, columns: Iterable[str], verb: str) -> Frame:
-    """Return an empty example of a result of `verb`; raise an error if a column is missing."""
+    """Return an empty example of a result of `verb`; raise an error if a column is
+    missing.
+    """
     meta = example_of(frame)
     for name in columns:
         if name not in meta.columns:
-            raise ColumnError(f"The frame has no column {name!r}; pass a complete result of {verb}.")
+            raise ColumnError(
+                f"The frame has no column {name!r}; pass a complete result of {verb}."
+            )
     return meta
 
 
 def empty_result(meta: Frame, columns: dict[str, Any]) -> Frame:
-    return frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
+    return frames_for(meta).result(
+        {name: np.zeros(0, kind) for name, kind in columns.items()}, 0
+    )
 
 
 def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame:
     if not is_dask_collection(frame):
         return function(frame, example, how)
-    return frame.repartition(npartitions=1).map_partitions(function, example, how, meta=example)
+    return frame.repartition(npartitions=1).map_partitions(
+        function, example, how, meta=example
+    )
 
 
 def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:
-    start, end, away = (numbers_of(tree, name, kind, "spanning_tree()") for name, kind in EDGES.items())
+    start, end, away = (
+        numbers_of(tree, name, kind, "spanning_tree()") for name, kind in EDGES.items()
+    )
     n = len(start) + 1
     order = np.lexsort((end, start, away))
     start, end, away = start[order], end[order], np.ascontiguousarray(away[order])
-    inside = all(((some >= 0) & (some < n)).all() for some in (start, end)) and not (away < 0).any()
-    if not inside or host_kernels("optics").spanning(start, end, np.arange(n), np.empty(n, np.int64)) < n - 1:
+    inside = (
+        all(((some >= 0) & (some < n)).all() for some in (start, end))
+        and not (away < 0).any()
+    )
+    if (
+        not inside
+        or host_kernels("optics").spanning(
+            start, end, np.arange(n), np.empty(n, np.int64)
+        )
+        < n - 1
+    ):
         raise ColumnError(
-            f"The {n - 1:,} edges do not connect {n:,} rows, so they are not a spanning tree; pass a "
+            f"The {n - 1:,} edges do not connect {n:,} rows, so they are not a "
+            "spanning tree; pass a "
             "complete result of spanning_tree()."
         )
     if n == 1:
         return example
     found = condense(start, end, away, min_rows, example)
-    return frames_for(example).result(condensed_columns(found), len(found.row_parent) + len(found.parent) - 1)
+    return frames_for(example).result(
+        condensed_columns(found), len(found.row_parent) + len(found.parent) - 1
+    )
 
 
 def _chosen(condensed: Frame, example: Frame, choice: Choice) -> Frame:
     if not len(condensed):
         return example
     found = label_tree(condensed_of(condensed), choice)
-    return frames_for(example).result(dict(zip(CLUSTERS, found, strict=True)), len(found[0]))
+    return frames_for(example).result(
+        dict(zip(CLUSTERS, found, strict=True)), len(found[0])
+    )

@@ -1,16 +1,17 @@
 """Cluster chunks by DBSCAN, step by step.
 
-Lists of neighbors are not stored. Counts of neighbors identify the core rows. Core rows are connected to
-components, first within each chunk. Then edges across chunks need to connect only components, which are few.
-A tree of tasks merges these edges.
+Lists of neighbors are not stored. Counts of neighbors identify the core rows. Core rows
+are connected to components, first within each chunk. Then edges across chunks need to
+connect only components, which are few. A tree of tasks merges these edges.
 
-Clusters are numbered by their first core rows. A cluster begins in the chunk of its first core row. Each
-chunk counts the clusters that begin in it, and receives the numbers of its other clusters. A border row gets
-the lowest number among its core neighbors. So labels equal those by scikit-learn, for any chunks.
+Clusters are numbered by their first core rows. A cluster begins in the chunk of its
+first core row. Each chunk counts the clusters that begin in it, and receives the
+numbers of its other clusters. A border row gets the lowest number among its core
+neighbors. So labels equal those by scikit-learn, for any chunks.
 
-A place is the position of a row in the index of its chunk: see `edges`. The row number of a row combines the
-number of its chunk and its place. Three steps search neighbors. Several tasks may share each step: each task
-handles some places of a chunk.
+A place is the position of a row in the index of its chunk: see `edges`. The row number
+of a row combines the number of its chunk and its place. Three steps search neighbors.
+Several tasks may share each step: each task handles some places of a chunk.
 """
 
 from __future__ import annotations
@@ -32,28 +33,42 @@ from dask_simjoin.cluster.algorithms.edges import (
     order_of,
     rows_of_places,
 )
-from dask_simjoin.engine.base import cell_clusters, host_kernels, joiner_for, joiner_of_library
+from dask_simjoin.engine.base import (
+    cell_clusters,
+    host_kernels,
+    joiner_for,
+    joiner_of_library,
+)
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_edges, spanning_forest
+from dask_simjoin.tasks.counts import (
+    CHUNK,
+    Edges,
+    RowNumbers,
+    new_nodes,
+    no_edges,
+    spanning_forest,
+)
 from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.named_tuples import sent_by_fields
 
 
 @sent_by_fields
 class ComponentClusters(NamedTuple):
-    """The components of a chunk: the first place and the cluster of each component. Arrays are int64.
+    """The components of a chunk: the first place and the cluster of each component.
+    Arrays are int64.
 
-    A cluster that begins in the chunk is identified by its rank, any other cluster by a row number. If chunks
-    are not in frame order, ranks are for clusters within one chunk only: the frame positions of their first
-    rows.
+    A cluster that begins in the chunk is identified by its rank, any other cluster by a
+    row number. If chunks are not in frame order, ranks are for clusters within one
+    chunk only: the frame positions of their first rows.
     """
 
     own: Array  # (k,): first places of the components whose clusters have ranks
-    ranks: Array  # (k,): rank of each of these clusters among all that begin in the chunk
+    # (k,): rank of each of these clusters among all that begin in the chunk
+    ranks: Array
     tied: Array  # (m,): first places of the other components
     names: Array  # (m,): row numbers that identify the clusters of the other components
 
@@ -62,15 +77,16 @@ class ComponentClusters(NamedTuple):
 class StartingClusters(NamedTuple):
     """The clusters that begin in a chunk; arrays are int64.
 
-    If chunks are not in frame order, no chunk knows whether a shared cluster begins in it. Then `names` has
-    every cluster shared with other chunks, and ranks are frame positions of the clusters' first rows in this
-    chunk.
+    If chunks are not in frame order, no chunk knows whether a shared cluster begins in
+    it. Then `names` has every cluster shared with other chunks, and ranks are frame
+    positions of the clusters' first rows in this chunk.
     """
 
-    # number of clusters that begin here. If chunks are not in frame order: the ranks of clusters in this
-    # chunk only
+    # number of clusters that begin here. If chunks are not in frame order: the ranks of
+    # clusters in this chunk only
     alone: int | Array
-    names: Array  # (k,), ascending: row numbers that identify clusters in several chunks
+    # (k,), ascending: row numbers that identify clusters in several chunks
+    names: Array
     ranks: Array  # (k,): rank of each of these clusters among all that begin here
 
 
@@ -78,29 +94,45 @@ class StartingClusters(NamedTuple):
 class ClusterNumbering(NamedTuple):
     """Data that chunks use to compute the numbers of their clusters; arrays are int64."""
 
-    # for each chunk, the number of the first cluster that begins in it; empty if chunks are not in frame
-    # order
+    # for each chunk, the number of the first cluster that begins in it; empty if chunks
+    # are not in frame order
     starts: list[int]
-    # if chunks are not in frame order: frame positions of the first rows of all clusters, ascending
+    # if chunks are not in frame order: frame positions of the first rows of all
+    # clusters, ascending
     firsts: Array
-    names: Array  # (k,), ascending: row numbers that identify clusters in several chunks
+    # (k,), ascending: row numbers that identify clusters in several chunks
+    names: Array
     numbers: Array  # (k,): their cluster numbers
 
 
-def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
-                 within: Sequence[Array]) -> Edges:  # fmt: skip
+def edges_across(
+    block_pair: BlockPair,
+    numbers: tuple[int, int],
+    core: Sequence[Array],
+    within: Sequence[Array],
+) -> Edges:
     """Return a minimal set of edges that connect the components of two chunks.
 
-    Each end of an edge is the row number of a component's first place. `numbers`: the numbers of both chunks.
-    `core`, `within`: for each chunk, which places are core rows, and the component of each place.
+    Each end of an edge is the row number of a component's first place. `numbers`: the
+    numbers of both chunks. `core`, `within`: for each chunk, which places are core
+    rows, and the component of each place.
     """
     placed, xp = by_place(block_pair), block_pair.xp
     offset = len(within[0])
     nodes = new_nodes(offset + len(within[1]), xp)
-    parent = xp.concatenate([within[0].astype(nodes.dtype), within[1].astype(nodes.dtype) + offset])
+    parent = xp.concatenate(
+        [within[0].astype(nodes.dtype), within[1].astype(nodes.dtype) + offset]
+    )
     first = (parent == nodes) & xp.concatenate(core)
     joiner = placed.joiner
-    joiner.connect(*placed.operands, parent, tuple(core), offset, is_self_join=False, rows=block_pair.rows)
+    joiner.connect(
+        *placed.operands,
+        parent,
+        tuple(core),
+        offset,
+        is_self_join=False,
+        rows=block_pair.rows,
+    )
     joiner.roots(parent)
     tied = xp.flatnonzero(first & (parent != nodes))
 
@@ -119,24 +151,28 @@ def merge_edges(library: str, *parts: Edges) -> Edges:
 
 
 def crossing_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
-    """Return the places of a chunk where edges across chunks start, and the row numbers where these edges
-    end.
+    """Return the places of a chunk where edges across chunks start, and the row numbers
+    where these edges end.
 
     `own`: the number of the chunk, or the row numbers of its places, ascending.
     """
     xp = module_of(forest[0])
     left, right = forest
     if isinstance(own, int):
-        start, stop = xp.searchsorted(left, xp.asarray([own * CHUNK, (own + 1) * CHUNK])).tolist()
+        start, stop = xp.searchsorted(
+            left, xp.asarray([own * CHUNK, (own + 1) * CHUNK])
+        ).tolist()
         return left[start:stop] - own * CHUNK, right[start:stop]
     places = xp.searchsorted(own, left).clip(0, max(len(own) - 1, 0))
     found = own[places] == left if len(own) else xp.zeros(len(left), bool)
     return places[found], right[found]
 
 
-def starting_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
-                   forest: Edges) -> tuple[ComponentClusters, StartingClusters]:  # fmt: skip
-    """Find the clusters of the components in chunk `number`, and the clusters that begin there.
+def starting_clusters(
+    chunk: Chunk, number: int, threads: int, core: Array, within: Array, forest: Edges
+) -> tuple[ComponentClusters, StartingClusters]:
+    """Find the clusters of the components in chunk `number`, and the clusters that
+    begin there.
 
     `forest`: the edges across all chunks.
     """
@@ -150,14 +186,18 @@ def starting_clusters(chunk: Chunk, number: int, threads: int, core: Array, with
     several[right[(right >= 0) & (right < len(within))]] = True
     some = several[own]
     here = own[some] + number * CHUNK
-    # chunks are in frame order, so a cluster begins in the chunk of its smallest row number
+    # chunks are in frame order, so a cluster begins in the chunk of its smallest row
+    # number
     if "position" not in chunk:
-        # edges from this chunk that also end in this chunk: other chunks connect these components
+        # edges from this chunk that also end in this chunk: other chunks connect these
+        # components
         near = names >= number * CHUNK
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
         ranks[xp.argsort(least[own])] = xp.arange(len(own))
-        return ComponentClusters(own, ranks, tied, names), StartingClusters(len(own), here, ranks[some])
+        return ComponentClusters(own, ranks, tied, names), StartingClusters(
+            len(own), here, ranks[some]
+        )
     firsts, alone = chunk["position"][least[own]], own[~some]
     tied, names = xp.concatenate([own[some], tied]), xp.concatenate([here, names])
     begun = StartingClusters(firsts[~some], names, chunk["position"][least[tied]])
@@ -170,7 +210,9 @@ def number_clusters(in_order: bool, *begun: StartingClusters) -> ClusterNumberin
     names = xp.concatenate([some.names for some in begun])
     if in_order:
         starts = list(itertools.accumulate((some.alone for some in begun), initial=0))
-        numbers = [some.ranks + start for some, start in zip(begun, starts, strict=False)]
+        numbers = [
+            some.ranks + start for some, start in zip(begun, starts, strict=False)
+        ]
         return ClusterNumbering(starts, names[:0], names, xp.concatenate(numbers))
     firsts = xp.concatenate([some.ranks for some in begun])
     order = xp.lexsort(xp.stack([firsts, names]))
@@ -183,13 +225,21 @@ def number_clusters(in_order: bool, *begun: StartingClusters) -> ClusterNumberin
 
 
 def label_cores(
-    number: int, core: Array, within: Array, standing: ComponentClusters, numbering: ClusterNumbering
+    number: int,
+    core: Array,
+    within: Array,
+    standing: ComponentClusters,
+    numbering: ClusterNumbering,
 ) -> Array:
-    """For each place of chunk `number`, return the cluster of its core row, or -1 (n,), int64."""
+    """For each place of chunk `number`, return the cluster of its core row, or -1 (n,),
+    int64.
+    """
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
     ranks, label = standing.ranks, xp.empty(len(within), np.int64)
-    label[standing.own] = ranks + starts[number] if starts else xp.searchsorted(firsts, ranks)
+    label[standing.own] = (
+        ranks + starts[number] if starts else xp.searchsorted(firsts, ranks)
+    )
     label[standing.tied] = numbers[xp.searchsorted(names, standing.names)]
     return xp.where(core, label[within], -1)
 
@@ -197,37 +247,54 @@ def label_cores(
 NO_LABEL = np.iinfo(np.int64).max
 
 Border = tuple[Array, Array]
-"""Border places of a chunk, ascending, and for each of them the lowest label among its core neighbors."""
+"""Border places of a chunk, ascending, and for each of them the lowest label among its
+core neighbors.
+"""
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """For each place in two chunks, or in one, find the lowest label among its core neighbors.
+    """For each place in two chunks, or in one, find the lowest label among its core
+    neighbors.
 
     Places without core neighbors are omitted.
 
-    `labels`: label of each place of each chunk; -1: not a core row. With two chunks, only neighbors in the
-    other chunk count.
+    `labels`: label of each place of each chunk; -1: not a core row. With two chunks,
+    only neighbors in the other chunk count.
     """
     xp, low = block_pair.xp, lowest_labels(block_pair, labels)
-    # most places have no core neighbor, so a list of the others is shorter than an array of all
-    return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NO_LABEL),))
+    # most places have no core neighbor, so a list of the others is shorter than an
+    # array of all
+    return tuple(
+        (rows, some[rows])
+        for some in low
+        for rows in (xp.flatnonzero(some < NO_LABEL),)
+    )
 
 
 def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """For each place of each chunk, return the lowest label among its core neighbors (n,).
+    """For each place of each chunk, return the lowest label among its core neighbors
+    (n,).
 
     The label is `NO_LABEL` if a place has no core neighbor.
     """
-    joiner, is_self_join, placed = block_pair.joiner, block_pair.is_self_join, by_place(block_pair)
+    joiner, is_self_join, placed = (
+        block_pair.joiner,
+        block_pair.is_self_join,
+        by_place(block_pair),
+    )
     low = [joiner.xp.full(len(some), NO_LABEL) for some in labels]
     # `cupy.any` is avoided because it takes seconds to compile
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
-        joiner.lowest(*placed.operands, *lists, is_self_join=is_self_join, rows=block_pair.places)
+        joiner.lowest(
+            *placed.operands, *lists, is_self_join=is_self_join, rows=block_pair.places
+        )
     return low
 
 
-def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
+def labels_of_rows(
+    chunk: Chunk, threads: int, labels: Array, *borders: Border
+) -> Array:
     """Return the label of each row, in row order (n,).
 
     `labels`: labels of core rows, by place. `borders`: labels of border rows.
@@ -239,7 +306,10 @@ def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) 
 
     def some(start: int, stop: int) -> None:
         here = [np.searchsorted(rows, [start, stop]) for rows, _ in borders]
-        near = [(rows[a:b] - start, low[a:b]) for (rows, low), (a, b) in zip(borders, here, strict=True)]
+        near = [
+            (rows[a:b] - start, low[a:b])
+            for (rows, low), (a, b) in zip(borders, here, strict=True)
+        ]
         scatter(order[start:stop], _final(labels[start:stop], *near), out)
 
     shared_out(some, len(labels), threads)
@@ -255,8 +325,8 @@ def _final(labels: Array, *borders: Border) -> Array:
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """For each place of a single chunk, return the cluster of its row (n,), int64; -1 if the row is not a
-    core row.
+    """For each place of a single chunk, return the cluster of its row (n,), int64; -1
+    if the row is not a core row.
 
     `parts`: the components found by each share of the work.
     """
@@ -265,12 +335,18 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
 
 
 MIN_PLACES = 1 << 14
-"""A single chunk is divided among threads only if each thread gets at least this many places."""
+"""A single chunk is divided among threads only if each thread gets at least this many
+places.
+"""
 
 
 def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
     """Divide the work on a single chunk into parts for the threads of the host."""
-    number = min(threads, len(block_pair.query["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
+    number = (
+        min(threads, len(block_pair.query["ids"]) // MIN_PLACES)
+        if block_pair.xp is np
+        else 1
+    )
     if number < 2:
         return [block_pair]
     return [block_pair._replace(part=(k, number)) for k in range(number)]
@@ -278,16 +354,29 @@ def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
 
 def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
     """For a single chunk, return a mask of the places whose rows are core rows (n,)."""
-    calls = [functools.partial(counts_by_place, part, min_samples) for part in divided(block_pair, threads)]
+    calls = [
+        functools.partial(counts_by_place, part, min_samples)
+        for part in divided(block_pair, threads)
+    ]
     return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
 
 
-def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> list[Array]:
-    """For a single chunk, return the components that each part of the work finds: see `joined`."""
-    # the dense method skips tiles within one component, which it knows only if one thread finds all
-    # components
-    parts = [block_pair] if block_pair.layout.method == DENSE else divided(block_pair, threads)
-    return together([functools.partial(components_by_place, part, core) for part in parts])
+def components_of_chunk(
+    block_pair: BlockPair, core: Array, threads: int = 1
+) -> list[Array]:
+    """For a single chunk, return the components that each part of the work finds: see
+    `joined`.
+    """
+    # the dense method skips tiles within one component, which it knows only if one
+    # thread finds all components
+    parts = (
+        [block_pair]
+        if block_pair.layout.method == DENSE
+        else divided(block_pair, threads)
+    )
+    return together(
+        [functools.partial(components_by_place, part, core) for part in parts]
+    )
 
 
 def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
@@ -297,14 +386,22 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
     labels = labels_by_place(block_pair.query, threads, core, *within)
     if xp is np:
         within.clear()  # the border labels need the memory
-        borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
-        return labels_of_rows(block_pair.query, threads, labels, *itertools.chain.from_iterable(borders))
+        borders = together(
+            [functools.partial(border_labels, part, [labels]) for part in parts]
+        )
+        return labels_of_rows(
+            block_pair.query, threads, labels, *itertools.chain.from_iterable(borders)
+        )
     (low,) = lowest_labels(block_pair, [labels])
-    return rows_of_places(xp.where(low < NO_LABEL, low, labels), order_of(block_pair.query))
+    return rows_of_places(
+        xp.where(low < NO_LABEL, low, labels), order_of(block_pair.query)
+    )
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
-    """Return a layout by grid cells if that is faster for the points `x` (n, d), else the planned layout."""
+    """Return a layout by grid cells if that is faster for the points `x` (n, d), else
+    the planned layout.
+    """
     if module_of(x) is not np:
         return layout
     module = cell_clusters()
@@ -312,15 +409,23 @@ def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
     return cast(Layout, cells) if module.worthwhile(x, cells, min_samples) else layout
 
 
-def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int) -> tuple[Array, Array]:
-    """Label the rows of a single chunk by grid cells; also return a mask of the places with core rows."""
+def dbscan_by_cells(
+    chunk: Chunk, layout: Layout, min_samples: int, threads: int
+) -> tuple[Array, Array]:
+    """Label the rows of a single chunk by grid cells; also return a mask of the places
+    with core rows.
+    """
     found = cell_clusters().CellClusters(chunk, layout, threads)
     core = found.cores(min_samples)
-    labels = joiner_for(chunk["example"]).numbers(found.components(), (core, order_of(chunk)), threads)
+    labels = joiner_for(chunk["example"]).numbers(
+        found.components(), (core, order_of(chunk)), threads
+    )
     return labels_of_rows(chunk, threads, labels, found.borders(labels)), core
 
 
 def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
-    """Label the rows of a single chunk in one task, which is faster than a chain of tasks."""
+    """Label the rows of a single chunk in one task, which is faster than a chain of
+    tasks.
+    """
     core = cores_of_chunk(block_pair, min_samples, threads)
     return dbscan_of_chunk(block_pair, core, threads)

@@ -1,13 +1,14 @@
 """Select the rows to keep of near duplicates: greedily, or one per connected component.
 
-The greedy rule visits rows in descending order of priority. It keeps a row if it is not near a row that it
-has kept before. So no two kept rows are near each other, and each dropped row is near a kept row. The kept
-rows are the lexicographically first maximal independent set. If the list of all pairs does not fit in memory,
-the rule is applied to the first half of the rows. Rows of the second half that are near a kept row are
+The greedy rule visits rows in descending order of priority. It keeps a row if it is not
+near a row that it has kept before. So no two kept rows are near each other, and each
+dropped row is near a kept row. The kept rows are the lexicographically first maximal
+independent set. If the list of all pairs does not fit in memory, the rule is applied to
+the first half of the rows. Rows of the second half that are near a kept row are
 dropped. Then the rule is applied to the remaining rows of the second half.
 
-If a connected component has rows in several chunks, each chunk sends its best row: the one with the largest
-priority. A tree of tasks then finds the best of the component.
+If a connected component has rows in several chunks, each chunk sends its best row: the
+one with the largest priority. A tree of tasks then finds the best of the component.
 """
 
 from __future__ import annotations
@@ -30,20 +31,24 @@ from dask_simjoin.tasks.matches import BlockPair, by_position
 from dask_simjoin.tasks.named_tuples import sent_by_fields
 
 FEW_ROWS = 2048
-"""Up to this many rows the number of pairs is not limited, because there are at most two million."""
+"""Up to this many rows the number of pairs is not limited, because there are at most
+two million.
+"""
 
 MAX_PAIRS, PAIRS_PER_ROW = 1 << 21, 4
-"""Above FEW_ROWS rows, at most MAX_PAIRS + PAIRS_PER_ROW * rows pairs are listed; with more, the rows are
-halved.
+"""Above FEW_ROWS rows, at most MAX_PAIRS + PAIRS_PER_ROW * rows pairs are listed; with
+more, the rows are halved.
 
-If rows have many copies, the limit is reached soon. The first half of the rows then drops most copies.
+If rows have many copies, the limit is reached soon. The first half of the rows then
+drops most copies.
 """
 
 HostPairs = tuple[np.ndarray, np.ndarray]
 """The two rows of each pair, as two arrays (k,) in host memory."""
 
 PAIR_BYTES = 64
-"""Estimated bytes that a pair takes in the task that receives the pairs of all chunks."""
+"""Estimated bytes that a pair takes in the task that receives the pairs of all chunks.
+"""
 
 CONNECTED = "connected"
 """The method that keeps one row per connected component."""
@@ -53,7 +58,13 @@ class _TooManyError(Exception):
     """Stops a search that has found more pairs than the limit."""
 
 
-def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pairs: int = MAX_PAIRS) -> Array:
+def stays(
+    x: Array,
+    layout: Layout,
+    joiner: Joiner,
+    few: int = FEW_ROWS,
+    max_pairs: int = MAX_PAIRS,
+) -> Array:
     """Apply the greedy rule: return a mask of the points to keep (n,).
 
     `x` (n, d): points in descending order of priority.
@@ -71,14 +82,18 @@ def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pai
     found = xp.zeros(n, bool)
     found[:half] = stays(x[:half], layout, joiner, few, max_pairs)
     kept = joiner.build(x[:half][found[:half]], layout)
-    rest = half + xp.flatnonzero(~_near_kept(kept, joiner.build(x[half:], layout), layout, joiner))
+    rest = half + xp.flatnonzero(
+        ~_near_kept(kept, joiner.build(x[half:], layout), layout, joiner)
+    )
     found[rest] = stays(x[rest], layout, joiner, few, max_pairs)
     return found
 
 
-def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) -> HostPairs | None:
-    """List the pairs of near rows within an index, the earlier row first; None if there are more than
-    `max_pairs`.
+def _pairs(
+    index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None
+) -> HostPairs | None:
+    """List the pairs of near rows within an index, the earlier row first; None if there
+    are more than `max_pairs`.
     """
     parts: list[HostPairs] = []
     number = 0
@@ -100,13 +115,15 @@ def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) 
 
 def concatenated(parts: Sequence[HostPairs]) -> HostPairs:
     none = np.zeros(0, np.int64)
-    left, right = (np.concatenate([none, *(part[side] for part in parts)]) for side in (0, 1))
+    left, right = (
+        np.concatenate([none, *(part[side] for part in parts)]) for side in (0, 1)
+    )
     return left, right
 
 
 def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """Apply the greedy rule to rows 0 to `rows` - 1: return a mask of the rows to drop (n,). `earlier`,
-    `later`: the pairs.
+    """Apply the greedy rule to rows 0 to `rows` - 1: return a mask of the rows to drop
+    (n,). `earlier`, `later`: the pairs.
     """
     order = np.argsort(earlier, kind="stable")
     found = np.zeros(rows, bool)
@@ -128,11 +145,14 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
     return out
 
 
-def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Array) -> Array:
+def stays_of_chunk(
+    chunk: Chunk, layout: Layout, order: Array | None, *near: Array
+) -> Array:
     """Apply the greedy rule to a chunk: return a mask of its rows to keep (n,).
 
-    `order` (n,): the rows in descending order of priority; None: row order. `near`: for each chunk that was
-    decided before, a mask (n,) of the rows that are near its kept rows.
+    `order` (n,): the rows in descending order of priority; None: row order. `near`: for
+    each chunk that was decided before, a mask (n,) of the rows that are near its kept
+    rows.
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
@@ -147,14 +167,18 @@ def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Arr
 
 
 def index_of_kept(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
-    """Build an index of the kept rows of a chunk; None if no row is kept. `stay`: mask of the kept rows."""
+    """Build an index of the kept rows of a chunk; None if no row is kept. `stay`: mask
+    of the kept rows.
+    """
     joiner = joiner_for(chunk["example"])
     x = points_of(chunk, layout, joiner)[stay]
     return joiner.build(x, layout) if len(x) else None
 
 
 def near_kept(kept: Index | None, chunk: Chunk, layout: Layout) -> Array:
-    """Return a mask (n,) of the rows of `chunk` that are near a row in `kept`, an index of kept rows."""
+    """Return a mask (n,) of the rows of `chunk` that are near a row in `kept`, an index
+    of kept rows.
+    """
     joiner = joiner_for(chunk["example"])
     if kept is None or not len(chunk["ids"]):
         return joiner.xp.zeros(len(chunk["ids"]), bool)
@@ -162,23 +186,35 @@ def near_kept(kept: Index | None, chunk: Chunk, layout: Layout) -> Array:
 
 
 def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> HostPairs:
-    """List the near pairs between two chunks, or within one. Rows are given by their row numbers."""
+    """List the near pairs between two chunks, or within one. Rows are given by their
+    row numbers.
+    """
     parts: list[HostPairs] = []
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        parts.append((to_host(row_numbers(left, numbers[0])), to_host(row_numbers(right, numbers[-1]))))
+        parts.append(
+            (
+                to_host(row_numbers(left, numbers[0])),
+                to_host(row_numbers(right, numbers[-1])),
+            )
+        )
 
     block_pair.joiner.visit(
-        *block_pair.operands, visitor, is_self_join=block_pair.is_self_join, rows=block_pair.rows
+        *block_pair.operands,
+        visitor,
+        is_self_join=block_pair.is_self_join,
+        rows=block_pair.rows,
     )
     return concatenated(parts)
 
 
-def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray],
-                 *pairs: HostPairs) -> list[Array]:  # fmt: skip
+def stays_of_all(
+    library: str, numbers: list[np.ndarray], keys: list[np.ndarray], *pairs: HostPairs
+) -> list[Array]:
     """For each chunk, return a mask of the rows to keep, given the pairs of all chunks.
 
-    `numbers`, `keys`: for each chunk, the frame positions and the priorities of its rows.
+    `numbers`, `keys`: for each chunk, the frame positions and the priorities of its
+    rows.
     """
     xp = joiner_of_library(library).xp
     every, key = np.concatenate(numbers), np.concatenate(keys)
@@ -186,9 +222,14 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
     rank = np.empty(len(every), np.int64)
     rank[np.lexsort((every, ~key))] = np.arange(len(every))
     rank = rank[by_number]
-    one, other = (rank[np.searchsorted(every[by_number], side)] for side in concatenated(pairs))
+    one, other = (
+        rank[np.searchsorted(every[by_number], side)] for side in concatenated(pairs)
+    )
     is_dropped = dropped(len(every), np.minimum(one, other), np.maximum(one, other))
-    return [xp.asarray(~is_dropped[rank[np.searchsorted(every[by_number], some)]]) for some in numbers]
+    return [
+        xp.asarray(~is_dropped[rank[np.searchsorted(every[by_number], some)]])
+        for some in numbers
+    ]
 
 
 FIRST, LAST = "first", "last"
@@ -205,7 +246,8 @@ WIDEST_DTYPES = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
 
 
 def priorities(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
-    """Return the priority of each row (n,), int64, for the option `keep`. The largest is visited first.
+    """Return the priority of each row (n,), int64, for the option `keep`. The largest
+    is visited first.
 
     `own`: the number of the chunk, or the frame positions of its rows.
     """
@@ -218,7 +260,9 @@ def priorities(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
 
 
 def by_priority(keys: Array) -> Array:
-    """Return the rows in descending order of priority (n,). `keys` (n,): the priority of each row."""
+    """Return the rows in descending order of priority (n,). `keys` (n,): the priority
+    of each row.
+    """
     xp = module_of(keys)
     return _sorted(xp.arange(len(keys)), ~keys)
 
@@ -226,8 +270,9 @@ def by_priority(keys: Array) -> Array:
 def best_of(groups: Array, keys: Array, rows: Array) -> Array:
     """Return the position of the best row of each group, int64, in the order of groups.
 
-    `groups`, `keys`, `rows` (n,): group, priority and number of each row. The best row of a group has the
-    largest priority. Among equal priorities, it has the smallest number.
+    `groups`, `keys`, `rows` (n,): group, priority and number of each row. The best row
+    of a group has the largest priority. Among equal priorities, it has the smallest
+    number.
     """
     xp = module_of(groups)
     order = _sorted(rows, ~keys, groups)
@@ -238,12 +283,14 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Convert a column to integers (n,), int64, that sort in the same order as its values; missing values
-    come first.
+    """Convert a column to integers (n,), int64, that sort in the same order as its
+    values; missing values come first.
     """
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
-    values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDEST_DTYPES[kind]))
+    values = values_of(
+        (column.fillna(0) if any_of(missing) else column).astype(WIDEST_DTYPES[kind])
+    )
     if kind == "f":
         # adding 0.0 turns -0.0 into 0.0, so that both become the same integer
         bits = (values + 0.0).view(np.int64)
@@ -255,14 +302,18 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
 
 
 def _sorted(*keys: Array) -> Array:
-    """Return the order that sorts rows by the last key (n,), then by the key before it, and so on."""
+    """Return the order that sorts rows by the last key (n,), then by the key before it,
+    and so on.
+    """
     xp = module_of(keys[0])
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
 
 @sent_by_fields
 class Candidates(NamedTuple):
-    """The best row, in one chunk, of each group that has rows in several chunks. Arrays are (k,), int64."""
+    """The best row, in one chunk, of each group that has rows in several chunks. Arrays
+    are (k,), int64.
+    """
 
     groups: Array  # row numbers that identify the groups, ascending
     keys: Array  # priorities of the best rows
@@ -274,29 +325,43 @@ class GroupRows(NamedTuple):
     """The best row, in one chunk, of each group; rows are given by their places."""
 
     settled: Array  # (k,), int64: best rows of groups that are in this chunk only
-    open: Array  # (m,), int64: best rows, in this chunk, of groups that other chunks share
-    candidates: Candidates  # the rows `open`, as they are sent for comparison with rows of other chunks
+    # (m,), int64: best rows, in this chunk, of groups that other chunks share
+    open: Array
+    # the rows `open`, as they are sent for comparison with rows of other chunks
+    candidates: Candidates
 
 
-def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, within: Array,
-                  forest: Edges) -> GroupRows:  # fmt: skip
+def best_of_chunk(
+    chunk: Chunk,
+    number: int,
+    keep: Hashable,
+    own: RowNumbers,
+    within: Array,
+    forest: Edges,
+) -> GroupRows:
     """Find the best row of each group in chunk `number`, by place.
 
-    `own`: the number of the chunk, or the frame positions of its rows. `within`, `forest`: see
-    `add_components`.
+    `own`: the number of the chunk, or the frame positions of its rows. `within`,
+    `forest`: see `add_components`.
     """
     order = order_of(chunk)
     keys = priorities(chunk, keep, own)[order]
     return best_rows(within, number, forest, keys, row_numbers(order, own))
 
 
-def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
-              numbers: Array | None = None) -> GroupRows:  # fmt: skip
+def best_rows(
+    within: Array,
+    own: RowNumbers,
+    forest: Edges,
+    keys: Array,
+    numbers: Array | None = None,
+) -> GroupRows:
     """Find the best row of each group in a chunk.
 
-    `within` (n,): for each row, the first row of its component in the chunk. `own`: the number of the chunk,
-    or the frame positions of its rows. `forest`: the edges across all chunks. `keys` (n,): priorities.
-    `numbers` (n,), int64: numbers that break ties between equal priorities; None: use the row numbers.
+    `within` (n,): for each row, the first row of its component in the chunk. `own`: the
+    number of the chunk, or the frame positions of its rows. `forest`: the edges across
+    all chunks. `keys` (n,): priorities. `numbers` (n,), int64: numbers that break ties
+    between equal priorities; None: use the row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
@@ -310,8 +375,8 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     best = best_of(within.astype(np.int64), keys, numbers)
     open_ = best[crossing[within[best]]]
     groups = names[within[open_]]
-    # edges to other chunks may connect several components of this chunk to one group, so choose the best of
-    # those
+    # edges to other chunks may connect several components of this chunk to one group,
+    # so choose the best of those
     some = best_of(groups, keys[open_], numbers[open_])
     open_, groups = open_[some], groups[some]
     candidates = Candidates(groups, keys[open_], numbers[open_])
@@ -327,14 +392,16 @@ def merge_candidates(*parts: Candidates) -> Candidates:
 
 
 def stays_in_chunk(chunk: Chunk, found: GroupRows, winners: Candidates) -> Array:
-    """Return a mask of the rows of a chunk to keep (n,), in row order. `found` gives rows by their places."""
+    """Return a mask of the rows of a chunk to keep (n,), in row order. `found` gives
+    rows by their places.
+    """
     order = order_of(chunk)
     return rows_of_places(stays_of_groups(found, len(order), winners), order)
 
 
 def stays_of_groups(found: GroupRows, rows: int, winners: Candidates) -> Array:
-    """Return a mask of the rows that are the best of their groups (n,). `winners`: the best rows of shared
-    groups.
+    """Return a mask of the rows that are the best of their groups (n,). `winners`: the
+    best rows of shared groups.
     """
     xp, own = module_of(found.settled), found.candidates
     stay = xp.zeros(rows, bool)

@@ -1,8 +1,9 @@
 """Collect the edges between near rows, and count and connect rows by place.
 
-Edges are sorted by row, in memory or in files. A place is the position of a row in the index of its chunk.
-Near rows have near places, so values that are stored by place are close together in memory. In frame order,
-each access to a neighbor would miss the CPU cache.
+Edges are sorted by row, in memory or in files. A place is the position of a row in the
+index of its chunk. Near rows have near places, so values that are stored by place are
+close together in memory. In frame order, each access to a neighbor would miss the CPU
+cache.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, StoredArray, discard_on_error
+from dask_simjoin.cluster.algorithms.scratch import (
+    ArrayWriter,
+    StoredArray,
+    discard_on_error,
+)
 from dask_simjoin.engine.base import host_kernels, joiner_of_library
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.protocols import Joiner
@@ -31,12 +36,16 @@ class SpillLimits:
 
     directory: str  # folder for the files
     max_bytes: int  # an array with more bytes is written to a file
-    buffer: int  # at most this many pairs are sorted at a time, and this many edges are gathered at a time
+    # at most this many pairs are sorted at a time, and this many edges are gathered at
+    # a time
+    buffer: int
 
 
 @dataclass(frozen=True)
 class EdgeRuns:
-    """Edges that start at the rows of a chunk, in several runs. Within each run, edges are sorted by row."""
+    """Edges that start at the rows of a chunk, in several runs. Within each run, edges
+    are sorted by row.
+    """
 
     # where each run starts in `rows` and in `others`; then where the last run ends
     starts: list[tuple[int, int]]
@@ -57,7 +66,9 @@ class _RunWriter:
         self._number = rows
         self._starts = [(0, 0)]
         kinds = (np.int32, np.int32, np.int32, np.float64)
-        self.stores = [ArrayWriter(kind, limits.directory, limits.max_bytes) for kind in kinds]
+        self.stores = [
+            ArrayWriter(kind, limits.directory, limits.max_bytes) for kind in kinds
+        ]
 
     def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
         """Sort edges by row, and append them as a run."""
@@ -92,12 +103,18 @@ class _Run:
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
-        some = slice(self._edge + int(self._before[first]), self._edge + int(self._before[last]))
+        some = slice(
+            self._edge + int(self._before[first]), self._edge + int(self._before[last])
+        )
         return np.cumsum(ends), self._runs.others[some], self._runs.squared[some]
 
 
-def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
-    """Collect the edges between two chunks, or within one chunk. Each edge is listed once from each end."""
+def edges_of_block(
+    block_pair: BlockPair, limits: SpillLimits
+) -> tuple[EdgeRuns, EdgeRuns | None]:
+    """Collect the edges between two chunks, or within one chunk. Each edge is listed
+    once from each end.
+    """
     is_self_join = block_pair.is_self_join
     sides = [_RunWriter(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
@@ -107,9 +124,14 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
         nonlocal number
         if not number:
             return
-        left, right, squared = (np.concatenate(column) for column in zip(*waiting, strict=True))
+        left, right, squared = (
+            np.concatenate(column) for column in zip(*waiting, strict=True)
+        )
         if is_self_join:
-            twice = (np.concatenate(both) for both in ((left, right), (right, left), (squared, squared)))
+            twice = (
+                np.concatenate(both)
+                for both in ((left, right), (right, left), (squared, squared))
+            )
             sides[0].add(*twice)
         else:
             sides[0].add(left, right, squared)
@@ -119,13 +141,17 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
 
     def visitor(left: Array, right: Array, squared: Array) -> None:
         nonlocal number
-        waiting.append(tuple(np.array(to_host(column)) for column in (left, right, squared)))
+        waiting.append(
+            tuple(np.array(to_host(column)) for column in (left, right, squared))
+        )
         number += len(left)
         if number >= limits.buffer:
             sort()
 
     with discard_on_error(*(store for side in sides for store in side.stores)):
-        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=is_self_join)
+        block_pair.joiner.visit(
+            *block_pair.operands, visitor, is_self_join=is_self_join
+        )
         sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None
@@ -137,18 +163,28 @@ class CoreEdges:
 
     core: np.ndarray  # (n,), float64: core distances; infinity: not a core row
     degree: np.ndarray  # (n,), int32: number of edges per row
-    others: StoredArray  # node at the other end of each edge, int32; a node is a row's number in all chunks
+    # node at the other end of each edge, int32; a node is a row's number in all chunks
+    others: StoredArray
     reach: StoredArray  # reachability distance of that node from the row, float64
-    # the files that were read; kept until the run ends, because Dask may repeat a task that reads them
+    # the files that were read; kept until the run ends, because Dask may repeat a task
+    # that reads them
     used: tuple[StoredArray, ...]
 
 
-def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], limits: SpillLimits,
-                 *parts: EdgeRuns) -> CoreEdges:  # fmt: skip
-    """Compute the core distances of a chunk's rows, and gather the edges of its core rows.
+def gather_edges(
+    rows: int,
+    max_eps: float,
+    min_samples: int,
+    first_nodes: list[int],
+    limits: SpillLimits,
+    *parts: EdgeRuns,
+) -> CoreEdges:
+    """Compute the core distances of a chunk's rows, and gather the edges of its core
+    rows.
 
-    `first_nodes`: one node for each part. The edges of a part end in one chunk, and this node is the first
-    row of that chunk. Distances are rounded to 15 decimals, as in scikit-learn.
+    `first_nodes`: one node for each part. The edges of a part end in one chunk, and
+    this node is the first row of that chunk. Distances are rounded to 15 decimals, as
+    in scikit-learn.
     """
     runs = [
         (_Run(part, number), node)
@@ -165,7 +201,10 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
     kernels, start = host_kernels("optics"), 0
     with discard_on_error(others, reach):
         while start < rows:
-            stop = int(np.searchsorted(total, total[start] + limits.buffer, side="right")) - 1
+            stop = (
+                int(np.searchsorted(total, total[start] + limits.buffer, side="right"))
+                - 1
+            )
             stop = min(max(stop, start + 1), rows, start + limits.buffer)
             some = slice(start, stop)
             number = int(total[stop] - total[start])
@@ -176,7 +215,11 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
             far = np.full(stop - start, np.inf)
             scratch = np.empty(int(degree[some].max(initial=0)))
             kernels.kth_smallest(
-                total[start : stop + 1] - total[start], squared, min_samples - 1, far, scratch
+                total[start : stop + 1] - total[start],
+                squared,
+                min_samples - 1,
+                far,
+                scratch,
             )
             far = np.sqrt(far)
             core[some] = np.round(np.where(far <= max_eps, far, np.inf), 15)
@@ -185,9 +228,13 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
             row = row[near]
             left[some] = np.bincount(row, minlength=stop - start)
             others.append(nodes[near])
-            reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
+            reach.append(
+                np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15)
+            )
             start = stop
-    used = tuple(store for part in parts for store in part.stores if store.values is None)
+    used = tuple(
+        store for part in parts for store in part.stores if store.values is None
+    )
     return CoreEdges(core, left, others.finish(), reach.finish(), used)
 
 
@@ -205,29 +252,45 @@ def rows_of_places(values: Array, order: Array) -> Array:
 def by_place(block_pair: BlockPair) -> BlockPair:
     """Return a block pair whose visitors receive places instead of rows.
 
-    Read the property `rows` from the original block pair: it is cached there, but not in the new one.
+    Read the property `rows` from the original block pair: it is cached there, but not
+    in the new one.
     """
     placed = []
     for chunk in block_pair.chunks:
         order = chunk["order"]
-        placed.append(cast(Chunk, chunk | {"order": block_pair.xp.arange(len(order), dtype=order.dtype)}))
+        placed.append(
+            cast(
+                Chunk,
+                chunk | {"order": block_pair.xp.arange(len(order), dtype=order.dtype)},
+            )
+        )
     return block_pair._replace(query=placed[0], data=placed[-1])
 
 
 @sent_by_fields
 class PlaceCounts(NamedTuple):
-    """Neighbor counts of consecutive places in a chunk, as one share of the work has found them."""
+    """Neighbor counts of consecutive places in a chunk, as one share of the work has
+    found them.
+    """
 
     start: int  # the first of these places
-    counts: Array  # (k,): counts, clipped to the smallest unsigned dtype that holds `min_samples`
+    # (k,): counts, clipped to the smallest unsigned dtype that holds `min_samples`
+    counts: Array
 
 
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
-    """Count the neighbors of each place: within one chunk, or for two chunks in the other chunk.
+    """Count the neighbors of each place: within one chunk, or for two chunks in the
+    other chunk.
 
-    If the work is shared, the counts of the first chunk begin at the first place of this share, not at 0.
+    If the work is shared, the counts of the first chunk begin at the first place of
+    this share, not at 0.
     """
-    placed, rows, xp, least = by_place(block_pair), block_pair.places, block_pair.xp, min_samples - 1
+    placed, rows, xp, least = (
+        by_place(block_pair),
+        block_pair.places,
+        block_pair.xp,
+        min_samples - 1,
+    )
     found = placed.joiner.counts(
         *placed.operands, is_self_join=block_pair.is_self_join, enough=least, rows=rows
     )
@@ -235,7 +298,11 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
     if rows is not None and xp is np:
         start, stop = rows
         starts[0], some = start, found[0]
-        found[0] = some[start:] if block_pair.is_self_join and some[stop:].any() else some[start:stop]
+        found[0] = (
+            some[start:]
+            if block_pair.is_self_join and some[stop:].any()
+            else some[start:stop]
+        )
     # the counts are sent to another task, so use a small dtype
     kind = np.min_scalar_type(min(least, MAX_ROWS))
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
@@ -243,10 +310,13 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
 
 
 def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
-    """Return a mask (n,) of the places with core rows. `parts`: the counts by all shares of the work."""
+    """Return a mask (n,) of the places with core rows. `parts`: the counts by all
+    shares of the work.
+    """
     xp, least = module_of(parts[0].counts), min_samples - 1
     ends = [start + len(counts) for start, counts in parts]
-    if [start for start, _ in parts] == [0, *ends[:-1]]:  # the shares follow each other without overlap
+    # the shares follow each other without overlap
+    if [start for start, _ in parts] == [0, *ends[:-1]]:
         cores = [counts >= least for _, counts in parts]
         return cores[0] if len(cores) == 1 else xp.concatenate(cores)
     found = xp.zeros(max(ends), np.int64)
@@ -262,14 +332,21 @@ def all_cores(chunk: Chunk) -> Array:
 
 
 def components_by_place(block_pair: BlockPair, core: Array) -> Array:
-    """For each place, return the first place of its component (n,). A place without a core row is its own
-    component.
+    """For each place, return the first place of its component (n,). A place without a
+    core row is its own component.
 
     If the work is shared, only the edges in this share connect rows.
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
-    placed.joiner.connect(*placed.operands, parent, (core, core), 0, is_self_join=True, rows=block_pair.rows)
+    placed.joiner.connect(
+        *placed.operands,
+        parent,
+        (core, core),
+        0,
+        is_self_join=True,
+        rows=block_pair.rows,
+    )
     placed.joiner.roots(parent)
     return parent
 

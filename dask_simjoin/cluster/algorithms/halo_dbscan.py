@@ -1,19 +1,22 @@
-"""Run DBSCAN separately on each chunk, with a halo of twice `eps` around its region, and join the clusters.
+"""Run DBSCAN separately on each chunk, with a halo of twice `eps` around its region,
+and join the clusters.
 
-A chunk has the rows in its region and the rows of its halo.  Halo rows within `eps` of the region are near
-rows; the others are far rows.  The chunk has all neighbors of its own rows and of its near rows.  So it
-finds all core rows among them, and connects these core rows to components.
+A chunk has the rows in its region and the rows of its halo.  Halo rows within `eps` of
+the region are near rows; the others are far rows.  The chunk has all neighbors of its
+own rows and of its near rows.  So it finds all core rows among them, and connects these
+core rows to components.
 
-This finds all edges.  Take an edge between core rows of two regions.  In the chunk of each region, the other
-row is a near row, so both chunks connect the two rows.  If two chunks share a core row, its components in
-both belong to the same cluster.  So each chunk sends its shared core rows with their components.  One task
-joins the components of equal rows, and numbers the clusters by their first core rows.  A shared core row has
-the same neighbors in each chunk, and the distance of two points does not depend on their order.  So all
-chunks agree that it is a core row.
+This finds all edges.  Take an edge between core rows of two regions.  In the chunk of
+each region, the other row is a near row, so both chunks connect the two rows.  If two
+chunks share a core row, its components in both belong to the same cluster.  So each
+chunk sends its shared core rows with their components.  One task joins the components
+of equal rows, and numbers the clusters by their first core rows.  A shared core row has
+the same neighbors in each chunk, and the distance of two points does not depend on
+their order.  So all chunks agree that it is a core row.
 
-Far rows may lack neighbors in the chunk, so the chunk does not treat them as core rows.  A border row of the
-region has all its neighbors in the chunk.  So the chunk finds the label of the row from the cluster numbers
-of these neighbors.
+Far rows may lack neighbors in the chunk, so the chunk does not treat them as core rows.
+A border row of the region has all its neighbors in the chunk.  So the chunk finds the
+label of the row from the cluster numbers of these neighbors.
 """
 
 from __future__ import annotations
@@ -43,57 +46,71 @@ from dask_simjoin.tasks.named_tuples import sent_by_fields
 
 @sent_by_fields
 class ChunkClusters(NamedTuple):
-    """The clusters of a chunk. Arrays are by place, and include the places of halo rows."""
+    """The clusters of a chunk. Arrays are by place, and include the places of halo
+    rows.
+    """
 
     core: Array  # mask of the places whose rows are core rows (n,)
     within: Array  # for each place, the first place of its component (n,)
-    alone: Array  # first places of the components without rows that other chunks may have (k,)
+    # first places of the components without rows that other chunks may have (k,)
+    alone: Array
     firsts: Array  # frame positions of the first core rows of these components (k,)
     tied: Array  # first places of the other components, ascending (m,)
 
 
 @sent_by_fields
 class SharedRows(NamedTuple):
-    """The message that a chunk sends about its clusters, so that one task can number the clusters of all
-    chunks.
+    """The message that a chunk sends about its clusters, so that one task can number
+    the clusters of all chunks.
     """
 
-    # for components not shared with other chunks: frame positions of their first core rows, ascending
+    # for components not shared with other chunks: frame positions of their first core
+    # rows, ascending
     alone: Array
     tied: Array  # the same for the other components (m,)
     rows: Array  # frame positions of the core rows that other chunks may also have (r,)
-    components: Array  # the component of each of these rows, as a position in `tied` (r,)
+    # the component of each of these rows, as a position in `tied` (r,)
+    components: Array
 
 
 @sent_by_fields
 class GlobalNumbers(NamedTuple):
-    """The numbers of all clusters. A cluster's number is the rank of its first core row among those in
-    `firsts`.
+    """The numbers of all clusters. A cluster's number is the rank of its first core row
+    among those in `firsts`.
     """
 
     firsts: Array  # frame positions of the first core row of each cluster, ascending
-    tied: list[Array]  # for each chunk, the cluster numbers of the components in `SharedRows.tied`
+    # for each chunk, the cluster numbers of the components in `SharedRows.tied`
+    tied: list[Array]
 
 
-def clusters_of_chunk(block_pair: BlockPair, min_samples: int,
-                      threads: int) -> tuple[ChunkClusters, SharedRows]:  # fmt: skip
+def clusters_of_chunk(
+    block_pair: BlockPair, min_samples: int, threads: int
+) -> tuple[ChunkClusters, SharedRows]:
     """Find the clusters of a chunk; `block_pair`: the chunk with itself."""
     chunk, joiner = block_pair.query, block_pair.joiner
     order, position = order_of(chunk), chunk["position"]
     core = cores_of_chunk(block_pair, min_samples, threads)
     core[_places(order, chunk["far"])] = False
     within = joined(components_of_chunk(block_pair, core, threads), joiner)
-    roots = np.flatnonzero(core & (within == np.arange(len(within), dtype=within.dtype)))
-    # the chunk stores its own rows before its halo, so the first row is a halo row only if all rows are
+    roots = np.flatnonzero(
+        core & (within == np.arange(len(within), dtype=within.dtype))
+    )
+    # the chunk stores its own rows before its halo, so the first row is a halo row only
+    # if all rows are
     firsts = position[joiner.least_rows(within, order, threads)[roots]]
     places = _places(order, chunk["shared"])
     places = places[core[places]]
     number = np.searchsorted(roots, within[places])
     is_tied = np.zeros(len(roots), bool)
     is_tied[number] = True
-    found = ChunkClusters(core, within, roots[~is_tied], firsts[~is_tied], roots[is_tied])
+    found = ChunkClusters(
+        core, within, roots[~is_tied], firsts[~is_tied], roots[is_tied]
+    )
     shared = (np.cumsum(is_tied) - 1)[number]
-    return found, SharedRows(np.sort(found.firsts), firsts[is_tied], position[order[places]], shared)
+    return found, SharedRows(
+        np.sort(found.firsts), firsts[is_tied], position[order[places]], shared
+    )
 
 
 def _places(order: Array, rows: Array) -> Array:
@@ -104,10 +121,14 @@ def _places(order: Array, rows: Array) -> Array:
 
 
 def number_shared_clusters(*chunks: SharedRows) -> GlobalNumbers:
-    """Join components of different chunks if they share a core row, and number all clusters."""
+    """Join components of different chunks if they share a core row, and number all
+    clusters.
+    """
     ends = list(itertools.accumulate((len(some.tied) for some in chunks), initial=0))
     rows = np.concatenate([some.rows for some in chunks])
-    nodes = np.concatenate([some.components + start for some, start in zip(chunks, ends, strict=False)])
+    nodes = np.concatenate(
+        [some.components + start for some, start in zip(chunks, ends, strict=False)]
+    )
     order = np.argsort(rows, kind="stable")
     nodes, again = nodes[order], np.flatnonzero(rows[order][1:] == rows[order][:-1])
     root = component_roots(ends[-1], nodes[again], nodes[again + 1])
@@ -120,10 +141,15 @@ def number_shared_clusters(*chunks: SharedRows) -> GlobalNumbers:
     return GlobalNumbers(every, [numbers[a:b] for a, b in itertools.pairwise(ends)])
 
 
-def labels_of_chunk(block_pair: BlockPair, number: int, threads: int, found: ChunkClusters,
-                    numbers: GlobalNumbers) -> Array:  # fmt: skip
-    """Return a label for each of the chunk's own rows, without the halo (n,), int64, in frame order; -1:
-    noise.
+def labels_of_chunk(
+    block_pair: BlockPair,
+    number: int,
+    threads: int,
+    found: ChunkClusters,
+    numbers: GlobalNumbers,
+) -> Array:
+    """Return a label for each of the chunk's own rows, without the halo (n,), int64, in
+    frame order; -1: noise.
     """
     core, within = found.core, found.within
     n = len(within)
@@ -132,8 +158,16 @@ def labels_of_chunk(block_pair: BlockPair, number: int, threads: int, found: Chu
     of_root[found.alone] = np.searchsorted(numbers.firsts, found.firsts)
     of_root[found.tied] = numbers.tied[number]
     kernel = host_kernels("components").labels_of_roots
-    shared_out(lambda start, stop: kernel(within, core, of_root, start, stop, labels), n, threads)
+    shared_out(
+        lambda start, stop: kernel(within, core, of_root, start, stop, labels),
+        n,
+        threads,
+    )
     parts: Sequence[BlockPair] = divided(block_pair, threads)
-    borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
-    rows = labels_of_rows(block_pair.query, threads, labels, *itertools.chain.from_iterable(borders))
+    borders = together(
+        [functools.partial(border_labels, part, [labels]) for part in parts]
+    )
+    rows = labels_of_rows(
+        block_pair.query, threads, labels, *itertools.chain.from_iterable(borders)
+    )
     return rows[: block_pair.query["own"]]

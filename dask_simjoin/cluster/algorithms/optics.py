@@ -1,14 +1,17 @@
 """Order rows by OPTICS, and extract clusters from the order.
 
-Mode "edges" orders rows by all edges within `max_eps`. So all edges are stored, in files if there are many,
-and one task orders the rows. Among rows with equal reachability, the first row in the frame comes first.
+Mode "edges" orders rows by all edges within `max_eps`. So all edges are stored, in
+files if there are many, and one task orders the rows. Among rows with equal
+reachability, the first row in the frame comes first.
 
-Mode "forest" stores only the minimum spanning forest of the core rows. The weight of an edge is the mutual
-reachability: the largest of the distance and both core distances. DBSCAN connects two rows if this weight is
-at most `eps`. So the forest gives the clusters of core rows for each distance up to `max_eps`. See Campello,
-Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates", definition 4.
-Weights are totals, which are sums before the root of the metric; `smallest_eps` converts them to distances.
-Row numbers break ties between edges, so the forest does not depend on chunks.
+Mode "forest" stores only the minimum spanning forest of the core rows. The weight of an
+edge is the mutual reachability: the largest of the distance and both core distances.
+DBSCAN connects two rows if this weight is at most `eps`. So the forest gives the
+clusters of core rows for each distance up to `max_eps`. See Campello, Moulavi & Sander
+(2013), "Density-based clustering based on hierarchical density estimates", definition
+4. Weights are totals, which are sums before the root of the metric; `smallest_eps`
+converts them to distances. Row numbers break ties between edges, so the forest does not
+depend on chunks.
 """
 
 from __future__ import annotations
@@ -46,17 +49,21 @@ COLUMNS = {
 """Columns of the result, with their dtypes."""
 
 IN_MEMORY = 2**30
-"""If the memory limit is unknown, keep at most this many bytes of edges in memory, and the rest in files."""
+"""If the memory limit is unknown, keep at most this many bytes of edges in memory, and
+the rest in files.
+"""
 
 FOREST = "forest"
 """Value of `mode` that stores only a spanning forest instead of all edges."""
 
 
 def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.ndarray]:
-    """Order all rows; return the columns of the result for the rows of each chunk, see `table_of`.
+    """Order all rows; return the columns of the result for the rows of each chunk, see
+    `table_of`.
 
-    `numbers`: for each chunk, the row numbers of its rows, ascending; or any int if chunks are in frame
-    order. `parts`: the edges of each chunk. Nodes number the rows of all chunks consecutively.
+    `numbers`: for each chunk, the row numbers of its rows, ascending; or any int if
+    chunks are in frame order. `parts`: the edges of each chunk. Nodes number the rows
+    of all chunks consecutively.
     """
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
@@ -64,7 +71,9 @@ def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.nd
     if all(isinstance(own, int) for own in numbers):
         by_rank = np.arange(n, dtype=np.int32)
     else:
-        by_rank = np.argsort(np.concatenate([to_host(own) for own in numbers])).astype(np.int32)
+        by_rank = np.argsort(np.concatenate([to_host(own) for own in numbers])).astype(
+            np.int32
+        )
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -76,31 +85,62 @@ def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.nd
         nodes_at[first : first + size] = others.ctypes.data + 4 * begin
         weights_at[first : first + size] = reach.ctypes.data + 8 * begin
     core = np.concatenate([part.core for part in parts]) if parts else np.zeros(0)
-    degree = np.concatenate([part.degree for part in parts]) if parts else np.zeros(0, np.int32)
-    found = visit_in_order(rank, by_rank, np.isfinite(core), degree, nodes_at, weights_at)
+    degree = (
+        np.concatenate([part.degree for part in parts])
+        if parts
+        else np.zeros(0, np.int32)
+    )
+    found = visit_in_order(
+        rank, by_rank, np.isfinite(core), degree, nodes_at, weights_at
+    )
     table = table_of(found[0], found[1], core, found[2])
     return [table[a : a + size] for a, size in zip(firsts, sizes, strict=False)]
 
 
-def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor: np.ndarray) -> np.ndarray:
-    """Stack the columns of the result in one array (n, 4), int64, with floats as bit patterns."""
-    return np.stack([place, reach.view(np.int64), core.view(np.int64), predecessor], axis=1)
+def table_of(
+    place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor: np.ndarray
+) -> np.ndarray:
+    """Stack the columns of the result in one array (n, 4), int64, with floats as bit
+    patterns.
+    """
+    return np.stack(
+        [place, reach.view(np.int64), core.view(np.int64), predecessor], axis=1
+    )
 
 
-def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
-                   nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """For each node, return its position in the order, its reachability, and the rank of its predecessor (-1:
-    none).
+def visit_in_order(
+    rank: np.ndarray,
+    by_rank: np.ndarray,
+    expands: np.ndarray,
+    degree: np.ndarray,
+    nodes_at: np.ndarray,
+    weights_at: np.ndarray,
+) -> tuple[np.ndarray, ...]:
+    """For each node, return its position in the order, its reachability, and the rank
+    of its predecessor (-1: none).
 
-    `nodes_at`, `weights_at` (n,), int64: for each node, two addresses in memory. At the first address are the
-    nodes that it reaches, int32. At the second address is the reachability of these nodes, float64. `degree`
-    (n,), int32: number of these nodes.
+    `nodes_at`, `weights_at` (n,), int64: for each node, two addresses in memory. At the
+    first address are the nodes that it reaches, int32. At the second address is the
+    reachability of these nodes, float64. `degree` (n,), int32: number of these nodes.
     """
     n = len(rank)
-    reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
+    reach, before, place = (
+        np.full(n, np.inf),
+        np.full(n, -1, np.int32),
+        np.full(n, -1, np.int64),
+    )
     scratch = np.empty(n, np.int32), np.empty(n, np.int32)
     host_kernels("optics").order(
-        rank, by_rank, expands, degree, nodes_at, weights_at, reach, before, place, *scratch
+        rank,
+        by_rank,
+        expands,
+        degree,
+        nodes_at,
+        weights_at,
+        reach,
+        before,
+        place,
+        *scratch,
     )
     predecessor = np.full(n, -1, np.int64)
     predecessor[before >= 0] = rank[before[before >= 0]]
@@ -110,7 +150,9 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
 def optics_of_chunk(
     block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
 ) -> np.ndarray:
-    """Order the rows of a single chunk by all edges; return the columns of the result, see `table_of`."""
+    """Order the rows of a single chunk by all edges; return the columns of the result,
+    see `table_of`.
+    """
     n = len(block_pair.query["ids"])
     runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
@@ -125,9 +167,11 @@ def discard(parts: list[CoreEdges]) -> None:
             store.discard()
 
 
-def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
-    """Label rows as DBSCAN at distance `eps` (n,): Ankerst et al. (1999), figure 19. `order`: the rows,
-    sorted.
+def at_distance(
+    order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float
+) -> np.ndarray:
+    """Label rows as DBSCAN at distance `eps` (n,): Ankerst et al. (1999), figure 19.
+    `order`: the rows, sorted.
     """
     labels = np.empty(len(order), np.int64)
     far, near = reach > eps, core <= eps
@@ -137,11 +181,16 @@ def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: flo
 
 
 def steep_clusters() -> Any:
-    return optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
+    return optional(
+        "sklearn.cluster", "scikit-learn", "Clusters by steepness"
+    ).cluster_optics_xi
 
 
 def by_steepness(
-    order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: dict[str, Any]
+    order: np.ndarray,
+    reach: np.ndarray,
+    predecessor: np.ndarray,
+    options: dict[str, Any],
 ) -> np.ndarray:
     """Label rows by steep parts of the reachability plot (n,), with scikit-learn.
 
@@ -153,7 +202,8 @@ def by_steepness(
         number = options.get(name)
         if number is not None and number > len(order):
             raise OptionError(
-                f"{name}={number} is not allowed for {len(order)} rows; use a smaller number, or "
+                f"{name}={number} is not allowed for {len(order)} rows; use a smaller "
+                "number, or "
                 "cluster_optics_dbscan() with eps=."
             )
     known = {"reachability": reach, "predecessor": predecessor, "ordering": order}
@@ -162,22 +212,29 @@ def by_steepness(
 
 
 def columns_for(eps: float | None) -> list[str]:
-    """List the columns of an OPTICS result that the labels are made from. `eps`: see `labels_of`."""
+    """List the columns of an OPTICS result that the labels are made from. `eps`: see
+    `labels_of`.
+    """
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
 
 
-def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
-    """Label the rows of a complete OPTICS result. `eps`: distance of clusters; None: find clusters by
-    steepness.
+def labels_of(
+    parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
+) -> np.ndarray:
+    """Label the rows of a complete OPTICS result. `eps`: distance of clusters; None:
+    find clusters by steepness.
     """
     place, reach, core, *predecessor = (
-        np.concatenate([numbers_of(part, name, COLUMNS[name], "optics()") for part in parts])
+        np.concatenate(
+            [numbers_of(part, name, COLUMNS[name], "optics()") for part in parts]
+        )
         for name in columns_for(eps)
     )
     number = len(place)
     if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
         raise ColumnError(
-            f"The column 'ordering' must have each number from 0 to {number - 1:,} once. Pass all rows of "
+            f"The column 'ordering' must have each number from 0 to {number - 1:,} "
+            "once. Pass all rows of "
             "one result of optics()."
         )
     order = np.empty(number, np.int64)
@@ -199,10 +256,14 @@ Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Edges: weights, and row numbers of both ends, the smaller first."""
 
 BorderEdges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Edges to the border rows of a chunk, the best one for each: border row, weight, core row."""
+"""Edges to the border rows of a chunk, the best one for each: border row, weight, core
+row.
+"""
 
 NEAR_FLOATS = 4
-"""`smallest_eps` first tries only this many floats below and above the distance that belongs to a total."""
+"""`smallest_eps` first tries only this many floats below and above the distance that
+belongs to a total.
+"""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
 """Bit pattern of the largest finite float64, as an integer."""
@@ -212,17 +273,22 @@ NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """For each total (n,), return the smallest `eps` that makes a join find a pair with this total.
+    """For each total (n,), return the smallest `eps` that makes a join find a pair with
+    this total.
 
-    A join finds a pair if its total is at most the threshold for `eps`. An infinite total gives infinity.
-    Thresholds grow with `eps`, and positive floats sort like their bit patterns. So a binary search of bit
-    patterns finds the smallest `eps`. It first tries floats near the distance of the total, then all floats.
+    A join finds a pair if its total is at most the threshold for `eps`. An infinite
+    total gives infinity. Thresholds grow with `eps`, and positive floats sort like
+    their bit patterns. So a binary search of bit patterns finds the smallest `eps`. It
+    first tries floats near the distance of the total, then all floats.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))
     some = totals[finite]
     guess = np.minimum(np.abs(metric.distance(some.copy(), np)).view(np.int64), LARGEST)
-    low, high = np.maximum(guess - NEAR_FLOATS, -1), np.minimum(guess + NEAR_FLOATS, LARGEST)
+    low, high = (
+        np.maximum(guess - NEAR_FLOATS, -1),
+        np.minimum(guess + NEAR_FLOATS, LARGEST),
+    )
 
     def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
         return some[rows] <= metric.threshold(bits.view(np.float64), np)
@@ -240,7 +306,8 @@ def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """For each row of both chunks, find its `number` smallest squared distances to rows of the other chunk.
+    """For each row of both chunks, find its `number` smallest squared distances to rows
+    of the other chunk.
 
     Return one array (n, number) per chunk.
 
@@ -253,13 +320,15 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
         for some, rows in ((best[0], left), (best[-1], right)):
             host_kernels("optics").keep_smallest(some, to_host(rows), away)
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.is_self_join)
+    block_pair.joiner.visit(
+        *block_pair.operands, visitor, is_self_join=block_pair.is_self_join
+    )
     return best
 
 
 def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
-    """Return the squared core distance of each row (n,); infinity if the row is not a core row. `found`:
-    results of `smallest_of_block`.
+    """Return the squared core distance of each row (n,); infinity if the row is not a
+    core row. `found`: results of `smallest_of_block`.
     """
     smallest = np.full((len(chunk["ids"]), number), np.inf)
     for some in found:
@@ -268,21 +337,30 @@ def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
-    """Find the minimum spanning forest by Kruskal's algorithm. Nodes are numbered in the order of row
-    numbers.
+    """Find the minimum spanning forest by Kruskal's algorithm. Nodes are numbered in
+    the order of row numbers.
     """
     order = np.argsort(weight)
     host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
     kept = np.empty(nodes, np.int64)
-    number = host_kernels("optics").spanning(low[order], high[order], np.arange(nodes), kept)
+    number = host_kernels("optics").spanning(
+        low[order], high[order], np.arange(nodes), kept
+    )
     chosen = order[kept[:number]]
     return weight[chosen], low[chosen], high[chosen]
 
 
 class _Block:
-    """Collects the edges between two chunks, or within one. If they become many, reduces them to a forest."""
+    """Collects the edges between two chunks, or within one. If they become many,
+    reduces them to a forest.
+    """
 
-    def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], is_self_join: bool) -> None:
+    def __init__(
+        self,
+        core: Sequence[np.ndarray],
+        numbers: Sequence[np.ndarray],
+        is_self_join: bool,
+    ) -> None:
         self._core, self._is_self_join = core, is_self_join
         self._numbers = np.sort(numbers[0] if is_self_join else np.concatenate(numbers))
         self._nodes = [np.searchsorted(self._numbers, own) for own in numbers]
@@ -301,49 +379,63 @@ class _Block:
         weight = np.maximum(np.maximum(*core), away)
         both = taking[0] & taking[1]
         one, other = (node[i[both]] for node, i in zip(self._nodes, rows, strict=True))
-        self._waiting.append((weight[both], np.minimum(one, other), np.maximum(one, other)))
+        self._waiting.append(
+            (weight[both], np.minimum(one, other), np.maximum(one, other))
+        )
         for side in (0, 1):
             some = taking[1 - side] & ~taking[side]
             stems = self._nodes[1 - side][rows[1 - side][some]]
             reach = np.maximum(core[1 - side][some], away[some])
-            host_kernels("optics").attach(rows[side][some], stems, reach, self._best[side], self._stem[side])
+            host_kernels("optics").attach(
+                rows[side][some], stems, reach, self._best[side], self._stem[side]
+            )
         self._number += len(one)
         if self._number >= self._capacity:
             self._compress()
 
     def _compress(self) -> None:
-        every = (np.concatenate(column) for column in zip(self._forest, *self._waiting, strict=True))
+        every = (
+            np.concatenate(column)
+            for column in zip(self._forest, *self._waiting, strict=True)
+        )
         self._forest = _forest(len(self._numbers), *every)
         self._waiting, self._number = [], 0
 
     def finish(self) -> tuple[Edges, list[BorderEdges]]:
-        """Return the forest, and the best edge from a core row to each border row. Ends of edges are row
-        numbers.
+        """Return the forest, and the best edge from a core row to each border row. Ends
+        of edges are row numbers.
         """
         self._compress()
         weight, low, high = self._forest
         attached: list[BorderEdges] = []
-        for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._is_self_join else 2]:
+        for best, stem in list(zip(self._best, self._stem, strict=True))[
+            : 1 if self._is_self_join else 2
+        ]:
             rows = np.flatnonzero(best < np.inf)
             attached.append((rows, best[rows], self._numbers[stem[rows]]))
         return (weight, self._numbers[low], self._numbers[high]), attached
 
 
-def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
-                    numbers: Sequence[np.ndarray]) -> tuple[Edges, list[BorderEdges]]:  # fmt: skip
-    """Find the minimum spanning forest of two chunks, or of one. Also find the best edge from a core row to
-    each border row.
+def forest_of_block(
+    block_pair: BlockPair, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray]
+) -> tuple[Edges, list[BorderEdges]]:
+    """Find the minimum spanning forest of two chunks, or of one. Also find the best
+    edge from a core row to each border row.
 
-    `core`: for each chunk, squared core distances; infinity: not a core row. `numbers`: row numbers of each
-    chunk.
+    `core`: for each chunk, squared core distances; infinity: not a core row. `numbers`:
+    row numbers of each chunk.
     """
     block = _Block(core, numbers, block_pair.is_self_join)
-    block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.is_self_join)
+    block_pair.joiner.visit(
+        *block_pair.operands, block.visitor, is_self_join=block_pair.is_self_join
+    )
     return block.finish()
 
 
 def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
-    """Return the row number of each row in a chunk. `own`: the number of the chunk, or these row numbers."""
+    """Return the row number of each row in a chunk. `own`: the number of the chunk, or
+    these row numbers.
+    """
     rows = np.arange(len(chunk["ids"]))
     return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
 
@@ -352,7 +444,9 @@ def merge_forests(*parts: Edges) -> Edges:
     """Merge forests one after the other, so that only two of them are copied at a time."""
     forest: Edges = NO_EDGES
     for part in parts:
-        weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
+        weight, low, high = (
+            np.concatenate(column) for column in zip(forest, part, strict=True)
+        )
         names, places = np.unique(np.concatenate([low, high]), return_inverse=True)
         low, high = np.split(places, 2)
         weight, low, high = _forest(len(names), weight, low, high)
@@ -363,8 +457,8 @@ def merge_forests(*parts: Edges) -> Edges:
 def merge_border_edges(core: np.ndarray, *parts: BorderEdges) -> BorderEdges:
     """For each border row of a chunk, select the edge with the smallest weight.
 
-    `core` (n,): core distances of the rows. `parts`: the edges that each block pair with this chunk has
-    found.
+    `core` (n,): core distances of the rows. `parts`: the edges that each block pair
+    with this chunk has found.
     """
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
@@ -373,13 +467,19 @@ def merge_border_edges(core: np.ndarray, *parts: BorderEdges) -> BorderEdges:
     return found, best[found], near[found]
 
 
-def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[BorderEdges],
-                 forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
+def order_forest(
+    numbers: list[np.ndarray],
+    cores: list[np.ndarray],
+    attached: list[BorderEdges],
+    forest: Edges,
+    metric: Metric,
+) -> list[np.ndarray]:
     """Order all rows: each tree of the forest by Prim's algorithm, from its first row.
 
-    `numbers`: row numbers of each chunk. The result is as in `order_rows`, except for the distances. Here the
-    reachability of a row is the smallest eps that makes DBSCAN connect it to earlier rows of its tree. The
-    core distance is the smallest eps that makes it a core row.
+    `numbers`: row numbers of each chunk. The result is as in `order_rows`, except for
+    the distances. Here the reachability of a row is the smallest eps that makes DBSCAN
+    connect it to earlier rows of its tree. The core distance is the smallest eps that
+    makes it a core row.
     """
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
     n = len(every)
@@ -393,20 +493,34 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
     stems = [np.searchsorted(every, name) for _, _, name in attached]
     left = np.concatenate([a, b, *stems]).astype(np.int32)
     right = np.concatenate([b, a, *leaves]).astype(np.int32)
-    weights = smallest_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric)
-    ends, nodes, away = np.zeros(n + 1, np.int64), np.empty(len(left), np.int32), np.empty(len(left))
+    weights = smallest_eps(
+        np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric
+    )
+    ends, nodes, away = (
+        np.zeros(n + 1, np.int64),
+        np.empty(len(left), np.int32),
+        np.empty(len(left)),
+    )
     host_kernels("optics").by_row(left, right, weights, ends, nodes, away)
     rank = np.arange(n, dtype=np.int32)
     at = (nodes.ctypes.data + 4 * ends[:-1], away.ctypes.data + 8 * ends[:-1])
-    place, reach, before = visit_in_order(rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at)
+    place, reach, before = visit_in_order(
+        rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at
+    )
     table = table_of(place, reach, smallest_eps(core, metric), before)
     return [table[some] for some in places]
 
 
-def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
-    """Order the rows of a single chunk by a forest; return the columns of the result, see `table_of`."""
+def forest_of_chunk(
+    block_pair: BlockPair, min_samples: int, metric: Metric
+) -> np.ndarray:
+    """Order the rows of a single chunk by a forest; return the columns of the result,
+    see `table_of`.
+    """
     rows = np.arange(len(block_pair.query["ids"]))
     number = max(1, min(min_samples - 1, len(rows)))
-    core = core_distances(block_pair.query, number, *smallest_of_block(block_pair, number))
+    core = core_distances(
+        block_pair.query, number, *smallest_of_block(block_pair, number)
+    )
     forest, attached = forest_of_block(block_pair, (core, core), (rows, rows))
     return order_forest([rows], [core], attached, forest, metric)[0]

@@ -1,7 +1,8 @@
 """Write arrays part by part to scratch files, and remove the files of finished runs.
 
-A worker that is killed leaves files, and so does a task that is canceled while it runs. Only the scheduler
-knows whether a run still needs its files. So the client asks the scheduler regularly while there are files.
+A worker that is killed leaves files, and so does a task that is canceled while it runs.
+Only the scheduler knows whether a run still needs its files. So the client asks the
+scheduler regularly while there are files.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
 
 def free_at(directory: str) -> int:
-    """Return how many bytes can be written to a folder, which need not exist yet; 0 if it is not writable."""
+    """Return how many bytes can be written to a folder, which need not exist yet; 0 if
+    it is not writable.
+    """
     there = os.path.abspath(directory)
     while not os.path.exists(there):
         there = os.path.dirname(there)
@@ -55,10 +58,11 @@ def this_process() -> Process:
 
 
 class Folder:
-    """Owns the files of one run. The folder for them is created when the first file is written.
+    """Owns the files of one run. The folder for them is created when the first file is
+    written.
 
-    If `owner` is this process, deleting this object removes the files. In another process, or if `owner` is
-    None, the files stay.
+    If `owner` is this process, deleting this object removes the files. In another
+    process, or if `owner` is None, the files stay.
     """
 
     def __init__(self, path: str, owner: Process | None) -> None:
@@ -76,7 +80,9 @@ def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array that an `ArrayWriter` wrote: a plain object, which Dask can send and spill to disk."""
+    """An array that an `ArrayWriter` wrote: a plain object, which Dask can send and
+    spill to disk.
+    """
 
     values: np.ndarray | None  # None: the array is in a file
     path: str  # the file; "": there is none
@@ -89,12 +95,16 @@ class StoredArray:
         if self.values is not None:
             return self.values
         try:
-            return np.asarray(np.memmap(self.path, self.dtype, mode="r", shape=(self.size,)))
+            return np.asarray(
+                np.memmap(self.path, self.dtype, mode="r", shape=(self.size,))
+            )
         except FileNotFoundError:
             raise ScratchError(
                 f"The file {self.path!r}, written on {self.host!r}, does not exist on "
-                f"{socket.gethostname()!r}. Set Dask's configuration temporary-directory of the client to a "
-                "folder that all workers share and that nothing else clears. Or use mode='forest', which "
+                f"{socket.gethostname()!r}. Set Dask's configuration "
+                "temporary-directory of the client to a "
+                "folder that all workers share and that nothing else clears. Or use "
+                "mode='forest', which "
                 "writes no files.",
                 remedies=[NO_FILES],
             ) from None
@@ -110,10 +120,16 @@ class StoredArray:
 
 
 class ArrayWriter:
-    """Writes an array part by part: in memory up to `max_bytes`, and beyond that in a file in `directory`."""
+    """Writes an array part by part: in memory up to `max_bytes`, and beyond that in a
+    file in `directory`.
+    """
 
     def __init__(self, dtype: DType, directory: str, max_bytes: int) -> None:
-        self._dtype, self._directory, self._max_bytes = np.dtype(dtype), directory, max_bytes
+        self._dtype, self._directory, self._max_bytes = (
+            np.dtype(dtype),
+            directory,
+            max_bytes,
+        )
         self._parts: list[np.ndarray] = []
         self._file: BinaryIO | None = None
         self._path = ""
@@ -127,10 +143,12 @@ class ArrayWriter:
             if self.size * self._dtype.itemsize <= self._max_bytes:
                 return
             with self._writing():
-                # the folder is created only now, since most runs write no file, and a sweep may have removed
-                # it
+                # the folder is created only now, since most runs write no file, and a
+                # sweep may have removed it
                 make_folder(Path(self._directory), 0o700)
-                handle, self._path = tempfile.mkstemp(".edges", "simjoin-", self._directory)
+                handle, self._path = tempfile.mkstemp(
+                    ".edges", "simjoin-", self._directory
+                )
                 self._file = os.fdopen(handle, "wb")
                 for part in self._parts:
                     part.tofile(self._file)
@@ -141,15 +159,20 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """If writing fails, add to the error: the folder, the bytes that are needed, and advice."""
+        """If writing fails, add to the error: the folder, the bytes that are needed,
+        and advice.
+        """
         try:
             yield
         except OSError as error:
             need = format_bytes(self.size * self._dtype.itemsize)
             raise ScratchError(
-                f"A file of edges could not be written to {self._directory!r} on {socket.gethostname()!r}: "
-                f"{error}. It is one of several files, and needs at least {need}. There are "
-                f"{format_bytes(free_at(self._directory))} free in the folder. {WHERE_EDGES_GO}",
+                f"A file of edges could not be written to {self._directory!r} on "
+                f"{socket.gethostname()!r}: "
+                f"{error}. It is one of several files, and needs at least {need}. "
+                "There are "
+                f"{format_bytes(free_at(self._directory))} free in the folder. "
+                f"{WHERE_EDGES_GO}",
                 remedies=[NO_FILES],
             ) from error
 
@@ -161,19 +184,25 @@ class ArrayWriter:
                 os.unlink(self._path)
 
     def finish(self) -> StoredArray:
-        """Close the file, if there is one, and return the array. Nothing can be appended any more."""
+        """Close the file, if there is one, and return the array. Nothing can be
+        appended any more.
+        """
         common = (socket.gethostname(), self._dtype, self.size)
         if self._file is not None:
             with self._writing():
                 self._file.close()
             return StoredArray(None, self._path, *common)
         parts = self._parts or [np.empty(0, self._dtype)]
-        return StoredArray(parts[0] if len(parts) == 1 else np.concatenate(parts), "", *common)
+        return StoredArray(
+            parts[0] if len(parts) == 1 else np.concatenate(parts), "", *common
+        )
 
 
 @contextlib.contextmanager
 def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
-    """If an error is raised in the block, such as a full disk, remove the files of the arrays."""
+    """If an error is raised in the block, such as a full disk, remove the files of the
+    arrays.
+    """
     try:
         yield
     except BaseException:
@@ -183,14 +212,18 @@ def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
 
 
 SWEEP_SECONDS = 1.0
-"""A sweep removes the folders of finished runs; the next one starts this many seconds later."""
+"""A sweep removes the folders of finished runs; the next one starts this many seconds
+later.
+"""
 
 WORKER_SWEEPS = 10
-"""Every sweep covers the client's host. Every tenth sweep also covers the hosts of workers, by messages."""
+"""Every sweep covers the client's host. Every tenth sweep also covers the hosts of
+workers, by messages.
+"""
 
 FINAL_SWEEPS = 30
-"""After the client is closed, sweep this many times more, because tasks may write files until their worker
-stops.
+"""After the client is closed, sweep this many times more, because tasks may write files
+until their worker stops.
 """
 
 LABEL = "simjoin_optics"
@@ -199,16 +232,20 @@ LABEL = "simjoin_optics"
 RUNNING = ("waiting", "queued", "processing", "no-worker")
 
 FILE_STEPS = ("edges", "gather")
-"""Steps whose results may refer to scratch files, so the files are needed while a result is in memory."""
+"""Steps whose results may refer to scratch files, so the files are needed while a
+result is in memory.
+"""
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def sweep(client: Client, directory: str) -> None:
-    """Start a thread that removes the folders of this client's finished runs below `directory`.
+    """Start a thread that removes the folders of this client's finished runs below
+    `directory`.
 
-    The name of a folder starts with the run's token, which is also in the names of the run's tasks.
+    The name of a folder starts with the run's token, which is also in the names of the
+    run's tasks.
     """
     with _lock:
         directories = _swept.setdefault(client, set())
@@ -216,7 +253,9 @@ def sweep(client: Client, directory: str) -> None:
             return
         directories.add(directory)
     what = weakref.ref(client), directory
-    threading.Thread(target=_keep_sweeping, args=what, name="simjoin-sweep", daemon=True).start()
+    threading.Thread(
+        target=_keep_sweeping, args=what, name="simjoin-sweep", daemon=True
+    ).start()
 
 
 def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> None:
@@ -226,7 +265,8 @@ def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> No
         client = client_of()
         if client is None or client.status == "closed":
             break
-        with contextlib.suppress(Exception):  # the scheduler may be busy; the next sweep tries again
+        # the scheduler may be busy; the next sweep tries again
+        with contextlib.suppress(Exception):
             _sweep(client, directory, elsewhere=sweeps % WORKER_SWEEPS == 0)
         del client
         sweeps += 1
@@ -241,10 +281,17 @@ def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
     others = set()
     if elsewhere:
         found_by = client.run(_folders_of_host, directory, on_error="ignore")
-        others = {name for host, names in found_by.values() if host != socket.gethostname() for name in names}
+        others = {
+            name
+            for host, names in found_by.values()
+            if host != socket.gethostname()
+            for name in names
+        }
     if not found and not others:
         return
-    over = client.run_on_scheduler(_finished_runs, sorted({name.split("-")[0] for name in {*found, *others}}))
+    over = client.run_on_scheduler(
+        _finished_runs, sorted({name.split("-")[0] for name in {*found, *others}})
+    )
     remove(directory, [name for name in found if name.split("-")[0] in over])
     gone = [name for name in others if name.split("-")[0] in over]
     if gone:
@@ -294,7 +341,9 @@ class Scratch:
 
 @functools.cache
 def _process_folder(parent: str | None, process: Process) -> str:
-    path = os.path.join(parent or tempfile.gettempdir(), f"simjoin-{process[1]}-{uuid.uuid4().hex}")
+    path = os.path.join(
+        parent or tempfile.gettempdir(), f"simjoin-{process[1]}-{uuid.uuid4().hex}"
+    )
     atexit.register(_remove, path, process)
     return path
 
@@ -306,11 +355,11 @@ def _remove(path: str, process: Process) -> None:
 
 
 def scratch_directory() -> str:
-    """Return the path of this process's folder below Dask's temporary directory. It is removed when the
-    process ends.
+    """Return the path of this process's folder below Dask's temporary directory. It is
+    removed when the process ends.
 
-    The first writer creates the folder. On a cluster it belongs to the client, because workers may leave any
-    time.
+    The first writer creates the folder. On a cluster it belongs to the client, because
+    workers may leave any time.
     """
     return _process_folder(dask.config.get("temporary-directory", None), this_process())
 
@@ -319,14 +368,18 @@ def make_scratch() -> Scratch:
     """For a new run, choose the folder for files, and how the files are removed."""
     client = current_client()
     if client is None:
-        return Scratch(os.path.join(scratch_directory(), "local"), this_process(), False)
+        return Scratch(
+            os.path.join(scratch_directory(), "local"), this_process(), False
+        )
     directory = os.path.join(scratch_directory(), client.id)
     sweep(client, directory)
     return Scratch(directory, this_process(), True)
 
 
 def free_space(directory: str) -> int:
-    """Return how many bytes are free in a directory: on a cluster, the minimum over all hosts."""
+    """Return how many bytes are free in a directory: on a cluster, the minimum over all
+    hosts.
+    """
     client = current_client()
     if client is None or client.asynchronous:
         return free_at(directory)

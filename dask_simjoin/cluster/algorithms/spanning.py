@@ -1,15 +1,18 @@
-"""Find core distances and the minimum spanning tree of mutual reachability, chunk by chunk.
+"""Find core distances and the minimum spanning tree of mutual reachability, chunk by
+chunk.
 
-The core distance of a row is the distance to its `min_samples`-th nearest row, itself included. The weight of
-an edge is the largest of the distance and both core distances. Weights are totals, which are sums before the
-root of the metric. See Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical
-density estimates", definitions 1 and 4. Edges are ordered by (weight, smaller row number, larger row number),
-so the tree does not depend on partitions.
+The core distance of a row is the distance to its `min_samples`-th nearest row, itself
+included. The weight of an edge is the largest of the distance and both core distances.
+Weights are totals, which are sums before the root of the metric. See Campello, Moulavi
+& Sander (2013), "Density-based clustering based on hierarchical density estimates",
+definitions 1 and 4. Edges are ordered by (weight, smaller row number, larger row
+number), so the tree does not depend on partitions.
 
-If an edge of the tree connects two rows of a subset, it is also in the minimum spanning tree of the subset.
-So each edge of the tree is also in the tree of one chunk, or in the joint tree of two chunks. A joint tree
-has only edges from the trees of both chunks, and edges between the chunks. Tasks find all these edges, merge
-them, and drop edges that close a cycle.
+If an edge of the tree connects two rows of a subset, it is also in the minimum spanning
+tree of the subset. So each edge of the tree is also in the tree of one chunk, or in the
+joint tree of two chunks. A joint tree has only edges from the trees of both chunks, and
+edges between the chunks. Tasks find all these edges, merge them, and drop edges that
+close a cycle.
 
 Ends of edges are int32 positions of rows in the frame, so an edge takes 16 bytes.
 """
@@ -22,8 +25,19 @@ from typing import TypedDict, cast
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.optics import Edges
-from dask_simjoin.engine.base import frames_for, searcher_for, searcher_of_library, spanner_for
-from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of, to_host
+from dask_simjoin.engine.base import (
+    frames_for,
+    searcher_for,
+    searcher_of_library,
+    spanner_for,
+)
+from dask_simjoin.engine.compat import (
+    float32_below,
+    inverse_of,
+    looked_up,
+    module_of,
+    to_host,
+)
 from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index
 from dask_simjoin.engine.protocols import Found, Part, Progress, SearchLayout
 from dask_simjoin.metrics.distances import Metric
@@ -33,32 +47,36 @@ from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places, rows_of_numbers
 
 MIN_STORED, MAX_STORED = 4, 16
-"""For each row, MIN_STORED to MAX_STORED nearest rows are stored: see `_number_stored`."""
+"""For each row, MIN_STORED to MAX_STORED nearest rows are stored: see `_number_stored`.
+"""
 
 CLOSE_DIMS = 3
-"""With at most this many dimensions, the host stores each nearest row as an int16 offset from the row's own
-place.
+"""With at most this many dimensions, the host stores each nearest row as an int16
+offset from the row's own place.
 
-Offsets take half the memory of places. With a million rows, 1 % of them have an offset that does not fit
-int16 in 2 dimensions, and 10 % in 4 dimensions.
+Offsets take half the memory of places. With a million rows, 1 % of them have an offset
+that does not fit int16 in 2 dimensions, and 10 % in 4 dimensions.
 """
 
 
 class CoreDistances(TypedDict):
-    """Core distances and nearest rows, for each row of a chunk by place. It is a dict, which Dask can spill
-    to disk.
+    """Core distances and nearest rows, for each row of a chunk by place. It is a dict,
+    which Dask can spill to disk.
 
     For `near`, `away` and `beyond` see `dask_simjoin.engine.cpu.rounds.Nearest`.
     """
 
-    core: Array  # core distances as totals; for a single chunk, NaN is appended to fill the last tile
+    # core distances as totals; for a single chunk, NaN is appended to fill the last
+    # tile
+    core: Array
     near: Array
     away: Array
     beyond: Array
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return how many nearest rows to search: enough for the core distance, and one more.
+    """Return how many nearest rows to search: enough for the core distance, and one
+    more.
 
     The additional row bounds the distances of rows that are not stored.
     """
@@ -68,7 +86,8 @@ def neighbors_needed(min_samples: int) -> int:
 def _core_distances(
     chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int
 ) -> CoreDistances:
-    """Make `CoreDistances` from the nearest rows: `totals` and `near` (n, k) are their distances and places.
+    """Make `CoreDistances` from the nearest rows: `totals` and `near` (n, k) are their
+    distances and places.
 
     `start`: place of the first of the n rows. `rows`: number of rows of all chunks.
     """
@@ -77,22 +96,28 @@ def _core_distances(
     listed = near.shape[1]
     away = totals[:, : listed if listed > others else 0]
     core = totals[:, others - 1] if others and len(totals) else xp.zeros(len(totals))
-    beyond = totals[:, listed] if listed < totals.shape[1] else xp.full(len(totals), -1.0)
+    beyond = (
+        totals[:, listed] if listed < totals.shape[1] else xp.full(len(totals), -1.0)
+    )
     if xp is np and cast(Index, chunk)["low"].shape[1] <= CLOSE_DIMS:
         near, beyond = _offsets(near, start, beyond)
     return {
-        "core": xp.ascontiguousarray(core), "near": near, "away": xp.ascontiguousarray(away),
+        "core": xp.ascontiguousarray(core),
+        "near": near,
+        "away": xp.ascontiguousarray(away),
         "beyond": float32_below(beyond),
-    }  # fmt: skip
+    }
 
 
-def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _offsets(
+    near: np.ndarray, start: int, beyond: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Convert places (n, k) to int16 offsets from the row's own place.
 
     An offset of 0 means that there is no row, or that the offset does not fit.
 
-    If an offset does not fit, a near row is not stored. So `beyond` would not bound the distance of this row,
-    and is set to 0 or less.
+    If an offset does not fit, a near row is not stored. So `beyond` would not bound the
+    distance of this row, and is set to 0 or less.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -103,10 +128,11 @@ def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarr
 
 
 def _number_stored(totals: Array) -> int:
-    """Return how many nearest rows to store per row. `totals` has one more column than core distances need.
+    """Return how many nearest rows to store per row. `totals` has one more column than
+    core distances need.
 
-    An edge of a row may lead to any row within its core distance. If too many rows are within it, only a few
-    are stored, and the next distance serves as a bound.
+    An edge of a row may lead to any row within its core distance. If too many rows are
+    within it, only a few are stored, and the next distance serves as a bound.
     """
     number = max(0, totals.shape[1] - 1)
     return number if number <= MAX_STORED else MIN_STORED
@@ -119,7 +145,8 @@ def _places(chunk: Chunk) -> Array:
 def core_distances_of_state(
     chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int
 ) -> CoreDistances:
-    """Make `CoreDistances` from the final state of the searches for all rows of a chunk, or for some of them.
+    """Make `CoreDistances` from the final state of the searches for all rows of a
+    chunk, or for some of them.
 
     `own`: the number of the chunk, or the row numbers of its rows.
     """
@@ -143,25 +170,34 @@ def core_distances_of_state(
 
 def join_core_distances(*parts: CoreDistances) -> CoreDistances:
     xp = module_of(parts[0]["core"])
-    near, away, beyond = (xp.concatenate(columns) for columns in zip(*map(nearest_of, parts), strict=True))
+    near, away, beyond = (
+        xp.concatenate(columns) for columns in zip(*map(nearest_of, parts), strict=True)
+    )
     rest = xp.full(_padded(len(beyond)) - len(beyond), np.nan)
     core = xp.concatenate([*(part["core"] for part in parts), rest])
     return {"core": core, "near": near, "away": away, "beyond": beyond}
 
 
-def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
-                          part: tuple[int, int] = (0, 1), *,
-                          prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
-    """Search the nearest rows of a single chunk in batches, and return their `CoreDistances`.
+def search_core_distances(
+    chunk: Chunk,
+    layout: SearchLayout,
+    min_samples: int,
+    part: tuple[int, int] = (0, 1),
+    *,
+    prepared: Sequence[Callable[[], object]] = (),
+) -> CoreDistances:
+    """Search the nearest rows of a single chunk in batches, and return their
+    `CoreDistances`.
 
-    `part`: (index of the share of the places, number of shares). `prepared`: functions that compile kernels
-    while the search runs: see `Spanner.prepare`.
+    `part`: (index of the share of the places, number of shares). `prepared`: functions
+    that compile kernels while the search runs: see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
-    # arrays received from workers may be unaligned; align them once here, otherwise each search copies them
+    # arrays received from workers may be unaligned; align them once here, otherwise
+    # each search copies them
     if xp is np:
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
@@ -179,9 +215,11 @@ def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
     return cast(CoreDistances, result)
 
 
-def _keep(result: dict[str, Array], distances: CoreDistances, at: int, rows: int, padded: bool) -> None:
-    """Copy `distances` to `result`, beginning at place `at`. `padded`: append NaN to core distances to fill
-    the last tile.
+def _keep(
+    result: dict[str, Array], distances: CoreDistances, at: int, rows: int, padded: bool
+) -> None:
+    """Copy `distances` to `result`, beginning at place `at`. `padded`: append NaN to
+    core distances to fill the last tile.
     """
     for name, values in distances.items():
         found = cast(Array, values)
@@ -193,7 +231,9 @@ def _keep(result: dict[str, Array], distances: CoreDistances, at: int, rows: int
 
 
 def _keep_some() -> None:
-    """Compile the kernels that a GPU runs after a search, by a tiny call: see `Spanner.prepare`."""
+    """Compile the kernels that a GPU runs after a search, by a tiny call: see
+    `Spanner.prepare`.
+    """
     totals, names = searcher_of_library("cudf").fresh(TILE, MIN_STORED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _number_stored(totals)])
@@ -210,7 +250,9 @@ def _padded(rows: int) -> int:
 
 
 Places = int | Array
-"""Frame positions of a chunk's rows: an array, or only the first position if positions are consecutive."""
+"""Frame positions of a chunk's rows: an array, or only the first position if positions
+are consecutive.
+"""
 
 CONVERTED_AT_ONCE = 1 << 13
 """Weights are converted to distances this many at a time, to save memory."""
@@ -223,57 +265,104 @@ def _with_numbers(chunk: Chunk, places: Places) -> Index:
 def _arguments(
     chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances
 ) -> tuple[Index, SearchLayout, Array, tuple[Array, Array, Array]]:
-    return _with_numbers(chunk, places), layout, distances["core"], nearest_of(distances)
+    return (
+        _with_numbers(chunk, places),
+        layout,
+        distances["core"],
+        nearest_of(distances),
+    )
 
 
-def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances,
-                  progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
-    """Find the minimum spanning tree of a chunk. `progress`: the state after the rounds that several tasks
-    have shared.
+def tree_of_chunk(
+    chunk: Chunk,
+    places: Places,
+    layout: SearchLayout,
+    distances: CoreDistances,
+    progress: Progress | None = None,
+    last: bool = False,
+) -> Edges:
+    """Find the minimum spanning tree of a chunk. `progress`: the state after the rounds
+    that several tasks have shared.
 
-    `last`: whether the chunk and its core distances are not needed later. Then both are emptied to free
-    memory early.
+    `last`: whether the chunk and its core distances are not needed later. Then both are
+    emptied to free memory early.
     """
     spanner = spanner_for(chunk["example"])
-    about = [dict(_with_numbers(chunk, places)), layout, distances["core"], nearest_of(distances), progress][
-        ::-1
-    ]
+    about = [
+        dict(_with_numbers(chunk, places)),
+        layout,
+        distances["core"],
+        nearest_of(distances),
+        progress,
+    ][::-1]
     if last:
         cast(Index, chunk).clear()
         cast(Index, distances).clear()
-    # `pop` drops this function's references to the arguments, so that the spanner can free their memory
-    return spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
+    # `pop` drops this function's references to the arguments, so that the spanner can
+    # free their memory
+    return spanner.tree_of(
+        about.pop(), about.pop(), about.pop(), about.pop(), about.pop()
+    )
 
 
 def begin_rounds(
-    chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances, parts: int
+    chunk: Chunk,
+    places: Places,
+    layout: SearchLayout,
+    distances: CoreDistances,
+    parts: int,
 ) -> Progress:
     """Run the first rounds for a chunk's tree. Tasks share the rounds after them.
 
     `parts`: number of tasks in a shared round.
     """
-    return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, distances), parts)
+    return spanner_for(chunk["example"]).begin(
+        *_arguments(chunk, places, layout, distances), parts
+    )
 
 
-def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances,
-                   progress: Progress, part: Part) -> Found | None:  # fmt: skip
+def share_of_round(
+    chunk: Chunk,
+    places: Places,
+    layout: SearchLayout,
+    distances: CoreDistances,
+    progress: Progress,
+    part: Part,
+) -> Found | None:
     """Run one part of a shared round; return None if the tree is complete."""
     if len(progress["sizes"]) < 2:
         return None
-    return spanner_for(chunk["example"]).share(*_arguments(chunk, places, layout, distances), progress, part)
+    return spanner_for(chunk["example"]).share(
+        *_arguments(chunk, places, layout, distances), progress, part
+    )
 
 
-def join_round(chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances,
-               progress: Progress, *parts: Found) -> Progress:  # fmt: skip
+def join_round(
+    chunk: Chunk,
+    places: Places,
+    layout: SearchLayout,
+    distances: CoreDistances,
+    progress: Progress,
+    *parts: Found,
+) -> Progress:
     """Finish a shared round, given the results of its parts."""
     if len(progress["sizes"]) < 2:
         return progress
-    return spanner_for(chunk["example"]).join(*_arguments(chunk, places, layout, distances), progress, parts)
+    return spanner_for(chunk["example"]).join(
+        *_arguments(chunk, places, layout, distances), progress, parts
+    )
 
 
-def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
-                  distances: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
-    """Find the edges between two chunks in their joint tree. `trees`: the tree of each chunk."""
+def edges_between(
+    chunks: Sequence[Chunk],
+    places: Sequence[Places],
+    layout: SearchLayout,
+    distances: Sequence[CoreDistances],
+    trees: Sequence[Edges],
+) -> Edges:
+    """Find the edges between two chunks in their joint tree. `trees`: the tree of each
+    chunk.
+    """
     sides = [_with_numbers(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in distances]
     return spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
@@ -287,11 +376,15 @@ def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
 
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
-    """Merge forests, whose edges are sorted, to one spanning forest. `rows`: number of rows of the frame."""
+    """Merge forests, whose edges are sorted, to one spanning forest. `rows`: number of
+    rows of the frame.
+    """
     return spanner_for(example).merge(rows, *parts)
 
 
-def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:
+def without_gaps(
+    rows: int, places: Sequence[np.ndarray], tree: Edges
+) -> tuple[list[np.ndarray], Edges]:
     """Renumber the rows from 0 without gaps, both in `places` and at the ends of edges.
 
     `rows`: number of rows of the frame.
@@ -310,10 +403,11 @@ def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[
 
 
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
-    """Convert ascending weights (n,) to ascending distances. Equal weights give equal distances.
+    """Convert ascending weights (n,) to ascending distances. Equal weights give equal
+    distances.
 
-    Rounding in the metric may depend on the length of the array. So a weight that occurs several times is
-    converted once, and a running maximum ensures the order.
+    Rounding in the metric may depend on the length of the array. So a weight that
+    occurs several times is converted once, and a running maximum ensures the order.
     """
     found, last = np.empty(len(weight)), 0.0
     for start in range(0, len(weight), CONVERTED_AT_ONCE):
@@ -334,11 +428,13 @@ def in_order(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort edges by (distance, start, end), given edges that are sorted by distance.
 
-    Edges arrive in the order of weights, such as squared distances. The order changes only if different
-    weights round to the same distance.
+    Edges arrive in the order of weights, such as squared distances. The order changes
+    only if different weights round to the same distance.
     """
     equal = away[1:] == away[:-1]
-    wrong = (start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] < end[:-1]))
+    wrong = (start[1:] < start[:-1]) | (
+        (start[1:] == start[:-1]) & (end[1:] < end[:-1])
+    )
     if not (equal & wrong).any():
         return start, end, away
     among = np.zeros(len(away), np.bool_)
@@ -354,5 +450,11 @@ def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
     """Return the edges of a tree as a frame, sorted by (distance, start, end)."""
     weight, start, end = tree
     start, end, away = in_order(start, end, distances_of(weight, metric))
-    columns = dict(zip(example.columns, (start.astype(np.int64), end.astype(np.int64), away), strict=True))
+    columns = dict(
+        zip(
+            example.columns,
+            (start.astype(np.int64), end.astype(np.int64), away),
+            strict=True,
+        )
+    )
     return frames_for(example).result(columns, len(start))

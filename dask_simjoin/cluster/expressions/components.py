@@ -70,8 +70,8 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
 
 MERGED_LISTS = 8
-"""A task merges at most this many lists of edges. The number is small, so that merging starts before all are
-found.
+"""A task merges at most this many lists of edges. The number is small, so that merging
+starts before all are found.
 """
 
 
@@ -82,11 +82,15 @@ class Labels(FoundByChunk):
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
     # bytes per row: its row number, neighbor count, component and label
-    _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, wide_halo=True)
+    _output = replace(
+        CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, wide_halo=True
+    )
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         own = plan.counted
-        kind: type[ChunkValues] = ChunkLabels if len(plan.chunks) > 1 else SingleChunkLabels
+        kind: type[ChunkValues] = (
+            ChunkLabels if len(plan.chunks) > 1 else SingleChunkLabels
+        )
         if is_shuffled(own) and own.mutual:
             kind = HaloLabels
         return kind(chunks, plan, self.operand("spec"), self.operand("min_samples"))
@@ -99,73 +103,132 @@ class Labels(FoundByChunk):
         divisions, chosen = self._source.inner.divisions, self.operand("chosen")
         found = self._found(chunks, self.plan)
         return rows_by_worker(
-            f"{self._label}_rows", found, chunks, own.offsets, self._meta, divisions, chosen
+            f"{self._label}_rows",
+            found,
+            chunks,
+            own.offsets,
+            self._meta,
+            divisions,
+            chosen,
         )
 
 
 class ChunkLabels(ChunkValues):
-    """Label the rows of each chunk. All steps except the last use places: positions of rows in the index of a
-    chunk.
+    """Label the rows of each chunk. All steps except the last use places: positions of
+    rows in the index of a chunk.
 
-    Core rows are connected within each chunk. Then each block pair finds edges that connect components of two
-    chunks, and a tree of tasks merges these edges. Each chunk counts the clusters that begin in it, so that
-    one task can number all clusters. Finally, each block pair labels border rows.
+    Core rows are connected within each chunk. Then each block pair finds edges that
+    connect components of two chunks, and a tree of tasks merges these edges. Each chunk
+    counts the clusters that begin in it, so that one task can number all clusters.
+    Finally, each block pair labels border rows.
     """
 
     _label = "simjoin_labels"
     _parameters = ["chunks", "plan", "spec", "min_samples"]
 
     def _layer(self) -> dict[Any, Any]:
-        plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
+        plan, spec, samples = (
+            self.operand("plan"),
+            self.operand("spec"),
+            self.operand("min_samples"),
+        )
         steps = Steps("simjoin_dbscan", self.deterministic_token)
         add, every, threads = steps.add, range(len(plan.chunks)), plan.threads
         pieces = pieces_of(self.chunks, plan, spec)
         found: list[list[Task]] = [[] for _ in every]
         for piece in pieces:
-            counts = add("count", piece.place, counts_by_place, piece.block_pair, samples)
+            counts = add(
+                "count", piece.place, counts_by_place, piece.block_pair, samples
+            )
             for side, c in enumerate(piece.chunks):
                 found[c].append(picked(counts, side))
         cores = [add("core", c, cores_by_place, samples, *found[c]) for c in every]
         within, forest = add_components(steps, pieces, plan, spec, cores)
         chunks = [chunk_ref(self.chunks, c) for c in every]
         begun = [
-            add("begun", c, starting_clusters, chunks[c], c, threads, cores[c], within[c], forest)
+            add(
+                "begun",
+                c,
+                starting_clusters,
+                chunks[c],
+                c,
+                threads,
+                cores[c],
+                within[c],
+                forest,
+            )
             for c in every
         ]
         summaries = [add("firsts", c, pick, some, 1) for c, some in enumerate(begun)]
-        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *summaries)
+        numbering = add(
+            "number", 0, number_clusters, plan.counted.in_frame_order, *summaries
+        )
         labels = [
-            add("label", c, label_cores, c, cores[c], within[c], picked(begun[c], 0), numbering)
+            add(
+                "label",
+                c,
+                label_cores,
+                c,
+                cores[c],
+                within[c],
+                picked(begun[c], 0),
+                numbering,
+            )
             for c in every
         ]
         low: list[list[Task]] = [[] for _ in every]
         for piece in pieces:
-            border = add("border", piece.place, border_labels, piece.block_pair, piece.of(labels))
+            border = add(
+                "border", piece.place, border_labels, piece.block_pair, piece.of(labels)
+            )
             for side, c in enumerate(piece.chunks):
                 low[c].append(picked(border, side))
         for c in every:
             key = (self._name, c)
-            steps.layer[key] = Task(key, labels_of_rows, chunks[c], threads, labels[c], *low[c])
+            steps.layer[key] = Task(
+                key, labels_of_rows, chunks[c], threads, labels[c], *low[c]
+            )
         return steps.layer
 
 
 class SingleChunkLabels(ChunkLabels):
-    """Label the rows of a single chunk: in one task, or in several tasks that share its places."""
+    """Label the rows of a single chunk: in one task, or in several tasks that share its
+    places.
+    """
 
     def _layer(self) -> dict[Any, Any]:
-        plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
+        plan, spec, samples = (
+            self.operand("plan"),
+            self.operand("spec"),
+            self.operand("min_samples"),
+        )
         steps = Steps("simjoin_dbscan", self.deterministic_token)
         add, chunk = steps.add, chunk_ref(self.chunks, 0)
         pieces, key = pieces_of(self.chunks, plan, spec), (self._name, 0)
         if len(pieces) == 1:
-            return {key: Task(key, label_chunk, pieces[0].block_pair, samples, plan.threads)}
-        counts = [add("count", one.place, counts_by_place, one.block_pair, samples) for one in pieces]
-        core = add("core", 0, cores_by_place, samples, *(picked(some, 0) for some in counts))
-        within = [add("within", one.place, components_by_place, one.block_pair, core) for one in pieces]
+            return {
+                key: Task(key, label_chunk, pieces[0].block_pair, samples, plan.threads)
+            }
+        counts = [
+            add("count", one.place, counts_by_place, one.block_pair, samples)
+            for one in pieces
+        ]
+        core = add(
+            "core", 0, cores_by_place, samples, *(picked(some, 0) for some in counts)
+        )
+        within = [
+            add("within", one.place, components_by_place, one.block_pair, core)
+            for one in pieces
+        ]
         labels = add("number", 0, labels_by_place, chunk, plan.threads, core, *within)
-        low = [add("border", one.place, border_labels, one.block_pair, List(labels)) for one in pieces]
+        low = [
+            add("border", one.place, border_labels, one.block_pair, List(labels))
+            for one in pieces
+        ]
         borders = (picked(some, 0) for some in low)
-        steps.layer[key] = Task(key, labels_of_rows, chunk, plan.threads, labels, *borders)
+        steps.layer[key] = Task(
+            key, labels_of_rows, chunk, plan.threads, labels, *borders
+        )
         return steps.layer
 
 
@@ -177,41 +240,74 @@ class Piece(NamedTuple):
     block_pair: Task  # task that makes the block pair for this share
 
     def of(self, values: list[TaskRef]) -> List:
-        """From `values`, which has one item per chunk, select the items of this share's chunks."""
+        """From `values`, which has one item per chunk, select the items of this share's
+        chunks.
+        """
         return List(*(values[c] for c in self.chunks))
 
 
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
-    """List the shares of the work. Add a share for each chunk that no block pair compares with itself."""
+    """List the shares of the work. Add a share for each chunk that no block pair
+    compares with itself.
+    """
     pieces = [
-        Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
+        Piece(
+            (b, part[0]),
+            (i,) if i == j else (i, j),
+            block_pair_of(chunks, i, j, spec, plan.layout, part),
+        )
         for b, i, j, part in plan.pieces()
     ]
-    alone = set(range(len(plan.chunks))) - {piece.chunks[0] for piece in pieces if len(piece.chunks) == 1}
+    alone = set(range(len(plan.chunks))) - {
+        piece.chunks[0] for piece in pieces if len(piece.chunks) == 1
+    }
     return pieces + [
-        Piece((len(plan) + c, 0), (c,), block_pair_of(chunks, c, c, spec, plan.layout)) for c in sorted(alone)
+        Piece((len(plan) + c, 0), (c,), block_pair_of(chunks, c, c, spec, plan.layout))
+        for c in sorted(alone)
     ]
 
 
-def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec,
-                   cores: list[TaskRef]) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Connect core rows. Return the components of each chunk, and a forest of the edges between different
-    chunks.
+def add_components(
+    steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec, cores: list[TaskRef]
+) -> tuple[list[TaskRef], TaskRef]:
+    """Connect core rows. Return the components of each chunk, and a forest of the edges
+    between different chunks.
     """
     add = steps.add
     found: list[list[TaskRef]] = [[] for _ in cores]
     for piece in pieces:
         if len(piece.chunks) == 1:
             (c,) = piece.chunks
-            found[c].append(add("within", piece.place, components_by_place, piece.block_pair, cores[c]))
+            found[c].append(
+                add(
+                    "within",
+                    piece.place,
+                    components_by_place,
+                    piece.block_pair,
+                    cores[c],
+                )
+            )
     join = functools.partial(joined_places, spec.library)
-    within = [some[0] if len(some) == 1 else add("joined", c, join, *some) for c, some in enumerate(found)]
+    within = [
+        some[0] if len(some) == 1 else add("joined", c, join, *some)
+        for c, some in enumerate(found)
+    ]
     edges = [
-        add("across", one.place, edges_across, one.block_pair, one.chunks, one.of(cores), one.of(within))
+        add(
+            "across",
+            one.place,
+            edges_across,
+            one.block_pair,
+            one.chunks,
+            one.of(cores),
+            one.of(within),
+        )
         for one in pieces
         if len(one.chunks) == 2
     ]
-    return within, steps.merged("merge", functools.partial(merge_edges, spec.library), edges, MERGED_LISTS)
+    return within, steps.merged(
+        "merge", functools.partial(merge_edges, spec.library), edges, MERGED_LISTS
+    )
 
 
 ROW_BYTES = 80
@@ -223,7 +319,9 @@ class NearDuplicated(FoundByChunk):
 
     _label = "simjoin_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
-    _output = replace(CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2, finds_copies=True)
+    _output = replace(
+        CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2, finds_copies=True
+    )
 
     @property
     def _groups(self) -> Groups:
@@ -237,7 +335,9 @@ class NearDuplicated(FoundByChunk):
             return MarksOfAllNear(*common)
         if self.operand("grouping") == CONNECTED:
             return GroupMarks(*common)
-        if len(plan.chunks) == 1 or (keep in (FIRST, LAST) and plan.counted.in_frame_order):
+        if len(plan.chunks) == 1 or (
+            keep in (FIRST, LAST) and plan.counted.in_frame_order
+        ):
             return MarksInOrder(*common)
         with naming_causes(lambda: plan.data_warnings):
             check_pairs(plan, keep, spec.request, resources_for(spec.library))
@@ -255,14 +355,17 @@ class _Marks(ChunkValues):
 
     def _layer(self) -> dict[Any, Any]:
         steps = Steps("simjoin_duplicates", self.deterministic_token)
-        refs = [chunk_ref(self.chunks, c) for c in range(len(self.operand("plan").chunks))]
+        refs = [
+            chunk_ref(self.chunks, c) for c in range(len(self.operand("plan").chunks))
+        ]
         for c, stay in enumerate(self._stays(steps, refs)):
             steps.layer[(self._name, c)] = Task((self._name, c), marks, stay)
         return steps.layer
 
 
 class MarksInOrder(_Marks):
-    """Select the rows to keep chunk by chunk, if the chunks are in the order of priority.
+    """Select the rows to keep chunk by chunk, if the chunks are in the order of
+    priority.
 
     A row that is near a kept row of an earlier chunk is dropped.
     """
@@ -278,7 +381,9 @@ class MarksInOrder(_Marks):
         for c in order:
             first = None if keep == FIRST else add("order", c, _order, refs[c], keep)
             found[c] = add("stay", c, stays_of_chunk, refs[c], layout, first, *near[c])
-            later = [d for _, _, d in blocks_of_chunks(plan)[c] if d != c and d not in found]
+            later = [
+                d for _, _, d in blocks_of_chunks(plan)[c] if d != c and d not in found
+            ]
             if later:
                 stand = add("stand", c, index_of_kept, refs[c], layout, found[c])
             for d in later:
@@ -298,16 +403,25 @@ class MarksInOneTask(_Marks):
         plan: Plan = self.operand("plan")
         spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
         own = steps.row_numbers(plan, refs)
-        numbers = [add("rows", c, numbers_of_rows, ref, own[c]) for c, ref in enumerate(refs)]
-        keys = [add("keys", c, _host_keys, ref, keep, own[c]) for c, ref in enumerate(refs)]
+        numbers = [
+            add("rows", c, numbers_of_rows, ref, own[c]) for c, ref in enumerate(refs)
+        ]
+        keys = [
+            add("keys", c, _host_keys, ref, keep, own[c]) for c, ref in enumerate(refs)
+        ]
         pairs = [
             add(
-                "pairs", (b, part[0]), pairs_of_block,
-                block_pair_of(self.chunks, i, j, spec, plan.layout, part), List(own[i], own[j]),
+                "pairs",
+                (b, part[0]),
+                pairs_of_block,
+                block_pair_of(self.chunks, i, j, spec, plan.layout, part),
+                List(own[i], own[j]),
             )
             for b, i, j, part in plan.pieces()
-        ]  # fmt: skip
-        whole = add("choose", 0, stays_of_all, spec.library, List(*numbers), List(*keys), *pairs)
+        ]
+        whole = add(
+            "choose", 0, stays_of_all, spec.library, List(*numbers), List(*keys), *pairs
+        )
         return [add("stay", c, pick, whole, c) for c in range(len(refs))]
 
 
@@ -321,18 +435,27 @@ class GroupMarks(_Marks):
         spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
         own = steps.row_numbers(plan, refs)
         every = [add("rows", c, all_cores, ref) for c, ref in enumerate(refs)]
-        within, forest = add_components(steps, pieces_of(self.chunks, plan, spec), plan, spec, every)
+        within, forest = add_components(
+            steps, pieces_of(self.chunks, plan, spec), plan, spec, every
+        )
         best = [
             add("best", c, best_of_chunk, ref, c, keep, own[c], within[c], forest)
             for c, ref in enumerate(refs)
         ]
-        candidates = [add("candidates", c, pick, some, 2) for c, some in enumerate(best)]
+        candidates = [
+            add("candidates", c, pick, some, 2) for c, some in enumerate(best)
+        ]
         winners = steps.merged("winners", merge_candidates, candidates)
-        return [add("stay", c, stays_in_chunk, ref, best[c], winners) for c, ref in enumerate(refs)]
+        return [
+            add("stay", c, stays_in_chunk, ref, best[c], winners)
+            for c, ref in enumerate(refs)
+        ]
 
 
 class MarksOfAllNear(ChunkValues):
-    """Mark the rows of each chunk: 1 for rows that are near another row, 0 for the others."""
+    """Mark the rows of each chunk: 1 for rows that are near another row, 0 for the
+    others.
+    """
 
     _label = "simjoin_duplicates_all"
     _parameters = ["chunks", "plan", "spec", "keep"]
@@ -342,10 +465,14 @@ class MarksOfAllNear(ChunkValues):
         layer: dict[Any, Any] = {}
         every = set(range(len(plan.chunks)))
         spec = self.operand("spec")
-        counts = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, every, 1)
+        counts = add_counts(
+            layer, self.deterministic_token, self.chunks, plan, spec, every, 1
+        )
         for c in every:
             key = (self._name, c)
-            layer[key] = Task(key, _some_near, chunk_ref(self.chunks, c), TaskRef(counts[c]))
+            layer[key] = Task(
+                key, _some_near, chunk_ref(self.chunks, c), TaskRef(counts[c])
+            )
         return layer
 
 
@@ -356,16 +483,21 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
     free = resources.room
     if free is not None and need > free:
         raise BudgetError(
-            f"With keep={keep!r} and several chunks, one task needs all pairs. {distance} gives "
-            f"at least {pairs:,.0f} pairs, estimated from a sample. They take {format_bytes(need)}, and the "
+            f"With keep={keep!r} and several chunks, one task needs all pairs. "
+            f"{distance} gives "
+            f"at least {pairs:,.0f} pairs, estimated from a sample. They take "
+            f"{format_bytes(need)}, and the "
             f"task has {format_bytes(free)}. Use grouping='connected', or a smaller "
-            "distance. Or sort the rows by the column, and use keep='first' and partitioning='entity'.",
+            "distance. Or sort the rows by the column, and use keep='first' and "
+            "partitioning='entity'.",
             remedies=[Remedy({"grouping": CONNECTED})],
         )
 
 
 def marks(stay: Array) -> Array:
-    """Return a mark for each row (n,), int64: 0 for the rows that the mask `stay` keeps, else 1."""
+    """Return a mark for each row (n,), int64: 0 for the rows that the mask `stay`
+    keeps, else 1.
+    """
     return (~stay).astype(np.int64)
 
 
@@ -378,7 +510,9 @@ def _host_keys(chunk: Chunk, keep: object, own: Any) -> np.ndarray:
 
 
 def _some_near(chunk: Chunk, counts: Array | int) -> Array:
-    return joiner_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64) + (counts > 0)
+    return joiner_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64) + (
+        counts > 0
+    )
 
 
 class HaloLabels(ChunkValues):
@@ -390,20 +524,33 @@ class HaloLabels(ChunkValues):
     _parameters = ["chunks", "plan", "spec", "min_samples"]
 
     def place(self, c: int) -> Any:
-        """Return the place of chunk `c`, so that the worker that has the chunk computes its labels."""
+        """Return the place of chunk `c`, so that the worker that has the chunk computes
+        its labels.
+        """
         return self.chunks.place(c)
 
     def _layer(self) -> dict[Any, Any]:
-        plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
+        plan, spec, samples = (
+            self.operand("plan"),
+            self.operand("spec"),
+            self.operand("min_samples"),
+        )
         steps = Steps("simjoin_dbscan", self.deterministic_token)
         add, threads, every = steps.add, plan.threads, range(len(plan.chunks))
         pairs = [block_pair_of(self.chunks, c, c, spec, plan.layout) for c in every]
         places = [self.place(c) for c in every]
-        found = [add("clusters", places[c], clusters_of_chunk, pairs[c], samples, threads) for c in every]
-        shared = [add("shared", places[c], pick, some, 1) for c, some in enumerate(found)]
+        found = [
+            add("clusters", places[c], clusters_of_chunk, pairs[c], samples, threads)
+            for c in every
+        ]
+        shared = [
+            add("shared", places[c], pick, some, 1) for c, some in enumerate(found)
+        ]
         numbers = add("number", 0, number_shared_clusters, *shared)
         for c in every:
             key = self.key(c)
             own = picked(found[c], 0)
-            steps.layer[key] = Task(key, labels_of_chunk, pairs[c], c, threads, own, numbers)
+            steps.layer[key] = Task(
+                key, labels_of_chunk, pairs[c], c, threads, own, numbers
+            )
         return steps.layer

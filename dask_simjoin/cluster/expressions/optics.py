@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.edges import CoreEdges, SpillLimits, edges_of_block, gather_edges
+from dask_simjoin.cluster.algorithms.edges import (
+    CoreEdges,
+    SpillLimits,
+    edges_of_block,
+    gather_edges,
+)
 from dask_simjoin.cluster.algorithms.optics import (
     FOREST,
     IN_MEMORY,
@@ -33,7 +38,13 @@ from dask_simjoin.cluster.algorithms.scratch import (
 )
 from dask_simjoin.graph.aligned import Aligned
 from dask_simjoin.graph.base import LabelledExpr, Steps, blocks_of_chunks, pick, picked
-from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.dask_private import (
+    Expr,
+    List,
+    PartitionsFiltered,
+    Task,
+    TaskRef,
+)
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.source import FrozenSource, optimise_in_place
@@ -50,21 +61,27 @@ from dask_simjoin.tasks.counts import PREDECESSOR, Groups
 
 
 class Extracted(Aligned):
-    """A lazy Series of labels from a result of OPTICS, aligned with the rows of that result."""
+    """A lazy Series of labels from a result of OPTICS, aligned with the rows of that
+    result.
+    """
 
     _label = "simjoin_labels"
     _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
 
     @property
     def _groups(self) -> Groups:
-        # predecessors are row numbers, so they would change if the rows came in another order
+        # predecessors are row numbers, so they would change if the rows came in another
+        # order
         return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:
         source = self._source.inner
         how = self.operand("eps"), self.operand("options"), self._meta
         return ExtractedParts(
-            FrozenSource(optimise_in_place(source)), *how, source.divisions, self.operand("chosen")
+            FrozenSource(optimise_in_place(source)),
+            *how,
+            source.divisions,
+            self.operand("chosen"),
         )
 
 
@@ -72,7 +89,14 @@ class ExtractedParts(PartitionsFiltered, LabelledExpr):
     """Label all rows in one task, and split the labels into partitions."""
 
     _label = "simjoin_labels_rows"
-    _parameters = ["result", "eps", "options", "meta", "source_divisions", "_partitions"]
+    _parameters = [
+        "result",
+        "eps",
+        "options",
+        "meta",
+        "source_divisions",
+        "_partitions",
+    ]
     _defaults = {"_partitions": None}
 
     def _divisions(self) -> Any:
@@ -83,29 +107,40 @@ class ExtractedParts(PartitionsFiltered, LabelledExpr):
         layer = dict(result.__dask_graph__())
         parts = [TaskRef(key) for key in result.__dask_keys__()]
         whole = (f"simjoin_labels_found-{self.deterministic_token}", 0)
-        layer[whole] = Task(whole, _labels, self.operand("eps"), self.operand("options"), *parts)
+        layer[whole] = Task(
+            whole, _labels, self.operand("eps"), self.operand("options"), *parts
+        )
         for place, n in enumerate(self._partitions):
-            found, key = (f"simjoin_labels_of-{self.deterministic_token}", n), (self._name, place)
+            found, key = (
+                (f"simjoin_labels_of-{self.deterministic_token}", n),
+                (self._name, place),
+            )
             layer[found] = Task(found, pick, TaskRef(whole), n)
-            layer[key] = Task(key, labels_series, TaskRef(found), parts[n], self._meta.name)
+            layer[key] = Task(
+                key, labels_series, TaskRef(found), parts[n], self._meta.name
+            )
         return layer
 
 
-def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[np.ndarray]:
+def _labels(
+    eps: float | None, options: dict[str, Any], *parts: Frame
+) -> list[np.ndarray]:
     ends = np.cumsum([len(part) for part in parts])[:-1]
     return np.split(labels_of(parts, eps, options), ends)
 
 
 MERGED_FORESTS = 4
-"""A task merges at most this many forests. The number is small, because each forest may have an edge per row.
+"""A task merges at most this many forests. The number is small, because each forest may
+have an edge per row.
 """
 
 
 class ForestRows(ChunkValues):
     """Order the rows by a spanning forest, and return the result by chunk.
 
-    Tasks find core distances, and then the forest of each block pair. A tree of tasks merges the forests.
-    `neighbors`: how many other rows must be within `max_eps` of a core row.
+    Tasks find core distances, and then the forest of each block pair. A tree of tasks
+    merges the forests. `neighbors`: how many other rows must be within `max_eps` of a
+    core row.
     """
 
     _label = "simjoin_optics_order"
@@ -117,28 +152,51 @@ class ForestRows(ChunkValues):
         add, number = steps.add, self.operand("neighbors")
         every, blocks = range(len(plan.chunks)), plan.blocks.tolist()
         refs = [chunk_ref(self.chunks, c) for c in every]
-        block_pairs = [block_pair_of(self.chunks, i, j, self.operand("spec"), plan.layout) for i, j in blocks]
+        block_pairs = [
+            block_pair_of(self.chunks, i, j, self.operand("spec"), plan.layout)
+            for i, j in blocks
+        ]
         met = blocks_of_chunks(plan)
 
         def of_chunk(found: list[TaskRef], c: int) -> list[Task]:
             return [picked(found[b], side) for b, side, _ in met[c]]
 
         smallest = [
-            add("smallest", b, smallest_of_block, found, number) for b, found in enumerate(block_pairs)
+            add("smallest", b, smallest_of_block, found, number)
+            for b, found in enumerate(block_pairs)
         ]
-        cores = [add("core", c, core_distances, refs[c], number, *of_chunk(smallest, c)) for c in every]
+        cores = [
+            add("core", c, core_distances, refs[c], number, *of_chunk(smallest, c))
+            for c in every
+        ]
         numbers = steps.row_numbers(plan, refs)
-        numbers = [add("rows", c, numbers_of_rows, refs[c], own) for c, own in enumerate(numbers)]
+        numbers = [
+            add("rows", c, numbers_of_rows, refs[c], own)
+            for c, own in enumerate(numbers)
+        ]
         forests = [
-            add("forest", b, forest_of_block, block_pairs[b], *(List(x[i], x[j]) for x in (cores, numbers)))
+            add(
+                "forest",
+                b,
+                forest_of_block,
+                block_pairs[b],
+                *(List(x[i], x[j]) for x in (cores, numbers)),
+            )
             for b, (i, j) in enumerate(blocks)
         ]
         trees = [add("trees", b, pick, forest, 0) for b, forest in enumerate(forests)]
-        reached = [add("reached", b, pick, forest, 1) for b, forest in enumerate(forests)]
+        reached = [
+            add("reached", b, pick, forest, 1) for b, forest in enumerate(forests)
+        ]
         forest = steps.merged("merge", merge_forests, trees, fan_in=MERGED_FORESTS)
-        attached = [add("attached", c, merge_border_edges, cores[c], *of_chunk(reached, c)) for c in every]
+        attached = [
+            add("attached", c, merge_border_edges, cores[c], *of_chunk(reached, c))
+            for c in every
+        ]
         every_row = List(*numbers), List(*cores), List(*attached)
-        order = add("visit", 0, order_forest, *every_row, forest, self.operand("spec").measure)
+        order = add(
+            "visit", 0, order_forest, *every_row, forest, self.operand("spec").measure
+        )
         for c in every:
             steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
         return steps.layer
@@ -148,7 +206,9 @@ SORT_BYTES = 96
 """Bytes that a pair takes while its two edges, one in each direction, are sorted."""
 
 ORDER_BYTES, FOREST_BYTES = 150, 500
-"""Bytes that a row takes in the task that orders all rows: by all edges, and by a forest."""
+"""Bytes that a row takes in the task that orders all rows: by all edges, and by a
+forest.
+"""
 
 OTHER_BYTES = 16
 """Bytes that each stored nearest row takes: a row number and a distance."""
@@ -158,12 +218,21 @@ class Order(FoundByChunk):
     """A lazy result of OPTICS whose chunks are not planned yet."""
 
     _label = "simjoin_optics"
-    _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta", "chosen"]
+    _parameters = [
+        "frame",
+        "source",
+        "spec",
+        "max_eps",
+        "min_samples",
+        "mode",
+        "meta",
+        "chosen",
+    ]
 
     @property
     def output(self) -> OutputSpec:
-        """Memory per row: row number, number of edges, distances and results; in mode "forest" also the
-        nearest rows.
+        """Memory per row: row number, number of edges, distances and results; in mode
+        "forest" also the nearest rows.
         """
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
         return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
@@ -172,7 +241,9 @@ class Order(FoundByChunk):
     def _row_bytes(self) -> int:
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
-    def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
+    def _check_statistics(
+        self, statistics: JoinStatistics, resources: Resources
+    ) -> None:
         check_order(statistics.left.rows, self._row_bytes, resources)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
@@ -181,30 +252,62 @@ class Order(FoundByChunk):
         resources = resources_for(self.operand("spec").library)
         check_order(plan.rows, self._row_bytes, resources)
         if forest:
-            return ForestRows(chunks, plan, self.operand("spec"), max(1, min(samples - 1, plan.rows)))
+            return ForestRows(
+                chunks, plan, self.operand("spec"), max(1, min(samples - 1, plan.rows))
+            )
         limit = None if resources.gpu else resources.memory
         together = IN_MEMORY if limit is None else limit // SHARE
         scratch = make_scratch()
-        check_edges(plan.estimate.total_low, max_eps, together, scratch.directory, free_space)
-        max_bytes = (together // (8 * max(1, len(plan))), together // (2 * max(1, len(plan.chunks))))
-        buffer = int(np.clip((limit or IN_MEMORY) // SHARE // SORT_BYTES, 1 << 16, 1 << 22))
-        return OrderedRows(chunks, plan, self.operand("spec"), samples, max_eps, scratch, max_bytes, buffer)
+        check_edges(
+            plan.estimate.total_low, max_eps, together, scratch.directory, free_space
+        )
+        max_bytes = (
+            together // (8 * max(1, len(plan))),
+            together // (2 * max(1, len(plan.chunks))),
+        )
+        buffer = int(
+            np.clip((limit or IN_MEMORY) // SHARE // SORT_BYTES, 1 << 16, 1 << 22)
+        )
+        return OrderedRows(
+            chunks,
+            plan,
+            self.operand("spec"),
+            samples,
+            max_eps,
+            scratch,
+            max_bytes,
+            buffer,
+        )
 
 
 class OrderedRows(ChunkValues):
     """Order the rows by all edges, and return the result for each chunk.
 
-    Each block pair sorts its edges by row. One task per chunk gathers the edges of the chunk's rows, and
-    computes their core distances. Then one task orders all rows. An array with more than `max_bytes` is
-    written to a file. The folder for these files exists until the run ends.
+    Each block pair sorts its edges by row. One task per chunk gathers the edges of the
+    chunk's rows, and computes their core distances. Then one task orders all rows. An
+    array with more than `max_bytes` is written to a file. The folder for these files
+    exists until the run ends.
     """
 
     _label = "simjoin_optics_order"
-    _parameters = ["chunks", "plan", "spec", "min_samples", "max_eps", "scratch", "max_bytes", "buffer"]
+    _parameters = [
+        "chunks",
+        "plan",
+        "spec",
+        "min_samples",
+        "max_eps",
+        "scratch",
+        "max_bytes",
+        "buffer",
+    ]
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
-        token, scratch, spec = self.deterministic_token, self.operand("scratch"), self.operand("spec")
+        token, scratch, spec = (
+            self.deterministic_token,
+            self.operand("scratch"),
+            self.operand("spec"),
+        )
         steps = Steps(LABEL, token)
         every = range(len(plan.chunks))
         refs = [chunk_ref(self.chunks, c) for c in every]
@@ -216,7 +319,13 @@ class OrderedRows(ChunkValues):
         sizes = [steps.add("sizes", c, _size, refs[c]) for c in every]
         firsts = steps.add("nodes", 0, _first_nodes, *sizes)
         runs = [
-            steps.add("edges", b, edges_of_block, block_pair_of(self.chunks, i, j, spec, plan.layout), block)
+            steps.add(
+                "edges",
+                b,
+                edges_of_block,
+                block_pair_of(self.chunks, i, j, spec, plan.layout),
+                block,
+            )
             for b, (i, j) in enumerate(plan.blocks.tolist())
         ]
         how = self.operand("max_eps"), self.operand("min_samples")
@@ -224,9 +333,13 @@ class OrderedRows(ChunkValues):
         for c, met in enumerate(blocks_of_chunks(plan)):
             nodes = List(*(picked(firsts, other) for _, _, other in met))
             own = (picked(runs[b], side) for b, side, _ in met)
-            gathered.append(steps.add("gather", c, gather_edges, sizes[c], *how, nodes, chunk, *own))
+            gathered.append(
+                steps.add("gather", c, gather_edges, sizes[c], *how, nodes, chunk, *own)
+            )
         numbers = steps.row_numbers(plan, refs)
-        order = steps.add("visit", 0, _order, List(*numbers), List(*gathered), folder, scratch)
+        order = steps.add(
+            "visit", 0, _order, List(*numbers), List(*gathered), folder, scratch
+        )
         for c in every:
             steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
         return steps.layer
@@ -241,7 +354,9 @@ def _first_nodes(*sizes: int) -> list[int]:
 
 
 def _folder(scratch: Scratch, token: str) -> Folder:
-    """Return the folder for files of this run. Without a cluster, deleting the result removes the folder."""
+    """Return the folder for files of this run. Without a cluster, deleting the result
+    removes the folder.
+    """
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 
@@ -249,10 +364,15 @@ def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
     return SpillLimits(folder.path, max_bytes, buffer)
 
 
-def _order(numbers: list[Array | int], gathered: list[CoreEdges], folder: Folder,
-           scratch: Scratch) -> list[np.ndarray]:  # fmt: skip
+def _order(
+    numbers: list[Array | int],
+    gathered: list[CoreEdges],
+    folder: Folder,
+    scratch: Scratch,
+) -> list[np.ndarray]:
     found = order_rows(numbers, gathered)
-    # on a cluster Dask may repeat this task, which needs the files, so the client removes them later
+    # on a cluster Dask may repeat this task, which needs the files, so the client
+    # removes them later
     if not scratch.swept:
         discard(gathered)
         shutil.rmtree(folder.path, ignore_errors=True)

@@ -24,7 +24,9 @@ from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Index, reach
 
 PARTS_PER_THREAD = 8
-"""The work is split into this many parts per thread, because some parts take longer than others."""
+"""The work is split into this many parts per thread, because some parts take longer
+than others.
+"""
 
 MIN_POINTS = 1 << 14
 """Minimum number of points in a part of the work."""
@@ -34,10 +36,14 @@ NO_LABEL = np.iinfo(np.int64).max
 
 
 def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
-    """Index points (n, d), n > 0, as `index.grids.build` does, but each row of the grid is one cell."""
+    """Index points (n, d), n > 0, as `index.grids.build` does, but each row of the grid
+    is one cell.
+    """
     x = np.asfortranarray(x)
     bounds = column_bounds(x, range(x.shape[1]), threads)
-    return build_grid(x, make_cells(bounds[0], bounds[1], layout), threads) | {"bounds": bounds}
+    return build_grid(x, make_cells(bounds[0], bounds[1], layout), threads) | {
+        "bounds": bounds
+    }
 
 
 SAMPLE_BITS = 6
@@ -46,12 +52,14 @@ SAMPLE_BITS = 6
 FILLED = (0.1, 0.1, 0.1, 0.05)
 """Clusters are found by cells if there are at most this many non-empty cells per point.
 
-This limit holds for any `min_samples`. The four values are for 1 to 4 dimensions. They were measured with
-300,000 points, as were the next two constants.
+This limit holds for any `min_samples`. The four values are for 1 to 4 dimensions. They
+were measured with 300,000 points, as were the next two constants.
 """
 
 FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
-"""Used instead of `FILLED` if the cell of an average point has at least `min_samples` / `RATIO` points."""
+"""Used instead of `FILLED` if the cell of an average point has at least `min_samples` /
+`RATIO` points.
+"""
 
 RATIO = 4.5
 """`min_samples` counts as small up to this multiple of a cell's number of points.
@@ -60,13 +68,17 @@ The points in neighboring cells then decide most points without computing distan
 """
 
 MAX_SMALL = 1 << 16
-"""Up to this number of points, half of the cells are sampled instead of one in 2**SAMPLE_BITS."""
+"""Up to this number of points, half of the cells are sampled instead of one in
+2**SAMPLE_BITS.
+"""
 
 
 def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
-    """Estimate whether finding clusters of points (n, d) by cells is faster than finding them by a join.
+    """Estimate whether finding clusters of points (n, d) by cells is faster than
+    finding them by a join.
 
-    The sample consists of whole cells, with all their points, so it shows how full the cells are.
+    The sample consists of whole cells, with all their points, so it shows how full the
+    cells are.
     """
     n, dims = x.shape
     if not n or not serves(dims, layout.norm):
@@ -75,7 +87,9 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
     grid = make_cells(x.min(axis=0), x.max(axis=0), layout)
     bits = SAMPLE_BITS if n > MAX_SMALL else 1
     found, keys = np.empty((n >> bits) * 4 + 64, np.int64), np.empty(BLOCK, np.int64)
-    rows = [np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides)]
+    rows = [
+        np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides)
+    ]
     number = kernels.sample_cells(x, *rows, grid.scale, bits, 0, n, keys, found)
     sizes = np.unique(found[:number], return_counts=True)[1]
     filled = min_samples * number <= RATIO * float(sizes @ sizes)
@@ -83,9 +97,11 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
 
 
 class CellClusters:
-    """Find density clusters in three steps, in this order: `cores`, `components`, `borders`.
+    """Find density clusters in three steps, in this order: `cores`, `components`,
+    `borders`.
 
-    All arrays are in index order. `index`: see `build`; `threads`: number of threads that share the work.
+    All arrays are in index order. `index`: see `build`; `threads`: number of threads
+    that share the work.
     """
 
     def __init__(self, index: Index, layout: CellLayout, threads: int = 1) -> None:
@@ -98,18 +114,34 @@ class CellClusters:
         n = len(index["order"]) - SWEEP_LANES
         points = max(MIN_POINTS, n // (threads * PARTS_PER_THREAD))
         cuts = np.searchsorted(index["starts"], np.arange(points, n, points))
-        self._parts = [(a, b) for a, b in itertools.pairwise(np.unique([0, *cuts, cells]).tolist()) if b > a]
+        self._parts = [
+            (a, b)
+            for a, b in itertools.pairwise(np.unique([0, *cuts, cells]).tolist())
+            if b > a
+        ]
         self._boxes = self._bounds(index)
 
     def cores(self, min_samples: int) -> np.ndarray:
-        """Return a mask of core points (n,). A core point has `min_samples` near points, counting itself."""
+        """Return a mask of core points (n,). A core point has `min_samples` near
+        points, counting itself.
+        """
         index, n = self._all, len(self._all["order"]) - SWEEP_LANES
         counts, core = np.empty(n, np.int32), np.empty(n, bool)
         enough = min(min_samples, n + 1)
-        self._share(lambda begin, end: kernels.find_cores(
-            *self._cells(index), *self._boxes, self._offsets, *self._near, enough, begin, end,
-            self._first(begin, self._offsets), counts, core,
-        ))  # fmt: skip
+        self._share(
+            lambda begin, end: kernels.find_cores(
+                *self._cells(index),
+                *self._boxes,
+                self._offsets,
+                *self._near,
+                enough,
+                begin,
+                end,
+                self._first(begin, self._offsets),
+                counts,
+                core,
+            )
+        )
         self._set_cores(core)
         return core
 
@@ -121,33 +153,50 @@ class CellClusters:
         index, places, boxes = self._core_index, self._places, self._core_boxes
         all_near, starts = boxes[2], index["starts"]
         parent = np.empty(len(places), np.int32)
-        self._share(lambda begin, end: kernels.tie_cells(
-            index["cols"], starts, all_near, *self._near, begin, end, parent
-        ))  # fmt: skip
+        self._share(
+            lambda begin, end: kernels.tie_cells(
+                index["cols"], starts, all_near, *self._near, begin, end, parent
+            )
+        )
         offsets, nearest = runs(self._grid, half=True)
         roots = np.arange(len(index["keys"]), dtype=np.int32)
 
         def connect(some: np.ndarray, begin: int, end: int) -> None:
             kernels.connect(
-                *self._cells(index), *boxes, self._grid.sweep, some, self._reach, *self._near, begin, end,
-                self._first(begin, some), roots, parent,
-            )  # fmt: skip
+                *self._cells(index),
+                *boxes,
+                self._grid.sweep,
+                some,
+                self._reach,
+                *self._near,
+                begin,
+                end,
+                self._first(begin, some),
+                roots,
+                parent,
+            )
 
         for some in (offsets[:nearest], offsets[nearest:]):
             self._share(functools.partial(connect, some))
-            self._share(lambda begin, end: kernels.roots_of_cells(starts, parent, begin, end, roots))
+            self._share(
+                lambda begin, end: kernels.roots_of_cells(
+                    starts, parent, begin, end, roots
+                )
+            )
         out = np.arange(len(self._all["order"]) - SWEEP_LANES, dtype=np.int32)
-        self._share(lambda begin, end: kernels.roots_of_points(
-            starts, all_near, parent, places, begin, end, out
-        ))  # fmt: skip
+        self._share(
+            lambda begin, end: kernels.roots_of_points(
+                starts, all_near, parent, places, begin, end, out
+            )
+        )
         return out
 
     def borders(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of border points, ascending, and for each the lowest label of the core points
-        near it.
+        """Return the places of border points, ascending, and for each the lowest label
+        of the core points near it.
 
-        A border point is near a core point, but is not a core point. `labels` (n,), int64: labels of core
-        points, and -1 for other points.
+        A border point is near a core point, but is not a core point. `labels` (n,),
+        int64: labels of core points, and -1 for other points.
         """
         if len(self._places) in (0, len(labels)):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -155,11 +204,27 @@ class CellClusters:
         index, core = self._core_index, self._core
         own, lowest = labels[self._places], np.empty(len(index["keys"]), np.int64)
         starts, (low, high, _) = index["starts"], self._core_boxes
-        self._share(lambda begin, end: kernels.lowest_labels(starts, own, begin, end, lowest))
-        self._share(lambda begin, end: kernels.lower(
-            *self._cells(self._all), core, index["cols"], starts, low, high, own, lowest, self._offsets,
-            *self._near, begin, end, self._first(begin, self._offsets), found,
-        ))  # fmt: skip
+        self._share(
+            lambda begin, end: kernels.lowest_labels(starts, own, begin, end, lowest)
+        )
+        self._share(
+            lambda begin, end: kernels.lower(
+                *self._cells(self._all),
+                core,
+                index["cols"],
+                starts,
+                low,
+                high,
+                own,
+                lowest,
+                self._offsets,
+                *self._near,
+                begin,
+                end,
+                self._first(begin, self._offsets),
+                found,
+            )
+        )
         places = np.flatnonzero(found < NO_LABEL)
         return places, found[places]
 
@@ -179,13 +244,24 @@ class CellClusters:
         cells = len(index["keys"])
         low, high = np.empty((2, cells, len(index["cols"])))
         all_near = np.empty(cells, bool)
-        self._share(lambda begin, end: kernels.bound(
-            index["cols"], index["starts"], *self._near, begin, end, low, high, all_near
-        ))  # fmt: skip
+        self._share(
+            lambda begin, end: kernels.bound(
+                index["cols"],
+                index["starts"],
+                *self._near,
+                begin,
+                end,
+                low,
+                high,
+                all_near,
+            )
+        )
         return low, high, all_near
 
     def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
-        """For each offset, return the first cell that can be in the run at this offset from cell `begin`."""
+        """For each offset, return the first cell that can be in the run at this offset
+        from cell `begin`.
+        """
         keys = self._all["keys"]
         return np.searchsorted(keys, keys[begin] + offsets - REACH)
 
@@ -197,7 +273,8 @@ class CellClusters:
         parts = collections.deque(self._parts)
 
         def some() -> None:
-            with contextlib.suppress(IndexError):  # raised by `popleft` when no part is left
+            # raised by `popleft` when no part is left
+            with contextlib.suppress(IndexError):
                 while True:
                     work(*parts.popleft())
 

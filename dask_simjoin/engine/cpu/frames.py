@@ -21,7 +21,9 @@ NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
     "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
     "b": lambda dtype: "boolean",
 }
-"""Kind of dtype -> function that returns pandas' nullable dtype. Float64 with NaN would round large ids."""
+"""Kind of dtype -> function that returns pandas' nullable dtype. Float64 with NaN would
+round large ids.
+"""
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -40,8 +42,12 @@ class PandasFrames:
 
     xp = np
 
-    def coordinates(self, frame: pd.DataFrame, columns: tuple[Hashable, ...],
-                    buffer: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
+    def coordinates(
+        self,
+        frame: pd.DataFrame,
+        columns: tuple[Hashable, ...],
+        buffer: np.ndarray | None = None,
+    ) -> np.ndarray:
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
         view = _in_place(frame, columns) if buffer is None else None
@@ -73,22 +79,31 @@ class PandasFrames:
     def ids(self, ids: pd.Index, positions: np.ndarray) -> Values:
         found = _taken(ids, positions)
         # pandas infers strings from an array of objects, but not from an Index
-        return pd.Index(found, dtype=object, copy=False) if found.dtype == object else found
+        return (
+            pd.Index(found, dtype=object, copy=False)
+            if found.dtype == object
+            else found
+        )
 
     def plain(self, frame: pd.DataFrame, name: Hashable) -> np.ndarray | None:
         dtype = frame[name].dtype
-        fixed = isinstance(dtype, np.dtype) and dtype.kind != "O" and dtype.itemsize in BITS
+        fixed = (
+            isinstance(dtype, np.dtype) and dtype.kind != "O" and dtype.itemsize in BITS
+        )
         return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        # an empty frame is left out, because its dtypes would change the dtypes of the result
-        return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
+        # an empty frame is left out, because its dtypes would change the dtypes of the
+        # result
+        return pd.concat(
+            [one for one in frames if len(one)] or frames[:1], ignore_index=True
+        )
 
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        # pandas changes some dtypes when a value is missing: intervals of integers become intervals of
-        # float64
+        # pandas changes some dtypes when a value is missing: intervals of integers
+        # become intervals of float64
         return self.missing(dtype, 1).dtype
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
@@ -105,13 +120,18 @@ class PandasFrames:
         return pd.DataFrame(columns_like(values, example, np), index)
 
     def index(self, values: Values) -> pd.Index:
-        return pd.Index(values, dtype=values.dtype)  # without a dtype, pandas 2 converts objects
+        # without a dtype, pandas 2 converts objects
+        return pd.Index(values, dtype=values.dtype)
 
     def to_arrow(self, frame: pd.DataFrame) -> pa.Table:
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        return pa.Table.from_pandas(
+            frame, preserve_index=False
+        ).replace_schema_metadata(None)
 
     def from_arrow(self, table: pa.Table, dtypes: Mapping[str, str]) -> pd.DataFrame:
-        columns = {name: _column(table[name], dtypes.get(name)) for name in table.column_names}
+        columns = {
+            name: _column(table[name], dtypes.get(name)) for name in table.column_names
+        }
         return pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
 
     def memory(self) -> None:
@@ -128,12 +148,14 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
     parts = [values.array.take(places[some]) for some in blocks(len(places))]
     if len(parts) < 2:
         return parts[0] if parts else values.array.take(places)
-    return pd.concat([pd.Series(part, copy=False) for part in parts], ignore_index=True).array
+    return pd.concat(
+        [pd.Series(part, copy=False) for part in parts], ignore_index=True
+    ).array
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Return an uninitialized array (rows, columns), stored by column. If `buffer` is given, return a view of
-    it.
+    """Return an uninitialized array (rows, columns), stored by column. If `buffer` is
+    given, return a view of it.
     """
     if buffer is None:
         return np.empty((rows, columns), order="F")
@@ -141,8 +163,14 @@ def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
-    """Convert an Arrow column to pandas; `dtype`: name of the pandas dtype, None: pandas' default."""
-    if dtype is not None and dtype.endswith("[pyarrow]") and not dtype.startswith("string"):
+    """Convert an Arrow column to pandas; `dtype`: name of the pandas dtype, None:
+    pandas' default.
+    """
+    if (
+        dtype is not None
+        and dtype.endswith("[pyarrow]")
+        and not dtype.startswith("string")
+    ):
         return pd.arrays.ArrowExtensionArray(values)
     plain = values.to_pandas(ignore_metadata=True)
     if dtype is None or str(plain.dtype) == dtype:
@@ -154,13 +182,18 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
-    """Return the coordinates of a frame as a view, without a copy; None if a copy is needed.
+    """Return the coordinates of a frame as a view, without a copy; None if a copy is
+    needed.
 
-    A view is possible if the frame has exactly these columns, all float64, in one array stored by column. The
-    view is marked writable, although callers must not write to it. Otherwise Numba would compile the kernels
-    again, for read-only arrays.
+    A view is possible if the frame has exactly these columns, all float64, in one array
+    stored by column. The view is marked writable, although callers must not write to
+    it. Otherwise Numba would compile the kernels again, for read-only arrays.
     """
-    if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
+    if (
+        tuple(frame.columns) != columns
+        or not len(frame)
+        or {*frame.dtypes} != {FLOAT64}
+    ):
         return None
     x = frame.to_numpy()
     if not x.flags.f_contiguous:
@@ -183,7 +216,8 @@ With fewer coordinates, NumPy is faster on a copy that is stored by column.
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and the largest value (d,) of each column of points (n, d), n > 0.
+    """Return the smallest and the largest value (d,) of each column of points (n, d), n
+    > 0.
 
     A column with a NaN has the bounds NaN.
     """
@@ -195,8 +229,9 @@ def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def spread(x: np.ndarray) -> Spread | None:
     """Return the moments of the columns of points (n, d), n > 0, in one pass.
 
-    Return None if the dtype is not float64, if a result is not finite, or if NumPy is faster than this
-    kernel. NumPy is faster for points stored by row that have at least `LONG_ROWS` coordinates.
+    Return None if the dtype is not float64, if a result is not finite, or if NumPy is
+    faster than this kernel. NumPy is faster for points stored by row that have at least
+    `LONG_ROWS` coordinates.
     """
     if x.dtype != np.float64:
         return None

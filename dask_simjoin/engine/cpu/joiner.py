@@ -1,4 +1,6 @@
-"""Join chunks of NumPy arrays with Numba kernels, and profile a join. Each call uses one core."""
+"""Join chunks of NumPy arrays with Numba kernels, and profile a join. Each call uses
+one core.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,32 @@ from dask_simjoin.engine.protocols import (
 from dask_simjoin.metrics.norms import Index, Norm
 
 
-def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
-                rows: Rows | None,
-                loose: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
-    """Yield joins that together find the pairs of the places `rows`. Each is (queries, data, is a self-join).
+def comparisons(
+    module: sinks.CpuMethod,
+    q: Index,
+    d: Index,
+    layout: Layout,
+    is_self_join: bool,
+    rows: Rows | None,
+    loose: bool = False,
+) -> Iterator[tuple[Index, Index, bool]]:
+    """Yield joins that together find the pairs of the places `rows`. Each is (queries,
+    data, is a self-join).
 
-    `rows`: None means all places. In a self-join, a pair belongs to the earlier of its two places. So the
-    places `rows` are joined with each other, and then with later places that may be near. `loose`: select the
-    later places by `sinks.Choosing.loose_part`, if the method has it.
+    `rows`: None means all places. In a self-join, a pair belongs to the earlier of its
+    two places. So the places `rows` are joined with each other, and then with later
+    places that may be near. `loose`: select the later places by
+    `sinks.Choosing.loose_part`, if the method has it.
     """
     if rows is None:
         yield q, d, is_self_join
         return
     start, stop = rows
-    part = module.loose_part if loose and isinstance(module, sinks.Choosing) else module.part
+    part = (
+        module.loose_part
+        if loose and isinstance(module, sinks.Choosing)
+        else module.part
+    )
     some = part(q, start, stop)
     if not is_self_join:
         yield some, d, False
@@ -62,7 +76,9 @@ NO_POINTS = np.empty((0, 0), order="F")
 """Passed in place of points to sinks that write no distances."""
 
 WORK = WeakPairCache[np.ndarray]()
-"""Cache of `CpuJoiner.work`: a block pair may be split into several tasks, which all need this estimate."""
+"""Cache of `CpuJoiner.work`: a block pair may be split into several tasks, which all
+need this estimate.
+"""
 
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
 """Dtypes of labels that kernels can write."""
@@ -76,19 +92,34 @@ class CpuJoiner:
 
     xp = np
 
-    def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm = 2,
-               sample: JoinSample | None = None) -> Layout:  # fmt: skip
+    def layout(
+        self,
+        method: str | Method,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        threshold: float,
+        norm: Norm = 2,
+        sample: JoinSample | None = None,
+    ) -> Layout:
         name = choose(method, len(lower), HOME)
         if name_of(method) == AUTO and name == DENSE and sample is not None:
-            screened = make_screened_layout(lower, upper, variance, threshold, norm, sample)
+            screened = make_screened_layout(
+                lower, upper, variance, threshold, norm, sample
+            )
             if screened is not None:
                 return screened
         moments = lower, upper, mean, variance
-        return _module(name).layout(options_of(method, name), *moments, threshold, norm, sample)
+        return _module(name).layout(
+            options_of(method, name), *moments, threshold, norm, sample
+        )
 
     def build(
-        self, x: np.ndarray, layout: Layout | NearestLayout | MethodSearch | CellLayout, threads: int = 1
+        self,
+        x: np.ndarray,
+        layout: Layout | NearestLayout | MethodSearch | CellLayout,
+        threads: int = 1,
     ) -> Index:
         if isinstance(layout, MethodSearch):
             search: SearchMethod = method_module(layout.method, HOME)
@@ -102,11 +133,22 @@ class CpuJoiner:
     def points(self, index: Index, layout: Layout) -> np.ndarray:
         return _module(layout.method).points(index)[: len(index["order"]) - SWEEP_LANES]
 
-    def pairs(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
-              distance: Measured | None = None, labels: tuple[np.ndarray, np.ndarray] | None = None,
-              rows: Rows | None = None, kept: Kept | None = None) -> Pairs:  # fmt: skip
+    def pairs(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        *,
+        is_self_join: bool,
+        distance: Measured | None = None,
+        labels: tuple[np.ndarray, np.ndarray] | None = None,
+        rows: Rows | None = None,
+        kept: Kept | None = None,
+    ) -> Pairs:
         if rows is None:
-            return _pairs(q, d, layout, is_self_join, is_self_join, distance, labels, kept)
+            return _pairs(
+                q, d, layout, is_self_join, is_self_join, distance, labels, kept
+            )
         start, stop = rows
         module = _module(layout.method)
         some = module.part(q, start, stop)
@@ -115,25 +157,50 @@ class CpuJoiner:
         if labels is not None:
             own = other = labels[0][start:stop], labels[1]
         if not is_self_join:
-            return _pairs(some, d, layout, False, False, distance, other, kept, (start, 0))
+            return _pairs(
+                some, d, layout, False, False, distance, other, kept, (start, 0)
+            )
         rest = module.part(q, stop, end)
         if labels is not None:
             own, other = (own[0], own[0]), (own[0], labels[0][stop:end])  # type: ignore[index]
         found = [
             _pairs(some, some, layout, True, True, distance, own, kept, (start, start)),
-            _pairs(some, rest, layout, False, True, distance, other, kept, (start, stop)),
+            _pairs(
+                some, rest, layout, False, True, distance, other, kept, (start, stop)
+            ),
         ]
         left, right = (appended([f[k] for f in found]) for k in range(2))
         away = appended([f.distance for f in found]) if distance else None
-        values = [appended(parts) for parts in zip(*(f.kept for f in found), strict=True)]
-        return Pairs(left, right, away, sum(f.decided for f in found), sum(f.refused for f in found), values)
+        values = [
+            appended(parts) for parts in zip(*(f.kept for f in found), strict=True)
+        ]
+        return Pairs(
+            left,
+            right,
+            away,
+            sum(f.decided for f in found),
+            sum(f.refused for f in found),
+            values,
+        )
 
-    def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, is_self_join: bool,
-              rows: Rows | None = None) -> None:  # fmt: skip
-        for one, other, within in comparisons(_module(layout.method), q, d, layout, is_self_join, rows):
+    def visit(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        visitor: Visitor,
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+    ) -> None:
+        for one, other, within in comparisons(
+            _module(layout.method), q, d, layout, is_self_join, rows
+        ):
             self._visit(one, other, layout, visitor, within)
 
-    def _visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, is_self_join: bool) -> None:
+    def _visit(
+        self, q: Index, d: Index, layout: Layout, visitor: Visitor, is_self_join: bool
+    ) -> None:
         y = [_module(layout.method).points(s) for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
@@ -143,15 +210,43 @@ class CpuJoiner:
 
         places = sinks.places_of(q, d)
         if all(len(some) > SWEEP_LANES for some in places):
-            _module(layout.method).pairs(q, d, layout, is_self_join, places, sinks.CallbackSink(show), False)
+            _module(layout.method).pairs(
+                q, d, layout, is_self_join, places, sinks.CallbackSink(show), False
+            )
 
-    def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
-                taking: tuple[np.ndarray, np.ndarray], offset: int, *, is_self_join: bool,
-                rows: Rows | None = None) -> None:  # fmt: skip
-        how = _module(layout.method), q, d, layout, is_self_join, rows, parent.dtype == np.int32
+    def connect(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        parent: np.ndarray,
+        taking: tuple[np.ndarray, np.ndarray],
+        offset: int,
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+    ) -> None:
+        how = (
+            _module(layout.method),
+            q,
+            d,
+            layout,
+            is_self_join,
+            rows,
+            parent.dtype == np.int32,
+        )
         for one, other, within in comparisons(*how):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
-                spanning.connect(_module(layout.method), one, other, layout, parent, taking, offset, within)
+                spanning.connect(
+                    _module(layout.method),
+                    one,
+                    other,
+                    layout,
+                    parent,
+                    taking,
+                    offset,
+                    within,
+                )
 
     def link(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
         components.link_nodes(parent, left, right)
@@ -159,41 +254,79 @@ class CpuJoiner:
     def roots(self, parent: np.ndarray) -> None:
         components.roots(parent)
 
-    def numbers(self, parent: np.ndarray, rows: tuple[np.ndarray, np.ndarray] | None = None,
-                threads: int = 1) -> np.ndarray:  # fmt: skip
+    def numbers(
+        self,
+        parent: np.ndarray,
+        rows: tuple[np.ndarray, np.ndarray] | None = None,
+        threads: int = 1,
+    ) -> np.ndarray:
         if rows is not None:
             return spanning.numbers(parent, *rows, threads)
         first = parent == np.arange(len(parent), dtype=parent.dtype)
         return np.cumsum(first, dtype=np.int64)[parent] - 1
 
-    def least_rows(self, parent: np.ndarray, order: np.ndarray, threads: int = 1) -> np.ndarray:
+    def least_rows(
+        self, parent: np.ndarray, order: np.ndarray, threads: int = 1
+    ) -> np.ndarray:
         return spanning.least_rows(parent, order, threads)
 
-    def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
-                connected: bool = False) -> None:  # fmt: skip
-        """Do nothing: Numba compiles one function at a time, so an early start would not help."""
+    def foresee(
+        self,
+        layout: Layout,
+        *,
+        shown: bool = False,
+        counted: bool = False,
+        connected: bool = False,
+    ) -> None:
+        """Do nothing: Numba compiles one function at a time, so an early start would
+        not help.
+        """
 
-    def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
-               low: tuple[np.ndarray, np.ndarray], *, is_self_join: bool,
-               rows: Rows | None = None) -> None:  # fmt: skip
+    def lowest(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        labels: tuple[np.ndarray, np.ndarray],
+        low: tuple[np.ndarray, np.ndarray],
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+    ) -> None:
         module = _module(layout.method)
         if rows is not None and is_self_join and isinstance(module, sinks.Ranged):
             spanning.lowest(module, q, d, layout, labels, low, True, rows)
             return
-        for one, other, within in comparisons(module, q, d, layout, is_self_join, rows, True):
+        for one, other, within in comparisons(
+            module, q, d, layout, is_self_join, rows, True
+        ):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
                 spanning.lowest(module, one, other, layout, labels, low, within)
 
-    def counts(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool, enough: int | None = None,
-               rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
+    def counts(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        *,
+        is_self_join: bool,
+        enough: int | None = None,
+        rows: Rows | None = None,
+    ) -> list[np.ndarray]:
         module, sides = _module(layout.method), (q,) if is_self_join else (q, d)
         if rows is None:
             found = _counts(module, q, d, layout, is_self_join, enough)
-            return [_by_position(side, count) for side, count in zip(sides, found, strict=True)]
+            return [
+                _by_position(side, count)
+                for side, count in zip(sides, found, strict=True)
+            ]
         by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
-        # these methods can count only the neighbors of the places `rows`, in one call. Ranged methods then
-        # find each pair from both sides, which is faster only if they may stop early
-        ranged = module if isinstance(module, sinks.Ranged) and enough is not None else None
+        # these methods can count only the neighbors of the places `rows`, in one call.
+        # Ranged methods then find each pair from both sides, which is faster only if
+        # they may stop early
+        ranged = (
+            module if isinstance(module, sinks.Ranged) and enough is not None else None
+        )
         if is_self_join and (ranged is not None or isinstance(module, sinks.OneSided)):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)
@@ -209,12 +342,21 @@ class CpuJoiner:
             return by_position
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             found = _counts(module, one, other, layout, within, enough)
-            for k, (order, count) in enumerate(zip(_orders(one, other), found, strict=False)):
+            for k, (order, count) in enumerate(
+                zip(_orders(one, other), found, strict=False)
+            ):
                 by_position[0 if is_self_join else k][order] += count[: len(order)]
         return by_position
 
-    def weights(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
-                rows: Rows | None = None) -> np.ndarray:  # fmt: skip
+    def weights(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+    ) -> np.ndarray:
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         if isinstance(module, sinks.OneSided):
@@ -225,16 +367,34 @@ class CpuJoiner:
             return found[start:stop]
         pairs = np.zeros(stop - start, np.int64)
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
-            # `both` separates the counts at earlier places, which are the result, from those at later places
-            pairs += _counts(module, one, other, layout, within, both=True)[0][: len(pairs)]
+            # `both` separates the counts at earlier places, which are the result, from
+            # those at later places
+            pairs += _counts(module, one, other, layout, within, both=True)[0][
+                : len(pairs)
+            ]
         return pairs
 
-    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, is_self_join: bool,
-              by_row: bool, rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
+    def tally(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        limits: np.ndarray,
+        *,
+        is_self_join: bool,
+        by_row: bool,
+        rows: Rows | None = None,
+    ) -> list[np.ndarray]:
         module = _module(layout.method)
-        sizes = [len(some) for some in _orders(*((q,) if is_self_join else (q, d)))] if by_row else [1]
+        sizes = (
+            [len(some) for some in _orders(*((q,) if is_self_join else (q, d)))]
+            if by_row
+            else [1]
+        )
         found = [np.zeros((n, len(limits)), np.int64) for n in sizes]
-        if not isinstance(module, sinks.Tallying) or not module.tallies(q, d, layout, limits):
+        if not isinstance(module, sinks.Tallying) or not module.tallies(
+            q, d, layout, limits
+        ):
 
             def add(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
                 finish.tally(left, right, totals, limits, by_row, found[0], found[-1])
@@ -244,29 +404,63 @@ class CpuJoiner:
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             sides = (one,) if within or not by_row else (one, other)
             some = [
-                np.zeros((len(order) if by_row else 1, len(limits)), np.int64) for order in _orders(*sides)
+                np.zeros((len(order) if by_row else 1, len(limits)), np.int64)
+                for order in _orders(*sides)
             ]
             if all(len(order) for order in _orders(one, other)):
-                module.tally(one, other, layout, limits, within, by_row, some[0], some[-1])
-            for k, (order, numbers) in enumerate(zip(_orders(*sides), some, strict=True)):
-                found[0 if is_self_join else k][order if by_row else slice(None)] += numbers
+                module.tally(
+                    one, other, layout, limits, within, by_row, some[0], some[-1]
+                )
+            for k, (order, numbers) in enumerate(
+                zip(_orders(*sides), some, strict=True)
+            ):
+                found[0 if is_self_join else k][order if by_row else slice(None)] += (
+                    numbers
+                )
         return found
 
-    def work(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool) -> np.ndarray:
+    def work(
+        self, q: Index, d: Index, layout: Layout, *, is_self_join: bool
+    ) -> np.ndarray:
         settings = layout.method, layout.threshold, layout.norm, is_self_join
-        return WORK.find(q, d, settings, lambda: _module(layout.method).work(q, d, layout, is_self_join))
+        return WORK.find(
+            q,
+            d,
+            settings,
+            lambda: _module(layout.method).work(q, d, layout, is_self_join),
+        )
 
-    def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
-                norm: Norm = 2, *,
-                everywhere: bool = False,
-                mutual: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    def regions(
+        self,
+        x: np.ndarray,
+        regions: Regions,
+        reach: float,
+        threshold: float,
+        norm: Norm = 2,
+        *,
+        everywhere: bool = False,
+        mutual: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         own = np.empty(len(x), np.int64)
         tree = *regions.arrays, regions.depth, *regions.walls
-        capacity, work = len(x) * (1 + everywhere) // 4 + 64, scratch(len(regions.arrays[0]))
+        capacity, work = (
+            len(x) * (1 + everywhere) // 4 + 64,
+            scratch(len(regions.arrays[0])),
+        )
         while True:
             rows, needing = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             found = own, rows, needing
-            n = find_regions(x, *tree, everywhere, mutual, reach, threshold, kind_of(norm), *found, *work)
+            n = find_regions(
+                x,
+                *tree,
+                everywhere,
+                mutual,
+                reach,
+                threshold,
+                kind_of(norm),
+                *found,
+                *work,
+            )
             if n <= capacity:
                 return own, rows[:n], needing[:n]
             capacity = n
@@ -279,20 +473,30 @@ def _module(method: str) -> sinks.CpuMethod:
     return method_module(method, HOME)
 
 
-def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bool, distance: Measured | None,
-           labels: tuple[np.ndarray, np.ndarray] | None, kept: Kept | None = None,
-           firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
+def _pairs(
+    q: Index,
+    d: Index,
+    layout: Layout,
+    is_self_join: bool,
+    one_chunk: bool,
+    distance: Measured | None,
+    labels: tuple[np.ndarray, np.ndarray] | None,
+    kept: Kept | None = None,
+    firsts: tuple[int, int] = (0, 0),
+) -> Pairs:
     """Return the pairs of two indexes, or of two parts of one index.
 
-    `is_self_join`: `q` is `d`. `one_chunk`: `q` and `d` are from the same chunk, so the smaller position of a
-    pair is on the left. `labels`, `kept`: see `Joiner.pairs`. `firsts`: for `q` and for `d`, the place of the
-    first row in the whole index.
+    `is_self_join`: `q` is `d`. `one_chunk`: `q` and `d` are from the same chunk, so the
+    smaller position of a pair is on the left. `labels`, `kept`: see `Joiner.pairs`.
+    `firsts`: for `q` and for `d`, the place of the first row in the whole index.
     """
     module = _module(layout.method)
     sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
         most = max(len(s["order"]) for s in sides)
-        capacity = min(CAPACITY_PER_POINT * most, sinks.MAX_CAPACITY) + cpu_tiles.TILE**2
+        capacity = (
+            min(CAPACITY_PER_POINT * most, sinks.MAX_CAPACITY) + cpu_tiles.TILE**2
+        )
     sink: sinks.NamedPairs | sinks.LabelColumns
     named = list(labels or [s["order"] for s in sides])
     kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
@@ -305,7 +509,11 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         sink = sinks.LabelColumns(
             capacity // 2,
             [
-                (module.points(s) if distance is not None else NO_POINTS, s["order"], label)
+                (
+                    module.points(s) if distance is not None else NO_POINTS,
+                    s["order"],
+                    label,
+                )
                 for s, label in zip(sides, named, strict=True)
             ],
             is_self_join=one_chunk,
@@ -316,9 +524,12 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         )
     decided = refused = 0
     if capacity:
-        # with `LabelColumns` the kernel need not put the smaller position on the left: the sink does it
+        # with `LabelColumns` the kernel need not put the smaller position on the left:
+        # the sink does it
         orient_by_position = one_chunk and not isinstance(sink, sinks.LabelColumns)
-        decided, refused = module.pairs(q, d, layout, is_self_join, names, sink, orient_by_position)
+        decided, refused = module.pairs(
+            q, d, layout, is_self_join, names, sink, orient_by_position
+        )
     else:
         sink.end(0)
     left, right, *more = sink.take_columns()
@@ -328,14 +539,26 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
     return Pairs(left, right, away, decided, refused, more)
 
 
-def _counts(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
-            enough: int | None = None, both: bool = False) -> list[np.ndarray]:  # fmt: skip
-    """Return the number of pairs of each row, in index order, as one array for each index.
+def _counts(
+    module: sinks.CpuMethod,
+    q: Index,
+    d: Index,
+    layout: Layout,
+    is_self_join: bool,
+    enough: int | None = None,
+    both: bool = False,
+) -> list[np.ndarray]:
+    """Return the number of pairs of each row, in index order, as one array for each
+    index.
 
-    In a self-join, return one array. `both`: return two arrays also in a self-join. The first one then counts
-    each pair at the earlier of its places, and the second one at the later.
+    In a self-join, return one array. `both`: return two arrays also in a self-join. The
+    first one then counts each pair at the earlier of its places, and the second one at
+    the later.
     """
-    counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if is_self_join and not both else (q, d))]
+    counts = [
+        np.zeros(len(s["order"]), np.int64)
+        for s in ((q,) if is_self_join and not both else (q, d))
+    ]
     if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
         module.counts(q, d, layout, is_self_join, counts[0], counts[-1], enough)
     return counts
@@ -357,7 +580,8 @@ def _orders(*sides: Index) -> list[np.ndarray]:
 
 
 WARMUP_POINTS = 100
-"""Number of points in a first join that is not timed: it compiles or loads the kernels."""
+"""Number of points in a first join that is not timed: it compiles or loads the kernels.
+"""
 
 
 class CpuProfiler:
@@ -372,9 +596,12 @@ class CpuProfiler:
         numbers |= module.layout_stats(index, layout)
         return Counters(numbers | compared_ratio(numbers, len(x)), seconds)
 
-    def _run(self, module: sinks.CpuMethod, x: np.ndarray,
-             layout: Layout) -> tuple[Numbers, dict[str, float], Index]:  # fmt: skip
-        """Join the points with themselves once; return counters, seconds by step, and the index."""
+    def _run(
+        self, module: sinks.CpuMethod, x: np.ndarray, layout: Layout
+    ) -> tuple[Numbers, dict[str, float], Index]:
+        """Join the points with themselves once; return counters, seconds by step, and
+        the index.
+        """
         found = np.zeros(1, np.int64)
 
         def add(left: np.ndarray, right: np.ndarray) -> None:
@@ -384,10 +611,20 @@ class CpuProfiler:
         index = module.build(x, layout)
         built = time.perf_counter()
         decided, refused = module.pairs(
-            index, index, layout, True, sinks.places_of(index, index), sinks.CallbackSink(add), False
+            index,
+            index,
+            layout,
+            True,
+            sinks.places_of(index, index),
+            sinks.CallbackSink(add),
+            False,
         )
         seconds = {"index": built - begin, "join": time.perf_counter() - built}
-        numbers: Numbers = {"decided": decided, "refused": refused, "pairs": int(found[0])}
+        numbers: Numbers = {
+            "decided": decided,
+            "refused": refused,
+            "pairs": int(found[0]),
+        }
         numbers["selectivity"] = 2 * numbers["pairs"] / len(x)
         return numbers, seconds, index
 

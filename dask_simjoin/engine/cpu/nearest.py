@@ -1,4 +1,6 @@
-"""Nearest neighbors on the CPU: index a chunk, and find its rows' neighbors in another chunk."""
+"""Nearest neighbors on the CPU: index a chunk, and find its rows' neighbors in another
+chunk.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,28 @@ from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Index, Norm
 
 PACKED = 64 * cpu_tiles.TILE
-"""Number of rows that are reordered and packed into tiles at a time, to keep the scratch array small."""
+"""Number of rows that are reordered and packed into tiles at a time, to keep the
+scratch array small.
+"""
 
 SEARCHED = 1 << 12
 """Number of queries that search at a time. Larger batches would need more memory."""
 
 
-def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
-    """Index the points (n, d), float64, of a chunk. The index serves as queries and as data.
+def build(
+    x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1
+) -> Index:
+    """Index the points (n, d), float64, of a chunk. The index serves as queries and as
+    data.
 
-    `names` (n,), int64: the row ids that searches return. Ids are not negative, and unique in the frame.
-    None: searches return positions.
+    `names` (n,), int64: the row ids that searches return. Ids are not negative, and
+    unique in the frame. None: searches return positions.
     """
     n, d = x.shape
     cut = layout.cut.first(n, cpu_tiles.TILE, cpu_tiles.CUTS)
-    order = kdtree.kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads)
+    order = kdtree.kd_order(
+        x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads
+    )
     x = np.ascontiguousarray(x)  # row by row, because this is how points are gathered
     dims = np.arange(d)
     own = order if names is None else np.asarray(names, np.int64)[order]
@@ -50,15 +59,29 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
             for start in range(a, b, PACKED):
                 stop = min(start + PACKED, b)
                 some = slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
-                pack.pack_exact(x, order[start:stop], dims, as_is, 1.0, y, z[some], low[some], high[some])
+                pack.pack_exact(
+                    x,
+                    order[start:stop],
+                    dims,
+                    as_is,
+                    1.0,
+                    y,
+                    z[some],
+                    low[some],
+                    high[some],
+                )
 
         shared_out(pack_some, n, threads, cpu_tiles.TILE, numbers_apart(d))
     else:
         tiles = filtered_tiles(x, order, dims, layout.filter, 0.0, threads)
-        index |= {name: tiles[name] for name in ("y", "z", "low", "high", "start", "norm")}
+        index |= {
+            name: tiles[name] for name in ("y", "z", "low", "high", "start", "norm")
+        }
         index["half_norm"] = tiles["limit"]
     if n:
-        index["lower"], index["upper"], index["levels"] = cpu_tiles.box_tree(index["low"], index["high"])
+        index["lower"], index["upper"], index["levels"] = cpu_tiles.box_tree(
+            index["low"], index["high"]
+        )
         index["least"] = cpu_tiles.smallest_names(index["names"], index["levels"])
     return index
 
@@ -83,21 +106,35 @@ def renamed(index: Index, names: Any) -> Index:
 
 
 def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the neighbors of queries before any search: totals inf and ids -1, both (rows, k)."""
+    """Return the neighbors of queries before any search: totals inf and ids -1, both
+    (rows, k).
+    """
     return np.full((rows, k), np.inf), np.full((rows, k), -1, np.int64)
 
 
-def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best_name: np.ndarray, *,
-            is_self_join: bool, least2: float = 0.0, bound2: float = math.inf) -> None:  # fmt: skip
-    """Update the k nearest neighbors of the queries with nearer points of another chunk, in place.
+def nearest(
+    q: Index,
+    d: Index,
+    layout: NearestLayout,
+    best_d2: np.ndarray,
+    best_name: np.ndarray,
+    *,
+    is_self_join: bool,
+    least2: float = 0.0,
+    bound2: float = math.inf,
+) -> None:
+    """Update the k nearest neighbors of the queries with nearer points of another
+    chunk, in place.
 
-    Neighbors are ordered by (total, id). So the result of searches in several chunks does not depend on the
-    chunks or on their order. A point whose total overflows to inf can still be a neighbor.
+    Neighbors are ordered by (total, id). So the result of searches in several chunks
+    does not depend on the chunks or on their order. A point whose total overflows to
+    inf can still be a neighbor.
 
-    `q`, `d`: indexes of the queries and of the data. `best_d2`, `best_name` (queries, k), C-contiguous,
-    float64 and int64: totals and ids of each query's neighbors so far, in ascending order; `fresh` makes them
-    for the first search. `is_self_join`: queries and data are rows of one frame, so that a row is not its own
-    neighbor. `least2`, `bound2`: smallest and largest total that a neighbor may have.
+    `q`, `d`: indexes of the queries and of the data. `best_d2`, `best_name` (queries,
+    k), C-contiguous, float64 and int64: totals and ids of each query's neighbors so
+    far, in ascending order; `fresh` makes them for the first search. `is_self_join`:
+    queries and data are rows of one frame, so that a row is not its own neighbor.
+    `least2`, `bound2`: smallest and largest total that a neighbor may have.
     """
     if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
         return
@@ -110,47 +147,104 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     else:
         q_terms, d_terms = (q_z, q["half_norm"], q["y"]), (d["z"], d["start"], d["y"])  # type: ignore[assignment]
         terms = (
-            f.scale * f.scale, f.kappa, layout.dims * 2.0**-140, 8.0 * layout.dims,
+            f.scale * f.scale,
+            f.kappa,
+            layout.dims * 2.0**-140,
+            8.0 * layout.dims,
             float(max(q["norm"], d["norm"])),
-        )  # fmt: skip
-    work = kernels.scratch(len(d["low"]), len(d["lower"]), layout.dims, d["lower"].dtype)
+        )
+    work = kernels.scratch(
+        len(d["low"]), len(d["lower"]), layout.dims, d["lower"].dtype
+    )
     kernels.search(
-        q_terms, q["low"], q["high"], q["names"], q["order"], d_terms, d["low"], d["high"],
-        (d["lower"], d["upper"], d["levels"]), d["least"], d["names"], terms, is_self_join, own,
-        float(least2), float(bound2), kind_of(layout.norm), best_d2, best_name, work,
-    )  # fmt: skip
+        q_terms,
+        q["low"],
+        q["high"],
+        q["names"],
+        q["order"],
+        d_terms,
+        d["low"],
+        d["high"],
+        (d["lower"], d["upper"], d["levels"]),
+        d["least"],
+        d["names"],
+        terms,
+        is_self_join,
+        own,
+        float(least2),
+        float(bound2),
+        kind_of(layout.norm),
+        best_d2,
+        best_name,
+        work,
+    )
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """Return the queries at places start ... stop-1 of an index, without copying arrays."""
-    places, boxes = slice(start, stop), slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
+    """Return the queries at places start ... stop-1 of an index, without copying
+    arrays.
+    """
+    places, boxes = (
+        slice(start, stop),
+        slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE)),
+    )
     cut = {"z": boxes, "low": boxes, "high": boxes, "start": boxes}
     cut |= dict.fromkeys(("names", "order", "y", "half_norm"), places)
     found = {name: index[name][some] for name, some in cut.items() if name in index}
     return found | {name: index[name] for name in ("norm",) if name in index}
 
 
-def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, sample: np.ndarray,
-           norm: Norm = 2, method: str | Method = AUTO,
-           approximate: bool = False) -> NearestLayout | MethodSearch:  # fmt: skip
-    """Choose the layout of all chunks: the method's layout if the method has its own search, else tiles."""
+def layout(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    sample: np.ndarray,
+    norm: Norm = 2,
+    method: str | Method = AUTO,
+    approximate: bool = False,
+) -> NearestLayout | MethodSearch:
+    """Choose the layout of all chunks: the method's layout if the method has its own
+    search, else tiles.
+    """
     own = search_layout_of(method, HOME, lower, upper, variance, norm, approximate)
-    return own or cpu_tiles.make_nearest_layout(lower, upper, mean, variance, sample, norm)
+    return own or cpu_tiles.make_nearest_layout(
+        lower, upper, mean, variance, sample, norm
+    )
 
 
-def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,
-             best_name: np.ndarray, *, is_self_join: bool, least2: float = 0.0,
-             bound2: float = math.inf) -> None:  # fmt: skip
+def improved(
+    q: Index,
+    d: Index,
+    layout: NearestLayout | MethodSearch,
+    best_d2: np.ndarray,
+    best_name: np.ndarray,
+    *,
+    is_self_join: bool,
+    least2: float = 0.0,
+    bound2: float = math.inf,
+) -> None:
     """Update neighbors as `nearest` does, but by the method of the layout.
 
-    Only tiles support `least2`. For other methods a smallest distance has been refused before, so there is no
-    check here.
+    Only tiles support `least2`. For other methods a smallest distance has been refused
+    before, so there is no check here.
     """
     if isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)
-        module.nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2)
+        module.nearest(
+            q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2
+        )
     else:
-        nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, least2=least2, bound2=bound2)
+        nearest(
+            q,
+            d,
+            layout,
+            best_d2,
+            best_name,
+            is_self_join=is_self_join,
+            least2=least2,
+            bound2=bound2,
+        )
 
 
 class CpuSearcher:
@@ -166,7 +260,9 @@ class CpuSearcher:
 
     @staticmethod
     def prepare() -> None:
-        """Do nothing: Numba compiles one function at a time, so an early start would not help."""
+        """Do nothing: Numba compiles one function at a time, so an early start would
+        not help.
+        """
 
     @staticmethod
     def at_once(k: int) -> int:

@@ -14,44 +14,71 @@ from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
 MAX_SIZE_RATIO = 2
-"""A component searches in this round if its size is at most this multiple of the median size."""
+"""A component searches in this round if its size is at most this multiple of the median
+size.
+"""
 
 TILES_PER_TURN = 4
 """When parts share a search, they take turns in getting this many consecutive tiles.
 
-Consecutive tiles are near each other, so an edge found from one tile also shortens the searches from the
-next.
+Consecutive tiles are near each other, so an edge found from one tile also shortens the
+searches from the next.
 """
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Known nearest rows of each row of an index, in index order: places, totals and bounds.
+"""Known nearest rows of each row of an index, in index order: places, totals and
+bounds.
 
-Places (n, k): int32, with -1 for rows of another index. Or int16: offsets from the row's own place, with 0 if
-unknown. Totals (n, k). Or (n, 0) if no total exceeds the core distances, because the core distances are then
-the weights. Bounds (n,), float32: a lower bound of the totals to all rows that are not listed, or -1 if
-unknown.
+Places (n, k): int32, with -1 for rows of another index. Or int16: offsets from the
+row's own place, with 0 if unknown. Totals (n, k). Or (n, 0) if no total exceeds the
+core distances, because the core distances are then the weights. Bounds (n,), float32: a
+lower bound of the totals to all rows that are not listed, or -1 if unknown.
 """
 
 NO_NODES = np.empty(0), np.empty(0, np.int32)
 """`least` and `to` before they are needed, to save memory: see `kernels.boruvka`."""
 
 ALL = np.empty(0, np.bool_)
-"""Empty mask of components. It means that all components search: see `kernels.boruvka`."""
+"""Empty mask of components. It means that all components search: see `kernels.boruvka`.
+"""
 
-SEARCHED = "z", "start", "half_norm", "y", "norm", "low", "high", "lower", "upper", "levels", "least"
-"""The arrays of an index that rounds read. All other arrays can be freed during the rounds."""
+SEARCHED = (
+    "z",
+    "start",
+    "half_norm",
+    "y",
+    "norm",
+    "low",
+    "high",
+    "lower",
+    "upper",
+    "levels",
+    "least",
+)
+"""The arrays of an index that rounds read. All other arrays can be freed during the
+rounds.
+"""
 
 Best = tuple[np.ndarray, ...]
-"""Weight, start node and end node of the best known edge of each component; and the row id of each node."""
+"""Weight, start node and end node of the best known edge of each component; and the row
+id of each node.
+"""
 
 
 class _RoundSide:
-    """An index prepared for searches, as queries and as data. `first`: first node of the index."""
+    """An index prepared for searches, as queries and as data. `first`: first node of
+    the index.
+    """
 
     def __init__(self, index: Index, first: int) -> None:
-        self.index = cpu_tiles.aligned_index({name: index[name] for name in SEARCHED if name in index})
+        self.index = cpu_tiles.aligned_index(
+            {name: index[name] for name in SEARCHED if name in index}
+        )
         self.rows = len(index["names"])
-        self.first, self.last = first, first + -(-self.rows // cpu_tiles.TILE) * cpu_tiles.TILE
+        self.first, self.last = (
+            first,
+            first + -(-self.rows // cpu_tiles.TILE) * cpu_tiles.TILE,
+        )
         if self.rows:
             self.tags = np.empty(index["least"].shape, np.int32)
             self.cores = np.empty(index["least"].shape)
@@ -60,34 +87,53 @@ class _RoundSide:
         """Return the arrays of coordinates and filter terms that kernels compare."""
         if "y" not in self.index:
             return (self.index["z"],)
-        return self.index["z"], self.index["half_norm" if queries else "start"], self.index["y"]
+        return (
+            self.index["z"],
+            self.index["half_norm" if queries else "start"],
+            self.index["y"],
+        )
 
 
 class BoruvkaRounds:
     """Find the spanning tree of one index, or the edges between two indexes.
 
-    `progress`: the state after earlier rounds; it is not changed. `read_only`: only `share` will be called.
-    It does not change the state, so the arrays of `progress` are not copied.
+    `progress`: the state after earlier rounds; it is not changed. `read_only`: only
+    `share` will be called. It does not change the state, so the arrays of `progress`
+    are not copied.
     """
 
-    def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
-                 nearest: Nearest | None = None, progress: Progress | None = None,
-                 read_only: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        sides: Sequence[Index],
+        layout: NearestLayout,
+        cores: Sequence[np.ndarray],
+        nearest: Nearest | None = None,
+        progress: Progress | None = None,
+        read_only: bool = False,
+    ) -> None:
         self.layout = layout
         self.sides: list[_RoundSide] = []
         for index in sides:
-            self.sides.append(_RoundSide(index, self.sides[-1].last if self.sides else 0))
+            self.sides.append(
+                _RoundSide(index, self.sides[-1].last if self.sides else 0)
+            )
         nodes = self.sides[-1].last
         self.rows = sum(side.rows for side in self.sides)
         self.component = np.full(nodes if progress is None else 0, -1, np.int32)
         self.names = np.zeros(nodes if len(sides) > 1 else self.rows, np.int32)
         # with one index, whose core distances are already padded, no copy is needed
-        self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
+        self.core = (
+            cores[0]
+            if len(cores) == 1 and len(cores[0]) == nodes
+            else np.full(nodes, np.nan)
+        )
         known = 0
         for side, index, core in zip(self.sides, sides, cores, strict=True):
             own = slice(side.first, side.first + side.rows)
             if progress is None:
-                self.component[own] = np.arange(known, known + side.rows, dtype=np.int32)
+                self.component[own] = np.arange(
+                    known, known + side.rows, dtype=np.int32
+                )
             self.names[own] = index["names"]
             if self.core is not core:
                 self.core[own] = core[: side.rows]
@@ -104,27 +150,37 @@ class BoruvkaRounds:
             self.near, self.away = nearest[:2]
             self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
-        # batches of edges. If a batch has no weights, the weight of an edge is the larger core distance of
-        # its ends
+        # batches of edges. If a batch has no weights, the weight of an edge is the
+        # larger core distance of its ends
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
-                # read-only arrays are copied too, because Numba would compile kernels again for them
+                # read-only arrays are copied too, because Numba would compile kernels
+                # again for them
                 known if read_only and known.flags.writeable else known.copy()
-                for known in (progress[name] for name in ("component", "least", "to", "beyond"))
+                for known in (
+                    progress[name] for name in ("component", "least", "to", "beyond")
+                )
             )
             self.sizes, self.found = progress["sizes"], list(progress["found"])
             self.components = len(self.sizes)
 
     @property
     def progress(self) -> Progress:
-        """The state between two rounds, with the best edge of each component before the next search."""
+        """The state between two rounds, with the best edge of each component before the
+        next search.
+        """
         self._allocate_nodes()
         offered = self._offers()[:3]
         return {
-            "component": self.component, "sizes": self.sizes, "least": self.least,
-            "to": self.to, "beyond": self.beyond, "found": self.found, "offered": offered,
-        }  # fmt: skip
+            "component": self.component,
+            "sizes": self.sizes,
+            "least": self.least,
+            "to": self.to,
+            "beyond": self.beyond,
+            "found": self.found,
+            "offered": offered,
+        }
 
     def _no_edges(self, number: int) -> Best:
         """Return a `Best` for `number` components without any edge yet."""
@@ -137,14 +193,16 @@ class BoruvkaRounds:
             self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
 
     def _searching(self) -> np.ndarray:
-        """Return a mask of the components that search in this round. It selects at least half of all
-        components.
+        """Return a mask of the components that search in this round. It selects at
+        least half of all components.
         """
         number = self.components
         if number == self.rows:
             return ALL
         searching = (
-            self.sizes <= MAX_SIZE_RATIO * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
+            self.sizes
+            <= MAX_SIZE_RATIO
+            * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
         )
         if searching.all() and number > 1:
             searching[np.argmax(self.sizes)] = False
@@ -154,13 +212,16 @@ class BoruvkaRounds:
         """Return the best edge of each component that is known without a search."""
         best = self._no_edges(self.components)
         nearest = self.near, self.away, self.beyond
-        boruvka.offer_listed(self.component, self.core, self.names, *nearest, self.least, self.to, best)
+        boruvka.offer_listed(
+            self.component, self.core, self.names, *nearest, self.least, self.to, best
+        )
         return best
 
     def _wanted(self, searching: np.ndarray, best: Best) -> np.ndarray:
         """Return the nodes that must search, as one 64-bit mask per tile.
 
-        A node must search if it may have an edge as light as its component's best known edge, or lighter.
+        A node must search if it may have an edge as light as its component's best known
+        edge, or lighter.
         """
         wanted = np.empty(self.sides[-1].last // cpu_tiles.TILE, np.uint64)
         known = self.component, self.core, self.least, self.to, self.beyond
@@ -168,7 +229,9 @@ class BoruvkaRounds:
         return wanted
 
     def _search(self, wanted: np.ndarray, best: Best) -> None:
-        """Search from the nodes in `wanted`, and replace edges in `best` by better ones."""
+        """Search from the nodes in `wanted`, and replace edges in `best` by better
+        ones.
+        """
         if not wanted.any():
             return
         for side in self.sides:
@@ -180,30 +243,49 @@ class BoruvkaRounds:
                 self._search_side(q, d, wanted, best)
 
     def _settle(self, wanted: np.ndarray, best: Best) -> None:
-        """Raise the bounds of the nodes that searched; `best`: best edges of components after the search."""
+        """Raise the bounds of the nodes that searched; `best`: best edges of components
+        after the search.
+        """
         across = self.sides[-1].first
         if len(self.to):
-            boruvka.raise_bounds(self.component, wanted, best, across, self.least, self.to)
+            boruvka.raise_bounds(
+                self.component, wanted, best, across, self.least, self.to
+            )
 
     def _join(self, searching: np.ndarray, best: Best) -> None:
-        """Join the components that searched along their best edges, and number the components anew."""
-        many, alone = self.components, len(self.sides) == 1 and self.components == self.rows
-        # in the first round of one index each node is a component, so `component` can be the output
+        """Join the components that searched along their best edges, and number the
+        components anew.
+        """
+        many, alone = (
+            self.components,
+            len(self.sides) == 1 and self.components == self.rows,
+        )
+        # in the first round of one index each node is a component, so `component` can
+        # be the output
         parent = self.component[:many] if alone else np.empty(many, np.int32)
-        number, left = boruvka.join_components(self.component, searching, best, parent, best[:3], 0)
-        # every component that searched has found an edge, so at least two have been joined
+        number, left = boruvka.join_components(
+            self.component, searching, best, parent, best[:3], 0
+        )
+        # every component that searched has found an edge, so at least two have been
+        # joined
         assert left < many
         self.sizes, self.components = np.zeros(left, np.int32), left
-        boruvka.number_nodes(self.component, parent[:0] if alone else parent, self.sizes)
+        boruvka.number_nodes(
+            self.component, parent[:0] if alone else parent, self.sizes
+        )
         for column in best[:3]:
-            column.resize(number, refcheck=False)  # in place: shrinks the array without a copy
+            # in place: shrinks the array without a copy
+            column.resize(number, refcheck=False)
         self.found += self._without_weights(best[:3]) if alone else [best[:3]]
 
-    def _without_weights(self, edges: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:
-        """Save memory: drop the weights of edges whose weight is the larger core distance of their ends.
+    def _without_weights(
+        self, edges: tuple[np.ndarray, ...]
+    ) -> list[tuple[np.ndarray, ...]]:
+        """Save memory: drop the weights of edges whose weight is the larger core
+        distance of their ends.
 
-        Return a batch of these edges and a batch of the others. If fewer than half are such edges, return all
-        edges as one batch, with weights.
+        Return a batch of these edges and a batch of the others. If fewer than half are
+        such edges, return all edges as one batch, with weights.
         """
         number = boruvka.part_edges(self.core, *edges)
         if 2 * number < len(edges[0]):
@@ -213,7 +295,9 @@ class BoruvkaRounds:
             column.resize(number, refcheck=False)
         return [(NO_NODES[0], *edges[1:]), others]
 
-    def _search_side(self, q: _RoundSide, d: _RoundSide, wanted: np.ndarray, best: Best) -> None:
+    def _search_side(
+        self, q: _RoundSide, d: _RoundSide, wanted: np.ndarray, best: Best
+    ) -> None:
         f, dims = self.layout.filter, self.layout.dims
         terms = (0.0,) * 5
         if f is not None:
@@ -221,24 +305,43 @@ class BoruvkaRounds:
             terms = f.scale * f.scale, f.kappa, dims * 2.0**-140, 8.0 * dims, largest
         rows = tuple(
             (
-                *(column[side.first : side.last] for column in (self.component, self.core, self.names)),
+                *(
+                    column[side.first : side.last]
+                    for column in (self.component, self.core, self.names)
+                ),
                 side.first,
             )
             for side in (q, d)
         )
         own = d.index
         spanning.search_others(
-            q.terms(True), q.index["low"], q.index["high"], d.terms(False), own["low"], own["high"],
-            (own["lower"], own["upper"], own["levels"]), (own["least"], d.tags, d.cores), terms, q is d,
-            kind_of(self.layout.norm), wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE],
-            rows, best,
-            spanning.scratch(len(own["low"]), len(own["lower"]), dims, own["lower"].dtype),
-        )  # fmt: skip
+            q.terms(True),
+            q.index["low"],
+            q.index["high"],
+            d.terms(False),
+            own["low"],
+            own["high"],
+            (own["lower"], own["upper"], own["levels"]),
+            (own["least"], d.tags, d.cores),
+            terms,
+            q is d,
+            kind_of(self.layout.norm),
+            wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE],
+            rows,
+            best,
+            spanning.scratch(
+                len(own["low"]), len(own["lower"]), dims, own["lower"].dtype
+            ),
+        )
 
-    def run(self, known: tuple[np.ndarray, ...] | None = None) -> list[tuple[np.ndarray, ...]]:
-        """Run rounds until one component is left; return the edges of the tree in batches.
+    def run(
+        self, known: tuple[np.ndarray, ...] | None = None
+    ) -> list[tuple[np.ndarray, ...]]:
+        """Run rounds until one component is left; return the edges of the tree in
+        batches.
 
-        `known`: weights, start nodes and end nodes of further edges that may be in the tree.
+        `known`: weights, start nodes and end nodes of further edges that may be in the
+        tree.
         """
         if known is not None or not self.near.shape[1] or self.components < self.rows:
             self._allocate_nodes()
@@ -257,7 +360,9 @@ class BoruvkaRounds:
         return self.found
 
     def share(self, offered: Best, part: Part) -> Found:
-        """Run one part of a round's searches; there must be one index. See `Spanner.share`."""
+        """Run one part of a round's searches; there must be one index. See
+        `Spanner.share`.
+        """
         best = *(column.copy() for column in offered), self.names
         wanted = self._wanted(self._searching(), best)
         tile = np.flatnonzero(wanted)
@@ -279,7 +384,9 @@ class BoruvkaRounds:
         self._join(searching, best)
 
     def go_on(self, parts: int) -> Progress:
-        """Run rounds until the next one is worth splitting into `parts` parts; return the state."""
+        """Run rounds until the next one is worth splitting into `parts` parts; return
+        the state.
+        """
         progress = self.progress
         while self.components > 1:
             offered = progress["offered"]

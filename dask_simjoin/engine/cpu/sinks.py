@@ -1,4 +1,6 @@
-"""Sinks, which receive the pairs that CPU kernels write; and the interface of a method's CPU module."""
+"""Sinks, which receive the pairs that CPU kernels write; and the interface of a
+method's CPU module.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ MAX_CAPACITY = 1 << 27
 """Largest initial capacity of an output, in pairs."""
 
 SCRATCH = 1 << 16
-"""Number of pairs that are processed at a time, so that they stay in a core's own cache."""
+"""Number of pairs that are processed at a time, so that they stay in a core's own
+cache.
+"""
 
 NO_TOTALS = np.empty(0)
 
@@ -31,25 +35,33 @@ NO_PAIRS, NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
 
 
 class Sink(Protocol):
-    """Receives pairs. A kernel writes them to the arrays `left`, `right` and `totals`, from their start."""
+    """Receives pairs. A kernel writes them to the arrays `left`, `right` and `totals`,
+    from their start.
+    """
 
     left: np.ndarray
     right: np.ndarray
-    totals: np.ndarray  # totals of the pairs; an empty array if the sink does not need them
+    # totals of the pairs; an empty array if the sink does not need them
+    totals: np.ndarray
     capacity: int  # number of pairs that fit into the arrays
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Consume the first `n` pairs of the arrays, and provide space for at least `min_capacity` pairs."""
+        """Consume the first `n` pairs of the arrays, and provide space for at least
+        `min_capacity` pairs.
+        """
 
     def end(self, n: int) -> None:
-        """Consume the first `n` pairs of the arrays. They are the last pairs of the join."""
+        """Consume the first `n` pairs of the arrays. They are the last pairs of the
+        join.
+        """
 
 
 def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
     """Call a kernel until it has written all pairs to a sink.
 
-    `write`: calls the kernel, which writes from the start of the sink's arrays. It returns the number of
-    pairs written, and the capacity that the kernel needs to continue, or 0 if all pairs are written.
+    `write`: calls the kernel, which writes from the start of the sink's arrays. It
+    returns the number of pairs written, and the capacity that the kernel needs to
+    continue, or 0 if all pairs are written.
     """
     while True:
         n, least = write()
@@ -62,11 +74,14 @@ def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
 class NamedPairs:
     """A sink that keeps the names of pairs as the kernel writes them, int32 or int64.
 
-    A name is a position or a label. `capacity`: initial capacity in pairs. `distance`: function that converts
-    totals to distances; if it is given, distances are kept as well.
+    A name is a position or a label. `capacity`: initial capacity in pairs. `distance`:
+    function that converts totals to distances; if it is given, distances are kept as
+    well.
     """
 
-    def __init__(self, capacity: int, dtype: DType, distance: Measured | None = None) -> None:
+    def __init__(
+        self, capacity: int, dtype: DType, distance: Measured | None = None
+    ) -> None:
         dtypes = (dtype, dtype) + (np.float64,) * (distance is not None)
         self._columns = GrowingColumns(dtypes, capacity, SWEEP_LANES)
         self._distance = distance
@@ -99,7 +114,9 @@ class NamedPairs:
 
 
 class _PlaceBuffer:
-    """Base class of sinks that get places (int32) instead of names from kernels. `end` consumes them."""
+    """Base class of sinks that get places (int32) instead of names from kernels. `end`
+    consumes them.
+    """
 
     totals = NO_TOTALS
 
@@ -109,7 +126,9 @@ class _PlaceBuffer:
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
         # kernels write whole vectors, so they may write past the capacity
-        self.left, self.right = (np.empty(capacity + SWEEP_LANES, np.int32) for _ in range(2))
+        self.left, self.right = (
+            np.empty(capacity + SWEEP_LANES, np.int32) for _ in range(2)
+        )
 
     def full(self, n: int, min_capacity: int) -> None:
         self.end(n)
@@ -130,27 +149,42 @@ class LabelColumns(_PlaceBuffer):
     capacity : int
         Initial capacity in pairs.
     sides : pair of tuples
-        For each index: coordinates (n, d), positions (n,) and integer labels (n,), all in index order. An
-        index may be a part of the whole index of a chunk.
+        For each index: coordinates (n, d), positions (n,) and integer labels (n,), all
+        in index order. An index may be a part of the whole index of a chunk.
     is_self_join : bool
-        Whether both indexes are from one chunk, so that the row with the smaller position is on the left.
+        Whether both indexes are from one chunk, so that the row with the smaller
+        position is on the left.
     distance : callable or None
-        Function that converts totals of `norm` to distances. If it is given, distances are kept as well.
+        Function that converts totals of `norm` to distances. If it is given, distances
+        are kept as well.
     kept : pair of lists of arrays
-        Columns to gather for the left rows and for the right rows, each in the order of the whole index.
+        Columns to gather for the left rows and for the right rows, each in the order of
+        the whole index.
     firsts : pair of int
         For each index, the place of its first row in the whole index.
     """
 
-    def __init__(self, capacity: int, sides: Any, *, is_self_join: bool, distance: Measured | None,
-                 norm: Kind = SQUARES, kept: Kept = ((), ()),
-                 firsts: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
+    def __init__(
+        self,
+        capacity: int,
+        sides: Any,
+        *,
+        is_self_join: bool,
+        distance: Measured | None,
+        norm: Kind = SQUARES,
+        kept: Kept = ((), ()),
+        firsts: tuple[int, int] = (0, 0),
+    ) -> None:
         names = [labels.dtype for _, _, labels in sides]
         dtypes = (*names, *(np.float64,) * (distance is not None))
         dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
         self._columns = GrowingColumns(dtypes, capacity)
-        # labels are converted to 8 bytes, so that kernels are compiled for one dtype only
-        self._sides = [(y, order, labels.astype(np.int64, copy=False)) for y, order, labels in sides]
+        # labels are converted to 8 bytes, so that kernels are compiled for one dtype
+        # only
+        self._sides = [
+            (y, order, labels.astype(np.int64, copy=False))
+            for y, order, labels in sides
+        ]
         self._narrow = any(dtype != np.int64 for dtype in names)
         self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
         self._kept, self._firsts = kept, firsts
@@ -166,7 +200,9 @@ class LabelColumns(_PlaceBuffer):
         (q_y, q_order, q_labels), (d_y, d_order, d_labels) = self._sides
         places = self.left[:n], self.right[:n]
         names = [wide[:n] for wide in self._wide] if self._narrow else out[:2]
-        finish.label(q_order, q_labels, d_order, d_labels, self._is_self_join, *places, *names)
+        finish.label(
+            q_order, q_labels, d_order, d_labels, self._is_self_join, *places, *names
+        )
         if self._narrow:
             out[0][:], out[1][:] = names
         if self._distance is not None:
@@ -176,14 +212,23 @@ class LabelColumns(_PlaceBuffer):
             self._keep(places, n, iter(out[len(out) - sum(map(len, self._kept)) :]))
         self._columns.advance(n)
 
-    def _keep(self, places: tuple[np.ndarray, np.ndarray], n: int, out: Iterator[np.ndarray]) -> None:
+    def _keep(
+        self, places: tuple[np.ndarray, np.ndarray], n: int, out: Iterator[np.ndarray]
+    ) -> None:
         (_, q_order, _), (_, d_order, _) = self._sides
         oriented = np.empty((2, n), np.int32)
-        finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *oriented)
+        finish.orient(
+            q_order, d_order, self._is_self_join, *places, *self._firsts, *oriented
+        )
         for side, rows in zip(self._kept, oriented, strict=True):
-            # viewed as unsigned integers, so that one kernel serves all dtypes of the same size
+            # viewed as unsigned integers, so that one kernel serves all dtypes of the
+            # same size
             for values in side:
-                finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
+                finish.gather(
+                    values.view(BITS[values.itemsize]),
+                    rows,
+                    next(out).view(BITS[values.itemsize]),
+                )
 
     def take_columns(self) -> tuple[np.ndarray, ...]:
         """Return the columns of all pairs. Do not use the sink afterwards."""
@@ -191,7 +236,9 @@ class LabelColumns(_PlaceBuffer):
 
 
 class CallbackSink(_PlaceBuffer):
-    """A sink that passes the left and the right places (int32) of pairs to a function, and keeps nothing."""
+    """A sink that passes the left and the right places (int32) of pairs to a function,
+    and keeps nothing.
+    """
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], None]) -> None:
         super().__init__()
@@ -203,17 +250,31 @@ class CallbackSink(_PlaceBuffer):
 
 
 class Deciding(_PlaceBuffer):
-    """A sink that gets candidates from a kernel, decides which are pairs, and passes these to another sink.
+    """A sink that gets candidates from a kernel, decides which are pairs, and passes
+    these to another sink.
 
-    `q`, `d`: the indexes; their "x" (d, n or more) has the coordinates in index order. `names`: for each
-    index, the name of each row, in index order. The other sink gets these names. `orient_by_position`:
-    whether the row with the smaller position is on the left.
+    `q`, `d`: the indexes; their "x" (d, n or more) has the coordinates in index order.
+    `names`: for each index, the name of each row, in index order. The other sink gets
+    these names. `orient_by_position`: whether the row with the smaller position is on
+    the left.
     """
 
-    def __init__(self, sink: Sink, q: Index, d: Index, names: list[np.ndarray], threshold: float, norm: Kind,
-                 orient_by_position: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        sink: Sink,
+        q: Index,
+        d: Index,
+        names: list[np.ndarray],
+        threshold: float,
+        norm: Kind,
+        orient_by_position: bool,
+    ) -> None:
         self._sink, self._sides, self._names = sink, (q, d), names
-        self._threshold, self._norm, self._orient_by_position = threshold, norm, orient_by_position
+        self._threshold, self._norm, self._orient_by_position = (
+            threshold,
+            norm,
+            orient_by_position,
+        )
         self._used = self.decided = self.refused = 0
         self._scratch = scratch()
         super().__init__()
@@ -224,8 +285,21 @@ class Deciding(_PlaceBuffer):
         `min_capacity` is never more than the arrays hold.
         """
         q, d = self._sides
-        places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
-        found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
+        places, near, totals = (
+            (self.left[:n], self.right[:n]),
+            np.empty(n, np.int32),
+            np.empty(n),
+        )
+        found = decide(
+            q["x"],
+            d["x"],
+            *places,
+            self._threshold,
+            self._norm,
+            near,
+            totals,
+            *self._scratch,
+        )
         self.decided, self.refused = self.decided + n, self.refused + n - found
         i, j = (some.take(near[:found]) for some in places)
         left, right = self._names[0].take(i), self._names[1].take(j)
@@ -243,70 +317,113 @@ class Deciding(_PlaceBuffer):
         self._used += found
 
     def end(self, n: int) -> None:
-        """Decide the first `n` candidates of the arrays. They are the last candidates of the join."""
+        """Decide the first `n` candidates of the arrays. They are the last candidates
+        of the join.
+        """
         self.full(n, 0)
         self._sink.end(self._used)
 
 
 Sides = tuple[np.ndarray, np.ndarray]
-"""One array for each of two indexes, in index order. In a self-join, both are the same array."""
+"""One array for each of two indexes, in index order. In a self-join, both are the same
+array.
+"""
 
 
 class CpuMethod(Protocol):
     """The functions of a method's CPU module.
 
-    Each index has "order" (n + lanes), int32: the positions of its points, in index order. Arguments `q` and
-    `d` are the indexes of queries and of data.
+    Each index has "order" (n + lanes), int32: the positions of its points, in index
+    order. Arguments `q` and `d` are the indexes of queries and of data.
     """
 
     writes_names: bool
-    """Whether `pairs` can write int64 names and totals. Otherwise it writes only int32 names."""
+    """Whether `pairs` can write int64 names and totals. Otherwise it writes only int32
+    names.
+    """
 
-    def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm,
-               sample: JoinSample | None = None) -> Layout:  # fmt: skip
+    def layout(
+        self,
+        options: Any,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        threshold: float,
+        norm: Norm,
+        sample: JoinSample | None = None,
+    ) -> Layout:
         """Choose the layout of all chunks.
 
-        `options`: the method as an object. `lower`, `upper`, `mean`, `variance` (d,): moments of all points.
-        `sample`: a sample of the points, if there is one.
+        `options`: the method as an object. `lower`, `upper`, `mean`, `variance` (d,):
+        moments of all points. `sample`: a sample of the points, if there is one.
         """
 
     def build(self, x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
-        """Index the points (n, d) of a chunk; `threads`: number of threads that share the work."""
+        """Index the points (n, d) of a chunk; `threads`: number of threads that share
+        the work.
+        """
 
     def part(self, index: Index, start: int, stop: int) -> Index:
-        """Return the index of the points at places start ... stop-1; "order" has positions in the chunk."""
+        """Return the index of the points at places start ... stop-1; "order" has
+        positions in the chunk.
+        """
 
     def points(self, index: Index) -> np.ndarray:
         """Return the coordinates (n or more, d) of an index's points, in index order."""
 
-    def pairs(self, q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray],
-              sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
+    def pairs(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        is_self_join: bool,
+        names: list[np.ndarray],
+        sink: Sink,
+        orient_by_position: bool,
+    ) -> tuple[int, int]:
         """Write all pairs to a sink.
 
-        `names`: for each index, the name of each row, in index order. `orient_by_position`: whether the row
-        with the smaller position must be on the left. Some methods put it there in any case.
+        `names`: for each index, the name of each row, in index order.
+        `orient_by_position`: whether the row with the smaller position must be on the
+        left. Some methods put it there in any case.
 
-        Return the number of candidates that only float64 could decide, and how many of them are not pairs.
+        Return the number of candidates that only float64 could decide, and how many of
+        them are not pairs.
         """
 
-    def counts(self, q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
-               d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-        """Add the number of pairs of each row to `q_counts` and `d_counts`, in index order.
+    def counts(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        is_self_join: bool,
+        q_counts: np.ndarray,
+        d_counts: np.ndarray,
+        enough: int | None = None,
+    ) -> None:
+        """Add the number of pairs of each row to `q_counts` and `d_counts`, in index
+        order.
 
-        In a self-join both are usually the same array. If they are two arrays, each pair counts in `q_counts`
-        at the earlier of its places, and in `d_counts` at the later. Counts of at least `enough` need not be
-        exact.
+        In a self-join both are usually the same array. If they are two arrays, each
+        pair counts in `q_counts` at the earlier of its places, and in `d_counts` at the
+        later. Counts of at least `enough` need not be exact.
         """
 
     def layout_stats(self, index: Index, layout: Layout) -> Numbers:
         """Return the counters of a self-join of an index, for `profile`."""
 
-    def work(self, q: Index, d: Index, layout: Layout, is_self_join: bool) -> np.ndarray:
-        """Estimate the relative work of `pairs` for equal parts of `q`: see `Joiner.work`."""
+    def work(
+        self, q: Index, d: Index, layout: Layout, is_self_join: bool
+    ) -> np.ndarray:
+        """Estimate the relative work of `pairs` for equal parts of `q`: see
+        `Joiner.work`.
+        """
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
-        """Return a place: no point at this place or later is near a point before the place `stop`."""
+        """Return a place: no point at this place or later is near a point before the
+        place `stop`.
+        """
 
 
 @runtime_checkable
@@ -316,64 +433,115 @@ class OneSided(Protocol):
     This takes no longer than counting for both sides.
     """
 
-    def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
-                  rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
+    def one_sided(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        q_counts: np.ndarray,
+        rows: Rows | None = None,
+        *,
+        later: bool = False,
+    ) -> None:
         """Add to `q_counts` the number of points of `d` near each point of `q`.
 
         In a self-join, each point is near itself, so it is counted, too.
 
-        `rows`: count only for the queries at these places. `later`: `q` is `d`, and only points at later
-        places are counted.
+        `rows`: count only for the queries at these places. `later`: `q` is `d`, and
+        only points at later places are counted.
         """
 
 
 @runtime_checkable
 class Tallying(Protocol):
-    """A method that can count pairs for several thresholds in one call, without writing the pairs."""
+    """A method that can count pairs for several thresholds in one call, without writing
+    the pairs.
+    """
 
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
-        """Return whether `tally` is faster than finding each pair and comparing its total with the limits."""
+        """Return whether `tally` is faster than finding each pair and comparing its
+        total with the limits.
+        """
 
-    def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, is_self_join: bool, by_row: bool,
-              q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-        """Count the pairs whose total is at most each of several ascending limits: see `Joiner.tally`.
+    def tally(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        limits: np.ndarray,
+        is_self_join: bool,
+        by_row: bool,
+        q_found: np.ndarray,
+        d_found: np.ndarray,
+    ) -> None:
+        """Count the pairs whose total is at most each of several ascending limits: see
+        `Joiner.tally`.
 
-        `by_row`: add the pairs of each row to `q_found` and `d_found` (rows, limits), which are the same
-        array in a self-join. Otherwise add the number of all pairs to `q_found` (1, limits).
+        `by_row`: add the pairs of each row to `q_found` and `d_found` (rows, limits),
+        which are the same array in a self-join. Otherwise add the number of all pairs
+        to `q_found` (1, limits).
         """
 
 
 @runtime_checkable
 class Choosing(Protocol):
-    """A method whose `connect` and `lowest` copy the points that they compare, and so accept views."""
+    """A method whose `connect` and `lowest` copy the points that they compare, and so
+    accept views.
+    """
 
     def loose_part(self, index: Index, start: int, stop: int) -> Index:
-        """Return what `part` returns, but as views; only `connect` and `lowest` accept it."""
+        """Return what `part` returns, but as views; only `connect` and `lowest` accept
+        it.
+        """
 
 
 @runtime_checkable
 class ManyAtOnce(Protocol):
-    """A method that can do the work of `Joiner.connect` and `Joiner.lowest` without finding each pair."""
+    """A method that can do the work of `Joiner.connect` and `Joiner.lowest` without
+    finding each pair.
+    """
 
-    def connect(self, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
-                parent: np.ndarray) -> None:  # fmt: skip
+    def connect(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        is_self_join: bool,
+        nodes: Sides,
+        parent: np.ndarray,
+    ) -> None:
         """Unite the sets of the two rows of each pair: see `Joiner.connect`.
 
         `nodes`: the node of each row (int64), or -1 if the row takes no part.
         """
 
     def lowest(
-        self, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        is_self_join: bool,
+        labels: Sides,
+        low: Sides,
     ) -> None:
-        """Lower `low` for rows without a label: see `Joiner.lowest`. `labels` and `low` are int64."""
+        """Lower `low` for rows without a label: see `Joiner.lowest`. `labels` and `low`
+        are int64.
+        """
 
 
 @runtime_checkable
 class Ranged(Protocol):
-    """A method that can count and label the rows of one index in ranges, which several threads share."""
+    """A method that can count and label the rows of one index in ranges, which several
+    threads share.
+    """
 
     def counts_of(
-        self, index: Index, layout: Layout, rows: Rows, counts: np.ndarray, enough: int | None = None
+        self,
+        index: Index,
+        layout: Layout,
+        rows: Rows,
+        counts: np.ndarray,
+        enough: int | None = None,
     ) -> None:
         """Add the number of pairs of each row at the places `rows` to `counts`.
 
@@ -381,18 +549,34 @@ class Ranged(Protocol):
         """
 
     def lowest_of(
-        self, index: Index, layout: Layout, rows: Rows, labels: np.ndarray, low: np.ndarray
+        self,
+        index: Index,
+        layout: Layout,
+        rows: Rows,
+        labels: np.ndarray,
+        low: np.ndarray,
     ) -> None:
-        """Lower `low` as `ManyAtOnce.lowest` does, but only for the rows at the places `rows`."""
+        """Lower `low` as `ManyAtOnce.lowest` does, but only for the rows at the places
+        `rows`.
+        """
 
 
 def places_of(*sides: Index) -> list[np.ndarray]:
-    """Return the places of each index (0, 1, ...), for kernels that write places instead of names."""
+    """Return the places of each index (0, 1, ...), for kernels that write places
+    instead of names.
+    """
     return [np.arange(len(side["order"]), dtype=np.int32) for side in sides]
 
 
-def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
-            parent: np.ndarray) -> None:  # fmt: skip
+def connect(
+    method: CpuMethod,
+    q: Index,
+    d: Index,
+    layout: Layout,
+    is_self_join: bool,
+    nodes: Sides,
+    parent: np.ndarray,
+) -> None:
     """Do the work of `ManyAtOnce.connect` for any method, by finding each pair."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
@@ -402,11 +586,19 @@ def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join:
 
 
 def lowest(
-    method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
+    method: CpuMethod,
+    q: Index,
+    d: Index,
+    layout: Layout,
+    is_self_join: bool,
+    labels: Sides,
+    low: Sides,
 ) -> None:
     """Do the work of `ManyAtOnce.lowest` for any method, by finding each pair."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)
 
-    method.pairs(q, d, layout, is_self_join, places_of(q, d), CallbackSink(lower), False)
+    method.pairs(
+        q, d, layout, is_self_join, places_of(q, d), CallbackSink(lower), False
+    )

@@ -1,9 +1,11 @@
-"""Minimum spanning trees on the CPU: the tree of one index, or the edges between two indexes.
+"""Minimum spanning trees on the CPU: the tree of one index, or the edges between two
+indexes.
 
-The weight of an edge is the mutual reachability of its two rows: the largest of their total and both core
-distances. Edges are ordered by (weight, smaller id, larger id), so the tree is unique. It is found by the
-rounds of Boruvka (1926, "O jistem problemu minimalnim"). In a round, components search for the lightest edge
-that leaves them, and are joined along these edges. Searches from large components cost most, so large
+The weight of an edge is the mutual reachability of its two rows: the largest of their
+total and both core distances. Edges are ordered by (weight, smaller id, larger id), so
+the tree is unique. It is found by the rounds of Boruvka (1926, "O jistem problemu
+minimalnim"). In a round, components search for the lightest edge that leaves them, and
+are joined along these edges. Searches from large components cost most, so large
 components do not search while many smaller ones are left.
 """
 
@@ -24,11 +26,20 @@ from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce, Ranged
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import shared_out
-from dask_simjoin.engine.protocols import Clusters, Edges, Found, Layout, Part, Progress, Rows
+from dask_simjoin.engine.protocols import (
+    Clusters,
+    Edges,
+    Found,
+    Layout,
+    Part,
+    Progress,
+    Rows,
+)
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
 COARSE = 16
-"""To bound distances to an index, its tiles are summarized by at most this many boxes."""
+"""To bound distances to an index, its tiles are summarized by at most this many boxes.
+"""
 
 TILE_BATCH = 256
 """Number of tiles whose gaps are computed at a time.
@@ -38,9 +49,14 @@ Larger arrays would need new memory from the system for each batch.
 
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
-    """Convert the row ids at the ends of edges to nodes; `first`: the first node of the index."""
+    """Convert the row ids at the ends of edges to nodes; `first`: the first node of the
+    index.
+    """
     names = index["names"].astype(np.int32)
-    found, table = np.empty(len(ends), np.int32), np.full(1 << (2 * len(names)).bit_length(), -1, np.int32)
+    found, table = (
+        np.empty(len(ends), np.int32),
+        np.full(1 << (2 * len(names)).bit_length(), -1, np.int32),
+    )
     boruvka.nodes_of(names, first, ends, table, found)
     return found
 
@@ -49,37 +65,54 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
     """Return the box of each tile: its smallest and its largest coordinates (tiles, d)."""
     if "y" not in index:
         return index["low"], index["high"]
-    y = index["y"]  # computed anew, because with a filter "low" and "high" are boxes of scaled points
+    # computed anew, because with a filter "low" and "high" are boxes of scaled points
+    y = index["y"]
     starts = np.arange(0, len(y), cpu_tiles.TILE)
     return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
 
 
-def _lower_bounds_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
-                  norm: Norm) -> np.ndarray:  # fmt: skip
-    """For each point, return a lower bound of the weights of its edges to another index (n,).
+def _lower_bounds_across(
+    index: Index, core: np.ndarray, other: Index, other_core: np.ndarray, norm: Norm
+) -> np.ndarray:
+    """For each point, return a lower bound of the weights of its edges to another index
+    (n,).
 
-    No weight is below the gap between the point's tile and the nearest box of the other index, or below
-    either core distance. Both indexes must have points.
+    No weight is below the gap between the point's tile and the nearest box of the other
+    index, or below either core distance. Both indexes must have points.
     """
     (low, high), (far_low, far_high) = _boxes(index), _boxes(other)
     some = np.arange(0, len(far_low), -(-len(far_low) // COARSE))
-    far_low, far_high = np.minimum.reduceat(far_low, some), np.maximum.reduceat(far_high, some)
-    far_core, least = np.minimum.reduceat(other_core, some * cpu_tiles.TILE), np.empty(len(low))
+    far_low, far_high = (
+        np.minimum.reduceat(far_low, some),
+        np.maximum.reduceat(far_high, some),
+    )
+    far_core, least = (
+        np.minimum.reduceat(other_core, some * cpu_tiles.TILE),
+        np.empty(len(low)),
+    )
     for start in range(0, len(low), TILE_BATCH):
         own = slice(start, start + TILE_BATCH)
-        gap = box_gap(norm, low[own, None], high[own, None], far_low[None], far_high[None])
+        gap = box_gap(
+            norm, low[own, None], high[own, None], far_low[None], far_high[None]
+        )
         least[own] = np.maximum(gap, far_core).min(axis=1)
     return np.maximum(np.repeat(least, cpu_tiles.TILE)[: len(core)], core)
 
 
-def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: np.ndarray,
-               trees: Sequence[Edges],
-               norm: Norm) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:  # fmt: skip
-    """Join nodes along edges of each index's own tree, if the edges must also be in the common tree.
+def contracted(
+    sides: Sequence[tuple[Index, int]],
+    component: np.ndarray,
+    core: np.ndarray,
+    trees: Sequence[Edges],
+    norm: Norm,
+) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:
+    """Join nodes along edges of each index's own tree, if the edges must also be in the
+    common tree.
 
-    `sides`: both indexes, each with its first node. `component` (nodes,), int32: -1 for padding; the other
-    entries are overwritten with the number of the node's component. `core` (nodes,): core distances, as
-    totals. `trees`: the tree of each index, with row ids.
+    `sides`: both indexes, each with its first node. `component` (nodes,), int32: -1 for
+    padding; the other entries are overwritten with the number of the node's component.
+    `core` (nodes,): core distances, as totals. `trees`: the tree of each index, with
+    row ids.
 
     Returns
     -------
@@ -87,7 +120,8 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
         1. For each node, a lower bound of the weights of its edges to the other index.
         2. The number of nodes in each component.
         3. The number of components.
-        4. The remaining edges of both trees, by their nodes. They may be in the common tree or not.
+        4. The remaining edges of both trees, by their nodes. They may be in the common
+          tree or not.
     """
     least = np.full(len(component), -1.0)
     own, far = (slice(first, first + len(index["names"])) for index, first in sides)
@@ -96,18 +130,30 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
         least[own] = _lower_bounds_across(a, core[own], b, core[far], norm)
         least[far] = _lower_bounds_across(b, core[far], a, core[own], norm)
     weight = np.concatenate([tree[0] for tree in trees])
-    nodes = [_nodes_of(*side, np.concatenate(tree[1:])) for side, tree in zip(sides, trees, strict=True)]
-    ends = [np.concatenate(column) for column in zip(*(np.split(both, 2) for both in nodes), strict=True)]
+    nodes = [
+        _nodes_of(*side, np.concatenate(tree[1:]))
+        for side, tree in zip(sides, trees, strict=True)
+    ]
+    ends = [
+        np.concatenate(column)
+        for column in zip(*(np.split(both, 2) for both in nodes), strict=True)
+    ]
     parent, joined, sizes = (np.empty(len(component), np.int32) for _ in range(3))
-    number, kept = boruvka.contract(component, least.copy(), weight, *ends, parent, joined, sizes)
+    number, kept = boruvka.contract(
+        component, least.copy(), weight, *ends, parent, joined, sizes
+    )
     return least, sizes, number, tuple(column[:kept] for column in (weight, *ends))
 
 
-def in_order(names: np.ndarray, found: list[tuple[np.ndarray, ...]], core: np.ndarray) -> Edges:
-    """Convert edges from nodes to row ids, the smaller id first, and sort them by weight and ids.
+def in_order(
+    names: np.ndarray, found: list[tuple[np.ndarray, ...]], core: np.ndarray
+) -> Edges:
+    """Convert edges from nodes to row ids, the smaller id first, and sort them by
+    weight and ids.
 
-    `names`: row id of each node. `found`: batches of edges (weights, and both nodes); the list is emptied.
-    If a batch has no weights, the weight of an edge is the larger core distance of its ends.
+    `names`: row id of each node. `found`: batches of edges (weights, and both nodes);
+    the list is emptied. If a batch has no weights, the weight of an edge is the larger
+    core distance of its ends.
     """
     if not found:
         return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
@@ -140,42 +186,77 @@ class CpuSpanner:
 
     @staticmethod
     def prepare(layout: NearestLayout, *more: Callable[[], object]) -> None:
-        """Do nothing: Numba compiles one function at a time, so an early start would not help."""
+        """Do nothing: Numba compiles one function at a time, so an early start would
+        not help.
+        """
 
     @staticmethod
-    def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
-                progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of an index's points. `core`: their core distances as totals, in index order."""
+    def tree_of(
+        index: Index,
+        layout: NearestLayout,
+        core: np.ndarray,
+        nearest: Nearest,
+        progress: Progress | None = None,
+    ) -> Edges:
+        """Find the tree of an index's points. `core`: their core distances as totals,
+        in index order.
+        """
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
-        del index, core, nearest, progress  # drop these references, so that the rounds can free the arrays
+        # drop these references, so that the rounds can free the arrays
+        del index, core, nearest, progress
         found, names, core = rounds.run(), rounds.names, rounds.core
         del rounds
         return in_order(names, found, core)
 
     @staticmethod
-    def begin(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
-              parts: int) -> Progress:  # fmt: skip
+    def begin(
+        index: Index,
+        layout: NearestLayout,
+        core: np.ndarray,
+        nearest: Nearest,
+        parts: int,
+    ) -> Progress:
         return BoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
-    def share(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
-              progress: Progress, part: Part) -> Found:  # fmt: skip
-        rounds = BoruvkaRounds([index], layout, [core], nearest, progress, read_only=True)
+    def share(
+        index: Index,
+        layout: NearestLayout,
+        core: np.ndarray,
+        nearest: Nearest,
+        progress: Progress,
+        part: Part,
+    ) -> Found:
+        rounds = BoruvkaRounds(
+            [index], layout, [core], nearest, progress, read_only=True
+        )
         return rounds.share(progress["offered"], part)
 
     @staticmethod
-    def join(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
-             progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
+    def join(
+        index: Index,
+        layout: NearestLayout,
+        core: np.ndarray,
+        nearest: Nearest,
+        progress: Progress,
+        parts: Sequence[Found],
+    ) -> Progress:
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(progress["offered"], parts)
         return rounds.go_on(len(parts))
 
     @staticmethod
-    def edges_between(sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
-                      trees: Sequence[Edges]) -> Edges:  # fmt: skip
+    def edges_between(
+        sides: Sequence[Index],
+        layout: NearestLayout,
+        cores: Sequence[np.ndarray],
+        trees: Sequence[Edges],
+    ) -> Edges:
         rounds = BoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
-        first = [(index, side.first) for index, side in zip(sides, rounds.sides, strict=True)]
+        first = [
+            (index, side.first) for index, side in zip(sides, rounds.sides, strict=True)
+        ]
         least, sizes, rounds.components, known = contracted(
             first, rounds.component, rounds.core, trees, layout.norm
         )
@@ -198,20 +279,47 @@ class CpuSpanner:
         return forest
 
     @staticmethod
-    def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
+    def condense(
+        start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
+    ) -> Clusters:
         n = len(start) + 1
         left, right = np.array(start, np.int32), np.array(end, np.int32)
-        size, *some = np.empty(n - 1, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+        size, *some = (
+            np.empty(n - 1, np.int32),
+            np.empty(n, np.int32),
+            np.empty(n, np.int32),
+        )
         hierarchy.merge_rows(left, right, *some, size)
         most = 2 * (n // min_rows) + 1
-        parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
+        parent, birth, rows = (
+            np.empty(most, np.int32),
+            np.empty(most),
+            np.empty(most, np.int32),
+        )
         row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
-        # `merge_rows` no longer needs the arrays in `some`, so they are reused as scratch
+        # `merge_rows` no longer needs the arrays in `some`, so they are reused as
+        # scratch
         number = hierarchy.condense(
-            left, right, size, away, min_rows, some[0][:-1], some[1], row_parent, row_lambda, parent, birth,
+            left,
+            right,
+            size,
+            away,
+            min_rows,
+            some[0][:-1],
+            some[1],
+            row_parent,
+            row_lambda,
+            parent,
+            birth,
             rows,
-        )  # fmt: skip
-        return row_parent, row_lambda, parent[:number].copy(), birth[:number].copy(), rows[:number].copy()
+        )
+        return (
+            row_parent,
+            row_lambda,
+            parent[:number].copy(),
+            birth[:number].copy(),
+            rows[:number].copy(),
+        )
 
 
 SPANNER = CpuSpanner()
@@ -220,7 +328,8 @@ SPANNER = CpuSpanner()
 def rows_of_places(side: Index) -> np.ndarray | slice:
     """Return the positions of an index's rows, in index order.
 
-    If they are consecutive and ascending, return a slice, because indexing by a slice makes no copy.
+    If they are consecutive and ascending, return a slice, because indexing by a slice
+    makes no copy.
     """
     order = side["order"][: len(side["order"]) - SWEEP_LANES]
     if not len(order):
@@ -234,7 +343,11 @@ def rows_of_places(side: Index) -> np.ndarray | slice:
 def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
     """Return the node of each row, in index order; -1 if the row takes no part."""
     rows = rows_of_places(side)
-    nodes = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
+    nodes = (
+        np.arange(rows.start, rows.stop)
+        if isinstance(rows, slice)
+        else rows.astype(np.int64)
+    )
     if offset:
         nodes += offset
     # -1 where `taking` is False; this takes a fifth of the time of `np.where`
@@ -242,8 +355,16 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
     return nodes
 
 
-def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.ndarray,
-            taking: tuple[np.ndarray, np.ndarray], offset: int, is_self_join: bool) -> None:  # fmt: skip
+def connect(
+    module: CpuMethod,
+    q: Index,
+    d: Index,
+    layout: Layout,
+    parent: np.ndarray,
+    taking: tuple[np.ndarray, np.ndarray],
+    offset: int,
+    is_self_join: bool,
+) -> None:
     first = _nodes(q, taking[0], 0)
     sides = first, first if is_self_join else _nodes(d, taking[1], offset)
     if isinstance(module, ManyAtOnce) and parent.dtype == np.int32:
@@ -252,16 +373,27 @@ def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.nd
         sinks.connect(module, q, d, layout, is_self_join, sides, parent)
 
 
-def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
-           low: tuple[np.ndarray, np.ndarray], is_self_join: bool,
-           places: Rows | None = None) -> None:  # fmt: skip
+def lowest(
+    module: CpuMethod,
+    q: Index,
+    d: Index,
+    layout: Layout,
+    labels: tuple[np.ndarray, np.ndarray],
+    low: tuple[np.ndarray, np.ndarray],
+    is_self_join: bool,
+    places: Rows | None = None,
+) -> None:
     """Lower `low` for rows without a label: see `Joiner.lowest`.
 
-    `places`: lower it only for rows at these places; needs a self-join of a `Ranged` method.
+    `places`: lower it only for rows at these places; needs a self-join of a `Ranged`
+    method.
     """
     orders = rows_of_places(q), rows_of_places(d)
     by_place = [
-        [np.require(some[rows], requirements="W") for some, rows in zip(each, orders, strict=True)]
+        [
+            np.require(some[rows], requirements="W")
+            for some, rows in zip(each, orders, strict=True)
+        ]
         for each in (labels, low)
     ]
     if is_self_join:
@@ -287,18 +419,26 @@ def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarra
         components.first_rows(parent, order, start, stop, first)
         return np.flatnonzero(parent[start:stop] < start) + start
 
-    for tied in shared_out(lower, n, threads):  # `tied` are nodes whose roots are in another thread's range
+    # `tied` are nodes whose roots are in another thread's range
+    for tied in shared_out(lower, n, threads):
         np.minimum.at(first, parent[tied], order[tied])
     return first
 
 
-def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
+def numbers(
+    parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: int
+) -> np.ndarray:
     """Number the sets in the order of their smallest rows: see `Joiner.numbers`."""
     n, first = len(parent), least_rows(parent, order, threads)
 
     def rooted(start: int, stop: int) -> np.ndarray:
         some = parent[start:stop]
-        return np.flatnonzero(taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))) + start
+        return (
+            np.flatnonzero(
+                taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))
+            )
+            + start
+        )
 
     roots = np.concatenate(shared_out(rooted, n, threads))
     # only the entries of roots in `number` are set
@@ -334,23 +474,28 @@ class WeakPairCache(Generic[T]):
         self._lock = threading.Lock()
         self._entries: dict[Hashable, _Entry[T]] = {}
 
-    def find(self, q: Index, d: Index, settings: Hashable, compute: Callable[[], T]) -> T:
+    def find(
+        self, q: Index, d: Index, settings: Hashable, compute: Callable[[], T]
+    ) -> T:
         """Return the cached result of `compute` for two indexes and these settings.
 
-        Concurrent calls with the same arguments wait for the first of them, so `compute` runs only once.
+        Concurrent calls with the same arguments wait for the first of them, so
+        `compute` runs only once.
         """
         arrays = q["order"], d["order"]
         key = *map(id, arrays), settings
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
         with entry.lock:
-            # compare the arrays themselves, because a new array can have the `id` of a freed one
+            # compare the arrays themselves, because a new array can have the `id` of a
+            # freed one
             known = len(entry.arrays) == 2 and all(
                 ref() is array for ref, array in zip(entry.arrays, arrays, strict=True)
             )
             if not known or entry.value is None:
                 entry.value = compute()
                 entry.arrays = tuple(
-                    weakref.ref(array, lambda _: self._entries.pop(key, None)) for array in arrays
+                    weakref.ref(array, lambda _: self._entries.pop(key, None))
+                    for array in arrays
                 )
             return entry.value

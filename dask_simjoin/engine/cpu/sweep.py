@@ -1,4 +1,6 @@
-"""Method "sweep": find pairs by a sweep along the rows of an eps-grid. See `CpuMethod` for the functions."""
+"""Method "sweep": find pairs by a sweep along the rows of an eps-grid. See `CpuMethod`
+for the functions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels import components, pack, reductions, sweep
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sinks import CallbackSink, Deciding, Sides, Sink, fill, places_of
+from dask_simjoin.engine.cpu.sinks import (
+    CallbackSink,
+    Deciding,
+    Sides,
+    Sink,
+    fill,
+    places_of,
+)
 from dask_simjoin.engine.index import grids
 from dask_simjoin.engine.index.grids import SweepGrid, SweepLayout, make_sweep_layout
 from dask_simjoin.engine.index.screen import JoinSample
@@ -28,12 +37,14 @@ MAX_SAMPLED_KEYS = 4096
 MIN_POINTS_PER_THREAD = 1 << 18
 """Minimum number of points per thread.
 
-With fewer points, sharing does not pay: distributing points to threads takes half as long as sorting them.
+With fewer points, sharing does not pay: distributing points to threads takes half as
+long as sorting them.
 """
 
 
 def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarray:
-    """Return the smallest and the largest value (2, d) of columns of points (n, d), n > 0.
+    """Return the smallest and the largest value (2, d) of columns of points (n, d), n >
+    0.
 
     `dims`: the columns to reduce; other columns get the bounds 0.
     """
@@ -49,7 +60,9 @@ def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarra
 
 
 def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
-    """Index points (n, d), stored by column, as `index.grids.build` does, but with several threads."""
+    """Index points (n, d), stored by column, as `index.grids.build` does, but with
+    several threads.
+    """
     n, d = x.shape
     threads = max(1, min(threads, n // MIN_POINTS_PER_THREAD))
     if n == 0:
@@ -57,21 +70,40 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
     lower, upper = column_bounds(x, (g.sweep, *g.dims), threads)
     rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
     if not g.dims:
-        rows = [np.zeros(0, kind) for kind in (np.int64, np.float64, np.float64, np.int64)]
+        rows = [
+            np.zeros(0, kind) for kind in (np.int64, np.float64, np.float64, np.int64)
+        ]
     least, most = (int(key) for key in grids.row_keys(np.array([lower, upper]), g, np))
     position_bits, key_bits = max(1, (n - 1).bit_length()), (most - least).bit_length()
     value_bits = min(52, 63 - position_bits - key_bits)
     low = float(lower[g.sweep])
     span = float(upper[g.sweep]) - low
     factor = 2.0**value_bits * (1 - 2.0**-40) / span if span > 0 else 0.0
-    if value_bits < grids.MIN_VALUE_BITS or not span < math.inf or not factor < math.inf:
+    if (
+        value_bits < grids.MIN_VALUE_BITS
+        or not span < math.inf
+        or not factor < math.inf
+    ):
         return grids.build(x, g, SWEEP_LANES)
     packed = np.empty(n, np.uint64)
     bits = value_bits, position_bits
 
     def fill_keys(start: int, stop: int) -> None:
         keys = np.empty(pack.BLOCK, np.int64)
-        pack.pack_keys(x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed, keys)
+        pack.pack_keys(
+            x,
+            start,
+            stop,
+            *rows,
+            g.scale,
+            least,
+            g.sweep,
+            low,
+            factor,
+            *bits,
+            packed,
+            keys,
+        )
 
     shared_out(fill_keys, n, threads)
     packed, ends = _dealt(packed, sum(bits), threads)
@@ -81,27 +113,41 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
 
     def lay_out(start: int, stop: int) -> int:
         packed[start:stop].sort()
-        return pack.lay_out(packed, start, stop, x, g.sweep, *bits, least, order, cols, keys, starts)
+        return pack.lay_out(
+            packed, start, stop, x, g.sweep, *bits, least, order, cols, keys, starts
+        )
 
-    numbers = together([functools.partial(lay_out, *part) for part in itertools.pairwise(ends)])
+    numbers = together(
+        [functools.partial(lay_out, *part) for part in itertools.pairwise(ends)]
+    )
     if min(numbers) < 0:
         return grids.build(x, g, SWEEP_LANES)
-    places = [slice(start, start + number) for start, number in zip(ends, numbers, strict=False)]
+    places = [
+        slice(start, start + number)
+        for start, number in zip(ends, numbers, strict=False)
+    ]
     return {
-        "order": order, "cols": cols, "keys": np.concatenate([keys[some] for some in places]),
+        "order": order,
+        "cols": cols,
+        "keys": np.concatenate([keys[some] for some in places]),
         "starts": np.concatenate([*(starts[some] for some in places), [n]]),
-    }  # fmt: skip
+    }
 
 
 def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
-    """Reorder packed numbers into parts of about equal size; return them, and the boundaries of the parts.
+    """Reorder packed numbers into parts of about equal size; return them, and the
+    boundaries of the parts.
 
-    All numbers with the same row key are in one part, and parts ascend. `bits`: number of bits below the row
-    key in a packed number.
+    All numbers with the same row key are in one part, and parts ascend. `bits`: number
+    of bits below the row key in a packed number.
     """
     n = len(packed)
     some = np.sort(packed[:: -(-n // MAX_SAMPLED_KEYS)])
-    limits = some[np.arange(1, parts) * len(some) // parts] >> np.uint64(bits) << np.uint64(bits)
+    limits = (
+        some[np.arange(1, parts) * len(some) // parts]
+        >> np.uint64(bits)
+        << np.uint64(bits)
+    )
     if parts == 1 or not limits[-1]:
         return packed, [0, n]
 
@@ -115,25 +161,36 @@ def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[
     ends = np.concatenate([[0], np.cumsum(numbers.sum(axis=0))])
     at = ends[:-1] + np.cumsum(numbers, axis=0) - numbers
     out = np.empty_like(packed)
-    together([
-        functools.partial(pack.deal_keys, packed, start, stop, limits, own, out)
-        for (start, stop, _), own in zip(counted, at, strict=True)
-    ])  # fmt: skip
+    together(
+        [
+            functools.partial(pack.deal_keys, packed, start, stop, limits, own, out)
+            for (start, stop, _), own in zip(counted, at, strict=True)
+        ]
+    )
     return out, ends.tolist()
 
 
 writes_names = True
 
 
-def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, sample: JoinSample | None = None) -> SweepLayout:  # fmt: skip
+def layout(
+    options: Sweep,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    norm: Norm,
+    sample: JoinSample | None = None,
+) -> SweepLayout:
     return make_sweep_layout(lower, upper, variance, threshold, norm)
 
 
 def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
     """Index points for the row sweep: see `index.grids.build`.
 
-    If the sweep compares only some dimensions, the index also has "x" (d, n + lanes): all coordinates.
+    If the sweep compares only some dimensions, the index also has "x" (d, n + lanes):
+    all coordinates.
     """
     # stored by column, because kernels are compiled only for such arrays
     found = build_grid(np.asfortranarray(x), layout.grid, threads)
@@ -144,7 +201,11 @@ def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
 
 def part(index: Index, start: int, stop: int) -> Index:
     found = loose_part(index, start, stop)
-    return found | {name: np.ascontiguousarray(found[name]) for name in ("cols", "x") if name in found}
+    return found | {
+        name: np.ascontiguousarray(found[name])
+        for name in ("cols", "x")
+        if name in found
+    }
 
 
 def loose_part(index: Index, start: int, stop: int) -> Index:
@@ -158,36 +219,80 @@ def points(index: Index) -> np.ndarray:
     return index["x" if "x" in index else "cols"].T
 
 
-def _swept(q: Index, d: Index, layout: SweepLayout, half: bool) -> tuple[np.ndarray, float, np.ndarray]:
+def _swept(
+    q: Index, d: Index, layout: SweepLayout, half: bool
+) -> tuple[np.ndarray, float, np.ndarray]:
     offsets = layout.grid.offsets(half=half)
-    at = np.searchsorted(d["keys"], q["keys"][:1] + offsets) if len(q["keys"]) else np.zeros_like(offsets)
+    at = (
+        np.searchsorted(d["keys"], q["keys"][:1] + offsets)
+        if len(q["keys"])
+        else np.zeros_like(offsets)
+    )
     return offsets, reach(layout.norm, layout.threshold), at
 
 
-def pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, names: list[np.ndarray], sink: Sink,
-          orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
+def pairs(
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    is_self_join: bool,
+    names: list[np.ndarray],
+    sink: Sink,
+    orient_by_position: bool,
+) -> tuple[int, int]:
     if layout.dims is None:
         _candidates(q, d, layout, is_self_join, names, sink, orient_by_position)
         return 0, 0
-    deciding = Deciding(sink, q, d, names, layout.threshold, kind_of(layout.norm), orient_by_position)
+    deciding = Deciding(
+        sink, q, d, names, layout.threshold, kind_of(layout.norm), orient_by_position
+    )
     _candidates(q, d, layout, is_self_join, places_of(q, d), deciding, False)
     return deciding.decided, deciding.refused
 
 
-def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, names: list[np.ndarray],
-                sink: Sink, orient_by_position: bool) -> None:  # fmt: skip
-    """Write all pairs of points whose total in the compared dimensions is at most the threshold."""
+def _candidates(
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    is_self_join: bool,
+    names: list[np.ndarray],
+    sink: Sink,
+    orient_by_position: bool,
+) -> None:
+    """Write all pairs of points whose total in the compared dimensions is at most the
+    threshold.
+    """
     offsets, most, at = _swept(q, d, layout, is_self_join)
     state = np.array([*sweep.FRESH, 0], np.int64)
     scratch = np.zeros(2 * SWEEP_LANES, names[1].dtype), np.empty(SWEEP_LANES)
 
     def write() -> tuple[int, int]:
         n = sweep.pairs(
-            layout.swept, q["cols"], q["keys"], q["starts"], q["order"], names[0], d["cols"], d["keys"],
-            d["starts"], d["order"], names[1], offsets, most, layout.threshold, kind_of(layout.norm),
-            is_self_join, orient_by_position, sink.left, sink.right, sink.totals, sink.capacity, state, at,
+            layout.swept,
+            q["cols"],
+            q["keys"],
+            q["starts"],
+            q["order"],
+            names[0],
+            d["cols"],
+            d["keys"],
+            d["starts"],
+            d["order"],
+            names[1],
+            offsets,
+            most,
+            layout.threshold,
+            kind_of(layout.norm),
+            is_self_join,
+            orient_by_position,
+            sink.left,
+            sink.right,
+            sink.totals,
+            sink.capacity,
+            state,
+            at,
             *scratch,
-        )  # fmt: skip
+        )
         return n, int(state[5])
 
     fill(sink, write)
@@ -200,45 +305,90 @@ def _chosen(index: Index, places: np.ndarray) -> Index:
     """
     found = grids.chosen(index, places, SWEEP_LANES)
     if "x" in index:
-        found["x"] = grids.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
+        found["x"] = grids.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)[
+            "cols"
+        ]
     return found
 
 
 def connect(
-    q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    is_self_join: bool,
+    nodes: Sides,
+    parent: np.ndarray,
 ) -> None:
-    """Unite the sets of the two points of each pair. Only points that have a node are compared."""
+    """Unite the sets of the two points of each pair. Only points that have a node are
+    compared.
+    """
     one = _chosen(q, np.flatnonzero(nodes[0] >= 0))
     other = one if is_self_join else _chosen(d, np.flatnonzero(nodes[1] >= 0))
-    _show_pairs(one, other, layout, is_self_join, lambda *pair: components.link(parent, *pair, *nodes))
+    _show_pairs(
+        one,
+        other,
+        layout,
+        is_self_join,
+        lambda *pair: components.link(parent, *pair, *nodes),
+    )
 
 
-def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
-    """Lower `low` for points without a label. They are compared only with points that have a label."""
+def lowest(
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    is_self_join: bool,
+    labels: Sides,
+    low: Sides,
+) -> None:
+    """Lower `low` for points without a label. They are compared only with points that
+    have a label.
+    """
     sides = (q, d), labels, low
 
     def meet(first: int, second: int) -> None:
-        """Compare points of index `first` that have no label with points of index `second` that have a label.
+        """Compare points of index `first` that have no label with points of index
+        `second` that have a label.
 
         The smaller of these two sets becomes the queries.
         """
-        places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
+        places = [
+            np.flatnonzero(labels[first] < 0),
+            np.flatnonzero(labels[second] >= 0),
+        ]
         turns = (first, 0), (second, 1)
         a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]
         one, other = (_chosen(sides[0][side], places[k]) for side, k in (a, b))
         named = [each[side] for each in sides[1:] for side, _ in (a, b)]
-        _show_pairs(one, other, layout, False, lambda *pair: components.lowest(*pair, *named))
+        _show_pairs(
+            one, other, layout, False, lambda *pair: components.lowest(*pair, *named)
+        )
 
     meet(0, 1)
     if not is_self_join:
         meet(1, 0)
 
 
-def _show_pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool,
-                visit: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
-    """Call `visit` with the places of both points of all pairs; `q`, `d`: indexes from `_chosen`."""
+def _show_pairs(
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    is_self_join: bool,
+    visit: Callable[[np.ndarray, np.ndarray], None],
+) -> None:
+    """Call `visit` with the places of both points of all pairs; `q`, `d`: indexes from
+    `_chosen`.
+    """
     if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
-        pairs(q, d, layout, is_self_join, [q["order"], d["order"]], CallbackSink(visit), False)
+        pairs(
+            q,
+            d,
+            layout,
+            is_self_join,
+            [q["order"], d["order"]],
+            CallbackSink(visit),
+            False,
+        )
 
 
 def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
@@ -247,36 +397,68 @@ def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
     counters, x = np.zeros(3, np.int64), index["cols"][layout.swept]
     reductions.count_windows(x, index["keys"], index["starts"], offsets, most, counters)
     lookups, found, candidates = counters.tolist()
-    return {"cells": len(index["keys"]), "lookups": lookups, "found": found, "candidates": candidates}
+    return {
+        "cells": len(index["keys"]),
+        "lookups": lookups,
+        "found": found,
+        "candidates": candidates,
+    }
 
 
-def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+def counts(
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    is_self_join: bool,
+    q_counts: np.ndarray,
+    d_counts: np.ndarray,
+    enough: int | None = None,
+) -> None:
     if layout.dims is not None:
         _add_up(q, d, layout, is_self_join, (q_counts, d_counts))
         return
-    # each pair is found twice, once from each point: this is faster than updating two counts per pair
+    # each pair is found twice, once from each point: this is faster than updating two
+    # counts per pair
     half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
     if is_self_join and not half:
-        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # each point was counted as its own neighbor
+        # each point was counted as its own neighbor
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1
     if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
 
-def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarray) -> None:
+def _count(
+    q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarray
+) -> None:
     offsets, most, at = _swept(q, d, layout, half)
     sweep.counts(
-        layout.grid.sweep, q["cols"], q["keys"], q["starts"], d["cols"], d["keys"], d["starts"], offsets,
-        most, layout.threshold, kind_of(layout.norm), half, found, at,
-    )  # fmt: skip
+        layout.grid.sweep,
+        q["cols"],
+        q["keys"],
+        q["starts"],
+        d["cols"],
+        d["keys"],
+        d["starts"],
+        offsets,
+        most,
+        layout.threshold,
+        kind_of(layout.norm),
+        half,
+        found,
+        at,
+    )
 
 
 def _add_up(
-    q: Index, d: Index, layout: SweepLayout, is_self_join: bool, counts: tuple[np.ndarray, ...]
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    is_self_join: bool,
+    counts: tuple[np.ndarray, ...],
 ) -> None:
-    """Count pairs by finding each of them. `counts`: the array for `q`, and the array for `d` if it is
-    wanted.
+    """Count pairs by finding each of them. `counts`: the array for `q`, and the array
+    for `d` if it is wanted.
     """
 
     def add(*places: np.ndarray) -> None:
@@ -290,27 +472,61 @@ def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool
     return layout.dims is None
 
 
-def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
-          q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    half = is_self_join and not by_row  # by row, each pair is found twice, once from each of its points
-    sides = ((q, d, q_found),) if is_self_join or not by_row else ((q, d, q_found), (d, q, d_found))
+def tally(
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    limits: np.ndarray,
+    is_self_join: bool,
+    by_row: bool,
+    q_found: np.ndarray,
+    d_found: np.ndarray,
+) -> None:
+    # by row, each pair is found twice, once from each of its points
+    half = is_self_join and not by_row
+    sides = (
+        ((q, d, q_found),)
+        if is_self_join or not by_row
+        else ((q, d, q_found), (d, q, d_found))
+    )
     for one, other, found in sides:
         offsets, most, at = _swept(one, other, layout, half)
         sweep.tally(
-            layout.swept, one["cols"], one["keys"], one["starts"], other["cols"], other["keys"],
-            other["starts"], offsets, most, limits, kind_of(layout.norm), half, by_row, found, at,
+            layout.swept,
+            one["cols"],
+            one["keys"],
+            one["starts"],
+            other["cols"],
+            other["keys"],
+            other["starts"],
+            offsets,
+            most,
+            limits,
+            kind_of(layout.norm),
+            half,
+            by_row,
+            found,
+            at,
             np.empty(SWEEP_LANES),
-        )  # fmt: skip
+        )
     if is_self_join and by_row:
         q_found -= 1  # each point was counted as its own neighbor
 
 
 def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # all parts have equal work, because a grid row is compared only with adjacent rows
+    # all parts have equal work, because a grid row is compared only with adjacent rows
+    return np.ones(1)
 
 
-def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,
-              rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
+def one_sided(
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    q_counts: np.ndarray,
+    rows: Rows | None = None,
+    *,
+    later: bool = False,
+) -> None:
     some = q if rows is None else grids.queries(q, *rows)
     if layout.dims is not None:
         _add_up(some, d, layout, later, (q_counts,))

@@ -1,9 +1,10 @@
 """Array operations for spanning trees, and moments of columns; needs CuPy but no cuDF.
 
-CuPy compiles one kernel for each operation and combination of dtypes, in about a tenth of a second. Several
-threads do not help, because NVRTC parses the headers of such kernels one after the other. Compiling took half
-the time of the first tree in a process. So all operations of this module are in one program of our own.
-Arrays must be C-contiguous, and shorter than 2**31.
+CuPy compiles one kernel for each operation and combination of dtypes, in about a tenth
+of a second. Several threads do not help, because NVRTC parses the headers of such
+kernels one after the other. Compiling took half the time of the first tree in a
+process. So all operations of this module are in one program of our own. Arrays must be
+C-contiguous, and shorter than 2**31.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from dask_simjoin.metrics.norms import Array, Spread
 
 
 def program(function: str) -> load.Program:
-    """Return the program with a function of `arrays.cu`; all its functions have the same constants."""
+    """Return the program with a function of `arrays.cu`; all its functions have the
+    same constants.
+    """
     return "arrays", function, {"DIMS": 1, "EXACT": True}
 
 
@@ -69,7 +72,9 @@ def copied(parts: Sequence[Array]) -> Array:
 def take(values: Array, places: Array) -> Array:
     """Return the values at the positions `places` (m,), int32 or int64."""
     out = cupy.empty(len(places), values.dtype)
-    _run(f"take_{values.itemsize}_at_{places.itemsize}", len(places), places, values, out)
+    _run(
+        f"take_{values.itemsize}_at_{places.itemsize}", len(places), places, values, out
+    )
     return out
 
 
@@ -86,7 +91,9 @@ def count(flags: Array) -> int:
 
 
 def places_of(flags: Array, counted: Array | None = None) -> Array:
-    """Return the positions of set flags, ascending, int32; `counted`: result of `upto`, if known."""
+    """Return the positions of set flags, ascending, int32; `counted`: result of `upto`,
+    if known.
+    """
     if not len(flags):
         return cupy.empty(0, cupy.int32)
     counted = upto(flags) if counted is None else counted
@@ -97,14 +104,17 @@ def places_of(flags: Array, counted: Array | None = None) -> Array:
 
 THREADS = 256
 BLOCKS = 2048
-"""Approximate number of thread blocks for all columns together, enough to use the full memory bandwidth."""
+"""Approximate number of thread blocks for all columns together, enough to use the full
+memory bandwidth.
+"""
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
     """Run a kernel over all columns. Return the results on the host.
 
-    The result has shape (values, d, blocks). A kernel computes several values per column, such as a minimum
-    and a sum. Each thread block computes them for a part of the rows, so the caller must reduce over blocks.
+    The result has shape (values, d, blocks). A kernel computes several values per
+    column, such as a minimum and a sum. Each thread block computes them for a part of
+    the rows, so the caller must reduce over blocks.
     """
     n, d = x.shape
     blocks = max(1, min(-(-n // THREADS), BLOCKS // d))
@@ -124,10 +134,11 @@ def bounds(x: Array) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def spread(x: Array) -> Spread | None:
-    """Return smallest and largest value, mean and sum of squared deviations (d,) of each column.
+    """Return smallest and largest value, mean and sum of squared deviations (d,) of
+    each column.
 
-    `x`: points (n, d), n > 0.  The result is None if `x` is not Fortran-contiguous float64, or if a value or
-    a sum is not finite.
+    `x`: points (n, d), n > 0.  The result is None if `x` is not Fortran-contiguous
+    float64, or if a value or a sum is not finite.
     """
     found = _sums(x)
     if found is None:
@@ -139,7 +150,9 @@ def spread(x: Array) -> Spread | None:
 
 
 def _read_some() -> None:
-    """Run the CuPy kernels that every join uses on two points, so that they are loaded in advance."""
+    """Run the CuPy kernels that every join uses on two points, so that they are loaded
+    in advance.
+    """
     places = cupy.asarray(np.arange(2))
     cupy.empty((4, 2), order="F")[places]
     places.astype(cupy.int32).astype(cupy.int64)

@@ -1,7 +1,8 @@
 """Build the index of a chunk on a GPU: kd order, boxes and float16 vectors.
 
-The functions are equivalents of the functions of the same names in `engine.index`, `engine.filters` and
-`engine.compat`, which document arguments and results.  Points may also be narrow points: see `engine.compat`.
+The functions are equivalents of the functions of the same names in `engine.index`,
+`engine.filters` and `engine.compat`, which document arguments and results.  Points may
+also be narrow points: see `engine.compat`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,34 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import DIVIDED, FLOAT32, FLOAT64, constants_of, dims_of, storage_of
+from dask_simjoin.engine.compat import (
+    DIVIDED,
+    FLOAT32,
+    FLOAT64,
+    constants_of,
+    dims_of,
+    storage_of,
+)
 from dask_simjoin.engine.filters import float16
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.sources import FANOUT
 from dask_simjoin.engine.index.gpu import Builder
-from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, KdCuts, block_sizes
+from dask_simjoin.engine.index.kdtree import (
+    BLOCK,
+    MIDDLE,
+    SAMPLE,
+    VALUE_BITS,
+    KdCuts,
+    block_sizes,
+)
 from dask_simjoin.metrics.norms import Array, Index
 
 
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
-    """Return the tree of boxes over points `y` (n, d) in kd order: see `engine.index.gpu.boxed`."""
+    """Return the tree of boxes over points `y` (n, d) in kd order: see
+    `engine.index.gpu.boxed`.
+    """
     n, dims = len(y), dims_of(y)
     kind = cupy.float64 if bounds is None else cupy.float32
     groups = [-(-n // (tile * FANOUT))]
@@ -33,7 +50,9 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     z = cupy.empty((-(-n // tile), dims, tile), kind) if tiled else None
 
     def run(name: str, boxes: int, *arguments: Any) -> None:
-        function = load.kernel("boxes", name, DIMS=1, EXACT=bounds is None, **constants_of(y))
+        function = load.kernel(
+            "boxes", name, DIMS=1, EXACT=bounds is None, **constants_of(y)
+        )
         warps = boxes * FANOUT * dims
         function(*load.shape_of(warps * 32), arguments)
 
@@ -45,7 +64,14 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     run("tile_boxes", groups[0], y, *sizes, centre, scale, *shape, points, lower, upper)
     for level, above in enumerate(groups[1:]):
         numbers = (levels[level], groups[level], levels[level + 1], above)
-        run("group_boxes", above, np.int32(dims), *(np.int32(some) for some in numbers), lower, upper)
+        run(
+            "group_boxes",
+            above,
+            np.int32(dims),
+            *(np.int32(some) for some in numbers),
+            lower,
+            upper,
+        )
     index = {"lower": lower, "upper": upper, "levels": cupy.asarray(levels)}
     return index if z is None else index | {"z": z}
 
@@ -55,8 +81,14 @@ assert SAMPLE == 32  # lanes of a warp
 
 
 def _run(x: Array, name: str, blocks: int, *arguments: Any) -> None:
-    constants = {"VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK} | constants_of(x)
-    load.kernel("order", name, DIMS=1, EXACT=True, **constants)((blocks,), (THREADS,), arguments)
+    constants = {
+        "VALUE_BITS": VALUE_BITS,
+        "SAMPLES": MIDDLE,
+        "BLOCK": BLOCK,
+    } | constants_of(x)
+    load.kernel("order", name, DIMS=1, EXACT=True, **constants)(
+        (blocks,), (THREADS,), arguments
+    )
 
 
 def _steps(x: Array) -> list[Any]:
@@ -70,12 +102,24 @@ def rows_at(x: Array, places: Array) -> Array:
     y = cupy.empty((n, dims), x.dtype)
     if y.size:
         blocks = min(-(-y.size // THREADS), 1 << 16)
-        _run(x, "take_rows", blocks, x, *_steps(x), places, np.int64(n), np.int32(dims), y)
+        _run(
+            x,
+            "take_rows",
+            blocks,
+            x,
+            *_steps(x),
+            places,
+            np.int64(n),
+            np.int32(dims),
+            y,
+        )
     return y
 
 
 def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Array:
-    """Return the positions of points `x` (n, d) in kd order, int32: see `engine.index.kdtree.kd_order`."""
+    """Return the positions of points `x` (n, d) in kd order, int32: see
+    `engine.index.kdtree.kd_order`.
+    """
     n = len(x)
     if n <= tile:
         return cupy.arange(n, dtype=cupy.int32)
@@ -89,9 +133,23 @@ def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Arra
     values = cupy.empty((len(cuts.dims), n), cupy.int32)
     order, keys = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.uint64)
     steps = _steps(x)
-    columns, centre = cupy.asarray(np.array(cuts.dims, np.int32)), cupy.empty(len(cuts.dims))
+    columns, centre = (
+        cupy.asarray(np.array(cuts.dims, np.int32)),
+        cupy.empty(len(cuts.dims)),
+    )
     run("middle", x, *steps, columns, count, number, centre, grid=1)
-    run("numbers", x, *steps, columns, centre, np.float64(cuts.scale), count, number, values, order)
+    run(
+        "numbers",
+        x,
+        *steps,
+        columns,
+        centre,
+        np.float64(cuts.scale),
+        count,
+        number,
+        values,
+        order,
+    )
     place_bits = (n - 1).bit_length()
     for size in block_sizes(n, tile, fan_out, cuts, many):
         parts = -(-n // size)
@@ -99,7 +157,17 @@ def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Arra
         last, order = order, cupy.empty_like(order)
         if size <= BLOCK:
             ends = (np.int32(tile), np.int32(fan_out))
-            run("order_blocks", values, last, count, number, shape[0], *ends, order, grid=parts)
+            run(
+                "order_blocks",
+                values,
+                last,
+                count,
+                number,
+                shape[0],
+                *ends,
+                order,
+                grid=parts,
+            )
             break
         widest = cupy.empty(parts, cupy.int32)
         grid = -(-parts * SAMPLE // THREADS)
@@ -112,12 +180,19 @@ def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Arra
     return order
 
 
-def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bool,
-             sliced: bool = False) -> Index:  # fmt: skip
+def _vectors(
+    y: Array,
+    bounds: Bounds,
+    results: dict[str, Array],
+    *,
+    nearest: bool,
+    sliced: bool = False,
+) -> Index:
     """Compute float16 vectors, and fill the arrays in `results`; return all of them.
 
-    `nearest`: the vectors are for neighbor searches, not joins. `sliced`: the vectors are stored in slices,
-    in the order that `tensor_hopper.cu` reads, and are named ``slices`` in the result.
+    `nearest`: the vectors are for neighbor searches, not joins. `sliced`: the vectors
+    are stored in slices, in the order that `tensor_hopper.cu` reads, and are named
+    ``slices`` in the result.
     """
     n, dims = len(y), dims_of(y)
     width = float16.width(dims)
@@ -136,12 +211,16 @@ def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bo
 
 
 def sliced_here(dims: int) -> bool:
-    """Return whether joins of `dims` dimensions use `tensor_hopper.cu` on the current device."""
+    """Return whether joins of `dims` dimensions use `tensor_hopper.cu` on the current
+    device.
+    """
     return dims >= float16.SLICED_DIMS and load.has_warpgroups()
 
 
 def make_vectors(y: Array, bounds: Bounds) -> Index:
-    """Return the arrays that joins compare, for points (n, d): see `engine.filters.float16.make_vectors`."""
+    """Return the arrays that joins compare, for points (n, d): see
+    `engine.filters.float16.make_vectors`.
+    """
     results = {"vectors_sure": cupy.empty(float16.rows(len(y)), cupy.float32)}
     return _vectors(y, bounds, results, nearest=False, sliced=sliced_here(dims_of(y)))
 
@@ -159,7 +238,8 @@ def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:
 BUILDER = Builder(cupy, kd_order, rows_at, boxed, make_vectors, make_nearest_vectors)
 
 SIDE = 32
-"""A block of threads converts squares of this many rows and columns to narrow points."""
+"""A block of threads converts squares of this many rows and columns to narrow points.
+"""
 
 MAX_BLOCKS = 1 << 16
 
@@ -175,14 +255,28 @@ def narrowed(columns: Array, points: Array, lengths: Array | None) -> Array | No
         return None
     n, dims = columns.shape
     storage = FLOAT32 if lengths is None else DIVIDED
-    out = cupy.empty((n, dims), cupy.float32) if lengths is None else cupy.empty((n, dims + 2), cupy.uint32)
+    out = (
+        cupy.empty((n, dims), cupy.float32)
+        if lengths is None
+        else cupy.empty((n, dims + 2), cupy.uint32)
+    )
     if not n:
         return out
     divisors = np.uint64(0) if lengths is None else cupy.ascontiguousarray(lengths)
     differ = cupy.zeros(1, cupy.int32)
     squares = -(-n // SIDE) * -(-dims // SIDE)
     sides = [one for x in (columns, points) for one in (x, *_steps(x))]
-    _run_narrow("narrow_rows", storage, squares, *sides, divisors, np.int64(n), np.int32(dims), out, differ)
+    _run_narrow(
+        "narrow_rows",
+        storage,
+        squares,
+        *sides,
+        divisors,
+        np.int64(n),
+        np.int32(dims),
+        out,
+        differ,
+    )
     return None if int(differ[0]) else out
 
 
@@ -195,5 +289,13 @@ def widened(rows: Array) -> Array:
     if out.size:
         blocks = -(-n * 32 // THREADS)
         rows = cupy.ascontiguousarray(rows)
-        _run_narrow("widen_rows", storage_of(rows), blocks, rows, np.int64(n), np.int32(dims), out)
+        _run_narrow(
+            "widen_rows",
+            storage_of(rows),
+            blocks,
+            rows,
+            np.int64(n),
+            np.int32(dims),
+            out,
+        )
     return out

@@ -14,7 +14,15 @@ from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import vectors
 from dask_simjoin.engine.compat import columns_like
 from dask_simjoin.errors import PartitionSizeError
-from dask_simjoin.metrics.norms import Array, ArrowTable, DType, Frame, Ids, Series, Values
+from dask_simjoin.metrics.norms import (
+    Array,
+    ArrowTable,
+    DType,
+    Frame,
+    Ids,
+    Series,
+    Values,
+)
 
 MAX_ROWS = 2**31 - 1
 """Maximum number of rows of a cuDF frame."""
@@ -32,27 +40,43 @@ class CudfFrames:
 
     xp = cupy
 
-    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None) -> Array:
+    def coordinates(
+        self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None
+    ) -> Array:
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
         chosen = frame[list(columns)]
         kinds = set(chosen.dtypes)
-        if len(kinds) == 1 and len(columns) > 1 and not any(chosen[name].has_nulls for name in columns):
+        if (
+            len(kinds) == 1
+            and len(columns) > 1
+            and not any(chosen[name].has_nulls for name in columns)
+        ):
             return cupy.asfortranarray(chosen.to_cupy(), cupy.float64)
         x = cupy.empty((len(frame), len(columns)), order="F")
         for k, name in enumerate(columns):
             column = frame[name].astype("float64")
-            x[:, k] = column.to_cupy(na_value=np.nan) if column.has_nulls else column.to_cupy()
+            x[:, k] = (
+                column.to_cupy(na_value=np.nan)
+                if column.has_nulls
+                else column.to_cupy()
+            )
         return x
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
         if rows > MAX_ROWS:
             raise PartitionSizeError(
-                f"The result has {rows:,} rows, but a cuDF DataFrame holds at most {MAX_ROWS:,}. Join a Dask "
-                "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, npartitions=1)."
+                f"The result has {rows:,} rows, but a cuDF DataFrame holds at most "
+                f"{MAX_ROWS:,}. Join a Dask "
+                "DataFrame, whose result has partitions: dask_cudf.from_cudf(df, "
+                "npartitions=1)."
             )
         series = {name: _series(values) for name, values in columns.items()}
-        return cudf.DataFrame(series) if series else cudf.DataFrame(index=cudf.RangeIndex(rows))
+        return (
+            cudf.DataFrame(series)
+            if series
+            else cudf.DataFrame(index=cudf.RangeIndex(rows))
+        )
 
     def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
         plain = self.plain(frame, name)
@@ -69,14 +93,21 @@ class CudfFrames:
         return column.values if numeric and not column.has_nulls else None
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        # an empty frame is left out, because its dtypes would change the dtypes of the result
-        return cudf.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
+        # an empty frame is left out, because its dtypes would change the dtypes of the
+        # result
+        return cudf.concat(
+            [one for one in frames if len(one)] or frames[:1], ignore_index=True
+        )
 
     def optional(self, dtype: DType) -> DType:
         return dtype
 
     def missing(self, dtype: DType, rows: int) -> Series:
-        return cudf.Series([None], dtype=dtype).take(cupy.zeros(rows, cupy.int32)).reset_index(drop=True)
+        return (
+            cudf.Series([None], dtype=dtype)
+            .take(cupy.zeros(rows, cupy.int32))
+            .reset_index(drop=True)
+        )
 
     def series(self, values: Array, index: Ids, name: Hashable) -> Series:
         return cudf.Series(values, index=index, name=name)
@@ -96,7 +127,9 @@ class CudfFrames:
     def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
         for number, field in enumerate(table.schema):
             if pa.types.is_large_string(field.type):
-                table = table.set_column(number, field.name, table.column(number).cast(pa.string()))
+                table = table.set_column(
+                    number, field.name, table.column(number).cast(pa.string())
+                )
         return cudf.DataFrame.from_arrow(table.replace_schema_metadata(None))
 
     def memory(self) -> int:

@@ -29,11 +29,21 @@ from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.engine.index.gpu import DeviceLayout, NearestDeviceLayout
 from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import JoinSample
-from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, Rows, SearchMethod, Visitor
+from dask_simjoin.engine.protocols import (
+    Kept,
+    Measured,
+    MethodSearch,
+    Pairs,
+    Rows,
+    SearchMethod,
+    Visitor,
+)
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 LEVELS = 8
-"""The depth of the tree of regions is rounded up to a multiple of this, so that few kernels are compiled."""
+"""The depth of the tree of regions is rounded up to a multiple of this, so that few
+kernels are compiled.
+"""
 
 VISITED = 1 << 24
 """Maximum number of pairs in one call of a visitor."""
@@ -45,7 +55,9 @@ def _of_components(function: str, wide: bool = False) -> load.Program:
 
 def _components(parent: Array, function: str, *arguments: Any) -> None:
     name, function, constants = _of_components(function, parent.dtype == cupy.int64)
-    load.kernel(name, function, **constants)(*load.shape_of(len(parent)), (parent, *arguments))
+    load.kernel(name, function, **constants)(
+        *load.shape_of(len(parent)), (parent, *arguments)
+    )
 
 
 class GpuJoiner:
@@ -54,8 +66,8 @@ class GpuJoiner:
     Attributes
     ----------
     built : int
-        Number of indexes that this process has built. Tests check that it is one per chunk, even if many
-        tasks use the index.
+        Number of indexes that this process has built. Tests check that it is one per
+        chunk, even if many tasks use the index.
     """
 
     xp = cupy
@@ -64,15 +76,29 @@ class GpuJoiner:
         self.built = 0
         self._lock = threading.Lock()
 
-    def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm = 2,
-               sample: JoinSample | None = None) -> GpuLayout:  # fmt: skip
+    def layout(
+        self,
+        method: str | Method,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        threshold: float,
+        norm: Norm = 2,
+        sample: JoinSample | None = None,
+    ) -> GpuLayout:
         name = choose(method, len(lower), LIBRARY)
         options = options_of(method, name)
-        return method_of(name).layout(options, lower, upper, mean, variance, threshold, norm, sample)
+        return method_of(name).layout(
+            options, lower, upper, mean, variance, threshold, norm, sample
+        )
 
-    def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout | MethodSearch,
-              threads: int = 1) -> Index:  # fmt: skip
+    def build(
+        self,
+        x: Array,
+        layout: GpuLayout | NearestDeviceLayout | MethodSearch,
+        threads: int = 1,
+    ) -> Index:
         with self._lock:
             self.built += 1
         if isinstance(layout, MethodSearch):
@@ -87,38 +113,87 @@ class GpuJoiner:
     def points(self, index: Index, layout: GpuLayout) -> Array:
         return index["y"]
 
-    def pairs(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
-              distance: Measured | None = None, labels: tuple[Array, Array] | None = None,
-              rows: Rows | None = None, kept: Kept | None = None) -> Pairs:  # fmt: skip
+    def pairs(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        *,
+        is_self_join: bool,
+        distance: Measured | None = None,
+        labels: tuple[Array, Array] | None = None,
+        rows: Rows | None = None,
+        kept: Kept | None = None,
+    ) -> Pairs:
         return gpu_pairs.labelled_pairs(
-            q, d, layout, is_self_join=is_self_join, distance=distance, labels=labels, rows=rows, kept=kept
+            q,
+            d,
+            layout,
+            is_self_join=is_self_join,
+            distance=distance,
+            labels=labels,
+            rows=rows,
+            kept=kept,
         )
 
-    def visit(self, q: Index, d: Index, layout: GpuLayout, visitor: Visitor, *, is_self_join: bool,
-              rows: Rows | None = None) -> None:  # fmt: skip
+    def visit(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        visitor: Visitor,
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+    ) -> None:
         function = finish(layout, "measure_pairs", q["y"], labels=False)
         for found in method_of(layout.method).batches(
             q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=VISITED
         ):
             n = len(found.places)
             if n:
-                shown = cupy.empty(n, cupy.int32), cupy.empty(n, cupy.int32), cupy.empty(n)
+                shown = (
+                    cupy.empty(n, cupy.int32),
+                    cupy.empty(n, cupy.int32),
+                    cupy.empty(n),
+                )
                 sides = q["order"], d["order"], q["y"], d["y"]
-                function(*load.shape_of(n), (found.places, np.uint64(n), *sides, *shown))
+                function(
+                    *load.shape_of(n), (found.places, np.uint64(n), *sides, *shown)
+                )
                 visitor(*shown)
 
-    def connect(self, q: Index, d: Index, layout: GpuLayout, parent: Array, taking: tuple[Array, Array],
-                offset: int, *, is_self_join: bool, rows: Rows | None = None) -> None:  # fmt: skip
+    def connect(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        parent: Array,
+        taking: tuple[Array, Array],
+        offset: int,
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+    ) -> None:
         arguments = [*taking, parent, offset]
         wide = parent.dtype == cupy.int64
         method_of(layout.method).pass_to(
-            Sink.LINK, q, d, layout, arguments, is_self_join=is_self_join, nodes_64=wide, rows=rows
+            Sink.LINK,
+            q,
+            d,
+            layout,
+            arguments,
+            is_self_join=is_self_join,
+            nodes_64=wide,
+            rows=rows,
         )
 
     def link(self, parent: Array, left: Array, right: Array) -> None:
         if len(left):
             sides = (cupy.ascontiguousarray(side, cupy.int64) for side in (left, right))
-            name, function, constants = _of_components("link_edges", parent.dtype == cupy.int64)
+            name, function, constants = _of_components(
+                "link_edges", parent.dtype == cupy.int64
+            )
             kernel = load.kernel(name, function, **constants)
             kernel(*load.shape_of(len(left)), (*sides, np.int64(len(left)), parent))
 
@@ -126,7 +201,9 @@ class GpuJoiner:
         if len(parent):
             _components(parent, "tie_to_roots", np.int64(len(parent)))
 
-    def numbers(self, parent: Array, rows: tuple[Array, Array] | None = None, threads: int = 1) -> Array:
+    def numbers(
+        self, parent: Array, rows: tuple[Array, Array] | None = None, threads: int = 1
+    ) -> Array:
         n = len(parent)
         found, none = cupy.empty(n, cupy.int64), np.uint64(0)
         if not n:
@@ -137,7 +214,9 @@ class GpuJoiner:
             least = self.least_rows(parent, order)
         marks = cupy.zeros(n, cupy.int64)
         _components(parent, "mark_sets", taking, least, np.int64(n), marks)
-        _components(parent, "number_sets", taking, least, cupy.cumsum(marks), np.int64(n), found)
+        _components(
+            parent, "number_sets", taking, least, cupy.cumsum(marks), np.int64(n), found
+        )
         return found
 
     def least_rows(self, parent: Array, order: Array, threads: int = 1) -> Array:
@@ -148,8 +227,14 @@ class GpuJoiner:
             _components(parent, "least_rows", order, np.int64(len(order)), least)
         return least
 
-    def foresee(self, layout: GpuLayout, *, shown: bool = False, counted: bool = False,
-                connected: bool = False) -> None:  # fmt: skip
+    def foresee(
+        self,
+        layout: GpuLayout,
+        *,
+        shown: bool = False,
+        counted: bool = False,
+        connected: bool = False,
+    ) -> None:
         if shown:
             load.begin(finishing(layout, "measure_pairs", labels=False))
         if connected:
@@ -157,32 +242,72 @@ class GpuJoiner:
         if isinstance(layout, DeviceLayout):
             tiles.foresee(layout, counted, connected)
 
-    def lowest(self, q: Index, d: Index, layout: GpuLayout, labels: tuple[Array, Array],
-               low: tuple[Array, Array], *, is_self_join: bool,
-               rows: Rows | None = None) -> None:  # fmt: skip
+    def lowest(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        labels: tuple[Array, Array],
+        low: tuple[Array, Array],
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+    ) -> None:
         method_of(layout.method).pass_to(
-            Sink.LOWEST, q, d, layout, [*labels, *low], is_self_join=is_self_join, rows=rows
+            Sink.LOWEST,
+            q,
+            d,
+            layout,
+            [*labels, *low],
+            is_self_join=is_self_join,
+            rows=rows,
         )
 
-    def counts(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
-               enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
+    def counts(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        *,
+        is_self_join: bool,
+        enough: int | None = None,
+        rows: Rows | None = None,
+    ) -> list[Array]:
         by_position = []
-        found = method_of(layout.method).count(q, d, layout, is_self_join=is_self_join, rows=rows)
+        found = method_of(layout.method).count(
+            q, d, layout, is_self_join=is_self_join, rows=rows
+        )
         for side, count in zip((q, d), found, strict=False):
             out = cupy.empty_like(count)
             out[side["order"]] = count
             by_position.append(out)
         return by_position
 
-    def weights(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
-                rows: Rows | None = None) -> Array:  # fmt: skip
+    def weights(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+    ) -> Array:
         found = method_of(layout.method).count(
             q, d, layout, is_self_join=is_self_join, both=False, rows=rows
         )[0]
         return found if rows is None else found[slice(*rows)]
 
-    def tally(self, q: Index, d: Index, layout: GpuLayout, limits: np.ndarray, *, is_self_join: bool,
-              by_row: bool, rows: Rows | None = None) -> list[Array]:  # fmt: skip
+    def tally(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        limits: np.ndarray,
+        *,
+        is_self_join: bool,
+        by_row: bool,
+        rows: Rows | None = None,
+    ) -> list[Array]:
         many, device = len(limits), cupy.asarray(limits)
         sides = (q,) if is_self_join else (q, d)
         sizes = [len(side["order"]) for side in sides] if by_row else [1]
@@ -200,15 +325,28 @@ class GpuJoiner:
         self.visit(q, d, layout, add, is_self_join=is_self_join, rows=rows)
         return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]
 
-    def work(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool) -> np.ndarray:
-        # all parts have equal work, because kernels spread the pairs of a self-join evenly over the queries
+    def work(
+        self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool
+    ) -> np.ndarray:
+        # all parts have equal work, because kernels spread the pairs of a self-join
+        # evenly over the queries
         return np.ones(1)
 
-    def regions(self, x: Array, regions: Regions, reach: float, threshold: float,
-                norm: Norm = 2, *, everywhere: bool = False,
-                mutual: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
+    def regions(
+        self,
+        x: Array,
+        regions: Regions,
+        reach: float,
+        threshold: float,
+        norm: Norm = 2,
+        *,
+        everywhere: bool = False,
+        mutual: bool = False,
+    ) -> tuple[Array, Array, Array]:
         if mutual:
-            own, rows, needing = self.regions(x, regions, reach, threshold, norm, everywhere=True)
+            own, rows, needing = self.regions(
+                x, regions, reach, threshold, norm, everywhere=True
+            )
             others = own[rows] != needing
             return own, rows[others], needing[others]
         x = cupy.asfortranarray(x)
@@ -216,12 +354,18 @@ class GpuJoiner:
         own = cupy.empty(n, cupy.int64)
         if not n:
             return own, own, own
-        dim, split, child, middle, lower, upper = (cupy.asarray(a) for a in regions.arrays)
+        dim, split, child, middle, lower, upper = (
+            cupy.asarray(a) for a in regions.arrays
+        )
         shape = load.shape_of(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
         depth = -(-(regions.depth + 2) // LEVELS) * LEVELS
-        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": depth} | norm_constant(norm)
-        load.kernel("regions", "own_regions", **constants)(*shape, (*points, np.int64(len(dim)), own))
+        constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": depth} | norm_constant(
+            norm
+        )
+        load.kernel("regions", "own_regions", **constants)(
+            *shape, (*points, np.int64(len(dim)), own)
+        )
         halo = load.kernel("regions", "halo_regions", **constants)
         if everywhere and len(regions) == 1:  # a single region has no tree to descend
             return own, cupy.arange(n), own
@@ -266,7 +410,8 @@ class GpuProfiler:
     def profile(self, x: Array, layout: GpuLayout) -> Counters:
         if not len(x):
             return Counters({"pairs": 0.0}, {})
-        self._run(x[:WARM], layout)  # compiles all kernels, so that the second run measures only the join
+        # compiles all kernels, so that the second run measures only the join
+        self._run(x[:WARM], layout)
         return self._run(x, layout)
 
     def _run(self, x: Array, layout: GpuLayout) -> Counters:
@@ -276,7 +421,10 @@ class GpuProfiler:
             numbers = method.profile_join(index, layout, steps.time)
         else:
             numbers = steps.time(
-                "join", lambda: count_batches(method.batches(index, index, layout, is_self_join=True))
+                "join",
+                lambda: count_batches(
+                    method.batches(index, index, layout, is_self_join=True)
+                ),
             )
         if isinstance(method, LayoutStats):
             numbers |= method.layout_stats(index, layout)

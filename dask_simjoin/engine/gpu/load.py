@@ -18,10 +18,14 @@ from dask_simjoin.engine.gpu.sources import OPTIONS, source
 from dask_simjoin.engine.process import make_folder, read_private, write_private
 
 Program = tuple[str, str, dict[str, int]]
-"""Name of a CUDA file, name of one of its functions, and the constants to compile the file with."""
+"""Name of a CUDA file, name of one of its functions, and the constants to compile the
+file with.
+"""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
-"""Number of threads that compile programs. They run in parallel, because the compiler releases the GIL."""
+"""Number of threads that compile programs. They run in parallel, because the compiler
+releases the GIL.
+"""
 
 OF_ARCHITECTURE = {"tensor_hopper": "90a"}
 """CUDA file -> the only GPU architecture that has the instructions it uses."""
@@ -33,23 +37,29 @@ _Key = tuple[str, int, tuple[tuple[str, int], ...]]
 
 _lock = threading.Lock()
 _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
-# a second pool, because rehearsals wait for programs that `_pool` compiles, and would block its threads
+# a second pool, because rehearsals wait for programs that `_pool` compiles, and would
+# block its threads
 _rehearsing = ThreadPoolExecutor(4, thread_name_prefix="simjoin-rehearsal")
 _modules: dict[_Key, Future[Any]] = {}
 
 
-def _compile(function: str, name: str, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
+def _compile(
+    function: str, name: str, device: int, constants: tuple[tuple[str, int], ...]
+) -> Any:
     code = source(name, **dict(constants))
     with cupy.cuda.Device(device):
         if name in OF_ARCHITECTURE:
             return _compiled_for(OF_ARCHITECTURE[name], code, function)
         module = cupy.RawModule(code=code, options=OPTIONS)
-        module.get_function(function)  # CuPy compiles the whole program here, not in the line above
+        # CuPy compiles the whole program here, not in the line above
+        module.get_function(function)
         return module
 
 
 def has_warpgroups() -> bool:
-    """Return whether the current device has the warpgroup instructions that `tensor_hopper.cu` uses."""
+    """Return whether the current device has the warpgroup instructions that
+    `tensor_hopper.cu` uses.
+    """
     return str(cupy.cuda.Device().compute_capability) == "90"
 
 
@@ -61,7 +71,9 @@ def _compiled_for(architecture: str, code: str, function: str) -> Any:
     options = (*OPTIONS, f"-arch=sm_{architecture}")
     said = repr((cupy.cuda.nvrtc.getVersion(), options, code))
     name = f"simjoin-{hashlib.sha256(said.encode()).hexdigest()}.cubin"
-    folder = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
+    folder = Path(
+        os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache"
+    )
     try:
         read_private(folder / name)
         return _loaded(folder / name, function)
@@ -71,7 +83,9 @@ def _compiled_for(architecture: str, code: str, function: str) -> Any:
         make_folder(folder)
         write_private(folder / name, found)
         return _loaded(folder / name, function)
-    except OSError:  # raised if the folder cannot be written, for example in a read-only home
+    except (
+        OSError
+    ):  # raised if the folder cannot be written, for example in a read-only home
         with tempfile.TemporaryDirectory() as own:
             (Path(own) / name).write_bytes(found)
             return _loaded(Path(own) / name, function)
@@ -95,9 +109,11 @@ def _loaded(path: Path, function: str) -> Any:
     return module
 
 
-def _begun(name: str, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
-    """Return the future of a compiled module, and the module's key. Start the compilation if it has not
-    begun.
+def _begun(
+    name: str, function: str, constants: dict[str, int]
+) -> tuple[Future[Any], _Key]:
+    """Return the future of a compiled module, and the module's key. Start the
+    compilation if it has not begun.
     """
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
@@ -122,23 +138,29 @@ def _rehearsed(work: Callable[[], object], device: int) -> Future[None]:
 
 
 def rehearse(*steps: Callable[[], object]) -> None:
-    """Run steps on other threads, to load CuPy's own kernels in these steps before they are needed.
+    """Run steps on other threads, to load CuPy's own kernels in these steps before they
+    are needed.
 
-    CuPy compiles and loads each of its kernels at the first call, in about a tenth of a second. A step must
-    use little data, to be fast. It must create these data itself, to be thread-safe.
+    CuPy compiles and loads each of its kernels at the first call, in about a tenth of a
+    second. A step must use little data, to be fast. It must create these data itself,
+    to be thread-safe.
     """
     for step in steps:
         _rehearsed(step, cupy.cuda.runtime.getDevice())
 
 
 @functools.cache
-def _function(name: str, function: str, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
+def _function(
+    name: str, function: str, device: int, constants: tuple[tuple[str, int], ...]
+) -> Any:
     module, _ = _begun(name, function, dict(constants))
     return module.result().get_function(function)
 
 
 def kernel(name: str, function: str, **constants: int) -> Any:
-    """Return a kernel for the current device. The kernel is compiled once, and cached on disk."""
+    """Return a kernel for the current device. The kernel is compiled once, and cached
+    on disk.
+    """
     device = cupy.cuda.runtime.getDevice()
     return _function(name, function, device, tuple(sorted(constants.items())))
 
@@ -150,8 +172,14 @@ def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
 
 @functools.cache
 def grid_size(function: Any, threads: int, shared: int = 0) -> int:
-    """Return the number of blocks of a kernel that run on the current device at the same time."""
+    """Return the number of blocks of a kernel that run on the current device at the
+    same time.
+    """
     driver = cupy.cuda.driver
-    number = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.kernel.ptr, threads, shared)
-    processors = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["multiProcessorCount"]
+    number = driver.occupancyMaxActiveBlocksPerMultiprocessor(
+        function.kernel.ptr, threads, shared
+    )
+    processors = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())[
+        "multiProcessorCount"
+    ]
     return max(1, number) * processors

@@ -17,12 +17,16 @@ from dask_simjoin.engine.gpu.pairs import LIBRARY
 from dask_simjoin.engine.gpu.sources import FANOUT, norm_constant
 from dask_simjoin.engine.index import gpu as device_nearest
 from dask_simjoin.engine.index.cpu_tiles import TILE
-from dask_simjoin.engine.index.gpu import NearestDeviceLayout, make_nearest_device_layout
+from dask_simjoin.engine.index.gpu import (
+    NearestDeviceLayout,
+    make_nearest_device_layout,
+)
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 QUEUE = 16
-"""Number of candidates per query that wait in shared memory before they enter the list of neighbors.
+"""Number of candidates per query that wait in shared memory before they enter the list
+of neighbors.
 
 It applies to searches without tensor cores.
 """
@@ -42,7 +46,9 @@ See `BLOCKS` in nearest_tensor.cu.
 """
 
 SOUGHT = 1 << 27
-"""Maximum number of neighbors for all queries of one search together. A neighbor takes 16 bytes."""
+"""Maximum number of neighbors for all queries of one search together. A neighbor takes
+16 bytes.
+"""
 
 PART = FANOUT * half.TILE
 """Parts of queries begin at multiples of this number of points.
@@ -51,11 +57,15 @@ There, a group of tiles begins for either tile size.
 """
 
 SCRATCH_SHARE = 16
-"""If lists of neighbors do not fit into shared memory, they may take 1 / SCRATCH_SHARE of a GPU's memory."""
+"""If lists of neighbors do not fit into shared memory, they may take 1 / SCRATCH_SHARE
+of a GPU's memory.
+"""
 
 
 def _convert_some() -> None:
-    """Run the array operations that follow a search on little data, to load their kernels early."""
+    """Run the array operations that follow a search on little data, to load their
+    kernels early.
+    """
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -66,13 +76,16 @@ def _convert_some() -> None:
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Return the index of a chunk's points (n, d), float64, for searches."""
-    # compile while the index is built: guess that lists fit into shared memory, as in most searches
+    # compile while the index is built: guess that lists fit into shared memory, as in
+    # most searches
     load.begin(_program(layout, lists=True), arrays.program("fill_8"))
     return device_nearest.build_nearest(x, layout, BUILDER)
 
 
 def _program(layout: NearestDeviceLayout, lists: bool) -> load.Program:
-    """Return the program of a search; `lists`: whether neighbors are kept in shared memory."""
+    """Return the program of a search; `lists`: whether neighbors are kept in shared
+    memory.
+    """
     constants = {"DIMS": layout.dims, "LISTS": lists}
     if layout.engine == "float16":
         more = {"EXACT": False, "WIDTH": half.width(layout.dims), "ROWS": 32}
@@ -89,7 +102,8 @@ def _shared() -> int:
 def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
     """Return the shared memory in bytes of a block of `nearest.cu`.
 
-    `levels`: levels of the tree of boxes; `listed`: number of neighbors per query in shared memory.
+    `levels`: levels of the tree of boxes; `listed`: number of neighbors per query in
+    shared memory.
     """
     size = 8 if layout.engine == "float64" else 4
     return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
@@ -101,14 +115,27 @@ class GpuSearcher:
     grain = PART
 
     @staticmethod
-    def layout(lower: Array, upper: Array, mean: Array, variance: Array, sample: Array,
-               norm: Norm = 2, method: str | Method = AUTO,
-               approximate: bool = False) -> NearestDeviceLayout | MethodSearch:  # fmt: skip
-        """Choose the layout from moments (d,) of all points and a sample, all on the host."""
-        own = search_layout_of(method, LIBRARY, lower, upper, variance, norm, approximate)
+    def layout(
+        lower: Array,
+        upper: Array,
+        mean: Array,
+        variance: Array,
+        sample: Array,
+        norm: Norm = 2,
+        method: str | Method = AUTO,
+        approximate: bool = False,
+    ) -> NearestDeviceLayout | MethodSearch:
+        """Choose the layout from moments (d,) of all points and a sample, all on the
+        host.
+        """
+        own = search_layout_of(
+            method, LIBRARY, lower, upper, variance, norm, approximate
+        )
         if own is not None:
             return own
-        return make_nearest_device_layout(lower, upper, mean, variance, sample, shared=_shared(), norm=norm)
+        return make_nearest_device_layout(
+            lower, upper, mean, variance, sample, shared=_shared(), norm=norm
+        )
 
     @staticmethod
     def renamed(index: Index, names: Array | int) -> Index:
@@ -122,31 +149,54 @@ class GpuSearcher:
 
     @staticmethod
     def fresh(rows: int, k: int) -> tuple[Array, Array]:
-        """Return the neighbors of queries before any search: totals inf and ids -1, both (rows, k)."""
+        """Return the neighbors of queries before any search: totals inf and ids -1,
+        both (rows, k).
+        """
         size = rows * k
         totals, names = arrays.full(size, np.inf), arrays.full(size, -1, np.int64)
         return totals.reshape(rows, k), names.reshape(rows, k)
 
     @staticmethod
     def at_once(k: int) -> int:
-        """Return the maximum number of queries of one search for k neighbors, a multiple of `PART`."""
+        """Return the maximum number of queries of one search for k neighbors, a
+        multiple of `PART`.
+        """
         return max(1, SOUGHT // max(k, 1) // PART) * PART
 
     @staticmethod
     def part(index: Index, start: int, stop: int) -> Index:
-        """Return the points start ... stop-1 of an index as queries; `start`: a multiple of `PART`."""
+        """Return the points start ... stop-1 of an index as queries; `start`: a
+        multiple of `PART`.
+        """
         return device_nearest.part(index, start, stop)
 
     @staticmethod
-    def nearest(q: Index, d: Index, layout: NearestDeviceLayout | MethodSearch, best_d2: Array,
-                best_name: Array, *, is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
-        """Update the neighbors of the rows of `q` with the rows of `d`, in place: see `engine.cpu.nearest`.
+    def nearest(
+        q: Index,
+        d: Index,
+        layout: NearestDeviceLayout | MethodSearch,
+        best_d2: Array,
+        best_name: Array,
+        *,
+        is_self_join: bool,
+        bound2: float = math.inf,
+    ) -> None:
+        """Update the neighbors of the rows of `q` with the rows of `d`, in place: see
+        `engine.cpu.nearest`.
 
         `best_d2`, `best_name`: C-contiguous arrays (rows, k) of totals and ids.
         """
         if isinstance(layout, MethodSearch):
             module: SearchMethod = method_module(layout.method, LIBRARY)
-            module.nearest(q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2)
+            module.nearest(
+                q,
+                d,
+                layout,
+                best_d2,
+                best_name,
+                is_self_join=is_self_join,
+                bound2=bound2,
+            )
             return
         k = best_d2.shape[1]
         if not (len(q["names"]) and len(d["names"]) and k):
@@ -157,7 +207,9 @@ class GpuSearcher:
         own = q["y"] is d["y"]
         limits = [np.float64(bound2), np.float64(scale2), np.float64(rho), np.int32(k)]
         state = [best_d2, best_name, cupy.zeros(1, cupy.uint32)]
-        search(q, d, layout, k, [np.int32(is_self_join), np.int32(own), *limits, *state])
+        search(
+            q, d, layout, k, [np.int32(is_self_join), np.int32(own), *limits, *state]
+        )
 
 
 def _room(k: int) -> int:
@@ -168,23 +220,35 @@ def _room(k: int) -> int:
     return 2 * k + 32
 
 
-def _launch(function: Any, warps: int, rows: int, units: int, shared: int, listed: int,
-            arguments: list[Any]) -> None:  # fmt: skip
-    """Launch a search with as many blocks as the GPU can run, the work needs, and the memory allows.
+def _launch(
+    function: Any,
+    warps: int,
+    rows: int,
+    units: int,
+    shared: int,
+    listed: int,
+    arguments: list[Any],
+) -> None:
+    """Launch a search with as many blocks as the GPU can run, the work needs, and the
+    memory allows.
 
-    `rows`: queries per warp. `units`: number of query blocks to search. `listed`: capacity of each query's
-    list in scratch memory, 0 if lists are in shared memory.
+    `rows`: queries per warp. `units`: number of query blocks to search. `listed`:
+    capacity of each query's list in scratch memory, 0 if lists are in shared memory.
     """
     function.max_dynamic_shared_size_bytes = shared
     blocks = min(load.grid_size(function, 32 * warps, shared), units)
     size = warps * rows * listed * 16
     if listed:
-        blocks = max(1, min(blocks, int(cupy.cuda.Device().mem_info[1]) // SCRATCH_SHARE // size))
+        blocks = max(
+            1, min(blocks, int(cupy.cuda.Device().mem_info[1]) // SCRATCH_SHARE // size)
+        )
     scratch = cupy.empty(blocks * size // 8 if listed else 1)
     function((blocks,), (32 * warps,), (*arguments, scratch), shared_mem=shared)
 
 
-def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
+def _tiles(
+    q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]
+) -> None:
     """Search without tensor cores."""
     levels = len(d["levels"]) - 1
     lists = _tiles_bytes(layout, levels, k) <= _shared() // BLOCKS
@@ -192,15 +256,32 @@ def _tiles(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[A
     name, search, constants = _program(layout, lists)
     function = load.kernel(name, search, **constants)
     sides = [
-        q["z"], q["y"], q["lower"], q["upper"], q["order"], q["names"], np.int32(len(q["y"])),
-        d["z"], d["y"], d["lower"], d["upper"], d["levels"], np.int32(levels), d["least"], d["names"],
+        q["z"],
+        q["y"],
+        q["lower"],
+        q["upper"],
+        q["order"],
+        q["names"],
+        np.int32(len(q["y"])),
+        d["z"],
+        d["y"],
+        d["lower"],
+        d["upper"],
+        d["levels"],
+        np.int32(levels),
+        d["least"],
+        d["names"],
         np.int32(len(d["y"])),
-    ]  # fmt: skip
+    ]
     units = -(-len(q["y"]) // (TILE * WARPS))
-    _launch(function, WARPS, TILE, units, shared, 0 if lists else _room(k), [*sides, *rest])
+    _launch(
+        function, WARPS, TILE, units, shared, 0 if lists else _room(k), [*sides, *rest]
+    )
 
 
-def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]) -> None:
+def _tensor(
+    q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]
+) -> None:
     """Search with tensor cores."""
     blocks = BLOCKS if half.width(layout.dims) <= HALVED else 1
     lists = half.shared_in_search(layout.dims, k) <= _shared() // blocks
@@ -208,12 +289,33 @@ def _tensor(q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[
     name, search, constants = _program(layout, lists)
     function = load.kernel(name, search, **constants)
     sides = [
-        q["vectors"], q["norm"], q["error"], q["y"], q["lower"], q["upper"], q["order"], q["names"],
-        np.int32(len(q["y"])), d["vectors"], d["most_error"], d["y"], d["lower"], d["upper"], d["names"],
+        q["vectors"],
+        q["norm"],
+        q["error"],
+        q["y"],
+        q["lower"],
+        q["upper"],
+        q["order"],
+        q["names"],
+        np.int32(len(q["y"])),
+        d["vectors"],
+        d["most_error"],
+        d["y"],
+        d["lower"],
+        d["upper"],
+        d["names"],
         np.int32(len(d["y"])),
-    ]  # fmt: skip
+    ]
     units = -(-len(q["y"]) // (2 * half.TILE))
-    _launch(function, TENSOR_WARPS, 32, units, shared, 0 if lists else _room(k), [*sides, *rest])
+    _launch(
+        function,
+        TENSOR_WARPS,
+        32,
+        units,
+        shared,
+        0 if lists else _room(k),
+        [*sides, *rest],
+    )
 
 
 SEARCHER = GpuSearcher()

@@ -18,10 +18,14 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 
 MOST_GROWTH = 4
-"""The capacity grows by at most this factor at a time, because the estimate may be too high."""
+"""The capacity grows by at most this factor at a time, because the estimate may be too
+high.
+"""
 
 WASTE = 8
-"""If more than 1 / WASTE of the capacity is unused at the end, columns are copied to release this memory."""
+"""If more than 1 / WASTE of the capacity is unused at the end, columns are copied to
+release this memory.
+"""
 
 
 class GrowingGpuColumns:
@@ -50,7 +54,8 @@ class GrowingGpuColumns:
 
     def _grow(self, length: int, capacity: int) -> None:
         for number, column in enumerate(self._columns):
-            if len(column) < capacity:  # after a MemoryError, some columns have already grown
+            # after a MemoryError, some columns have already grown
+            if len(column) < capacity:
                 longer = cupy.empty(capacity, column.dtype)
                 longer[:length] = column[:length]
                 self._columns[number] = longer
@@ -67,10 +72,11 @@ class GrowingGpuColumns:
 class PairBatch:
     """A batch of pairs, as positions in the orders of two indexes."""
 
-    # (pairs, 2), int32: position in the first and in the second index; valid until the next batch is
-    # requested
+    # (pairs, 2), int32: position in the first and in the second index; valid until the
+    # next batch is requested
     places: Array
-    # number of candidates that float64 decided so far, and how many of these are not pairs
+    # number of candidates that float64 decided so far, and how many of these are not
+    # pairs
     decided: int
     refused: int
     left: int = 0  # estimated number of pairs in later batches; 0 for the last batch
@@ -87,40 +93,78 @@ class GpuLayout(Layout, Protocol):
 class GpuMethod(Protocol):
     """The functions of a method's GPU module.
 
-    An index has "y" (n, d), its points, as float64 or narrow points, and "order" (n,), int32, the positions
-    of these points in the chunk. Both are in index order. Pairs and `rows` are places in this order.
+    An index has "y" (n, d), its points, as float64 or narrow points, and "order" (n,),
+    int32, the positions of these points in the chunk. Both are in index order. Pairs
+    and `rows` are places in this order.
     """
 
-    def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-               variance: np.ndarray, threshold: float, norm: Norm,
-               sample: JoinSample | None = None) -> GpuLayout:  # fmt: skip
-        """Choose how to index all chunks, from moments (d,) of all points and the threshold.
+    def layout(
+        self,
+        options: Any,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        threshold: float,
+        norm: Norm,
+        sample: JoinSample | None = None,
+    ) -> GpuLayout:
+        """Choose how to index all chunks, from moments (d,) of all points and the
+        threshold.
 
-        `options`: an object of the method's class, which has its options. `sample`: samples of the points, on
-        the host, if there are any.
+        `options`: an object of the method's class, which has its options. `sample`:
+        samples of the points, on the host, if there are any.
         """
 
     def build(self, x: Array, layout: GpuLayout) -> Index:
         """Return the index of a chunk's points (n, d)."""
 
-    def batches(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, rows: Rows | None = None,
-                max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-        """Yield all pairs of two indexes. In a self-join of one index, yield each pair once.
+    def batches(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+        max_pairs: int | None = None,
+    ) -> Iterator[PairBatch]:
+        """Yield all pairs of two indexes. In a self-join of one index, yield each pair
+        once.
 
-        `rows`: yield only the pairs of the queries start ... stop-1. Both numbers are multiples of the
-        layout's grain; stop may also be the number of queries. `max_pairs`: maximum number of pairs per
-        batch.
+        `rows`: yield only the pairs of the queries start ... stop-1. Both numbers are
+        multiples of the layout's grain; stop may also be the number of queries.
+        `max_pairs`: maximum number of pairs per batch.
         """
 
-    def count(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, both: bool = True,
-              rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """Count the pairs of each query, and with `both` also of each point of the other index.
+    def count(
+        self,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        *,
+        is_self_join: bool,
+        both: bool = True,
+        rows: Rows | None = None,
+    ) -> list[Array]:
+        """Count the pairs of each query, and with `both` also of each point of the
+        other index.
 
         `rows`: count only the pairs that `batches` yields for these queries.
         """
 
-    def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
-                is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+    def pass_to(
+        self,
+        sink: Sink,
+        q: Index,
+        d: Index,
+        layout: GpuLayout,
+        arguments: Sequence[Array | int],
+        *,
+        is_self_join: bool,
+        nodes_64: bool = False,
+        rows: Rows | None = None,
+    ) -> None:
         """Pass pairs to a sink: all pairs, or only the pairs of the queries `rows`.
 
         `arguments`: further arguments of the sink.
@@ -130,7 +174,8 @@ class GpuMethod(Protocol):
 Timed = Callable[[str, Callable[[], Any]], Any]
 """Function of a name and a step.
 
-It runs the step until its kernels end, stores its time in seconds under the name, and returns its result.
+It runs the step until its kernels end, stores its time in seconds under the name, and
+returns its result.
 """
 
 
@@ -139,7 +184,9 @@ class Profiled(Protocol):
     """A method whose module can measure the steps of a join."""
 
     def profile_join(self, index: Index, layout: Any, timed: Timed) -> Numbers:
-        """Join an index with itself, timing each step with `timed`; return counters of the work."""
+        """Join an index with itself, timing each step with `timed`; return counters of
+        the work.
+        """
 
 
 @runtime_checkable
@@ -152,7 +199,13 @@ class LayoutStats(Protocol):
 
 def count_batches(batches: Iterable[PairBatch]) -> Numbers:
     """Consume the batches of a join, and count batches, pairs and float64 decisions."""
-    numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
+    numbers: Numbers = {
+        "pairs": 0,
+        "batches": 0,
+        "largest_batch": 0,
+        "decided": 0,
+        "refused": 0,
+    }
     for found in batches:
         pairs = len(found.places)
         numbers["pairs"] += pairs
@@ -171,13 +224,17 @@ def method_of(name: str) -> GpuMethod:
     return method
 
 
-def finishing(layout: GpuLayout, function: str, y: Array | None = None, *, labels: bool) -> load.Program:
+def finishing(
+    layout: GpuLayout, function: str, y: Array | None = None, *, labels: bool
+) -> load.Program:
     """Return the program that compiles a function of `finish.cu`: see `load.Program`.
 
-    `y`: points as indexes store them; None: float64. `labels`: whether the function writes labels instead of
-    positions.
+    `y`: points as indexes store them; None: float64. `labels`: whether the function
+    writes labels instead of positions.
     """
-    constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
+    constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(
+        layout.norm
+    )
     return "finish", function, constants | ({} if y is None else constants_of(y))
 
 
@@ -187,18 +244,37 @@ def finish(layout: GpuLayout, function: str, y: Array, *, labels: bool) -> Any:
     return load.kernel(name, function, **constants)
 
 
-def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, distance: Measured | None,
-                   labels: tuple[Array, Array] | None, rows: Rows | None,
-                   kept: Kept | None) -> Pairs:  # fmt: skip
+def labelled_pairs(
+    q: Index,
+    d: Index,
+    layout: GpuLayout,
+    *,
+    is_self_join: bool,
+    distance: Measured | None,
+    labels: tuple[Array, Array] | None,
+    rows: Rows | None,
+    kept: Kept | None,
+) -> Pairs:
     """Return all pairs of two indexes: see `Joiner.pairs`."""
     kind = cupy.int32 if labels is None else cupy.int64
     names = labels or (q["order"], d["order"])
     assert all(name.dtype == kind for name in names)
-    wanted = [(side, cupy.ascontiguousarray(some)) for side in range(2) for some in (kept or ((), ()))[side]]
-    dtypes = [kind, kind, *([] if distance is None else [cupy.float64]), *(some.dtype for _, some in wanted)]
+    wanted = [
+        (side, cupy.ascontiguousarray(some))
+        for side in range(2)
+        for some in (kept or ((), ()))[side]
+    ]
+    dtypes = [
+        kind,
+        kind,
+        *([] if distance is None else [cupy.float64]),
+        *(some.dtype for _, some in wanted),
+    ]
     result, told = GrowingGpuColumns(dtypes), (0, 0)
     function = finish(layout, "name_pairs", q["y"], labels=labels is not None)
-    for found in method_of(layout.method).batches(q, d, layout, is_self_join=is_self_join, rows=rows):
+    for found in method_of(layout.method).batches(
+        q, d, layout, is_self_join=is_self_join, rows=rows
+    ):
         n = len(found.places)
         left, right, *more = columns = result.add(n, found.left)
         away = None if distance is None else more.pop(0)
@@ -207,12 +283,24 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
             total = np.uint64(0) if away is None else away
             function(
                 *load.shape_of(n),
-                (*order, *names, np.int32(is_self_join), q["y"], d["y"], left, right, total),
+                (
+                    *order,
+                    *names,
+                    np.int32(is_self_join),
+                    q["y"],
+                    d["y"],
+                    left,
+                    right,
+                    total,
+                ),
             )
             if wanted:
                 table = _table(wanted, more)
                 keep = finish(layout, "keep_columns", q["y"], labels=labels is not None)
-                keep(*load.shape_of(n), (*order, np.int32(is_self_join), table, np.int32(len(more))))
+                keep(
+                    *load.shape_of(n),
+                    (*order, np.int32(is_self_join), table, np.int32(len(more))),
+                )
         if distance is not None:
             columns[2][:] = distance(away)
         told = (found.decided, found.refused)
@@ -224,7 +312,8 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
 def _table(wanted: list[tuple[int, Array]], out: list[Array]) -> Array:
     """Return the array that describes kept columns to the kernel.
 
-    Each row has the addresses of input and output, the bytes per value, and the side (0: left, 1: right).
+    Each row has the addresses of input and output, the bytes per value, and the side
+    (0: left, 1: right).
     """
     columns = [
         (some.data.ptr, to.data.ptr, some.itemsize, side)

@@ -1,7 +1,8 @@
 """Boruvka's rounds on the GPU: the rows that search in each round, and their order.
 
-Rows that search are copied to separate tiles, in kd order, so that all lanes of a warp have work. All warps
-share one array with an upper bound of the weight of each component's lightest edge.
+Rows that search are copied to separate tiles, in kd order, so that all lanes of a warp
+have work. All warps share one array with an upper bound of the weight of each
+component's lightest edge.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka, load
-from dask_simjoin.engine.gpu.arrays import copied, count, full, joined, numbers, places_of, take
+from dask_simjoin.engine.gpu.arrays import (
+    copied,
+    count,
+    full,
+    joined,
+    numbers,
+    places_of,
+    take,
+)
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.cpu_tiles import TILE
@@ -34,12 +43,13 @@ class SearchSide:
     Attributes
     ----------
     rows, first : int
-        Number of rows, and number of the first node. Nodes are the rows of both indexes, in kd order,
-        numbered consecutively.
+        Number of rows, and number of the first node. Nodes are the rows of both
+        indexes, in kd order, numbered consecutively.
     y : array (rows, d), float64
         The points, in kd order.
     nodes, points, core, names : array (rows, ...)
-        Node, point, core distance and id of each row, in the order of the tiles that are searched.
+        Node, point, core distance and id of each row, in the order of the tiles that
+        are searched.
     """
 
     def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
@@ -49,12 +59,16 @@ class SearchSide:
         self._boxes = index if "z" in index else {}
 
     def arrange(self, core: Array, names: Array) -> None:
-        """Prepare the index for searches; `core`, `names`: core distance and id of each node."""
+        """Prepare the index for searches; `core`, `names`: core distance and id of each
+        node.
+        """
         if not self.rows:
             return
         self.points = self.y
         if not self._boxes:
-            self.points = BUILDER.rows(self.y, self.nodes - self.first if self.first else self.nodes)
+            self.points = BUILDER.rows(
+                self.y, self.nodes - self.first if self.first else self.nodes
+            )
             self._boxes = BUILDER.boxed(self.points, self._bounds, TILE, True)
         self.core, self.names = take(core, self.nodes), take(names, self.nodes)
         self.levels = to_host(self._boxes["levels"])
@@ -64,12 +78,17 @@ class SearchSide:
         self._balls = self._make_balls()
 
     def _make_balls(self) -> tuple[Array | np.uint64, Array | np.uint64]:
-        """Return center and radius of a ball around each tile; null pointers if there is no filter."""
+        """Return center and radius of a ball around each tile; null pointers if there
+        is no filter.
+        """
         if self._bounds is None:
             return NOWHERE, NOWHERE
         z = self._boxes["z"]
         tiles, dims, _ = z.shape
-        middle, radius = cupy.empty((tiles, dims), cupy.float32), cupy.empty(tiles, cupy.float32)
+        middle, radius = (
+            cupy.empty((tiles, dims), cupy.float32),
+            cupy.empty(tiles, cupy.float32),
+        )
         function = load.kernel("spanning", "tile_balls", DIMS=dims, EXACT=False)
         blocks = min(-(-tiles // WARPS), 1 << 16)
         function((blocks,), (32 * WARPS,), (z, np.int32(tiles), middle, radius))
@@ -84,23 +103,40 @@ class SearchSide:
         self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
 
     def take(self, nodes: Array) -> None:
-        """Put the searched rows into the order of `nodes`. Call `arrange` before the next search."""
+        """Put the searched rows into the order of `nodes`. Call `arrange` before the
+        next search.
+        """
         self.nodes, self._boxes = nodes, {}
 
     def tagged(self, component: Array) -> Array:
-        """Return the component of each row, and tag each box with the component that all its points share."""
+        """Return the component of each row, and tag each box with the component that
+        all its points share.
+        """
         own = take(component, self.nodes)
         boruvka.tag_boxes(own, self.levels, TILE, self.tags)
         return own
 
     def searched(self, component: Array) -> list[Array | np.generic]:
-        """Return the index as arguments for the search kernel; `component`: the result of `tagged`."""
+        """Return the index as arguments for the search kernel; `component`: the result
+        of `tagged`.
+        """
         boxes = (self._boxes[name] for name in ("z", "lower", "upper", "levels"))
         z, *tree = boxes
         return [
-            z, self.points, *tree, np.int32(len(self.levels) - 1), self.least, self.tags, self.cores,
-            component, self.core, self.names, self.nodes, np.int32(self.rows), *self._balls,
-        ]  # fmt: skip
+            z,
+            self.points,
+            *tree,
+            np.int32(len(self.levels) - 1),
+            self.least,
+            self.tags,
+            self.cores,
+            component,
+            self.core,
+            self.names,
+            self.nodes,
+            np.int32(self.rows),
+            *self._balls,
+        ]
 
 
 BLOCKS = 1 << 12
@@ -116,36 +152,49 @@ With fewer tiles than this, several warps share a tile, so that no warp is idle.
 """
 
 EVERY, MANY = 16, 1 << 17
-"""If at least `MANY` rows search, every `EVERY`-th of them searches first: its result prunes the others."""
+"""If at least `MANY` rows search, every `EVERY`-th of them searches first: its result
+prunes the others.
+"""
 
 AT_ONCE = 1 << 27
-"""Rows that search are copied in batches of at most this many coordinates, to limit memory."""
+"""Rows that search are copied in batches of at most this many coordinates, to limit
+memory.
+"""
 
 GROUPED_DIMS = 5
 """From this number of dimensions on, rows are reordered by component.
 
-This happens as soon as an average component fills a tile. Then most tiles belong to one component, and
-searches from this component can skip them. In these dimensions, boxes of tiles in kd order are large anyway,
-so the new order hardly enlarges them.
+This happens as soon as an average component fills a tile. Then most tiles belong to one
+component, and searches from this component can skip them. In these dimensions, boxes of
+tiles in kd order are large anyway, so the new order hardly enlarges them.
 """
 
 RUN = 4 * TILE
 """If parts share a search, this many consecutive rows go to the same part.
 
-Such rows are near each other, so that results of one row prune the searches of the others.
+Such rows are near each other, so that results of one row prune the searches of the
+others.
 """
 
 Nearest = tuple[Array, Array, Array]
-"""Known nearest rows of each row: see `Nearest` in `engine.cpu.rounds`. The arrays are on the GPU."""
+"""Known nearest rows of each row: see `Nearest` in `engine.cpu.rounds`. The arrays are
+on the GPU.
+"""
 
 
 def warps_of_tile(tiles: int) -> int:
-    """Return the number of warps that share a tile, a power of two; `tiles`: number of tiles that search."""
-    return 1 << min(TILE.bit_length() - 1, max(0, (WORK // max(tiles, 1)).bit_length() - 1))
+    """Return the number of warps that share a tile, a power of two; `tiles`: number of
+    tiles that search.
+    """
+    return 1 << min(
+        TILE.bit_length() - 1, max(0, (WORK // max(tiles, 1)).bit_length() - 1)
+    )
 
 
 def _in_turn(places: Array, most: int) -> Iterator[Array]:
-    """Yield batches of at most `most` places; if there are many, every `EVERY`-th place comes first."""
+    """Yield batches of at most `most` places; if there are many, every `EVERY`-th place
+    comes first.
+    """
     if len(places) >= MANY:
         first = cupy.arange(len(places)) % EVERY == 0
         yield from _in_turn(places[first], most)
@@ -173,23 +222,40 @@ def search_some() -> None:
 
 
 class GpuBoruvkaRounds:
-    """Finds the spanning tree of one index, or the edges between two indexes in their common tree.
+    """Finds the spanning tree of one index, or the edges between two indexes in their
+    common tree.
 
-    `cores`: core distances of each index, in kd order; `progress`: state after earlier rounds.
+    `cores`: core distances of each index, in kd order; `progress`: state after earlier
+    rounds.
     """
 
-    def __init__(self, sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
-                 nearest: Nearest | None = None, progress: Progress | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        sides: Sequence[Index],
+        layout: NearestDeviceLayout,
+        cores: Sequence[Array],
+        nearest: Nearest | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         sizes = [len(index["names"]) for index in sides]
         self.layout, self.rows = layout, sum(sizes)
         self.names = joined([index["names"].astype(cupy.int32) for index in sides])
-        self.core = joined([core[:size] for core, size in zip(cores, sizes, strict=True)])
+        self.core = joined(
+            [core[:size] for core, size in zip(cores, sizes, strict=True)]
+        )
         firsts = np.cumsum([0, *sizes]).tolist()
-        self.sides = [SearchSide(index, layout, first) for index, first in zip(sides, firsts, strict=False)]
+        self.sides = [
+            SearchSide(index, layout, first)
+            for index, first in zip(sides, firsts, strict=False)
+        ]
         self._arranged = self._grouped = False
         if nearest is None:
             unknown = full(self.rows, -1, cupy.float32)
-            nearest = cupy.empty((self.rows, 0), cupy.int32), cupy.empty((self.rows, 0)), unknown
+            nearest = (
+                cupy.empty((self.rows, 0), cupy.int32),
+                cupy.empty((self.rows, 0)),
+                unknown,
+            )
         if progress is None:
             self.component, self.sizes = numbers(0, self.rows), full(self.rows, 1.0)
             self.least, self.to = full(self.rows, -1.0), full(self.rows, -1, cupy.int32)
@@ -208,9 +274,13 @@ class GpuBoruvkaRounds:
     def progress(self) -> Progress:
         """State after the rounds so far, for another process to continue from."""
         known: Progress = {
-            "component": self.component, "sizes": self.sizes, "least": self.least, "to": self.to,
-            "beyond": self.nearest[2], "found": self.found,
-        }  # fmt: skip
+            "component": self.component,
+            "sizes": self.sizes,
+            "least": self.least,
+            "to": self.to,
+            "beyond": self.nearest[2],
+            "found": self.found,
+        }
         return known | {"order": self.sides[0].nodes} if self._grouped else known
 
     def _launch(self, name: str, blocks: int, threads: int, *arguments: object) -> None:
@@ -218,30 +288,40 @@ class GpuBoruvkaRounds:
         load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
 
     def _offer_beside(self, bounds: Array) -> None:
-        """Lower the bounds of components by the edges between rows that are consecutive in kd order."""
+        """Lower the bounds of components by the edges between rows that are consecutive
+        in kd order.
+        """
         (blocks,), (threads,) = load.shape_of(self.rows)
         known = self.sides[0].y, self.component, self.core, np.int32(self.rows)
         self._launch("offer_beside", blocks, threads, *known, bounds)
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
-        """Return bounds for all components, which are still `UNKNOWN`, and the lightest known edge of each
-        node.
+        """Return bounds for all components, which are still `UNKNOWN`, and the lightest
+        known edge of each node.
         """
         bounds = full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
         state = self.component, self.core, self.names
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
 
     def _wanted(self, asked: Array, bounds: Array) -> Array:
-        """Return a mask of the nodes that may have a lighter edge than the known bound of their component."""
-        return boruvka.wanted_nodes(self.component, asked, self.to, self.least, self.core, bounds)
+        """Return a mask of the nodes that may have a lighter edge than the known bound
+        of their component.
+        """
+        return boruvka.wanted_nodes(
+            self.component, asked, self.to, self.least, self.core, bounds
+        )
 
     def _group(self) -> None:
         """Reorder rows by component, once there are fewer components than tiles.
 
-        Rows are reordered only once. Later components are larger, so consecutive rows of one component would
-        be far apart.
+        Rows are reordered only once. Later components are larger, so consecutive rows
+        of one component would be far apart.
         """
-        if self.layout.dims >= GROUPED_DIMS and len(self.sizes) * TILE <= self.rows and not self._grouped:
+        if (
+            self.layout.dims >= GROUPED_DIMS
+            and len(self.sizes) * TILE <= self.rows
+            and not self._grouped
+        ):
             for side in self.sides:
                 side.group(self.component, self.core)
             self._grouped, self._arranged = True, False
@@ -253,8 +333,11 @@ class GpuBoruvkaRounds:
             side.arrange(self.core, self.names)
         self._arranged = True
 
-    def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
-        """Search for the lightest edge of each node in `wanted`, or in a part of it; return edges in batches.
+    def _search(
+        self, wanted: Array, bounds: Array, part: Part = (0, 1)
+    ) -> list[tuple[Array, ...]]:
+        """Search for the lightest edge of each node in `wanted`, or in a part of it;
+        return edges in batches.
 
         Each batch has arrays of nodes, ends of edges, and weights.
         """
@@ -275,7 +358,9 @@ class GpuBoruvkaRounds:
                 found.append((asking, *self._search_side(y, asking, searched, bounds)))
         return found
 
-    def _settle(self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges) -> None:
+    def _settle(
+        self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges
+    ) -> None:
         """Write results of searches to `listed` and to the state of nodes.
 
         No search may change `bounds` afterwards.
@@ -283,21 +368,36 @@ class GpuBoruvkaRounds:
         _, ends, weights = listed
         state = self.component, bounds, self.least, self.to, ends, weights
         for nodes, end, weight in found:
-            boruvka.run("settle_nodes", len(nodes), np.int32(len(nodes)), nodes, end, weight, *state)
+            boruvka.run(
+                "settle_nodes",
+                len(nodes),
+                np.int32(len(nodes)),
+                nodes,
+                end,
+                weight,
+                *state,
+            )
 
-    def _join(self, asked: Array, edges: list[boruvka.ListedEdges], bounds: Array) -> None:
+    def _join(
+        self, asked: Array, edges: list[boruvka.ListedEdges], bounds: Array
+    ) -> None:
         """Join each component in the mask `asked` along the lightest of its `edges`."""
         starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
-        taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, self.sizes)
-        # every component that searched has found an edge, so at least two have been joined
+        taken, component, sizes = boruvka.join_components(
+            self.component, asked, starts, ends, self.sizes
+        )
+        # every component that searched has found an edge, so at least two have been
+        # joined
         assert len(sizes) < len(self.sizes)
         weights = take(bounds.view(cupy.float64), taken)
         self.found.append((weights, take(starts, taken), take(ends, taken)))
         self.component, self.sizes = component, sizes
 
-    def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
-                     bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-        """Search an index for the lightest edge of each of `nodes`; return ends and weights.
+    def _search_side(
+        self, y: Array, nodes: Array, searched: list[Array | np.generic], bounds: Array
+    ) -> tuple[Array, Array]:
+        """Search an index for the lightest edge of each of `nodes`; return ends and
+        weights.
 
         `y`: points of the nodes.
         """
@@ -309,18 +409,33 @@ class GpuBoruvkaRounds:
         scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
         own = take(self.component, nodes), take(self.core, nodes)
         self._launch(
-            "search_others", min(-(-tiles * spread // WARPS), BLOCKS), 32 * WARPS,
-            boxes["z"], y, boxes["lower"], boxes["upper"], *own, np.int32(n), *searched,
-            np.float64(scale2), np.float64(rho), bounds, np.int32(spread),
-            weight, end, cupy.zeros(1, cupy.uint32),
-        )  # fmt: skip
+            "search_others",
+            min(-(-tiles * spread // WARPS), BLOCKS),
+            32 * WARPS,
+            boxes["z"],
+            y,
+            boxes["lower"],
+            boxes["upper"],
+            *own,
+            np.int32(n),
+            *searched,
+            np.float64(scale2),
+            np.float64(rho),
+            bounds,
+            np.int32(spread),
+            weight,
+            end,
+            cupy.zeros(1, cupy.uint32),
+        )
         weight, end = boruvka.least_of_parts(self.names, weight, end)
         return end, weight
 
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
-        """Run all rounds; return weights, start nodes and end nodes of the tree's edges.
+        """Run all rounds; return weights, start nodes and end nodes of the tree's
+        edges.
 
-        `known`: weights, start nodes and end nodes of further edges that may be in the tree.
+        `known`: weights, start nodes and end nodes of further edges that may be in the
+        tree.
         """
         load.begin(program("search_others", self.layout))
         while len(self.sizes) > 1:
@@ -335,7 +450,9 @@ class GpuBoruvkaRounds:
             if len(self.sides) == 1:
                 self._offer_beside(bounds)
             asked = boruvka.who_asks(self.sizes, self.rows)
-            self._settle(self._search(self._wanted(asked, bounds), bounds), bounds, listed)
+            self._settle(
+                self._search(self._wanted(asked, bounds), bounds), bounds, listed
+            )
             self._join(asked, edges, bounds)
         if not self.found:
             return cupy.empty(0), cupy.empty(0, cupy.int32), cupy.empty(0, cupy.int32)
@@ -344,9 +461,10 @@ class GpuBoruvkaRounds:
     def _asked(self) -> tuple[boruvka.ListedEdges, Array, Array, Array]:
         """Return the state of a round before its searches.
 
-        It consists of: the known edges; the bounds that follow from them; the mask of the components that
-        search; and the bounds for the searches. The bounds for the searches are lower than the other bounds,
-        because edges between consecutive rows are used as well.
+        It consists of: the known edges; the bounds that follow from them; the mask of
+        the components that search; and the bounds for the searches. The bounds for the
+        searches are lower than the other bounds, because edges between consecutive rows
+        are used as well.
         """
         bounds, listed = self._offers()
         boruvka.offer_edges(self.component, [listed], bounds)
@@ -359,10 +477,18 @@ class GpuBoruvkaRounds:
         listed, known, asked, bounds = self._asked()
         before = boruvka.least_edges(self.component, self.names, [listed], known)
         found = self._search(self._wanted(asked, bounds), bounds, part)
-        starts, ends = boruvka.least_edges(self.component, self.names, [listed, *found], bounds)
-        better = cupy.flatnonzero((starts >= 0) & ((starts != before[0]) | (ends != before[1])))
+        starts, ends = boruvka.least_edges(
+            self.component, self.names, [listed, *found], bounds
+        )
+        better = cupy.flatnonzero(
+            (starts >= 0) & ((starts != before[0]) | (ends != before[1]))
+        )
         weights = take(bounds.view(cupy.float64), better)
-        return to_host(weights), to_host(take(starts, better)), to_host(take(ends, better))
+        return (
+            to_host(weights),
+            to_host(take(starts, better)),
+            to_host(take(ends, better)),
+        )
 
     def join(self, parts: Sequence[Found]) -> None:
         """Finish a round with the results of all parts: see `Spanner`."""
@@ -378,7 +504,9 @@ class GpuBoruvkaRounds:
         self._group()
 
     def go_on(self, parts: int) -> Progress:
-        """Run rounds until the next one is worth splitting into `parts` parts; return the state."""
+        """Run rounds until the next one is worth splitting into `parts` parts; return
+        the state.
+        """
         while len(self.sizes) > 1:
             _, _, asked, beside = self._asked()
             if count(self._wanted(asked, beside)) * parts > self.rows // ALONE:

@@ -1,4 +1,6 @@
-"""Assembles the CUDA C++ of the kernels from files and constants; needs neither CuPy nor a GPU."""
+"""Assembles the CUDA C++ of the kernels from files and constants; needs neither CuPy
+nor a GPU.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from dask_simjoin.metrics.norms import Norm
 
 
 class Sink(enum.IntEnum):
-    """How a join kernel uses pairs if it neither writes nor counts them: see `components.cuh`."""
+    """How a join kernel uses pairs if it neither writes nor counts them: see
+    `components.cuh`.
+    """
 
     LINK = 1
     LOWEST = 2
@@ -24,16 +28,18 @@ FANOUT = 64
 MIXED = 1024
 """Interleave factor of the query tiles of `tiles.cu`.
 
-Points that are close in kd order have similar numbers of pairs. So without interleaving, the pairs of the
-first queries would not predict how many pairs the other queries have.
+Points that are close in kd order have similar numbers of pairs. So without
+interleaving, the pairs of the first queries would not predict how many pairs the other
+queries have.
 """
 
 OPTIONS = ("-std=c++17",)
 """Options of NVRTC for all programs.
 
-All programs share one tuple, because CuPy asks NVRTC for its version once for each tuple object, even if all
-programs are cached. CuPy adds an option that flushes float32 numbers below 2**-126 to 0. This changes no
-result: points are scaled so that the filters' bounds are far above 2**-126 (see `engine.filters.bounds`).
+All programs share one tuple, because CuPy asks NVRTC for its version once for each
+tuple object, even if all programs are cached. CuPy adds an option that flushes float32
+numbers below 2**-126 to 0. This changes no result: points are scaled so that the
+filters' bounds are far above 2**-126 (see `engine.filters.bounds`).
 """
 
 PACKAGE = resources.files("dask_simjoin")
@@ -49,7 +55,9 @@ This file is in the folder of the program, or in the folder of the engine's kern
 def _text(name: str) -> str:
     """Return the text of a program, with the files that it includes."""
     room, _, file = name.rpartition("/")
-    own, shared = (PACKAGE / some / "gpu" / "kernels" for some in (room or "engine", "engine"))
+    own, shared = (
+        PACKAGE / some / "gpu" / "kernels" for some in (room or "engine", "engine")
+    )
 
     def included(found: re.Match[str]) -> str:
         path = own / found[1]
@@ -72,5 +80,7 @@ def _defined(constants: dict[str, int]) -> str:
 
 
 def norm_constant(norm: Norm) -> dict[str, int]:
-    """Return the constant that selects a norm in kernels. For norm 2, the default, no constant is needed."""
+    """Return the constant that selects a norm in kernels. For norm 2, the default, no
+    constant is needed.
+    """
     return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}

@@ -1,23 +1,24 @@
 """Minimum spanning trees on a GPU, and their dendrograms; needs CuPy but no cuDF.
 
-Dendrograms follow Sao, Prokopenko & Lebrun-Grandie (2024), "PANDORA: a parallel dendrogram construction
-algorithm for single linkage clustering on GPU". The algorithm contracts the tree again and again. Edges are
-sorted by weight. If an edge is the first (lightest) edge of one of its vertices, it merges this single vertex
-with others. All such edges are contracted. The other edges form a smaller tree, with at most half as many
-edges.
+Dendrograms follow Sao, Prokopenko & Lebrun-Grandie (2024), "PANDORA: a parallel
+dendrogram construction algorithm for single linkage clustering on GPU". The algorithm
+contracts the tree again and again. Edges are sorted by weight. If an edge is the first
+(lightest) edge of one of its vertices, it merges this single vertex with others. All
+such edges are contracted. The other edges form a smaller tree, with at most half as
+many edges.
 
-Consider the edges that were contracted into the same new vertex. Those before the first edge of the new
-vertex are consecutive in the dendrogram: they form a chain. All others belong to a chain of a further
-contraction. The merge after a chain is the first edge of the chain's vertex. Merges have the same numbers as
-their edges.
+Consider the edges that were contracted into the same new vertex. Those before the first
+edge of the new vertex are consecutive in the dendrogram: they form a chain. All others
+belong to a chain of a further contraction. The merge after a chain is the first edge of
+the chain's vertex. Merges have the same numbers as their edges.
 
-The trees have the same edges as the trees of the CPU. `engine.cpu.spanning` documents the order of edges, and
-which components search in a round.
+The trees have the same edges as the trees of the CPU. `engine.cpu.spanning` documents
+the order of edges, and which components search in a round.
 
-Related work: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the Euclidean
-minimum spanning tree on GPUs". The leaves of their search tree are single points, and ours are tiles. Nolet
-et al. (2023), "cuSLINK", join the components of a nearest-neighbor graph, so their tree is exact only if that
-graph is.
+Related work: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to
+compute the Euclidean minimum spanning tree on GPUs". The leaves of their search tree
+are single points, and ours are tiles. Nolet et al. (2023), "cuSLINK", join the
+components of a nearest-neighbor graph, so their tree is exact only if that graph is.
 """
 
 from __future__ import annotations
@@ -30,8 +31,21 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka, load
-from dask_simjoin.engine.gpu.arrays import copied, fill, full, numbers, places_of, take, upto
-from dask_simjoin.engine.gpu.rounds import GpuBoruvkaRounds, Nearest, program, search_some
+from dask_simjoin.engine.gpu.arrays import (
+    copied,
+    fill,
+    full,
+    numbers,
+    places_of,
+    take,
+    upto,
+)
+from dask_simjoin.engine.gpu.rounds import (
+    GpuBoruvkaRounds,
+    Nearest,
+    program,
+    search_some,
+)
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
 from dask_simjoin.engine.protocols import Clusters, Edges, Found, Part, Progress
 from dask_simjoin.metrics.norms import Array, Index
@@ -44,7 +58,9 @@ def _run(name: str, items: int, *arguments: Any) -> None:
 
 
 def followed(to: Array) -> Array:
-    """Return the root of each node (n,). `to` (n,): the parent of each node; a root is its own parent."""
+    """Return the root of each node (n,). `to` (n,): the parent of each node; a root is
+    its own parent.
+    """
     while True:
         further, moved = cupy.empty_like(to), cupy.zeros(1, cupy.int32)
         _run("follow", len(to), to, further, moved)
@@ -54,8 +70,8 @@ def followed(to: Array) -> Array:
 
 
 def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
-    """Contract each vertex along its first edge. Return each vertex's new vertex, and the number of new
-    vertices.
+    """Contract each vertex along its first edge. Return each vertex's new vertex, and
+    the number of new vertices.
 
     `a`, `b`: the vertices of each edge; `first`: the first edge of each vertex.
     """
@@ -90,16 +106,20 @@ class Dendrogram:
     first : array (n,), int32
         For each row, the first merge that contains it.
     parent, size : array (n - 1,), int32
-        For each merge, the next merge that contains it (itself for the last merge), and its number of rows.
+        For each merge, the next merge that contains it (itself for the last merge), and
+        its number of rows.
     """
 
     def __init__(self, a: Array, b: Array) -> None:
         edges = len(a)
         self._joined = cupy.zeros(edges + 1, cupy.int32)
-        self.parent, self.size = cupy.empty(edges, cupy.int32), cupy.empty(edges, cupy.int32)
+        self.parent, self.size = (
+            cupy.empty(edges, cupy.int32),
+            cupy.empty(edges, cupy.int32),
+        )
         place, vertices = numbers(0, edges), edges + 1
-        # `own`: contracted edges that are not in a chain yet; `inside`: the vertices that they were
-        # contracted into
+        # `own`: contracted edges that are not in a chain yet; `inside`: the vertices
+        # that they were contracted into
         own, inside = (cupy.empty(0, cupy.int32) for _ in range(2))
         while len(place):
             first = full(vertices, len(place), cupy.int32)
@@ -114,21 +134,31 @@ class Dendrogram:
             inner, outer = _either("inner_edges", len(place), a, b, first)
             own = copied([take(own, after), take(place, inner)])
             inside = take(up, copied([take(inside, after), take(a, inner)]))
-            a, b, place = take(up, take(a, outer)), take(up, take(b, outer)), take(place, outer)
+            a, b, place = (
+                take(up, take(a, outer)),
+                take(up, take(b, outer)),
+                take(place, outer),
+            )
         self._add_chains(own, inside, full(1, edges, cupy.int32))
         fill(self.parent[-1:], edges - 1)
         del self._joined
 
     def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
-        """Add each of the edges `own` to the chain of the vertex that it was contracted into.
+        """Add each of the edges `own` to the chain of the vertex that it was contracted
+        into.
 
-        `inside`: these vertices. `ends`: for each vertex, its first edge, which is the merge after the chain.
-        An edge connects the chains of earlier contractions that end at it to its own chain.
+        `inside`: these vertices. `ends`: for each vertex, its first edge, which is the
+        merge after the chain. An edge connects the chains of earlier contractions that
+        end at it to its own chain.
         """
         n = len(own)
         if not n:
             return
-        key, rows, last = cupy.empty(n, cupy.int64), cupy.empty(n, cupy.int64), cupy.empty(n, cupy.bool_)
+        key, rows, last = (
+            cupy.empty(n, cupy.int64),
+            cupy.empty(n, cupy.int64),
+            cupy.empty(n, cupy.bool_),
+        )
         _run("chain_keys", n, own, inside, key)
         key.sort()
         _run("link_chains", n, key, ends, self._joined, self.parent, last, rows)
@@ -139,12 +169,15 @@ class Dendrogram:
         _run("join_chains", len(tops), key, rows, tops, ends, self._joined)
 
 
-def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
-    """Find the clusters of at least `min_rows` rows of a spanning tree; see `Spanner.condense`.
+def condense(
+    start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
+) -> Clusters:
+    """Find the clusters of at least `min_rows` rows of a spanning tree; see
+    `Spanner.condense`.
 
-    A row leaves its cluster at the smallest distance that merges enough rows with it.  Nested merges at the
-    same distance count as one merge.  If a merge joins at least two parts that are large enough, these parts
-    are clusters.
+    A row leaves its cluster at the smallest distance that merges enough rows with it.
+    Nested merges at the same distance count as one merge.  If a merge joins at least
+    two parts that are large enough, these parts are clusters.
     """
     rows = len(start) + 1
     tree = Dendrogram(cupy.asarray(start, cupy.int32), cupy.asarray(end, cupy.int32))
@@ -154,26 +187,42 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
     part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
     parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
     _run("large_ones", merges, size, fewest, parent, enough)
-    # pointer jumping: at most `min_rows` - 1 small merges are nested, so this many steps suffice
+    # pointer jumping: at most `min_rows` - 1 small merges are nested, so this many
+    # steps suffice
     for _ in range(int(min_rows).bit_length()):
         enough = take(enough, enough)
     falls = take(enough, tree.first)
     _run("same_distance", merges, far, parent, whole)
-    of = take(followed(whole), parent)  # the last of the nested merges with the parent's distance
+    # the last of the nested merges with the parent's distance
+    of = take(followed(whole), parent)
     _run("count_parts", merges, far, parent, of, size, fewest, part, parts)
     _run("find_tops", merges, part, parts, of, parent, top, to)
     cluster, tops = followed(to), places_of(top)
     found = len(tops)
     _run("number_tops", found, tops, number)
-    from_, density, sizes = cupy.empty(found, cupy.int32), cupy.empty(found), cupy.empty(found, cupy.int32)
-    _run("tell_tops", found, tops, of, cluster, number, far, size, from_, density, sizes)
+    from_, density, sizes = (
+        cupy.empty(found, cupy.int32),
+        cupy.empty(found),
+        cupy.empty(found, cupy.int32),
+    )
+    _run(
+        "tell_tops", found, tops, of, cluster, number, far, size, from_, density, sizes
+    )
     own, apart = cupy.empty(rows, cupy.int32), cupy.empty(rows)
     _run("tell_rows", rows, falls, cluster, number, far, own, apart)
-    return to_host(own), to_host(apart), to_host(from_), to_host(density), to_host(sizes)
+    return (
+        to_host(own),
+        to_host(apart),
+        to_host(from_),
+        to_host(density),
+        to_host(sizes),
+    )
 
 
 def condense_some() -> None:
-    """Find the clusters of a few rows, so that all kernels of `condense` are loaded in advance."""
+    """Find the clusters of a few rows, so that all kernels of `condense` are loaded in
+    advance.
+    """
     ends = np.arange(64, dtype=np.int32)
     condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
 
@@ -186,18 +235,32 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
     low, high, both = boruvka.name_ends(names, start, end)
     order = cupy.argsort(both)
     order = take(order, cupy.argsort(take(weight, order), kind="stable"))
-    return to_host(take(weight, order)), to_host(take(low, order)), to_host(take(high, order))
+    return (
+        to_host(take(weight, order)),
+        to_host(take(low, order)),
+        to_host(take(high, order)),
+    )
 
 
 def join_some() -> None:
     """Join a few components, so that all kernels for joining are loaded in advance."""
     node = cupy.asarray(np.arange(4, dtype=np.int32))
-    edge = boruvka.ITSELF, cupy.asarray(np.arange(4, dtype=np.int32)[::-1].copy()), full(4, 1.0)
+    edge = (
+        boruvka.ITSELF,
+        cupy.asarray(np.arange(4, dtype=np.int32)[::-1].copy()),
+        full(4, 1.0),
+    )
     sizes, bounds = full(4, 1.0), full(4, boruvka.UNKNOWN, cupy.uint64)
     boruvka.offer_edges(node, [edge], bounds)
     ends = boruvka.least_edges(node, node, [edge], bounds)
-    taken, _, _ = boruvka.join_components(node, boruvka.who_asks(sizes, 4), *ends, sizes)
-    in_order(node, take(bounds.view(cupy.float64), taken), *(take(some, taken) for some in ends))
+    taken, _, _ = boruvka.join_components(
+        node, boruvka.who_asks(sizes, 4), *ends, sizes
+    )
+    in_order(
+        node,
+        take(bounds.view(cupy.float64), taken),
+        *(take(some, taken) for some in ends),
+    )
 
 
 class GpuSpanner:
@@ -205,71 +268,119 @@ class GpuSpanner:
 
     @staticmethod
     def prepare(layout: NearestDeviceLayout, *more: Callable[[], object]) -> None:
-        """Start to compile the search, and to load the kernels of the steps after it: see `Spanner`."""
+        """Start to compile the search, and to load the kernels of the steps after it:
+        see `Spanner`.
+        """
         load.begin(program("search_others", layout))
         load.rehearse(*more, condense_some, search_some, join_some)
 
     @staticmethod
-    def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
-                progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of an index's points. `core`: core distances of the points as totals, in kd order."""
+    def tree_of(
+        index: Index,
+        layout: NearestDeviceLayout,
+        core: Array,
+        nearest: Nearest,
+        progress: Progress | None = None,
+    ) -> Edges:
+        """Find the tree of an index's points. `core`: core distances of the points as
+        totals, in kd order.
+        """
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # frees memory before edges are sorted
         return in_order(names, *found)
 
     @staticmethod
-    def begin(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
-              parts: int) -> Progress:  # fmt: skip
+    def begin(
+        index: Index,
+        layout: NearestDeviceLayout,
+        core: Array,
+        nearest: Nearest,
+        parts: int,
+    ) -> Progress:
         """Return the state before the first shared round: see `Spanner`."""
         return GpuBoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
-    def share(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
-              progress: Progress, part: Part) -> Found:  # fmt: skip
+    def share(
+        index: Index,
+        layout: NearestDeviceLayout,
+        core: Array,
+        nearest: Nearest,
+        progress: Progress,
+        part: Part,
+    ) -> Found:
         """Do one part of a round's searches: see `Spanner`."""
         return GpuBoruvkaRounds([index], layout, [core], nearest, progress).share(part)
 
     @staticmethod
-    def join(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
-             progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
+    def join(
+        index: Index,
+        layout: NearestDeviceLayout,
+        core: Array,
+        nearest: Nearest,
+        progress: Progress,
+        parts: Sequence[Found],
+    ) -> Progress:
         """Finish a round with the results of all parts: see `Spanner`."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(parts)
         return rounds.go_on(len(parts))
 
     @staticmethod
-    def edges_between(sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
-                      trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """Find the edges between two indexes in their common tree. `trees`: the tree of each index."""
+    def edges_between(
+        sides: Sequence[Index],
+        layout: NearestDeviceLayout,
+        cores: Sequence[Array],
+        trees: Sequence[Edges],
+    ) -> Edges:
+        """Find the edges between two indexes in their common tree. `trees`: the tree of
+        each index.
+        """
         rounds = GpuBoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
         nodes = cupy.argsort(rounds.names).astype(cupy.int32)
         names = rounds.names[nodes]
-        weight, *ends = (cupy.asarray(np.concatenate(column)) for column in zip(*trees, strict=True))
-        found = rounds.run((weight, *(nodes[cupy.searchsorted(names, some)] for some in ends)))
+        weight, *ends = (
+            cupy.asarray(np.concatenate(column)) for column in zip(*trees, strict=True)
+        )
+        found = rounds.run(
+            (weight, *(nodes[cupy.searchsorted(names, some)] for some in ends))
+        )
         between = (found[1] < across) != (found[2] < across)
         return in_order(rounds.names, *(column[between] for column in found))
 
     @staticmethod
     def merge(rows: int, *parts: Edges) -> Edges:
-        """Merge several forests into one minimum spanning forest by Boruvka's rounds: see `Spanner`."""
+        """Merge several forests into one minimum spanning forest by Boruvka's rounds:
+        see `Spanner`.
+        """
         if len(parts) == 1:
             return parts[0]
-        weight, low, high = (cupy.asarray(np.concatenate(column)) for column in zip(*parts, strict=True))
+        weight, low, high = (
+            cupy.asarray(np.concatenate(column)) for column in zip(*parts, strict=True)
+        )
         names = component = cupy.arange(rows, dtype=cupy.int32)
         sizes, found = cupy.ones(rows), [(weight[:0], low[:0], high[:0])]
         while True:
             apart = component[low] != component[high]
             weight, low, high = weight[apart], low[apart], high[apart]
             if not len(low):
-                return in_order(names, *(cupy.concatenate(column) for column in zip(*found, strict=True)))
+                return in_order(
+                    names,
+                    *(cupy.concatenate(column) for column in zip(*found, strict=True)),
+                )
             bounds = cupy.full(len(sizes), boruvka.UNKNOWN, cupy.uint64)
-            edges: list[boruvka.ListedEdges] = [(low, high, weight), (high, low, weight)]
+            edges: list[boruvka.ListedEdges] = [
+                (low, high, weight),
+                (high, low, weight),
+            ]
             boruvka.offer_edges(component, edges, bounds)
             starts, ends = boruvka.least_edges(component, names, edges, bounds)
             asked = cupy.ones(len(sizes), cupy.bool_)
-            taken, component, sizes = boruvka.join_components(component, asked, starts, ends, sizes)
+            taken, component, sizes = boruvka.join_components(
+                component, asked, starts, ends, sizes
+            )
             found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
 
     condense = staticmethod(condense)

@@ -24,11 +24,15 @@ TILE = 64
 """Points per tile, and boxes per group. A 64-bit mask has one bit for each of them."""
 
 ALIGNED = "z", "start", "tiles", "first", "lower", "upper"
-"""Arrays of an index that kernels load as vectors, so they should start on a cache line."""
+"""Arrays of an index that kernels load as vectors, so they should start on a cache
+line.
+"""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Return an uninitialized array that starts on a cache line, so that vector loads do not cross lines."""
+    """Return an uninitialized array that starts on a cache line, so that vector loads
+    do not cross lines.
+    """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     begin = -raw.ctypes.data % 64
@@ -45,16 +49,21 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def aligned_index(index: Index) -> Index:
-    """Copy arrays in `ALIGNED` that do not start on a cache line. Only unpickled arrays need this."""
+    """Copy arrays in `ALIGNED` that do not start on a cache line. Only unpickled arrays
+    need this.
+    """
     return index | {name: aligned(index[name]) for name in ALIGNED if name in index}
 
 
-def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Array, Array]:
-    """Return a tree of boxes: groups of 64 boxes, groups of 64 groups, and so on up to one group.
+def box_tree(
+    low: Array, high: Array, xp: ArrayModule = np
+) -> tuple[Array, Array, Array]:
+    """Return a tree of boxes: groups of 64 boxes, groups of 64 groups, and so on up to
+    one group.
 
-    `low`, `high`: bounds of the boxes (boxes, d), the lowest level. The result has three arrays: lower and
-    upper bounds (groups, d, 64), and the first group of each level (levels + 1,), int64. Incomplete groups
-    are filled with empty boxes.
+    `low`, `high`: bounds of the boxes (boxes, d), the lowest level. The result has
+    three arrays: lower and upper bounds (groups, d, 64), and the first group of each
+    level (levels + 1,), int64. Incomplete groups are filled with empty boxes.
     """
     lower, upper, levels = [], [], [0]
     while True:
@@ -69,12 +78,18 @@ def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Arra
         upper.append(xp.ascontiguousarray(padded[1].transpose(0, 2, 1)))
         levels.append(levels[-1] + groups)
         if groups == 1:
-            return xp.concatenate(lower), xp.concatenate(upper), xp.array(levels, xp.int64)
+            return (
+                xp.concatenate(lower),
+                xp.concatenate(upper),
+                xp.array(levels, xp.int64),
+            )
         low, high = padded[0].min(axis=1), padded[1].max(axis=1)
 
 
 CUTS = 2.5
-"""The kd order halves a dimension about this many times before it cuts the next dimension."""
+"""The kd order halves a dimension about this many times before it cuts the next
+dimension.
+"""
 
 FAN_OUT = 4
 """A cut divides a block into this many parts.
@@ -89,31 +104,34 @@ class TilesLayout:
 
     threshold: float  # threshold of the float64 decision
     cut: KdCuts  # dimensions whose cuts give the kd order
-    # the float32 filter for norm 2; without `filter` and `rounded`, float64 decides all candidates
+    # the float32 filter for norm 2; without `filter` and `rounded`, float64 decides all
+    # candidates
     filter: Filter | None = None
     rounded: RoundedFilter | None = None  # the float32 filter for norms 1 and infinity
-    quantized: Int8Filter | None = None  # the 8-bit filter, which runs before the float32 filter
+    # the 8-bit filter, which runs before the float32 filter
+    quantized: Int8Filter | None = None
     norm: Norm = 2  # norm of the distances
-    # a few dimensions to compare first; the others are compared only for pairs that are still open. None: all
-    # dimensions are compared at once
+    # a few dimensions to compare first; the others are compared only for pairs that are
+    # still open. None: all dimensions are compared at once
     screen: Screen | None = None
 
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
-        """Return a limit, in the boxes' dtype: if the gaps of two boxes have a larger total, the boxes hold
-        no pair.
+        """Return a limit, in the boxes' dtype: if the gaps of two boxes have a larger
+        total, the boxes hold no pair.
         """
         if self.filter is None:
             return self.threshold if self.rounded is None else self.rounded.reach
         return self.filter.box_reach(max(q["norm"], d["norm"]))
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
-        """Return a limit: if the total of two boxes' spans is at most this, all their points are pairs.
+        """Return a limit: if the total of two boxes' spans is at most this, all their
+        points are pairs.
 
         Return -1 if no total proves this.
 
-        In float64, no computed total of two points exceeds the computed total of the spans. With a screen,
-        the limit is lower: the margin covers the dimensions without boxes, and the rounding of d squares and
-        sums, 2**-52 each.
+        In float64, no computed total of two points exceeds the computed total of the
+        spans. With a screen, the limit is lower: the margin covers the dimensions
+        without boxes, and the rounding of d squares and sums, 2**-52 each.
         """
         rest = 0.0 if self.screen is None else self.screen.rest
         if self.filter is not None:
@@ -121,37 +139,57 @@ class TilesLayout:
         if self.screen is None:
             return self.threshold if self.rounded is None else self.rounded.sure
         dims = q["y"].shape[1]
-        left = self.threshold * (1 - (dims + 16) * 2.0**-50) - rest * (1 + 2.0**-40) - dims * 2.0**-1070
+        left = (
+            self.threshold * (1 - (dims + 16) * 2.0**-50)
+            - rest * (1 + 2.0**-40)
+            - dims * 2.0**-1070
+        )
         return left if left > 0 else -1.0
 
     @property
     def kind(self) -> type[np.float32] | type[np.float64]:
         """Dtype of tiles and boxes."""
-        return np.float64 if self.filter is None and self.rounded is None else np.float32
+        return (
+            np.float64 if self.filter is None and self.rounded is None else np.float32
+        )
 
     @property
     def sure(self) -> float:
-        """The part of the float32 filter's limit for sure pairs that is the same for all points.
+        """The part of the float32 filter's limit for sure pairs that is the same for
+        all points.
 
-        With a screen, it also covers the dimensions that are not compared. The filter's sums are halves of
-        scaled squared distances, so half of `rest` is added.
+        With a screen, it also covers the dimensions that are not compared. The filter's
+        sums are halves of scaled squared distances, so half of `rest` is added.
         """
         assert self.filter is not None
-        rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale * self.filter.scale
+        rest = (
+            0.0
+            if self.screen is None
+            else self.screen.rest * self.filter.scale * self.filter.scale
+        )
         return self.filter.sure + rest / 2 * (1 + 2.0**-20)
 
     def narrowed(self, threshold: float) -> TilesLayout | None:
-        """Return the layout for a smaller threshold; None if the threshold is too small for the filter.
+        """Return the layout for a smaller threshold; None if the threshold is too small
+        for the filter.
 
         Indexes can be reused with it, because only the limits of the filter change.
         """
         if self.rounded is not None:
             fewer = self.rounded.within(threshold)
-            return None if fewer is None else replace(self, threshold=threshold, rounded=fewer)
+            return (
+                None
+                if fewer is None
+                else replace(self, threshold=threshold, rounded=fewer)
+            )
         if self.filter is None:
             return replace(self, threshold=threshold)
         chosen = within(self.filter, threshold)
-        return None if chosen is None else replace(self, threshold=threshold, filter=chosen, quantized=None)
+        return (
+            None
+            if chosen is None
+            else replace(self, threshold=threshold, filter=chosen, quantized=None)
+        )
 
     @property
     def method(self) -> str:
@@ -165,17 +203,28 @@ class TilesLayout:
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
-def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-                      threshold: float, norm: Norm = 2,
-                      sample: JoinSample | None = None) -> TilesLayout:  # fmt: skip
-    """Choose the tile index of a join from moments (d,) of all points. The choice affects only speed.
+def make_tiles_layout(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    norm: Norm = 2,
+    sample: JoinSample | None = None,
+) -> TilesLayout:
+    """Choose the tile index of a join from moments (d,) of all points. The choice
+    affects only speed.
 
     `sample`: shows whether screening pays; without it, there is no screen.
     """
-    screen = make_screen(lower, upper, variance, threshold, sample) if norm == 2 else None
+    screen = (
+        make_screen(lower, upper, variance, threshold, sample) if norm == 2 else None
+    )
     some = slice(None) if screen is None else list(screen.dims)
     chosen = (
-        make_filter(lower[some], upper[some], mean[some], variance[some], threshold) if norm == 2 else None
+        make_filter(lower[some], upper[some], mean[some], variance[some], threshold)
+        if norm == 2
+        else None
     )
     all_filtered = chosen is not None and screen is None
     return TilesLayout(
@@ -183,7 +232,9 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
         dims_to_cut(variance, None if sample is None else sample.points),
         filter=chosen,
         rounded=make_rounded_filter(lower, upper, mean, threshold, norm),
-        quantized=make_int8_filter(lower, upper, mean, variance, threshold) if all_filtered else None,
+        quantized=make_int8_filter(lower, upper, mean, variance, threshold)
+        if all_filtered
+        else None,
         norm=norm,
         screen=screen,
     )
@@ -196,19 +247,24 @@ With fewer, float64 alone is faster.
 """
 
 WIDE_FAN_OUT_DIMS = 3
-"""With at most this many dimensions to cut, a cut divides a block into four parts instead of two."""
+"""With at most this many dimensions to cut, a cut divides a block into four parts
+instead of two.
+"""
 
 SAMPLE = 512
 """Number of points that `_separates` samples."""
 
 CLEAR = 64.0
-"""Minimum ratio of a typical squared distance of nearest neighbors to the filter's error.
+"""Minimum ratio of a typical squared distance of nearest neighbors to the filter's
+error.
 
 With a smaller ratio, the filter is not used.
 """
 
 MAX_EXPONENT = 200
-"""Largest exponent of the filter's scale, so that the scale's square times 2**-900 is a normal number."""
+"""Largest exponent of the filter's scale, so that the scale's square times 2**-900 is a
+normal number.
+"""
 
 NO_NAME = np.iinfo(np.int64).max
 """Stands for the smallest id of an empty box. It is larger than any id."""
@@ -216,12 +272,14 @@ NO_NAME = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class NearestLayout:
-    """Index settings of one nearest-neighbor search with tiles, the same for all chunks."""
+    """Index settings of one nearest-neighbor search with tiles, the same for all
+    chunks.
+    """
 
     dims: int
     cut: KdCuts  # dimensions whose cuts give the kd order
-    # the float32 filter. Its `eps2` is 0, because each query has its own limit, which shrinks during the
-    # search. None: float64 computes all totals
+    # the float32 filter. Its `eps2` is 0, because each query has its own limit, which
+    # shrinks during the search. None: float64 computes all totals
     filter: Filter | None
     norm: Norm = 2  # norm of the distances
 
@@ -237,16 +295,31 @@ class NearestLayout:
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
-def make_nearest_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-                        sample: np.ndarray | None = None, norm: Norm = 2) -> NearestLayout:  # fmt: skip
-    """Choose the tile index of a search from moments (d,) of queries and data. The choice affects only speed.
+def make_nearest_layout(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    sample: np.ndarray | None = None,
+    norm: Norm = 2,
+) -> NearestLayout:
+    """Choose the tile index of a search from moments (d,) of queries and data. The
+    choice affects only speed.
 
-    The box [lower, upper] must hold all points; mean and variance may be approximate. `sample` (m, d): points
-    that show whether the filter pays; None: assume that it does.
+    The box [lower, upper] must hold all points; mean and variance may be approximate.
+    `sample` (m, d): points that show whether the filter pays; None: assume that it
+    does.
     """
     dims = len(lower)
-    chosen = open_filter(lower, upper, mean) if wide_dims(variance) >= FILTER_DIMS and norm == 2 else None
-    if chosen is not None and not 2.0**-MAX_EXPONENT <= chosen.scale <= 2.0**MAX_EXPONENT:
+    chosen = (
+        open_filter(lower, upper, mean)
+        if wide_dims(variance) >= FILTER_DIMS and norm == 2
+        else None
+    )
+    if (
+        chosen is not None
+        and not 2.0**-MAX_EXPONENT <= chosen.scale <= 2.0**MAX_EXPONENT
+    ):
         chosen = None
     if chosen is not None and sample is not None and not _separates(chosen, sample):
         chosen = None
@@ -254,10 +327,11 @@ def make_nearest_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, 
 
 
 def wide_dims(variance: np.ndarray) -> float:
-    """Return the effective number of dimensions: dimensions with a small variance count less.
+    """Return the effective number of dimensions: dimensions with a small variance count
+    less.
 
-    It is the squared sum of the variances, divided by the sum of their squares. For equal variances it is the
-    number of dimensions.
+    It is the squared sum of the variances, divided by the sum of their squares. For
+    equal variances it is the number of dimensions.
     """
     most = float(variance.max(initial=0.0))
     if not 0 < most < np.inf:
@@ -267,7 +341,9 @@ def wide_dims(variance: np.ndarray) -> float:
 
 
 def _separates(f: Filter, sample: np.ndarray) -> bool:
-    """Return whether a filter's error is small compared to nearest-neighbor distances in a sample."""
+    """Return whether a filter's error is small compared to nearest-neighbor distances
+    in a sample.
+    """
     some = sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return True
@@ -279,9 +355,11 @@ def _separates(f: Filter, sample: np.ndarray) -> bool:
 
 
 def smallest_names(names: Array, levels: Array, xp: ArrayModule = np) -> Array:
-    """Return the smallest id among the points of each box of a `box_tree`, as an array (groups, 64), int64.
+    """Return the smallest id among the points of each box of a `box_tree`, as an array
+    (groups, 64), int64.
 
-    `names`: ids of the points in kd order (n,), int64. `levels`: the third result of `box_tree`.
+    `names`: ids of the points in kd order (n,), int64. `levels`: the third result of
+    `box_tree`.
     """
     below, found = names, []
     for _ in range(len(levels)):

@@ -1,13 +1,14 @@
 """Choose and build tile indexes on GPUs, for joins and for nearest-neighbor searches.
 
-Points lie in kd order, in tiles with boxes under a tree of boxes.  The unit of work is a pair of tiles.  All
-tiles hold the same number of points, so the load is balanced. Grids lack this property, because their cells
-have different numbers of points. The successor of GPU-Join therefore sorts cells by workload (Gallet &
-Gowanlock 2019, "Load imbalance mitigation optimizations for GPU-accelerated similarity joins"). The same code
+Points lie in kd order, in tiles with boxes under a tree of boxes.  The unit of work is
+a pair of tiles.  All tiles hold the same number of points, so the load is balanced.
+Grids lack this property, because their cells have different numbers of points. The
+successor of GPU-Join therefore sorts cells by workload (Gallet & Gowanlock 2019, "Load
+imbalance mitigation optimizations for GPU-accelerated similarity joins"). The same code
 runs with NumPy and CuPy; `xp` is either module.
 
-Searches have no eps.  Each query has its own search distance, which shrinks as neighbors are found.  So the
-filters' bounds are functions of this distance.
+Searches have no eps.  Each query has its own search distance, which shrinks as
+neighbors are found.  So the filters' bounds are functions of this distance.
 """
 
 from __future__ import annotations
@@ -48,18 +49,23 @@ This halves the time of sorting, and boxes do not become larger.
 
 @dataclass(frozen=True)
 class GpuChoice:
-    """How GPUs compare the points of two tiles, before float64 decides the remaining candidates."""
+    """How GPUs compare the points of two tiles, before float64 decides the remaining
+    candidates.
+    """
 
     tile: int  # points per tile
     grain: int  # parts of the queries begin at multiples of this number of points
     compared: tuple[str, ...]  # names of the index arrays that the comparison reads
     tensor: bool = False  # whether the comparison runs on tensor cores
-    # True if the comparison is a filter with error bounds; False if it is exact and decides pairs itself
+    # True if the comparison is a filter with error bounds; False if it is exact and
+    # decides pairs itself
     filters: bool = True
 
 
 ENGINES = {
-    "float16": GpuChoice(half.TILE, 2 * half.TILE, ("vectors", "vectors_sure"), tensor=True),
+    "float16": GpuChoice(
+        half.TILE, 2 * half.TILE, ("vectors", "vectors_sure"), tensor=True
+    ),
     "float32": GpuChoice(TILE, TILE, ("z",)),
     "float64": GpuChoice(TILE, TILE, ("z",), filters=False),
 }
@@ -71,7 +77,8 @@ class TilesOnDevice:
     """Index settings of one join or search on GPUs. All its chunks use them."""
 
     dims: int
-    engine: str  # {"float16", "float32", "float64"}: how candidates are compared, a key of `ENGINES`
+    # {"float16", "float32", "float64"}: how candidates are compared, a key of `ENGINES`
+    engine: str
     bounds: Bounds | None  # error bounds of the filter; None if the engine is exact
     cut: KdCuts  # dimensions whose cuts give the kd order
     norm: Norm = 2  # norm of the distances
@@ -86,10 +93,11 @@ class TilesOnDevice:
 
     @property
     def parts(self) -> tuple[int, int]:
-        """Number of parts that a cut divides a block into, and maximum number of halvings per sort of a large
-        block.
+        """Number of parts that a cut divides a block into, and maximum number of
+        halvings per sort of a large block.
 
-        In 16 dimensions, a join took 1.4 times as long with four halvings per sort as with two.
+        In 16 dimensions, a join took 1.4 times as long with four halvings per sort as
+        with two.
         """
         if self.dims <= FEW_DIMS:
             return 4, 4
@@ -113,15 +121,23 @@ class DeviceLayout(TilesOnDevice):
         return f"tiles on GPUs, in {self.engine}, in order of {names(self.cut.dims)}"
 
 
-def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-                       threshold: float, engine: str = "auto", shared: int = HOPPER_SHARED_BYTES,
-                       norm: Norm = 2) -> DeviceLayout:  # fmt: skip
+def make_device_layout(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    engine: str = "auto",
+    shared: int = HOPPER_SHARED_BYTES,
+    norm: Norm = 2,
+) -> DeviceLayout:
     """Choose the engine and the index settings of a join. All its chunks use them.
 
-    `lower`, `upper`, `mean`, `variance` (d,): moments of all points.  `engine`: a key of `ENGINES`, or "auto"
-    for the fastest engine whose filter pays.  A requested engine is replaced by "float64" if its error bounds
-    do not hold, or if it needs too much shared memory.  `shared`: bytes of shared memory that a block of
-    threads can have.  Filters support only norm 2.
+    `lower`, `upper`, `mean`, `variance` (d,): moments of all points.  `engine`: a key
+    of `ENGINES`, or "auto" for the fastest engine whose filter pays.  A requested
+    engine is replaced by "float64" if its error bounds do not hold, or if it needs too
+    much shared memory.  `shared`: bytes of shared memory that a block of threads can
+    have.  Filters support only norm 2.
     """
     dims = len(lower)
     bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
@@ -140,7 +156,9 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
     )
 
 
-def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
+def _fastest(
+    bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool
+) -> str:
     # a filter pays if its error is small: then few candidates pass that are not pairs
     if bounds is None or bounds.rho > bounds.outer / 4:
         return "float64"
@@ -159,8 +177,9 @@ def rows_at(x: Array, places: Array) -> Array:
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     """Return the tree of boxes over the points `y` (n, d), float64.
 
-    With `bounds`, points are first centered, scaled and rounded to float32, as the filter requires. With
-    `tiled`, the result also has ``z``, the points by tile: see `build`.
+    With `bounds`, points are first centered, scaled and rounded to float32, as the
+    filter requires. With `tiled`, the result also has ``z``, the points by tile: see
+    `build`.
     """
     n, d = y.shape
     z = y if bounds is None else bounds.scaled(y).astype(np.float32)
@@ -169,7 +188,11 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     padded[:n], padded[n:] = z, z[-1]
     padded = padded.reshape(number, tile, d)
     index = dict(
-        zip(("lower", "upper", "levels"), box_tree(padded.min(axis=1), padded.max(axis=1)), strict=True)
+        zip(
+            ("lower", "upper", "levels"),
+            box_tree(padded.min(axis=1), padded.max(axis=1)),
+            strict=True,
+        )
     )
     if tiled:
         index["z"] = np.ascontiguousarray(padded.transpose(0, 2, 1))
@@ -184,22 +207,27 @@ class Builder:
     # `dask_simjoin.engine.index.kdtree.kd_order`, or an equivalent
     order: Callable[[Array, KdCuts, int, int, int], Array]
     rows: Callable[[Array, Array], Array]  # `rows_at`, or an equivalent
-    boxed: Callable[[Array, Bounds | None, int, bool], Index]  # `boxed`, or an equivalent
-    # `dask_simjoin.engine.filters.float16.make_vectors` and `make_nearest_vectors`, or equivalents
+    # `boxed`, or an equivalent
+    boxed: Callable[[Array, Bounds | None, int, bool], Index]
+    # `dask_simjoin.engine.filters.float16.make_vectors` and `make_nearest_vectors`, or
+    # equivalents
     vectors: Callable[[Array, Bounds], Index]
     nearest_vectors: Callable[[Array, Bounds], Index]
 
 
-HOST = Builder(np, kd_order, rows_at, boxed, half.make_vectors, half.make_nearest_vectors)
+HOST = Builder(
+    np, kd_order, rows_at, boxed, half.make_vectors, half.make_nearest_vectors
+)
 """Functions that build the same index with NumPy, for tests without a GPU."""
 
 
 def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
     """Return the index of a chunk with the points `x` (n, d), float64, for joins.
 
-    ``order`` (n,), int32: positions of the points in `x`, in kd order.  ``y`` (n, d), float64: the points in
-    that order.  ``lower``, ``upper`` and ``levels``: the tree of boxes over the tiles.  Kernels compare ``z``
-    (tiles, d, 64), float32 or float64, or ``vectors`` and ``vectors_sure`` (see
+    ``order`` (n,), int32: positions of the points in `x`, in kd order.  ``y`` (n, d),
+    float64: the points in that order.  ``lower``, ``upper`` and ``levels``: the tree of
+    boxes over the tiles.  Kernels compare ``z`` (tiles, d, 64), float32 or float64, or
+    ``vectors`` and ``vectors_sure`` (see
     `dask_simjoin.engine.filters.float16.make_vectors`).
     """
     index = begin(x, layout, builder)
@@ -209,25 +237,34 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
 
 
 def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
-    """Build the parts that indexes for joins and for searches share: order, points and boxes."""
+    """Build the parts that indexes for joins and for searches share: order, points and
+    boxes.
+    """
     xp, tile = builder.xp, layout.tile
     order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, *layout.parts)
     y = builder.rows(x, order)
     index = {"order": order.astype(xp.int32, copy=False), "y": y}
     if not len(x):
         return index
-    return index | builder.boxed(y, layout.bounds, tile, not ENGINES[layout.engine].tensor)
+    return index | builder.boxed(
+        y, layout.bounds, tile, not ENGINES[layout.engine].tensor
+    )
 
 
 FILTER_DIMS = 5
-"""Minimum dimensions for the float32 filter. With fewer dimensions, float64 alone is as fast."""
+"""Minimum dimensions for the float32 filter. With fewer dimensions, float64 alone is as
+fast.
+"""
 
 
 SAMPLE = 512
-"""Number of points that are sampled to compare a filter's error with distances between neighbors."""
+"""Number of points that are sampled to compare a filter's error with distances between
+neighbors.
+"""
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
-"""Filter -> minimum ratio of the typical distance of nearest neighbors to the filter's error.
+"""Filter -> minimum ratio of the typical distance of nearest neighbors to the filter's
+error.
 
 With a smaller ratio the filter is not used, because too many candidates would pass it.
 """
@@ -240,21 +277,28 @@ U16 = 2.0**-12
 class NearestDeviceLayout(TilesOnDevice):
     """Index settings of one nearest-neighbor search on GPUs.
 
-    Searches use only center, scale and rho from `bounds`. After scaling, no squared distance between points
-    exceeds 2**15.
+    Searches use only center, scale and rho from `bounds`. After scaling, no squared
+    distance between points exceeds 2**15.
     """
 
 
-def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-                               sample: np.ndarray | None = None, engine: str = "auto",
-                               shared: int = HOPPER_SHARED_BYTES,
-                               norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
+def make_nearest_device_layout(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    sample: np.ndarray | None = None,
+    engine: str = "auto",
+    shared: int = HOPPER_SHARED_BYTES,
+    norm: Norm = 2,
+) -> NearestDeviceLayout:
     """Choose the engine and the index settings of a search. All its chunks use them.
 
-    The choice affects speed, but not results.  `lower`, `upper` (d,): a box that holds all queries and all
-    data points.  `mean`, `variance` (d,): approximate moments of all points.  `sample` (m, d): points to
-    check whether a filter pays; without a sample, it is assumed to pay.  For `engine`, `shared` and `norm`
-    see `make_device_layout`; a requested engine is replaced by a slower one.
+    The choice affects speed, but not results.  `lower`, `upper` (d,): a box that holds
+    all queries and all data points.  `mean`, `variance` (d,): approximate moments of
+    all points.  `sample` (m, d): points to check whether a filter pays; without a
+    sample, it is assumed to pay.  For `engine`, `shared` and `norm` see
+    `make_device_layout`; a requested engine is replaced by a slower one.
     """
     dims = len(lower)
     bounds = _bounds(lower, upper, mean) if norm == 2 else None
@@ -284,13 +328,25 @@ def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | 
     """Return bounds with a scale that brings all points within 2**6.5 of the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
-        # an `eps2` of twice the largest squared norm leaves half of the scaled range to squared norms
-        return make_bounds(lower, upper, mean, 2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40))
+        # an `eps2` of twice the largest squared norm leaves half of the scaled range to
+        # squared norms
+        return make_bounds(
+            lower,
+            upper,
+            mean,
+            2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40),
+        )
 
 
 def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """For each filter, return the error of a distance, divided by a typical nearest-neighbor distance."""
-    some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
+    """For each filter, return the error of a distance, divided by a typical
+    nearest-neighbor distance.
+    """
+    some = (
+        np.zeros((0, 1))
+        if sample is None
+        else sample[:: -(-len(sample) // SAMPLE) or 1]
+    )
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}
     a = (some.astype(np.float64) - np.array(bounds.centre)) * bounds.scale
@@ -298,7 +354,8 @@ def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, flo
     squared = norm[:, None] + norm[None, :] - 2 * (a @ a.T)
     np.fill_diagonal(squared, np.inf)
     near = float(np.median(np.sqrt(np.maximum(squared.min(axis=1), 0.0))))
-    # below this limit, `near` is mostly the rounding error of `squared` and of the vectors' last numbers
+    # below this limit, `near` is mostly the rounding error of `squared` and of the
+    # vectors' last numbers
     if not near > 2.0**-20:
         return {"float16": np.inf, "float32": np.inf}
     norm, rounded = float(np.median(norm)), 3 * half.width(a.shape[1]) * 2.0**-23
@@ -306,12 +363,14 @@ def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, flo
     return {"float16": max(vectors, sums), "float32": bounds.rho / near}
 
 
-def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST) -> Index:
+def build_nearest(
+    x: Array, layout: NearestDeviceLayout, builder: Builder = HOST
+) -> Index:
     """Return the index of a chunk for nearest-neighbor searches.
 
-    ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` are as in `build`.  With tensor cores there
-    is no ``z``, but ``vectors``, ``norm``, ``error`` and ``most_error``: see
-    `dask_simjoin.engine.filters.float16.make_nearest_vectors`.
+    ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` are as in `build`.
+    With tensor cores there is no ``z``, but ``vectors``, ``norm``, ``error`` and
+    ``most_error``: see `dask_simjoin.engine.filters.float16.make_nearest_vectors`.
     """
     index = begin(x, layout, builder)
     if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:
@@ -320,7 +379,8 @@ def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """Return the points start ... stop-1 (in kd order) of an index as queries, without a copy.
+    """Return the points start ... stop-1 (in kd order) of an index as queries, without
+    a copy.
 
     `start`: a multiple of the number of points in a group of boxes.
     """
@@ -331,7 +391,9 @@ def part(index: Index, start: int, stop: int) -> Index:
     if "z" in index:
         return found | {"z": index["z"][start // tile : -(-stop // tile)]}
     found |= {name: index[name][start:stop] for name in ("norm", "error")}
-    return found | {"vectors": index["vectors"][start : start + half.rows(stop - start)]}
+    return found | {
+        "vectors": index["vectors"][start : start + half.rows(stop - start)]
+    }
 
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
@@ -339,8 +401,8 @@ def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
 
     `names`: the ids (n,), int64, or a number that is added to positions in the chunk.
 
-    The result also has ``names`` (n,), the ids in kd order, and ``least``, the smallest id in each run of 64
-    points.
+    The result also has ``names`` (n,), the ids in kd order, and ``least``, the smallest
+    id in each run of 64 points.
     """
     if isinstance(names, int):
         own = index["order"].astype(xp.int64)

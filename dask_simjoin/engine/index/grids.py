@@ -1,11 +1,14 @@
-"""Indexes with grids of cells in 1 to 4 dimensions, for the sweep and for density clusters.
+"""Indexes with grids of cells in 1 to 4 dimensions, for the sweep and for density
+clusters.
 
-The index of the sweep orders points by grid row, and by one coordinate within a row. GPU-Join indexes the
-non-empty cells of an eps-grid (Gowanlock & Karsin, "Accelerating the similarity self-join using the GPU",
-section IV). The sweep differs from GPU-Join's index in one dimension: points are sorted by this dimension,
-which is not cut into cells. The same code runs with NumPy and CuPy; `xp` is either module.
+The index of the sweep orders points by grid row, and by one coordinate within a row.
+GPU-Join indexes the non-empty cells of an eps-grid (Gowanlock & Karsin, "Accelerating
+the similarity self-join using the GPU", section IV). The sweep differs from GPU-Join's
+index in one dimension: points are sorted by this dimension, which is not cut into
+cells. The same code runs with NumPy and CuPy; `xp` is either module.
 
-Density clusters use smaller cells, so that usually all points of a cell are within eps of each other.
+Density clusters use smaller cells, so that usually all points of a cell are within eps
+of each other.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from dask_simjoin.engine.index.screen import JoinSample, dims_to_sweep
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 
 KEY_BITS = 62
-"""Usable bits of an int64 row key. A row key combines the cell numbers of all gridded dimensions."""
+"""Usable bits of an int64 row key. A row key combines the cell numbers of all gridded
+dimensions.
+"""
 
 MAX_CELL_BITS = 30
 """Maximum bits of a cell number in one dimension.
@@ -30,13 +35,19 @@ With more bits, rounding could change it: see `make_grid`.
 """
 
 NO_CHECK = {"numpy": {"mode": "clip"}}
-"""Options of `take` for positions that are surely valid. Without "clip", NumPy would buffer the result."""
+"""Options of `take` for positions that are surely valid. Without "clip", NumPy would
+buffer the result.
+"""
 
 MIN_VALUE_BITS = 16
-"""Minimum bits of a fixed-point value. With fewer bits, too many points would have equal values."""
+"""Minimum bits of a fixed-point value. With fewer bits, too many points would have
+equal values.
+"""
 
 MAX_SHARED = 0.1
-"""Maximum fraction of points with the same row key and fixed-point value as the previous point."""
+"""Maximum fraction of points with the same row key and fixed-point value as the
+previous point.
+"""
 
 CELL_MARGIN = 1 + 2.0**-18
 """Factor by that cells are wider than necessary.
@@ -47,35 +58,46 @@ So despite rounding, the points of a pair are in the same cell or in neighbor ce
 
 @dataclass(frozen=True)
 class SweepGrid:
-    """The grid that all chunks of one join share: a swept dimension, and cells in the other dimensions."""
+    """The grid that all chunks of one join share: a swept dimension, and cells in the
+    other dimensions.
+    """
 
-    sweep: int  # the dimension that orders points within a row, which has the largest variance
+    # the dimension that orders points within a row, which has the largest variance
+    sweep: int
     dims: tuple[int, ...]  # the gridded dimensions
-    # for each gridded dimension, the start of cell 0 and the width of cells, both multiplied by `scale`
+    # for each gridded dimension, the start of cell 0 and the width of cells, both
+    # multiplied by `scale`
     origin: tuple[float, ...]
     width: tuple[float, ...]
-    strides: tuple[int, ...]  # for each gridded dimension, the difference between row keys of adjacent cells
+    # for each gridded dimension, the difference between row keys of adjacent cells
+    strides: tuple[int, ...]
     scale: float  # power of two that keeps differences of coordinates finite
 
     def offsets(self, *, half: bool) -> np.ndarray:
-        """Return the differences between a row's key and its neighbor rows' keys, ascending.
+        """Return the differences between a row's key and its neighbor rows' keys,
+        ascending.
 
         `half`: whether to return only differences that are not negative.
         """
         steps = itertools.product((-1, 0, 1), repeat=len(self.dims))
-        keys = sorted(sum(s * t for s, t in zip(step, self.strides, strict=True)) for step in steps)
+        keys = sorted(
+            sum(s * t for s, t in zip(step, self.strides, strict=True))
+            for step in steps
+        )
         return np.array([key for key in keys if key >= 0 or not half], np.int64)
 
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """Index settings of one join by sweep. All chunks use the same settings, so any two can be compared."""
+    """Index settings of one join by sweep. All chunks use the same settings, so any two
+    can be compared.
+    """
 
     threshold: float  # threshold of the float64 decision
     grid: SweepGrid  # the swept dimension and the grid rows
     norm: Norm = 2  # norm of the distances
-    # the dimensions that the sweep compares, ascending; then all dimensions decide its candidates. None: the
-    # sweep compares all dimensions, so its candidates are pairs
+    # the dimensions that the sweep compares, ascending; then all dimensions decide its
+    # candidates. None: the sweep compares all dimensions, so its candidates are pairs
     dims: tuple[int, ...] | None = None
 
     @property
@@ -85,7 +107,9 @@ class SweepLayout:
     @property
     def swept(self) -> int:
         """The position of the swept dimension among `dims`."""
-        return self.grid.sweep if self.dims is None else self.dims.index(self.grid.sweep)
+        return (
+            self.grid.sweep if self.dims is None else self.dims.index(self.grid.sweep)
+        )
 
     @property
     def swept_dims(self) -> int:
@@ -102,32 +126,54 @@ class SweepLayout:
         return f"sweep along {names([self.grid.sweep])}{cells}{decided}"
 
 
-def make_sweep_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
-                      norm: Norm = 2) -> SweepLayout:  # fmt: skip
-    return SweepLayout(threshold, make_grid(lower, upper, variance, reach(norm, threshold)), norm)
+def make_sweep_layout(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    norm: Norm = 2,
+) -> SweepLayout:
+    return SweepLayout(
+        threshold, make_grid(lower, upper, variance, reach(norm, threshold)), norm
+    )
 
 
-def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
-                         norm: Norm, sample: JoinSample) -> SweepLayout | None:  # fmt: skip
-    """Choose a sweep of a few dimensions that leaves few candidates; None if all choices leave too many."""
+def make_screened_layout(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    norm: Norm,
+    sample: JoinSample,
+) -> SweepLayout | None:
+    """Choose a sweep of a few dimensions that leaves few candidates; None if all
+    choices leave too many.
+    """
     dims = dims_to_sweep(variance, threshold, norm, sample)
     if dims is None:
         return None
     some = list(dims)
     found = make_grid(lower[some], upper[some], variance[some], reach(norm, threshold))
     gridded = tuple(dims[k] for k in found.dims)
-    return SweepLayout(threshold, replace(found, sweep=dims[found.sweep], dims=gridded), norm, dims)
+    return SweepLayout(
+        threshold, replace(found, sweep=dims[found.sweep], dims=gridded), norm, dims
+    )
 
 
-def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_difference: float) -> SweepGrid:
-    """Choose the swept dimension and the cells for points within the box [lower, upper].
+def make_grid(
+    lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_difference: float
+) -> SweepGrid:
+    """Choose the swept dimension and the cells for points within the box [lower,
+    upper].
 
-    `max_difference`: the largest computed difference of one coordinate that a pair can have.
+    `max_difference`: the largest computed difference of one coordinate that a pair can
+    have.
 
-    Two points of a pair lie at most one cell apart, for the following reason. A point has the cell number
-    floor(t) with t = (x - origin) / width. Without rounding, the t of the two points differ by at most
-    max_difference / width <= 1 / CELL_MARGIN < 1 - 2**-19. Three roundings change each t by at most 3 *
-    2**-53 * 2**30 < 2**-20. So their floors differ by at most 1.
+    Two points of a pair lie at most one cell apart, for the following reason. A point
+    has the cell number floor(t) with t = (x - origin) / width. Without rounding, the t
+    of the two points differ by at most max_difference / width <= 1 / CELL_MARGIN < 1 -
+    2**-19. Three roundings change each t by at most 3 * 2**-53 * 2**30 < 2**-20. So
+    their floors differ by at most 1.
     """
     order = sorted(range(len(lower)), key=lambda k: (-float(variance[k]), k))
     sweep, dims = order[0], tuple(order[1:])
@@ -137,7 +183,9 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
     bits = min(MAX_CELL_BITS, KEY_BITS // max(1, len(dims)) - 1)
     least = max_difference * scale * CELL_MARGIN
     width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
-    cells = [int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)]
+    cells = [
+        int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)
+    ]
     strides = [math.prod(cells[k + 1 :]) for k in range(len(cells))]
     origin = tuple(float(lower[k]) * scale for k in dims)
     return SweepGrid(sweep, dims, origin, tuple(width), tuple(strides), scale)
@@ -149,7 +197,9 @@ def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
     Cells are numbered from 1, so that the keys of neighbors are >= 0.
     """
     keys = None
-    for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
+    for k, origin, width, stride in zip(
+        grid.dims, grid.origin, grid.width, grid.strides, strict=True
+    ):
         column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale
         place = column - origin
         place /= width
@@ -160,14 +210,18 @@ def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
     return xp.zeros(len(x), xp.int64) if keys is None else keys
 
 
-# The functions below overwrite their arguments, because allocating new memory would double their time.
+# The functions below overwrite their arguments, because allocating new memory would
+# double their time.
 
 
-def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Sort `key` (int64, >= 0) in place; return the sorted keys and their former positions.
+def _sort_packed(
+    key: Array, position_bits: int, xp: ArrayModule
+) -> tuple[Array, Array]:
+    """Sort `key` (int64, >= 0) in place; return the sorted keys and their former
+    positions.
 
-    Each key and its position are packed into one number, with the position in the low bits. Sorting single
-    numbers is faster than sorting with `argsort`.
+    Each key and its position are packed into one number, with the position in the low
+    bits. Sorting single numbers is faster than sorting with `argsort`.
     """
     key <<= position_bits
     key |= xp.arange(len(key))
@@ -178,7 +232,9 @@ def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array
 
 
 def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
-    """Convert values to fixed-point numbers of `bits` bits, int64; None if their range is 0 or infinite."""
+    """Convert values to fixed-point numbers of `bits` bits, int64; None if their range
+    is 0 or infinite.
+    """
     low, high = float(x.min()), float(x.max())
     if not 0 < high - low < math.inf:
         return None
@@ -191,11 +247,13 @@ def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
 
 
 def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
-    """Sort points by row key and then by value; return positions and keys in that order. Overwrites `keys`.
+    """Sort points by row key and then by value; return positions and keys in that
+    order. Overwrites `keys`.
 
-    Key, fixed-point value and position are packed into 64 bits, and these numbers are sorted. Points with
-    equal keys and fixed-point values are then sorted by exact values. If there are too many such points, or
-    if keys take too many bits, points are sorted by value first, and then stably by key.
+    Key, fixed-point value and position are packed into 64 bits, and these numbers are
+    sorted. Points with equal keys and fixed-point values are then sorted by exact
+    values. If there are too many such points, or if keys take too many bits, points are
+    sorted by value first, and then stably by key.
     """
     position_bits = max(1, (len(x) - 1).bit_length())
     least = keys.min()
@@ -211,8 +269,12 @@ def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
             if len(shared):
                 places = xp.unique(xp.concatenate([shared, shared + 1]))
                 some, group = positions[places], packed[places]
-                groups = xp.cumsum(xp.concatenate([group[:1] * 0, group[1:] != group[:-1]]))
-                positions[places] = some[xp.lexsort(xp.stack([x[some], groups.astype(float)]))]
+                groups = xp.cumsum(
+                    xp.concatenate([group[:1] * 0, group[1:] != group[:-1]])
+                )
+                positions[places] = some[
+                    xp.lexsort(xp.stack([x[some], groups.astype(float)]))
+                ]
             packed >>= value_bits
             packed += least
             return positions, packed
@@ -228,10 +290,11 @@ def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
 def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
     """Return the index of a chunk's points `x` (n, d), float64.
 
-    "order" (n + pad,), int32: positions of the points, sorted by grid row and then by the swept coordinate.
-    "cols" (d, n + pad), float64: coordinates in this order. "keys" (rows,), int64: row keys of the grid rows
-    that are not empty. "starts" (rows + 1,), int64: where each of these rows starts in the order. `pad`:
-    number of zeros at the ends of "order" and "cols".
+    "order" (n + pad,), int32: positions of the points, sorted by grid row and then by
+    the swept coordinate. "cols" (d, n + pad), float64: coordinates in this order.
+    "keys" (rows,), int64: row keys of the grid rows that are not empty. "starts" (rows
+    + 1,), int64: where each of these rows starts in the order. `pad`: number of zeros
+    at the ends of "order" and "cols".
     """
     n, d = x.shape
     columns = [xp.ascontiguousarray(x[:, k]) for k in range(d)]
@@ -247,8 +310,17 @@ def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
     return {"order": order, "cols": cols, "keys": keys[starts[:-1]], "starts": starts}
 
 
-def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, copied: bool = True) -> Index:
-    """Return an index of only the points start ... stop-1 in index order. Positions do not change."""
+def part(
+    index: Index,
+    start: int,
+    stop: int,
+    pad: int,
+    xp: ArrayModule = np,
+    copied: bool = True,
+) -> Index:
+    """Return an index of only the points start ... stop-1 in index order. Positions do
+    not change.
+    """
     keys, starts = _rows(index, start, stop, xp)
     cols = index["cols"][:, start : stop + pad]
     return {
@@ -269,7 +341,9 @@ def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
 
 
 def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Return keys and starts of the grid rows of the points start ... stop-1 in index order."""
+    """Return keys and starts of the grid rows of the points start ... stop-1 in index
+    order.
+    """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
     last = max(int(xp.searchsorted(starts, stop, side="left")), first)
@@ -288,9 +362,11 @@ def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index
     for column, out in zip(index["cols"], cols, strict=True):
         column.take(places, out=out[:n], **NO_CHECK.get(xp.__name__, {}))
     return {
-        "order": order, "cols": cols, "keys": index["keys"],
+        "order": order,
+        "cols": cols,
+        "keys": index["keys"],
         "starts": xp.searchsorted(places, index["starts"]),
-    }  # fmt: skip
+    }
 
 
 REACH = 2
@@ -302,7 +378,8 @@ MAX_DIMS = 4
 
 @dataclass(frozen=True)
 class CellLayout:
-    """Index settings of one chunk for density clusters. Such an index is never compared with another one.
+    """Index settings of one chunk for density clusters. Such an index is never compared
+    with another one.
 
     `threshold`: the largest total of a pair. `norm`: norm of the distances.
     """
@@ -326,39 +403,57 @@ def _share(dims: int, norm: Norm) -> float:
 
 
 def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> SweepGrid:
-    """Choose the cells for points within the box [lower, upper]. The stride of the swept dimension is 1.
+    """Choose the cells for points within the box [lower, upper]. The stride of the
+    swept dimension is 1.
 
-    Points within eps lie at most `REACH` cells apart, for the following reason. Let r be the largest
-    difference of one of their coordinates. A point has the cell number floor(t) with t = (x - origin) /
-    width. Without rounding, the t of two points differ by at most r / width <= 2 / CELL_MARGIN < 2 - 2**-18.
-    Three roundings change each t by at most 3 * 2**-53 * 2**30 < 2**-20. So their floors differ by at most 2.
+    Points within eps lie at most `REACH` cells apart, for the following reason. Let r
+    be the largest difference of one of their coordinates. A point has the cell number
+    floor(t) with t = (x - origin) / width. Without rounding, the t of two points differ
+    by at most r / width <= 2 / CELL_MARGIN < 2 - 2**-18. Three roundings change each t
+    by at most 3 * 2**-53 * 2**30 < 2**-20. So their floors differ by at most 2.
 
-    In each dimension, numbers are reserved for 4 cells beyond the first and last cell. Otherwise neighbors of
-    border cells could have the keys of other cells.
+    In each dimension, numbers are reserved for 4 cells beyond the first and last cell.
+    Otherwise neighbors of border cells could have the keys of other cells.
     """
     d = len(lower)
     half = [float(upper[k]) * 0.5 - float(lower[k]) * 0.5 for k in range(d)]
     sweep = max(range(d), key=lambda k: (half[k], -k))
     dims = (*(k for k in range(d) if k != sweep), sweep)
     scale = 1.0 if max(half) < 2.0**1021 else 0.25
-    span = [half[k] * 2 * scale for k in dims] if scale == 1.0 else [half[k] * 0.5 for k in dims]
+    span = (
+        [half[k] * 2 * scale for k in dims]
+        if scale == 1.0
+        else [half[k] * 0.5 for k in dims]
+    )
     bits = min(MAX_CELL_BITS, KEY_BITS // d - 1)
-    least = reach(layout.norm, layout.threshold) * scale * max(0.5 * CELL_MARGIN, _share(d, layout.norm))
+    least = (
+        reach(layout.norm, layout.threshold)
+        * scale
+        * max(0.5 * CELL_MARGIN, _share(d, layout.norm))
+    )
     width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
-    cells = [int(s / w) + 5 if w < math.inf else 5 for s, w in zip(span, width, strict=True)]
+    cells = [
+        int(s / w) + 5 if w < math.inf else 5 for s, w in zip(span, width, strict=True)
+    ]
     strides = tuple(math.prod(cells[k + 1 :]) for k in range(d))
     origin = tuple(float(lower[k]) * scale for k in dims)
     return SweepGrid(sweep, dims, origin, tuple(width), strides, scale)
 
 
 def runs(grid: SweepGrid, *, half: bool) -> tuple[np.ndarray, int]:
-    """Return the key offsets of runs of neighbor cells, nearest first, and the number of adjacent runs.
+    """Return the key offsets of runs of neighbor cells, nearest first, and the number
+    of adjacent runs.
 
-    A run holds the cells that differ only in the swept dimension. `half`: whether to return only offsets that
-    are not negative.
+    A run holds the cells that differ only in the swept dimension. `half`: whether to
+    return only offsets that are not negative.
     """
     steps = itertools.product(range(-REACH, REACH + 1), repeat=len(grid.dims) - 1)
     away = sorted((sum(abs(s) for s in step), step) for step in steps)
-    found = [(sum(s * t for s, t in zip(step, grid.strides, strict=False)), far) for far, step in away]
+    found = [
+        (sum(s * t for s, t in zip(step, grid.strides, strict=False)), far)
+        for far, step in away
+    ]
     kept = [(key, far) for key, far in found if key >= 0 or not half]
-    return np.array([key for key, _ in kept], np.int64), sum(far <= 1 for _, far in kept)
+    return np.array([key for key, _ in kept], np.int64), sum(
+        far <= 1 for _, far in kept
+    )

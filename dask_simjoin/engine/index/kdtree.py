@@ -1,19 +1,21 @@
-"""Kd trees that order the points of an index, and kd trees that divide space into regions.
+"""Kd trees that order the points of an index, and kd trees that divide space into
+regions.
 
-**Order.** The kd order places points that are near in space near in memory. Each level of the tree sorts
-every block of points along its widest dimension and cuts it into parts. All blocks of a level have the same
-size, a power of two of tiles; only the last block may be smaller. So every node of the tree is an aligned run
-of tiles.
+**Order.** The kd order places points that are near in space near in memory. Each level
+of the tree sorts every block of points along its widest dimension and cuts it into
+parts. All blocks of a level have the same size, a power of two of tiles; only the last
+block may be smaller. So every node of the tree is an aligned run of tiles.
 
-Widths are compared without scaling the columns, because distances are not scaled either: cuts along a narrow
-column would hardly separate points. Sort keys are float32 differences from a central point. They are not
-fixed-point numbers, because these would nearly all be equal if a few values were far away.
+Widths are compared without scaling the columns, because distances are not scaled
+either: cuts along a narrow column would hardly separate points. Sort keys are float32
+differences from a central point. They are not fixed-point numbers, because these would
+nearly all be equal if a few values were far away.
 
-**Regions.** A tree cuts a sample of the points at weighted medians. Its leaves are the regions: boxes that
-cover space without overlap, with about equally many points each. To find all pairs, each region also needs
-its halo: points of other regions within reach of its box. A point is only in halos of regions with lower
-numbers than its own region. So every pair between two regions is found once, in the region with the lower
-number.
+**Regions.** A tree cuts a sample of the points at weighted medians. Its leaves are the
+regions: boxes that cover space without overlap, with about equally many points each. To
+find all pairs, each region also needs its halo: points of other regions within reach of
+its box. A point is only in halos of regions with lower numbers than its own region. So
+every pair between two regions is found once, in the region with the lower number.
 """
 
 from __future__ import annotations
@@ -39,13 +41,17 @@ It is odd, so that each median is a sampled value.
 """
 
 MAX_CUT_DIMS = 16
-"""Maximum number of dimensions to cut. More would not be used, because a tree has fewer levels."""
+"""Maximum number of dimensions to cut. More would not be used, because a tree has fewer
+levels.
+"""
 
 VALUE_BITS = 32
 """Bits of a coordinate in a sort key."""
 
 MIN_SAMPLE, MAX_SAMPLE = 256, 2048
-"""Minimum and maximum number of sampled points that show the range of most values in a column."""
+"""Minimum and maximum number of sampled points that show the range of most values in a
+column.
+"""
 
 INNER_QUANTILES = (0.1, 0.9)
 """Quantiles that enclose most values of a column."""
@@ -57,7 +63,9 @@ MAX_NARROWING = 10
 """Ignoring distant values may halve the width of a column at most this many times."""
 
 BLOCK = 2048
-"""Number of points whose keys fit into the shared memory of one block of GPU threads, which sorts them."""
+"""Number of points whose keys fit into the shared memory of one block of GPU threads,
+which sorts them.
+"""
 
 BLOCKS_PER_THREAD = 2
 """With at least this many blocks per thread, threads share work by blocks.
@@ -74,24 +82,29 @@ class KdCuts:
     """The dimensions to cut, the same for all chunks of a join."""
 
     dims: tuple[int, ...]  # the widest dimensions, in descending order of width
-    spread: tuple[float, ...]  # widths of these dimensions, measured as standard deviations
+    # widths of these dimensions, measured as standard deviations
+    spread: tuple[float, ...]
 
     def first(self, n: int, tile: int, times: float) -> KdCuts:
         """Return only the dimensions that a tree over `n` points has to cut.
 
-        Each dimension is halved at least `times` times, and until it is not wider than the next one. If a
-        dimension were halved less often, too many points would be near the border between two halves.
+        Each dimension is halved at least `times` times, and until it is not wider than
+        the next one. If a dimension were halved less often, too many points would be
+        near the border between two halves.
         """
         levels = (max(1, -(-n // tile)) - 1).bit_length()
         cuts, number = 0.0, 0
         while number < len(self.dims) and (cuts < levels or not number):
             number += 1
             following = self.spread[number] if number < len(self.dims) else 0.0
-            cuts = sum(max(times, _log2(own, following)) for own in self.spread[:number])
+            cuts = sum(
+                max(times, _log2(own, following)) for own in self.spread[:number]
+            )
         return KdCuts(self.dims[:number], self.spread[:number])
 
     def parts(self, min_parts: int) -> int:
-        """Return the number of parts to cut the first dimension into, at least `min_parts`.
+        """Return the number of parts to cut the first dimension into, at least
+        `min_parts`.
 
         Each part is then about as wide as the second dimension.
         """
@@ -107,7 +120,9 @@ class KdCuts:
 
 
 def _log2(own: float, other: float) -> float:
-    """Return how often the width `own` must be halved to equal the width `other`; 0 if `own` is not wider."""
+    """Return how often the width `own` must be halved to equal the width `other`; 0 if
+    `own` is not wider.
+    """
     if not own > other:
         return 0.0
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
@@ -167,12 +182,19 @@ def block_sizes(
 
 
 def kd_order(
-    x: Array, cuts: KdCuts, tile: int, fan_out: int, max_halvings: int | None = None, threads: int = 1
+    x: Array,
+    cuts: KdCuts,
+    tile: int,
+    fan_out: int,
+    max_halvings: int | None = None,
+    threads: int = 1,
 ) -> Array:
-    """Return the positions of the points `x` (n, d) in kd order, as an array (n,), int64.
+    """Return the positions of the points `x` (n, d) in kd order, as an array (n,),
+    int64.
 
-    The order affects only speed, so sort keys may be rounded. `tile`: points per tile. `fan_out`: number of
-    parts that each level cuts a block into. Both are powers of two. `max_halvings`: see `block_sizes`.
+    The order affects only speed, so sort keys may be rounded. `tile`: points per tile.
+    `fan_out`: number of parts that each level cuts a block into. Both are powers of
+    two. `max_halvings`: see `block_sizes`.
     """
     n = len(x)
     order = np.arange(n, dtype=np.uint64)
@@ -185,7 +207,9 @@ def kd_order(
         # set in this function, because each thread has its own errstate
         with np.errstate(over="ignore", invalid="ignore"):
             for k, out, from_ in zip(cuts.dims, numbers, centre, strict=True):
-                out[start:stop] = _numbers(((x[start:stop, k] - from_) * scale).astype(np.float32))
+                out[start:stop] = _numbers(
+                    ((x[start:stop, k] - from_) * scale).astype(np.float32)
+                )
 
     def cut(start: int, stop: int) -> None:
         for size in sizes:
@@ -201,7 +225,9 @@ def kd_order(
 
 
 def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
-    """Sort each block of `size` points in `order` along its widest dimension; return the new order."""
+    """Sort each block of `size` points in `order` along its widest dimension; return
+    the new order.
+    """
     n, every = len(order), numbers.shape[1]
     place_bits = (every - 1).bit_length()
     blocks = -(-n // size)
@@ -209,11 +235,16 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
     column = 0 * own
     with np.errstate(over="ignore", invalid="ignore"):
         if len(numbers) > 1:
-            sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
+            sampled = (
+                np.arange(blocks)[:, None] * size
+                + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
+            )
             sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
-            column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(every)
-    # a key packs block, leading bits of the coordinate, and point; indexes are signed, because NumPy 1 needs
-    # that
+            column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(
+                np.uint64
+            ) * np.uint64(every)
+    # a key packs block, leading bits of the coordinate, and point; indexes are signed,
+    # because NumPy 1 needs that
     places = (_repeated(column, size, n) + order).view(np.int64)
     keys = numbers.reshape(-1).take(places).astype(np.uint64)
     bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
@@ -226,18 +257,23 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
 
 
 def _repeated(values: np.ndarray, size: int, n: int) -> Array:
-    """Return an array (n,): the value of each block, repeated for its points. `size`: points per block."""
+    """Return an array (n,): the value of each block, repeated for its points. `size`:
+    points per block.
+    """
     return values[0] if len(values) == 1 else np.repeat(values, size)[:n]
 
 
 MIN_REGION_WIDTH = 2.0
 """A region is cut only if its width is at least this multiple of `reach`.
 
-In a narrower region, most points would lie in the halo of the other part, so both parts would need them.
+In a narrower region, most points would lie in the halo of the other part, so both parts
+would need them.
 """
 
 MIN_REGION_SAMPLE = 8
-"""A region is cut only if it has at least this many sampled points. The median of fewer is arbitrary."""
+"""A region is cut only if it has at least this many sampled points. The median of fewer
+is arbitrary.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,13 +281,14 @@ class Regions:
     """The kd tree whose leaves are the regions."""
 
     dim: np.ndarray  # (nodes,), int64: for each node, the dimension that it cuts
-    # (nodes,), float64: for each node, where it cuts: points below lie in the left child, others in the right
-    # child
+    # (nodes,), float64: for each node, where it cuts: points below lie in the left
+    # child, others in the right child
     split: np.ndarray
-    # (nodes, 2), int64: for each node, its left and right child: the number of a node, or ``-1 - leaf`` for a
-    # leaf
+    # (nodes, 2), int64: for each node, its left and right child: the number of a node,
+    # or ``-1 - leaf`` for a leaf
     child: np.ndarray
-    middle: np.ndarray  # (nodes,), int64: for each node, the first leaf below its right child
+    # (nodes,), int64: for each node, the first leaf below its right child
+    middle: np.ndarray
     # (leaves, d), float64: the leaves' boxes; leaves are numbered from left to right
     lower: np.ndarray
     upper: np.ndarray
@@ -275,7 +312,8 @@ class Regions:
 
     @functools.cached_property
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The dimensions that are cut, and each leaf's bounds in them (leaves, dimensions).
+        """The dimensions that are cut, and each leaf's bounds in them (leaves,
+        dimensions).
 
         A bound is infinite if no other leaf lies beyond it.
         """
@@ -288,20 +326,30 @@ class Regions:
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
-def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: float,
-                 max_points: float, max_regions: int) -> Regions:  # fmt: skip
+def make_regions(
+    x: np.ndarray,
+    weight: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    reach: float,
+    max_points: float,
+    max_regions: int,
+) -> Regions:
     """Cut the box [lower, upper] into regions with about equally many points.
 
-    `x` (m, d): a sample of the points.  `weight` (m,): number of points that each sampled point represents.
-    `lower`, `upper` (d,): the box of all points.  `reach`: largest difference of one coordinate between the
-    points of a pair.  Regions with more than `max_points` points are cut, into at most `max_regions` regions.
+    `x` (m, d): a sample of the points.  `weight` (m,): number of points that each
+    sampled point represents. `lower`, `upper` (d,): the box of all points.  `reach`:
+    largest difference of one coordinate between the points of a pair.  Regions with
+    more than `max_points` points are cut, into at most `max_regions` regions.
     """
     cuts: dict[int, tuple[int, float]] = {}
-    # leave out columns that are too narrow to be cut, because sorting them would take longest
+    # leave out columns that are too narrow to be cut, because sorting them would take
+    # longest
     with np.errstate(over="ignore", invalid="ignore"):
         wide = np.flatnonzero(~(upper - lower <= MIN_REGION_WIDTH * reach))
     x = x if len(wide) == len(lower) else x[:, wide]
-    places = {1: np.arange(len(x))}  # leaf -> its sampled points; the children of node n are 2n and 2n + 1
+    # leaf -> its sampled points; the children of node n are 2n and 2n + 1
+    places = {1: np.arange(len(x))}
     queue = [(-float(weight.sum()), 1)]
     while queue and len(places) < max_regions:
         size, node = heapq.heappop(queue)
@@ -321,10 +369,12 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
 def _weighted_median(
     x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float
 ) -> tuple[int, float] | None:
-    """Return the dimension to cut a region in, and the coordinate of the cut; None if it should not be cut.
+    """Return the dimension to cut a region in, and the coordinate of the cut; None if
+    it should not be cut.
 
-    The dimension has the largest extent without outliers. The region is cut at the weighted median of its
-    points. `places`: the region's points, as positions in the sample.
+    The dimension has the largest extent without outliers. The region is cut at the
+    weighted median of its points. `places`: the region's points, as positions in the
+    sample.
     """
     if len(places) < MIN_REGION_SAMPLE:
         return None
@@ -340,13 +390,16 @@ def _weighted_median(
         order = np.argsort(column, kind="stable")
         at = np.searchsorted(np.cumsum(weight[places][order]), weight[places].sum() / 2)
         value = column[order[min(int(at), len(order) - 1)]]
-        if value == column[order[0]]:  # the left part would be empty, so cut at the next value
+        # the left part would be empty, so cut at the next value
+        if value == column[order[0]]:
             value = column[column > value].min()
         return int(k), float(value)
     return None
 
 
-def _number(cuts: dict[int, tuple[int, float]], lower: np.ndarray, upper: np.ndarray) -> Regions:
+def _number(
+    cuts: dict[int, tuple[int, float]], lower: np.ndarray, upper: np.ndarray
+) -> Regions:
     """Convert the tree to arrays, and number its leaves from left to right."""
     dim: list[int] = []
     split: list[float] = []
@@ -374,6 +427,10 @@ def _number(cuts: dict[int, tuple[int, float]], lower: np.ndarray, upper: np.nda
     visit(1, np.array(lower, np.float64), np.array(upper, np.float64))
     lows, highs = zip(*boxes, strict=True)
     return Regions(
-        np.array(dim, np.int64), np.array(split), np.array(child, np.int64).reshape(-1, 2),
-        np.array(middle, np.int64), np.array(lows), np.array(highs),
-    )  # fmt: skip
+        np.array(dim, np.int64),
+        np.array(split),
+        np.array(child, np.int64).reshape(-1, 2),
+        np.array(middle, np.int64),
+        np.array(lows),
+        np.array(highs),
+    )

@@ -1,4 +1,6 @@
-"""Find pairs by looking up the cells of a grid, on CPUs: see `dask_simjoin.papers.grid`."""
+"""Find pairs by looking up the cells of a grid, on CPUs: see
+`dask_simjoin.papers.grid`.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ FULL, UNICOMP, LID = range(3)
 """Patterns: they determine which adjacent cells a query visits. See `Grid`."""
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
-"""Indexes in `counters`: cells looked up, cells found, points in them, compared points, terms, pairs."""
+"""Indexes in `counters`: cells looked up, cells found, points in them, compared points,
+terms, pairs.
+"""
 
 
 @device_function
 def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
-    """Return the position of `number` in `sorted_numbers[begin:end]`; -1 if it is not there."""
+    """Return the position of `number` in `sorted_numbers[begin:end]`; -1 if it is not
+    there.
+    """
     stop = end
     while begin < end:
         middle = (begin + end) // 2
@@ -40,21 +46,36 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
 
 
 @device_function
-def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
-               there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
-    """Write to `out` the non-empty cells that a query in the cell `coords` visits; return their number.
+def visited_cells(
+    coords: Array,
+    mask: Array,
+    mask_starts: Array,
+    strides: Array,
+    keys: Array,
+    pattern: int,
+    there: Array,
+    digits: Array,
+    out: Array,
+    counters: Array,
+) -> int:
+    """Write to `out` the non-empty cells that a query in the cell `coords` visits;
+    return their number.
 
-    The query's own cell comes first. Then stage i visits adjacent cells that differ from the query's cell in
-    dimension i, but in no later dimension. UNICOMP visits all of these if the query's coordinate i is odd.
-    LID visits adjacent cells whose coordinate i is larger than the query's. Their cell numbers are then
-    larger, too, because the first dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
+    The query's own cell comes first. Then stage i visits adjacent cells that differ
+    from the query's cell in dimension i, but in no later dimension. UNICOMP visits all
+    of these if the query's coordinate i is odd. LID visits adjacent cells whose
+    coordinate i is larger than the query's. Their cell numbers are then larger, too,
+    because the first dimension varies fastest. `there` (k, 3) and `digits` (k,) are
+    scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
     for j in range(k):
         own += coords[j] * strides[j]
         for s in range(3):
-            there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
+            there[j, s] = (
+                find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
+            )
         # no cell has the query's coordinate j, so stages before j would find nothing
         if not there[j, 1]:
             first, missing = j, True
@@ -85,7 +106,9 @@ def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array
                     out[n] = at
                     n += 1
                 j = 0
-                while j < i:  # go on to the next combination of coordinates in the dimensions before i
+                # go on to the next combination of coordinates in the dimensions before
+                # i
+                while j < i:
                     old = digits[j]
                     new = old + 1
                     while new < 3 and not there[j, new]:
@@ -106,41 +129,96 @@ def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array
 
 def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
     """Return the scratch arrays `there`, `digits` and `out` of `visited_cells`."""
-    return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
+    return (
+        np.empty((dims, 3), np.bool_),
+        np.empty(dims, np.int64),
+        np.empty(cells, np.int64),
+    )
 
 
 @kernel
-def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
-              pattern: int, out: Array, there: Array, digits: Array, found: Array,
-              counters: Array) -> None:  # fmt: skip
-    """For each cell, write to `out` the number of candidates that a query in it has; see also
-    `visited_cells`.
+def workloads(
+    q_coords: Array,
+    mask: Array,
+    mask_starts: Array,
+    strides: Array,
+    keys: Array,
+    starts: Array,
+    pattern: int,
+    out: Array,
+    there: Array,
+    digits: Array,
+    found: Array,
+    counters: Array,
+) -> None:
+    """For each cell, write to `out` the number of candidates that a query in it has;
+    see also `visited_cells`.
     """
     for c in range(len(q_coords)):
         total = 0
-        for t in range(visited_cells(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
-                                     found, counters)):  # fmt: skip
+        for t in range(
+            visited_cells(
+                q_coords[c],
+                mask,
+                mask_starts,
+                strides,
+                keys,
+                pattern,
+                there,
+                digits,
+                found,
+                counters,
+            )
+        ):
             total += starts[found[t] + 1] - starts[found[t]]
         out[c] = total
 
 
 @kernel
-def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names: Array, d_y: Array,
-         d_keys: Array, d_starts: Array, d_names: Array, mask: Array, mask_starts: Array, strides: Array,
-         pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind,
-         is_self_join: bool, left: Array, right: Array, cap: int, counting: bool, q_counts: Array,
-         d_counts: Array, state: Array, counters: Array, there: Array, digits: Array,
-         found: Array) -> int:  # fmt: skip
-    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return the number written.
+def join(
+    sequence: Array,
+    q_y: Array,
+    q_coords: Array,
+    q_starts: Array,
+    q_names: Array,
+    d_y: Array,
+    d_keys: Array,
+    d_starts: Array,
+    d_names: Array,
+    mask: Array,
+    mask_starts: Array,
+    strides: Array,
+    pattern: int,
+    sort_dim: int,
+    short: bool,
+    reach: float,
+    threshold: float,
+    norm: Kind,
+    is_self_join: bool,
+    left: Array,
+    right: Array,
+    cap: int,
+    counting: bool,
+    q_counts: Array,
+    d_counts: Array,
+    state: Array,
+    counters: Array,
+    there: Array,
+    digits: Array,
+    found: Array,
+) -> int:
+    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return
+    the number written.
 
-    `sequence`: the queries in order, as positions in the index. The kernel stops before a cell whose pairs
-    might exceed the capacity `cap`. Then `state` has the query, the visited cell, and the needed capacity. At
-    the end, the needed capacity is 0. In a self-join, a pair may be found from both of its rows. It is
-    written only from the row with the smaller position.
+    `sequence`: the queries in order, as positions in the index. The kernel stops before
+    a cell whose pairs might exceed the capacity `cap`. Then `state` has the query, the
+    visited cell, and the needed capacity. At the end, the needed capacity is 0. In a
+    self-join, a pair may be found from both of its rows. It is written only from the
+    row with the smaller position.
 
-    Rounded terms are not negative. So if a partial sum is above the threshold, the full sum is above it, too.
-    The binary search needs no tolerance for rounding, because rounded differences have the same order as the
-    sorted values.
+    Rounded terms are not negative. So if a partial sum is above the threshold, the full
+    sum is above it, too. The binary search needs no tolerance for rounding, because
+    rounded differences have the same order as the sorted values.
     """
     dims = q_y.shape[1]
     n = 0
@@ -148,9 +226,20 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
         p = np.int64(sequence[s])
         cell = np.searchsorted(q_starts, p, side="right") - 1
         before = counters[LOOKUPS], counters[FOUND]
-        number = visited_cells(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits,
-                               found, counters)  # fmt: skip
-        if state[1]:  # this query continues after a stop, so its lookups have been counted before
+        number = visited_cells(
+            q_coords[cell],
+            mask,
+            mask_starts,
+            strides,
+            d_keys,
+            pattern,
+            there,
+            digits,
+            found,
+            counters,
+        )
+        # this query continues after a stop, so its lookups have been counted before
+        if state[1]:
             counters[LOOKUPS], counters[FOUND] = before
         for t in range(state[1], number):
             c = found[t]
@@ -204,8 +293,16 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
 writes_names = False
 
 
-def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, sample: JoinSample | None = None) -> GridLayout:  # fmt: skip
+def layout(
+    options: Grid,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    norm: Norm,
+    sample: JoinSample | None = None,
+) -> GridLayout:
     return make_grid_layout(options, lower, upper, variance, threshold, norm)
 
 
@@ -226,52 +323,114 @@ def _pattern(layout: GridLayout, is_self_join: bool) -> int:
 
 
 def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """For each cell of `q`, return the number of candidates that a query in this cell has (cells,), int64."""
+    """For each cell of `q`, return the number of candidates that a query in this cell
+    has (cells,), int64.
+    """
     work = np.zeros(len(q["keys"]), np.int64)
     strides = np.array(layout.cells.strides, np.int64)
     cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
     some = scratch(q["coords"].shape[1], len(d["keys"]))
-    workloads(q["coords"], *cells, _pattern(layout, is_self_join), work, *some, np.zeros(6, np.int64))
+    workloads(
+        q["coords"],
+        *cells,
+        _pattern(layout, is_self_join),
+        work,
+        *some,
+        np.zeros(6, np.int64),
+    )
     return work
 
 
 def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the queries, as positions in the index `q`, in the order of their processing."""
+    """Return the queries, as positions in the index `q`, in the order of their
+    processing.
+    """
     options = layout.options
-    work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, is_self_join)
+    work = (
+        np.empty(0, np.int64)
+        if options.order == "given"
+        else workload(q, d, layout, is_self_join)
+    )
     places = grid_index.queries(q, work, options)
     if options.order == "queue":
         return places
-    return np.concatenate([places[first :: options.batches] for first in range(options.batches)])
+    return np.concatenate(
+        [places[first :: options.batches] for first in range(options.batches)]
+    )
 
 
 def layout_stats(index: Index, layout: GridLayout) -> Numbers:
     counters, counts = np.zeros(6, np.int64), np.zeros(len(index["y"]), np.int64)
-    run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), counters)
+    run(
+        index,
+        index,
+        layout,
+        True,
+        [index["order"]] * 2,
+        None,
+        (counts, counts),
+        counters,
+    )
     work = workload(index, index, layout, True)
     places = grid_index.queries(index, work, layout.options)
     names = ("lookups", "found", "candidates", "comparisons", "terms")
     numbers: Numbers = dict(zip(names, counters[:PAIRS].tolist(), strict=True))
-    return numbers | facts(index, layout, places, work, int(counters[PAIRS]), int(counters[COMPARISONS]))
+    return numbers | facts(
+        index, layout, places, work, int(counters[PAIRS]), int(counters[COMPARISONS])
+    )
 
 
-def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,
-        counts: Counts | None, counters: np.ndarray | None = None) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count the pairs of each row; add to `counters` (see `LOOKUPS`)."""
+def run(
+    q: Index,
+    d: Index,
+    layout: GridLayout,
+    is_self_join: bool,
+    names: Any,
+    sink: Sink | None,
+    counts: Counts | None,
+    counters: np.ndarray | None = None,
+) -> None:
+    """Write all pairs to a sink, or count the pairs of each row; add to `counters` (see
+    `LOOKUPS`).
+    """
     counters = np.zeros(6, np.int64) if counters is None else counters
     order = sequence(q, d, layout, is_self_join)
     strides = np.array(layout.cells.strides, np.int64)
     state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
 
     def write() -> tuple[int, int]:
-        left, right, capacity = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
+        left, right, capacity = (
+            (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
+        )
         n = join(
-            order, q["y"], q["coords"], q["starts"], names[0], d["y"], d["keys"], d["starts"], names[1],
-            d["mask"], d["mask_starts"], strides, _pattern(layout, is_self_join), layout.sort_dim,
-            layout.options.short_circuit, reach(layout.norm, layout.threshold), layout.threshold,
-            kind_of(layout.norm), is_self_join, left, right, capacity, counts is not None,
-            *(counts or NO_COUNTS), state, counters, *some,
-        )  # fmt: skip
+            order,
+            q["y"],
+            q["coords"],
+            q["starts"],
+            names[0],
+            d["y"],
+            d["keys"],
+            d["starts"],
+            names[1],
+            d["mask"],
+            d["mask_starts"],
+            strides,
+            _pattern(layout, is_self_join),
+            layout.sort_dim,
+            layout.options.short_circuit,
+            reach(layout.norm, layout.threshold),
+            layout.threshold,
+            kind_of(layout.norm),
+            is_self_join,
+            left,
+            right,
+            capacity,
+            counts is not None,
+            *(counts or NO_COUNTS),
+            state,
+            counters,
+            *some,
+        )
         return n, int(state[2])
 
     if sink is None:
@@ -284,7 +443,8 @@ pairs, counts = entry_points(run)
 
 
 def work(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    # assume that all parts have equal work, because a cell is compared only with adjacent cells
+    # assume that all parts have equal work, because a cell is compared only with
+    # adjacent cells
     return np.ones(1)
 
 

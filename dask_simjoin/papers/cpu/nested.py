@@ -18,7 +18,9 @@ from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop
 
 ACROSS, ROTATION, TRIANGLE = range(3)
-"""Kinds of jobs: compare two ranges of rows, or one range with itself by one of two schedules."""
+"""Kinds of jobs: compare two ranges of rows, or one range with itself by one of two
+schedules.
+"""
 
 NEEDED = 3
 """Index of the needed capacity in `state`."""
@@ -26,11 +28,13 @@ NEEDED = 3
 
 @device_function
 def partners(size: int, block: int, unit: int) -> int:
-    """Return the number of blocks that block `unit` is compared with in a rotation, including itself.
+    """Return the number of blocks that block `unit` is compared with in a rotation,
+    including itself.
 
-    Blocks are arranged on a circle. A block is compared with the blocks in the half of the circle after it.
-    If the number of blocks is even, two opposite blocks are compared only once, by the first of them. `size`:
-    number of rows; `block`: rows per block.
+    Blocks are arranged on a circle. A block is compared with the blocks in the half of
+    the circle after it. If the number of blocks is even, two opposite blocks are
+    compared only once, by the first of them. `size`: number of rows; `block`: rows per
+    block.
     """
     number = -(-size // block)
     half = number // 2
@@ -38,24 +42,46 @@ def partners(size: int, block: int, unit: int) -> int:
 
 
 def block_scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scratch arrays of `join`: a transposed block of rows (dims, block), and totals (block,)."""
+    """Return the scratch arrays of `join`: a transposed block of rows (dims, block),
+    and totals (block,).
+    """
     return np.empty((dims, block)), np.empty(block)
 
 
 @kernel
-def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d_names: Array,
-         block: int, threshold: float, norm: Kind, is_self_join: bool, left: Array, right: Array, cap: int,
-         counting: bool, q_counts: Array, d_counts: Array, state: Array, staged: Array,
-         totals: Array) -> int:  # fmt: skip
-    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return the number written.
+def join(
+    jobs: Array,
+    q_y: Array,
+    q_places: Array,
+    q_names: Array,
+    d_y: Array,
+    d_names: Array,
+    block: int,
+    threshold: float,
+    norm: Kind,
+    is_self_join: bool,
+    left: Array,
+    right: Array,
+    cap: int,
+    counting: bool,
+    q_counts: Array,
+    d_counts: Array,
+    state: Array,
+    staged: Array,
+    totals: Array,
+) -> int:
+    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return
+    the number written.
 
-    `jobs` (m, 5): start and stop of rows in `q_y`, start and stop of rows in `d_y`, and the kind of the job.
-    In jobs of the kinds ROTATION and TRIANGLE, both ranges are the same rows. `q_places`: positions of the
-    rows of `q_y`; in a self-join, their positions in `d_y`. `staged` and `totals`: see `block_scratch`.
+    `jobs` (m, 5): start and stop of rows in `q_y`, start and stop of rows in `d_y`, and
+    the kind of the job. In jobs of the kinds ROTATION and TRIANGLE, both ranges are the
+    same rows. `q_places`: positions of the rows of `q_y`; in a self-join, their
+    positions in `d_y`. `staged` and `totals`: see `block_scratch`.
 
-    The kernel stops before a row whose pairs might exceed the capacity `cap`. Then `state` has the job, the
-    pair of blocks, the row, and the needed capacity. At the end, the needed capacity is 0. Blocks are
-    transposed, so that a vector instruction compares several rows at once.
+    The kernel stops before a row whose pairs might exceed the capacity `cap`. Then
+    `state` has the job, the pair of blocks, the row, and the needed capacity. At the
+    end, the needed capacity is 0. Blocks are transposed, so that a vector instruction
+    compares several rows at once.
     """
     dims = q_y.shape[1]
     n = 0
@@ -78,14 +104,21 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                     continue
                 at = first + step * block
                 if kind == ROTATION:
-                    at = d_first + (a + step) % (-(-(d_stop - d_first) // block)) * block
+                    at = (
+                        d_first + (a + step) % (-(-(d_stop - d_first) // block)) * block
+                    )
                 width = min(block, d_stop - at)
                 for j in range(width):
                     for k in range(dims):
                         staged[k, j] = d_y[at + j, k]
                 for p in range(max(begin, state[2]), end):
                     if not counting and n + width > cap:
-                        state[0], state[1], state[2], state[NEEDED] = job, unit, p, width
+                        state[0], state[1], state[2], state[NEEDED] = (
+                            job,
+                            unit,
+                            p,
+                            width,
+                        )
                         return n
                     totals[:] = 0.0
                     for k in range(dims):
@@ -93,15 +126,20 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                         for j in range(width):
                             totals[j] = add_term(totals[j], x - staged[k, j], norm)
                     own = q_places[p]
-                    # the first step compares the block with itself, so only later rows count
+                    # the first step compares the block with itself, so only later rows
+                    # count
                     first_lane = p - at + 1 if kind == ROTATION and step == 0 else 0
                     for j in range(first_lane, width):
                         if totals[j] > threshold:
                             continue
                         other = at + j
                         if counting:
-                            q_counts[other if is_self_join and other < own else own] += 1
-                            d_counts[own if is_self_join and other < own else other] += 1
+                            q_counts[
+                                other if is_self_join and other < own else own
+                            ] += 1
+                            d_counts[
+                                own if is_self_join and other < own else other
+                            ] += 1
                         else:
                             one, two = q_names[own], d_names[other]
                             if is_self_join and two < one:
@@ -122,7 +160,10 @@ def build(x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    return {"order": index["order"][start : stop + SWEEP_LANES], "y": index["y"][start:stop]}
+    return {
+        "order": index["order"][start : stop + SWEEP_LANES],
+        "y": index["y"][start:stop],
+    }
 
 
 def points(index: Index) -> np.ndarray:
@@ -141,9 +182,16 @@ WORK_PARTS = 64
 """In a self-join, `work` divides the queries into this many equal parts."""
 
 
-def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-           variance: np.ndarray, threshold: float, norm: Norm,
-           sample: JoinSample | None = None) -> NestedLayout:  # fmt: skip
+def layout(
+    options: NestedLoop,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    norm: Norm,
+    sample: JoinSample | None = None,
+) -> NestedLayout:
     return NestedLayout(threshold, options, len(lower), norm)
 
 
@@ -151,22 +199,53 @@ Counts = tuple[np.ndarray, np.ndarray]
 """Number of pairs of each row, for the rows of both indexes."""
 
 
-def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: int, is_self_join: bool,
-            names: Sequence[np.ndarray], sink: Sink | None,
-            counts: Counts | None = None) -> None:  # fmt: skip
+def compare(
+    q_y: np.ndarray,
+    d_y: np.ndarray,
+    layout: Layout,
+    kind: int,
+    block: int,
+    is_self_join: bool,
+    names: Sequence[np.ndarray],
+    sink: Sink | None,
+    counts: Counts | None = None,
+) -> None:
     """Compare two sets of rows in one job of the kind `kind`.
 
     Write pairs of ids to a sink, or count pairs.
     """
-    jobs, state = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64), np.zeros(4, np.int64)
-    positions, scratch = np.arange(len(q_y), dtype=np.int32), block_scratch(q_y.shape[1], block)
+    jobs, state = (
+        np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64),
+        np.zeros(4, np.int64),
+    )
+    positions, scratch = (
+        np.arange(len(q_y), dtype=np.int32),
+        block_scratch(q_y.shape[1], block),
+    )
 
     def write() -> tuple[int, int]:
-        left, right, capacity = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
+        left, right, capacity = (
+            (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
+        )
         n = join(
-            jobs, q_y, positions, names[0], d_y, names[1], block, layout.threshold, kind_of(layout.norm),
-            is_self_join, left, right, capacity, counts is not None, *(counts or NO_COUNTS), state, *scratch,
-        )  # fmt: skip
+            jobs,
+            q_y,
+            positions,
+            names[0],
+            d_y,
+            names[1],
+            block,
+            layout.threshold,
+            kind_of(layout.norm),
+            is_self_join,
+            left,
+            right,
+            capacity,
+            counts is not None,
+            *(counts or NO_COUNTS),
+            state,
+            *scratch,
+        )
         return n, int(state[NEEDED])
 
     if sink is None:
@@ -175,23 +254,64 @@ def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: 
         fill(sink, write)
 
 
-def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: Sequence[np.ndarray],
-         sink: Sink | None, counts: Counts | None) -> None:  # fmt: skip
+def _run(
+    q: Index,
+    d: Index,
+    layout: NestedLayout,
+    is_self_join: bool,
+    names: Sequence[np.ndarray],
+    sink: Sink | None,
+    counts: Counts | None,
+) -> None:
     kind = KINDS[layout.options.schedule] if is_self_join else ACROSS
-    compare(q["y"], d["y"], layout, kind, layout.options.block, is_self_join, names, sink, counts)
+    compare(
+        q["y"],
+        d["y"],
+        layout,
+        kind,
+        layout.options.block,
+        is_self_join,
+        names,
+        sink,
+        counts,
+    )
 
 
-def entry_points(run: Callable[..., object]) -> tuple[Callable[..., tuple[int, int]], Callable[..., None]]:
+def entry_points(
+    run: Callable[..., object],
+) -> tuple[Callable[..., tuple[int, int]], Callable[..., None]]:
     """Return the functions `pairs` and `counts` of a `CpuMethod`. Both call `run`."""
 
-    def pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray], sink: Sink,
-              orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
+    def pairs(
+        q: Index,
+        d: Index,
+        layout: Layout,
+        is_self_join: bool,
+        names: list[np.ndarray],
+        sink: Sink,
+        orient_by_position: bool,
+    ) -> tuple[int, int]:
         run(q, d, layout, is_self_join, names, sink, None)
         return 0, 0  # no counters of a filter, because float64 decides all pairs
 
-    def counts(q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
-               d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-        run(q, d, layout, is_self_join, [q["order"], d["order"]], None, (q_counts, d_counts))
+    def counts(
+        q: Index,
+        d: Index,
+        layout: Layout,
+        is_self_join: bool,
+        q_counts: np.ndarray,
+        d_counts: np.ndarray,
+        enough: int | None = None,
+    ) -> None:
+        run(
+            q,
+            d,
+            layout,
+            is_self_join,
+            [q["order"], d["order"]],
+            None,
+            (q_counts, d_counts),
+        )
 
     return pairs, counts
 
@@ -206,6 +326,7 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
 def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
     """Return the relative work of equal parts of the queries.
 
-    In a self-join, later parts have less work, because each row is compared only with later rows.
+    In a self-join, later parts have less work, because each row is compared only with
+    later rows.
     """
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

@@ -1,10 +1,12 @@
-"""Find pairs and nearest neighbors by lists in Z-order, on CPUs: see `dask_simjoin.papers.list_index`.
+"""Find pairs and nearest neighbors by lists in Z-order, on CPUs: see
+`dask_simjoin.papers.list_index`.
 
-The search for neighbors follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares each
-query with the k + 1 rows before it and the k + 1 rows after it in each list. The k nearest of these rows are
-the approximate neighbors. No true neighbor is farther than the k-th of them, so all true neighbors lie in a
-box around the query. In each list, some interval contains all rows of this box. The exact search compares the
-rows of the shortest interval.
+The search for neighbors follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet
+2008). It compares each query with the k + 1 rows before it and the k + 1 rows after it
+in each list. The k nearest of these rows are the approximate neighbors. No true
+neighbor is farther than the k-th of them, so all true neighbors lie in a box around the
+query. In each list, some interval contains all rows of this box. The exact search
+compares the rows of the shortest interval.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import take_in, worse
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
-from dask_simjoin.engine.cpu.sinks import MAX_CAPACITY, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
+from dask_simjoin.engine.cpu.sinks import (
+    MAX_CAPACITY,
+    NO_COUNTS,
+    NO_PAIRS,
+    NamedPairs,
+    Sink,
+)
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.cpu.nested import Counts, entry_points
@@ -47,12 +55,24 @@ SUM_STEP = 8
 
 
 @kernel
-def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float, shift: float, bits: int,
-              corner: float, out: Array, cells: Array) -> None:  # fmt: skip
-    """Write to `out` (n, words), uint64, the keys of points, or of a corner of the box around each point.
+def make_keys(
+    x: Array,
+    columns: Array,
+    low: Array,
+    extent: float,
+    scale: float,
+    shift: float,
+    bits: int,
+    corner: float,
+    out: Array,
+    cells: Array,
+) -> None:
+    """Write to `out` (n, words), uint64, the keys of points, or of a corner of the box
+    around each point.
 
-    `corner`: 0 for the points themselves. Positive: the upper corner, at this distance in each dimension.
-    Negative: the lower corner. `cells`: scratch with one entry per column.
+    `corner`: 0 for the points themselves. Positive: the upper corner, at this distance
+    in each dimension. Negative: the lower corner. `cells`: scratch with one entry per
+    column.
     """
     k = columns.size
     limit = 2.0**bits - 1.0
@@ -88,8 +108,12 @@ def before(one: Array, other: Array) -> bool:
 
 
 @kernel
-def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: Array) -> None:
-    """For each query, write the start and stop of the range in `keys` (ascending) from `low` to `high`."""
+def find_intervals(
+    keys: Array, low: Array, high: Array, starts: Array, stops: Array
+) -> None:
+    """For each query, write the start and stop of the range in `keys` (ascending) from
+    `low` to `high`.
+    """
     for i in range(len(low)):
         begin, end = 0, len(keys)
         while begin < end:
@@ -110,27 +134,58 @@ def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: A
 
 
 @kernel
-def keep_shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
-                  best_list: Array) -> None:  # fmt: skip
-    """If a query's interval in list `number` is shorter than its best one so far, it becomes the best one."""
+def keep_shortest(
+    starts: Array,
+    stops: Array,
+    number: int,
+    best_start: Array,
+    best_stop: Array,
+    best_list: Array,
+) -> None:
+    """If a query's interval in list `number` is shorter than its best one so far, it
+    becomes the best one.
+    """
     for i in range(starts.size):
         if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:
             best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number
 
 
 @kernel
-def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later: bool, q_y: Array,
-              q_names: Array, d_y: Array, d_names: Array, in_order: bool, threshold: float, norm: Kind,
-              is_self_join: bool, left: Array, right: Array, cap: int, counting: bool, q_counts: Array,
-              d_counts: Array, state: Array, counters: Array) -> int:  # fmt: skip
-    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return the number written.
+def walk_list(
+    queries: Array,
+    starts: Array,
+    stops: Array,
+    listed: Array,
+    later: bool,
+    q_y: Array,
+    q_names: Array,
+    d_y: Array,
+    d_names: Array,
+    in_order: bool,
+    threshold: float,
+    norm: Kind,
+    is_self_join: bool,
+    left: Array,
+    right: Array,
+    cap: int,
+    counting: bool,
+    q_counts: Array,
+    d_counts: Array,
+    state: Array,
+    counters: Array,
+) -> int:
+    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return
+    the number written.
 
-    `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
-    with the part from `starts` to `stops`. `later`: whether to compare only rows with larger positions than
-    the query's. `in_order`: whether `d_y` has the rows in list order. The kernel stops when `cap` pairs are
-    written. Then `state` has the query, its progress in the list, and 1. At the end, the last value is 0.
+    `queries`: positions of the queries. `listed`: positions of the rows in list order;
+    a query is compared with the part from `starts` to `stops`. `later`: whether to
+    compare only rows with larger positions than the query's. `in_order`: whether `d_y`
+    has the rows in list order. The kernel stops when `cap` pairs are written. Then
+    `state` has the query, its progress in the list, and 1. At the end, the last value
+    is 0.
 
-    Rounded terms are not negative. So if a partial sum is above the threshold, the full sum is above it, too.
+    Rounded terms are not negative. So if a partial sum is above the threshold, the full
+    sum is above it, too.
     """
     dims = q_y.shape[1]
     n = 0
@@ -173,15 +228,33 @@ def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later:
 
 
 @kernel
-def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array, q_names: Array, rows: Array,
-         d_y: Array, d_names: Array, is_self_join: bool, bound: float, norm: Kind, best_d2: Array,
-         best_name: Array, new_d2: Array, new_name: Array) -> int:  # fmt: skip
-    """Update the neighbors of queries with a part of a list; return the number of compared rows.
+def look(
+    queries: Array,
+    firsts: Array,
+    lasts: Array,
+    listed: Array,
+    q_y: Array,
+    q_names: Array,
+    rows: Array,
+    d_y: Array,
+    d_names: Array,
+    is_self_join: bool,
+    bound: float,
+    norm: Kind,
+    best_d2: Array,
+    best_name: Array,
+    new_d2: Array,
+    new_name: Array,
+) -> int:
+    """Update the neighbors of queries with a part of a list; return the number of
+    compared rows.
 
-    `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
-    with the part from `firsts` to `lasts`. `rows`: row of each query in `best_d2` and `best_name`. `new_d2`,
-    `new_name` (1,): scratch. A row that is a neighbor already, from another list, is skipped. Rounded terms
-    are not negative. So if a partial sum is above the worst neighbor's total, the full sum is above it, too.
+    `queries`: positions of the queries. `listed`: positions of the rows in list order;
+    a query is compared with the part from `firsts` to `lasts`. `rows`: row of each
+    query in `best_d2` and `best_name`. `new_d2`, `new_name` (1,): scratch. A row that
+    is a neighbor already, from another list, is skipped. Rounded terms are not
+    negative. So if a partial sum is above the worst neighbor's total, the full sum is
+    above it, too.
     """
     dims, k, compared = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
@@ -201,7 +274,9 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
                 m += SUM_STEP
                 if total > limit:
                     break
-            if total > limit or not worse(best_d2[row, k - 1], best_name[row, k - 1], total, other):
+            if total > limit or not worse(
+                best_d2[row, k - 1], best_name[row, k - 1], total, other
+            ):
                 continue
             is_neighbor = False
             for n in range(k):
@@ -218,36 +293,57 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
 class Walks:
     """For each query, the list to search and the interval in that list."""
 
-    orders: list[np.ndarray]  # for each list, the positions of its rows (points,), int32
+    # for each list, the positions of its rows (points,), int32
+    orders: list[np.ndarray]
     starts: np.ndarray  # start of each interval (queries,), int64
     stops: np.ndarray
     lists: np.ndarray  # number of the list of each query (queries,), int16
-    half: bool  # whether intervals begin after the query itself; all queries then use the same list
+    # whether intervals begin after the query itself; all queries then use the same list
+    half: bool
 
     @property
     def lengths(self) -> np.ndarray:
         return self.stops - self.starts
 
 
-def keys(x: np.ndarray, layout: ZOrderLayout, shift: float, corner: float = 0.0) -> np.ndarray:
-    """Return the keys (n, words) of points, or of a corner of the box around each point: see `make_keys`."""
+def keys(
+    x: np.ndarray, layout: ZOrderLayout, shift: float, corner: float = 0.0
+) -> np.ndarray:
+    """Return the keys (n, words) of points, or of a corner of the box around each
+    point: see `make_keys`.
+    """
     out = np.empty((len(x), layout.options.words), np.uint64)
     columns, low = np.array(layout.columns, np.int64), np.array(layout.low)
     make_keys(
-        x, columns, low, layout.extent, layout.scale, shift, layout.bits, corner, out, np.empty_like(columns)
+        x,
+        columns,
+        low,
+        layout.extent,
+        layout.scale,
+        shift,
+        layout.bits,
+        corner,
+        out,
+        np.empty_like(columns),
     )
     return out
 
 
 def sort(found: np.ndarray, stable: bool = False) -> np.ndarray:
-    """Return the positions that sort the keys `found` (n, words), int32; a stable sort is slower."""
+    """Return the positions that sort the keys `found` (n, words), int32; a stable sort
+    is slower.
+    """
     if found.shape[1] > 1:
         return np.lexsort(found.T[::-1]).astype(np.int32)
     return np.argsort(found[:, 0], kind="stable" if stable else None).astype(np.int32)
 
 
-def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_self_join: bool) -> Walks:
-    """Build the lists of `points` one after the other, and choose a list and an interval for each query."""
+def intervals(
+    queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_self_join: bool
+) -> Walks:
+    """Build the lists of `points` one after the other, and choose a list and an
+    interval for each query.
+    """
     m, walk = len(queries), layout.options.walk if is_self_join else "full"
     best = np.zeros(m, np.int64), np.zeros(m, np.int64), np.full(m, -1, np.int16)
     starts, stops = np.empty(m, np.int64), np.empty(m, np.int64)
@@ -256,20 +352,29 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_
     for number, shift in enumerate(layout.shifts):
         own = keys(points, layout, shift)
         order = sort(own)
-        corners = (keys(queries, layout, shift, side) for side in (-layout.corner, layout.corner))
+        corners = (
+            keys(queries, layout, shift, side)
+            for side in (-layout.corner, layout.corner)
+        )
         find_intervals(own[order], *corners, starts, stops)
         orders.append(order)
         if walk != "half":
             keep_shortest(starts, stops, number, *best)
-        # start after the query's own place; its key would not do, because other rows may have the same key
+        # start after the query's own place; its key would not do, because other rows
+        # may have the same key
         if walk != "full":
             behind = np.empty(m, np.int64)
             behind[order] = np.arange(1, m + 1)
             total = int((stops - behind).sum())
             if halves is None or total < halves[0]:
-                halves = total, Walks([order], behind, stops.copy(), np.zeros(m, np.int16), True)
+                halves = (
+                    total,
+                    Walks([order], behind, stops.copy(), np.zeros(m, np.int16), True),
+                )
     full = Walks(orders, *best, False)
-    if halves is None or (walk == "auto" and FULL_SHARE * int(full.lengths.sum()) <= halves[0]):
+    if halves is None or (
+        walk == "auto" and FULL_SHARE * int(full.lengths.sum()) <= halves[0]
+    ):
         return full
     return halves[1]
 
@@ -280,23 +385,45 @@ COSTS = ListCosts(entry=300.0, column=10.0, row=5.0, term=0.03, search=0.0)
 writes_names = False
 
 
-def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:
+def _mean_length(
+    queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout
+) -> float:
     return float(intervals(queries, points, layout, False).lengths.mean())
 
 
-def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, sample: JoinSample | None = None) -> ZOrderLayout:  # fmt: skip
+def layout(
+    options: ZOrder,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    norm: Norm,
+    sample: JoinSample | None = None,
+) -> ZOrderLayout:
     made = make_zorder_layout(options, lower, upper, variance, threshold, norm)
     chosen = fitted(options, made, sample, _mean_length, COSTS)
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
 
 
-def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any, sink: Sink | None,
-        counts: Counts | None, counters: np.ndarray | None = None) -> Walks:  # fmt: skip
-    """Write all pairs to a sink, or count the pairs of each row; add to `counters` (see `CANDIDATES`)."""
+def run(
+    q: Index,
+    d: Index,
+    layout: ZOrderLayout,
+    is_self_join: bool,
+    names: Any,
+    sink: Sink | None,
+    counts: Counts | None,
+    counters: np.ndarray | None = None,
+) -> Walks:
+    """Write all pairs to a sink, or count the pairs of each row; add to `counters` (see
+    `CANDIDATES`).
+    """
     counters = np.zeros(3, np.int64) if counters is None else counters
     side = layout.options.index
-    first_is_sorted = side == "left" or (side == "smaller" and len(q["y"]) < len(d["y"]))
+    first_is_sorted = side == "left" or (
+        side == "smaller" and len(q["y"]) < len(d["y"])
+    )
     turned = first_is_sorted and not is_self_join
     if turned:
         q, d, names = d, q, names[::-1]
@@ -311,14 +438,30 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
         points, state = d["y"][order] if in_order else d["y"], np.zeros(3, np.int64)
         while True:
             if sink is not None:
-                # append after the pairs of earlier lists, because these are still in the sink's arrays
+                # append after the pairs of earlier lists, because these are still in
+                # the sink's arrays
                 left, right, capacity = sink.left[n:], sink.right[n:], sink.capacity - n
             n += walk_list(
-                queries, walks.starts, walks.stops, order, is_self_join and not walks.half, q["y"], names[0],
-                points, names[1], in_order, layout.threshold, kind_of(layout.norm), is_self_join,
-                *((right, left) if turned else (left, right)), capacity, counts is not None,
-                *(counts or NO_COUNTS), state, counters,
-            )  # fmt: skip
+                queries,
+                walks.starts,
+                walks.stops,
+                order,
+                is_self_join and not walks.half,
+                q["y"],
+                names[0],
+                points,
+                names[1],
+                in_order,
+                layout.threshold,
+                kind_of(layout.norm),
+                is_self_join,
+                *((right, left) if turned else (left, right)),
+                capacity,
+                counts is not None,
+                *(counts or NO_COUNTS),
+                state,
+                counters,
+            )
             if state[2] == 0:
                 break
             assert sink is not None
@@ -332,8 +475,14 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
 _in_any_order, counts = entry_points(run)
 
 
-def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
-             sink: Sink) -> None:  # fmt: skip
+def _ordered(
+    q: Index,
+    d: Index,
+    layout: ZOrderLayout,
+    is_self_join: bool,
+    names: list[np.ndarray],
+    sink: Sink,
+) -> None:
     """Write all pairs to a sink, sorted by left position, then by right position."""
     found = NamedPairs(min(MAX_CAPACITY, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
@@ -350,51 +499,92 @@ def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names
     sink.end(n)
 
 
-def pairs(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
-          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
+def pairs(
+    q: Index,
+    d: Index,
+    layout: ZOrderLayout,
+    is_self_join: bool,
+    names: list[np.ndarray],
+    sink: Sink,
+    orient_by_position: bool,
+) -> tuple[int, int]:
     if layout.options.output != "ordered":
-        return _in_any_order(q, d, layout, is_self_join, names, sink, orient_by_position)
+        return _in_any_order(
+            q, d, layout, is_self_join, names, sink, orient_by_position
+        )
     _ordered(q, d, layout, is_self_join, names, sink)
     return 0, 0
 
 
 def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
     counters, found = np.zeros(3, np.int64), np.zeros(len(index["y"]), np.int64)
-    walks = run(index, index, layout, True, [index["order"]] * 2, None, (found, found), counters)
+    walks = run(
+        index, index, layout, True, [index["order"]] * 2, None, (found, found), counters
+    )
     median, p99, longest = np.quantile(walks.lengths, [0.5, 0.99, 1.0]).tolist()
     return {
-        "candidates": int(counters[CANDIDATES]), "comparisons": int(counters[COMPARISONS]),
-        "lists": len(layout.shifts), "walked_lists": len(np.unique(walks.lists)),
-        "half_walk": int(walks.half), "interval_mean": float(walks.lengths.mean()),
-        "interval_median": median, "interval_p99": p99, "interval_max": longest,
-    }  # fmt: skip
+        "candidates": int(counters[CANDIDATES]),
+        "comparisons": int(counters[COMPARISONS]),
+        "lists": len(layout.shifts),
+        "walked_lists": len(np.unique(walks.lists)),
+        "half_walk": int(walks.half),
+        "interval_mean": float(walks.lengths.mean()),
+        "interval_median": median,
+        "interval_p99": p99,
+        "interval_max": longest,
+    }
 
 
 def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.ndarray:
-    # assume that all parts have equal work, because intervals are unknown before they are looked up
+    # assume that all parts have equal work, because intervals are unknown before they
+    # are looked up
     return np.ones(1)
 
 
 QUERY_BATCH = 4096
-"""Number of queries whose corners are computed at a time, because corners take much memory."""
+"""Number of queries whose corners are computed at a time, because corners take much
+memory.
+"""
 
 
 def build_nearest(x: np.ndarray) -> Index:
-    """Return an index that keeps the points `x` (n, d) in their order; ids are positions."""
+    """Return an index that keeps the points `x` (n, d) in their order; ids are
+    positions.
+    """
     places = np.arange(len(x))
     return {"y": np.ascontiguousarray(x), "names": places, "order": places}
 
 
-def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_name: np.ndarray, *,
-            is_self_join: bool, bound2: float = math.inf) -> int:  # fmt: skip
-    """Update the neighbors, and return the number of compared rows: see `engine.cpu.nearest`."""
+def nearest(
+    q: Index,
+    d: Index,
+    layout: ZOrderSearch,
+    best_d2: np.ndarray,
+    best_name: np.ndarray,
+    *,
+    is_self_join: bool,
+    bound2: float = math.inf,
+) -> int:
+    """Update the neighbors, and return the number of compared rows: see
+    `engine.cpu.nearest`.
+    """
     n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
     if not (n and m and k):
         return 0
     arguments = (
-        q["y"], q["names"], q["order"], d["y"], d["names"], is_self_join, bound2, kind_of(layout.norm),
-        best_d2, best_name, np.empty(1), np.empty(1, np.int64),
-    )  # fmt: skip
+        q["y"],
+        q["names"],
+        q["order"],
+        d["y"],
+        d["names"],
+        is_self_join,
+        bound2,
+        kind_of(layout.norm),
+        best_d2,
+        best_name,
+        np.empty(1),
+        np.empty(1, np.int64),
+    )
     every, compared = np.arange(n, dtype=np.int32), 0
     begins, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     lists = []
@@ -411,23 +601,41 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
     if layout.approximate:
         return compared
     for start in range(0, n, QUERY_BATCH):
-        compared += _rest(slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments)
+        compared += _rest(
+            slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments
+        )
     return compared
 
 
-def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, layout: ZOrderSearch,
-          arguments: Any) -> int:  # fmt: skip
-    """Compare queries `some` with the shortest interval that contains all rows of the box around them."""
+def _rest(
+    some: slice,
+    lists: list[tuple[np.ndarray, np.ndarray]],
+    q: Index,
+    layout: ZOrderSearch,
+    arguments: Any,
+) -> int:
+    """Compare queries `some` with the shortest interval that contains all rows of the
+    box around them.
+    """
     best_d2, bound2 = arguments[8], arguments[6]
     x, rows = q["y"][some], q["order"][some]
     far = np.minimum(best_d2[rows, -1], bound2)
     half_widths = np.nextafter(reaches(layout.norm, far), math.inf)[:, None]
     with np.errstate(over="ignore"):
-        low, high = np.nextafter(x - half_widths, -math.inf), np.nextafter(x + half_widths, math.inf)
+        low, high = (
+            np.nextafter(x - half_widths, -math.inf),
+            np.nextafter(x + half_widths, math.inf),
+        )
     number = len(x)
-    best = np.zeros(number, np.int64), np.zeros(number, np.int64), np.full(number, -1, np.int16)
+    best = (
+        np.zeros(number, np.int64),
+        np.zeros(number, np.int64),
+        np.full(number, -1, np.int16),
+    )
     begins, ends = np.empty(number, np.int64), np.empty(number, np.int64)
-    for place, (shift, (_, own)) in enumerate(zip(layout.keys.shifts, lists, strict=True)):
+    for place, (shift, (_, own)) in enumerate(
+        zip(layout.keys.shifts, lists, strict=True)
+    ):
         corners = (keys(side, layout.keys, shift) for side in (low, high))
         find_intervals(own, *corners, begins, ends)
         keep_shortest(begins, ends, place, *best)

@@ -23,12 +23,15 @@ BATCH_SHARE = 32
 STATE_SIZE = 11
 """Maximum number of counters of a kernel.
 
-The first four count pairs, taken queries, candidates that float64 decided, and candidates that it refused.
+The first four count pairs, taken queries, candidates that float64 decided, and
+candidates that it refused.
 """
 
 
 class Launch(Protocol):
-    """A join of two indexes, or of one index with itself. It can run any batch of its queries."""
+    """A join of two indexes, or of one index with itself. It can run any batch of its
+    queries.
+    """
 
     @property
     def layout(self) -> Any:
@@ -38,12 +41,18 @@ class Launch(Protocol):
     def queries(self) -> int:
         """The number of queries."""
 
-    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
-            state: Array) -> None:  # fmt: skip
+    def run(
+        self,
+        batch: Batch,
+        capacity: int,
+        out: Array | np.uint64,
+        counts: tuple[Any, Any],
+        state: Array,
+    ) -> None:
         """Launch a batch on the current stream.
 
-        `capacity`: maximum number of pairs to write to `out`. `counts`: arrays to count pairs in. `state`:
-        array of counters; the caller fills it with zeros.
+        `capacity`: maximum number of pairs to write to `out`. `counts`: arrays to count
+        pairs in. `state`: array of counters; the caller fills it with zeros.
         """
 
 
@@ -79,25 +88,44 @@ class Stream:
 
 
 def estimate(join: Launch) -> float:
-    """Estimate the number of pairs of the join from the pairs of some queries, like the papers."""
-    some, state = sampled(join.layout.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
+    """Estimate the number of pairs of the join from the pairs of some queries, like the
+    papers.
+    """
+    some, state = (
+        sampled(join.layout.options, join.queries),
+        cupy.zeros(STATE_SIZE, cupy.uint64),
+    )
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
 
 
-def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[Flow[Stream], list[Batch]]:
+def flow(
+    join: Launch, estimated: float, max_pairs: int | None = None
+) -> tuple[Flow[Stream], list[Batch]]:
     """Return a `Flow` for a join, and the batches to run with it.
 
-    `estimated`: estimated number of pairs of the join; `max_pairs`: maximum number of pairs per batch.
+    `estimated`: estimated number of pairs of the join; `max_pairs`: maximum number of
+    pairs per batch.
     """
     options = join.layout.options
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
-    made, capacity = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
-    return Flow([Stream(join, capacity) for _ in range(min(options.streams, len(made)))]), made
+    made, capacity = cut(
+        options,
+        join.queries,
+        estimated,
+        min(options.buffer, memory, max_pairs or memory),
+    )
+    return Flow(
+        [Stream(join, capacity) for _ in range(min(options.streams, len(made)))]
+    ), made
 
 
-def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:
-    """Run batches, and yield the pairs of each batch; `queries`: number of queries of the whole join."""
+def found_by(
+    running: Flow[Stream], made: list[Batch], queries: int
+) -> Iterator[PairBatch]:
+    """Run batches, and yield the pairs of each batch; `queries`: number of queries of
+    the whole join.
+    """
     decided = refused = written = 0
     try:
         for lane, pairs, left in running.run(made):
@@ -111,7 +139,9 @@ def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator
 
 
 def at_once(join: Launch, out: Array | np.uint64, counts: tuple[Any, Any]) -> None:
-    """Run all queries in one batch that writes no pairs: it counts them, or passes them to a sink."""
+    """Run all queries in one batch that writes no pairs: it counts them, or passes them
+    to a sink.
+    """
     state = cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(Batch(0, 1, join.queries), 0, out, counts, state)
 
@@ -120,69 +150,127 @@ NOWHERE = np.uint64(0)
 """Null pointer for unused arguments of kernels."""
 
 
-def bounds_for(precision: str, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, threshold: float,
-               norm: Norm) -> Bounds | None:  # fmt: skip
+def bounds_for(
+    precision: str,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    threshold: float,
+    norm: Norm,
+) -> Bounds | None:
     """Return the error bounds of the float32 filter; None if there is no filter."""
-    return make_bounds(lower, upper, mean, threshold) if precision == "float32" and norm == 2 else None
+    return (
+        make_bounds(lower, upper, mean, threshold)
+        if precision == "float32" and norm == 2
+        else None
+    )
 
 
 def filtered(y: Array, bounds: Bounds) -> Array:
-    """Return the points `y` (n, d) as the filter compares them: centered, scaled, and rounded to float32."""
-    return ((y - cupy.asarray(np.array(bounds.centre))) * bounds.scale).astype(cupy.float32)
+    """Return the points `y` (n, d) as the filter compares them: centered, scaled, and
+    rounded to float32.
+    """
+    return ((y - cupy.asarray(np.array(bounds.centre))) * bounds.scale).astype(
+        cupy.float32
+    )
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
-    """Return three limits for kernels: the largest total of a possible pair, of a sure pair, and the
-    threshold.
+    """Return three limits for kernels: the largest total of a possible pair, of a sure
+    pair, and the threshold.
 
-    A candidate can be a pair if its total is at most the first limit. It surely is a pair if its total is at
-    most the second limit. Between both limits, float64 decides by the threshold. Without a filter, the first
-    limit is the threshold, and the second one is -1.
+    A candidate can be a pair if its total is at most the first limit. It surely is a
+    pair if its total is at most the second limit. Between both limits, float64 decides
+    by the threshold. Without a filter, the first limit is the threshold, and the second
+    one is -1.
     """
     decided = np.float64(threshold)
-    return (decided, np.float64(-1), decided) if bounds is None else (bounds.reach, bounds.sure, decided)
+    return (
+        (decided, np.float64(-1), decided)
+        if bounds is None
+        else (bounds.reach, bounds.sure, decided)
+    )
 
 
 class OneKernel:
-    """The functions `batches`, `count` and `pass_to` of a `GpuMethod` with a single kernel.
+    """The functions `batches`, `count` and `pass_to` of a `GpuMethod` with a single
+    kernel.
 
-    `launch` creates the `Launch` of a join. Its arguments are two indexes, their layout, whether it is a
-    self-join, the range of requested queries or None, and constants of the kernel.
+    `launch` creates the `Launch` of a join. Its arguments are two indexes, their
+    layout, whether it is a self-join, the range of requested queries or None, and
+    constants of the kernel.
     """
 
     def __init__(self, launch: Callable[..., Launch]) -> None:
         self._launch = launch
 
-    def batches(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, rows: Rows | None = None,
-                max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+    def batches(
+        self,
+        q: Index,
+        d: Index,
+        layout: Any,
+        *,
+        is_self_join: bool,
+        rows: Rows | None = None,
+        max_pairs: int | None = None,
+    ) -> Iterator[PairBatch]:
         if is_none(q, d, rows):
             return
         join = self._launch(q, d, layout, is_self_join, rows)
         yield from found_by(*flow(join, estimate(join), max_pairs), join.queries)
 
-    def count(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, both: bool = True,
-              rows: Rows | None = None) -> list[Array]:  # fmt: skip
+    def count(
+        self,
+        q: Index,
+        d: Index,
+        layout: Any,
+        *,
+        is_self_join: bool,
+        both: bool = True,
+        rows: Rows | None = None,
+    ) -> list[Array]:
         """Count the pairs of each row.
 
-        A self-join returns one array. With `both`, it counts each pair for both rows, otherwise for one of
-        them.
+        A self-join returns one array. With `both`, it counts each pair for both rows,
+        otherwise for one of them.
         """
-        counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
+        counts = [
+            cupy.zeros(len(side["y"]), cupy.uint64)
+            for side in ((q,) if is_self_join else (q, d))
+        ]
         if not is_none(q, d, rows):
             join = self._launch(q, d, layout, is_self_join, rows, COUNTING=1)
             at_once(join, NOWHERE, (counts[0], counts[-1] if both else NOWHERE))
         return [c.view(cupy.int64) for c in counts]
 
-    def pass_to(self, sink: Sink, q: Index, d: Index, layout: Any, arguments: Sequence[Array | int], *,
-                is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+    def pass_to(
+        self,
+        sink: Sink,
+        q: Index,
+        d: Index,
+        layout: Any,
+        arguments: Sequence[Array | int],
+        *,
+        is_self_join: bool,
+        nodes_64: bool = False,
+        rows: Rows | None = None,
+    ) -> None:
         if is_none(q, d, rows):
             return
-        join = self._launch(q, d, layout, is_self_join, rows, SINK=sink.value, NODES_64=int(nodes_64))
+        join = self._launch(
+            q, d, layout, is_self_join, rows, SINK=sink.value, NODES_64=int(nodes_64)
+        )
         given = [q["order"], d["order"], *arguments]
-        at = cupy.asarray([a if isinstance(a, int) else a.data.ptr for a in given], np.uint64)
+        at = cupy.asarray(
+            [a if isinstance(a, int) else a.data.ptr for a in given], np.uint64
+        )
         at_once(join, at, (NOWHERE, NOWHERE))
 
 
 def is_none(q: Index, d: Index, rows: Rows | None) -> bool:
-    """Return whether there is nothing to compare, because an index or the range of queries is empty."""
-    return not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1])
+    """Return whether there is nothing to compare, because an index or the range of
+    queries is empty.
+    """
+    return (
+        not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1])
+    )

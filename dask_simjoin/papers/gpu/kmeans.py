@@ -20,8 +20,21 @@ from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
-from dask_simjoin.papers.cluster_index import SIDE, KMeansLayout, Parts, cut, make_kmeans_layout
-from dask_simjoin.papers.gpu.flow import NOWHERE, OneKernel, bounds_for, filtered, is_none, limits
+from dask_simjoin.papers.cluster_index import (
+    SIDE,
+    KMeansLayout,
+    Parts,
+    cut,
+    make_kmeans_layout,
+)
+from dask_simjoin.papers.gpu.flow import (
+    NOWHERE,
+    OneKernel,
+    bounds_for,
+    filtered,
+    is_none,
+    limits,
+)
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.lists import KMeans
 
@@ -35,14 +48,17 @@ class Near(NamedTuple):
     """The rows in the windows of consecutive clusters."""
 
     first: int  # the first of these clusters
-    places: Array  # positions of the rows in the index, ascending for each cluster, int32
+    # positions of the rows in the index, ascending for each cluster, int32
+    places: Array
     starts: Array  # start of each cluster in `places` (clusters + 1,), int64
 
 
 def _run(layout: KMeansLayout, function: str, rows: int, *arguments: Any) -> None:
     """Launch a function of `clusters.cu` with one block per `SIDE` rows."""
     constants = {"DIMS": layout.dims, "EXACT": True} | norm_constant(layout.norm)
-    load.kernel("papers/clusters", function, **constants)((-(-rows // SIDE),), (THREADS,), arguments)
+    load.kernel("papers/clusters", function, **constants)(
+        (-(-rows // SIDE),), (THREADS,), arguments
+    )
 
 
 def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
@@ -50,14 +66,22 @@ def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
 
 
 def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
-    """Return the nearest center of each row, and the total between the row and this center.
+    """Return the nearest center of each row, and the total between the row and this
+    center.
 
     If several centers are equally near, the first of them is returned.
     """
     labels, totals = cupy.empty(len(y), cupy.int32), cupy.empty(len(y))
     if len(y):
         centers = cupy.asarray(layout.centers)
-        arguments = np.int32(len(y)), centers, np.int32(len(centers)), *_units(layout), labels, totals
+        arguments = (
+            np.int32(len(y)),
+            centers,
+            np.int32(len(centers)),
+            *_units(layout),
+            labels,
+            totals,
+        )
         _run(layout, "label_rows", len(y), y, *arguments)
     return labels, totals
 
@@ -67,26 +91,41 @@ class Borders:
 
     These rows are the near rows of the cluster.
 
-    `share`: width of the window, divided by eps. `after`: whether to ignore clusters with lower numbers
-    than the row's own cluster.
+    `share`: width of the window, divided by eps. `after`: whether to ignore clusters
+    with lower numbers than the row's own cluster.
     """
 
-    def __init__(self, index: Index, layout: KMeansLayout, share: float, *, after: bool) -> None:
-        self._index, self._layout, self._share, self._after = index, layout, share, after
+    def __init__(
+        self, index: Index, layout: KMeansLayout, share: float, *, after: bool
+    ) -> None:
+        self._index, self._layout, self._share, self._after = (
+            index,
+            layout,
+            share,
+            after,
+        )
         self._centers = cupy.asarray(layout.centers)
         number, w = len(self._centers), layout.windows
         self._apart = cupy.empty((number, number) if layout.norm == 2 else (1, 1))
         if layout.norm == 2:
             slack = np.float64(w.slack), np.float64(w.tiny)
-            arguments = self._centers, np.int32(number), *_units(layout), *slack, self._apart
+            arguments = (
+                self._centers,
+                np.int32(number),
+                *_units(layout),
+                *slack,
+                self._apart,
+            )
             _run(layout, "center_distances", number, *arguments)
 
-    def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
-        """Return a bit mask of each cluster's near rows (clusters, words), and the number of bits set in each
-        word.
+    def _bits(
+        self, first: int, last: int, by_row: Array | np.uint64
+    ) -> tuple[Array, Array]:
+        """Return a bit mask of each cluster's near rows (clusters, words), and the
+        number of bits set in each word.
 
-        The clusters are `first` ... `last` - 1. If `by_row` is an array, masks of the clusters near each row
-        are written to it: see the method `by_row`.
+        The clusters are `first` ... `last` - 1. If `by_row` is an array, masks of the
+        clusters near each row are written to it: see the method `by_row`.
         """
         index, w, norm = self._index, self._layout.windows, self._layout.norm
         rows = len(index["y"])
@@ -95,16 +134,30 @@ class Borders:
         root = 0.0 if norm == 2 else 1.0 / (1.0 if norm == np.inf else norm)
         limits = (w.gap * self._share, w.slack, w.tiny, root)
         _run(
-            self._layout, "near_clusters", rows, index["y"], np.int32(rows), index["labels"], index["totals"],
-            self._centers, np.int32(len(self._centers)), np.int32(first), np.int32(last),
-            np.int32(self._after), self._apart, *map(np.float64, limits), *_units(self._layout), inside,
-            sizes, by_row,
-        )  # fmt: skip
+            self._layout,
+            "near_clusters",
+            rows,
+            index["y"],
+            np.int32(rows),
+            index["labels"],
+            index["totals"],
+            self._centers,
+            np.int32(len(self._centers)),
+            np.int32(first),
+            np.int32(last),
+            np.int32(self._after),
+            self._apart,
+            *map(np.float64, limits),
+            *_units(self._layout),
+            inside,
+            sizes,
+            by_row,
+        )
         return inside, sizes
 
     def by_row(self) -> Array:
-        """For each row, return a bit mask of the clusters that have the row in their window: (rows, words),
-        uint64.
+        """For each row, return a bit mask of the clusters that have the row in their
+        window: (rows, words), uint64.
         """
         number = len(self._centers)
         found = cupy.zeros((len(self._index["y"]), -(-number // SIDE)), cupy.uint64)
@@ -113,9 +166,13 @@ class Borders:
         return found
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """Divide the clusters into ranges, so that lists of each range's near rows fit into memory."""
+        """Divide the clusters into ranges, so that lists of each range's near rows fit
+        into memory.
+        """
         memory = int(cupy.cuda.Device().mem_info[1]) // LISTED_SHARE
-        some = max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
+        some = (
+            max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
+        )
         number = len(self._centers)
         return [(first, min(first + some, number)) for first in range(0, number, some)]
 
@@ -127,9 +184,18 @@ class Borders:
             places = cupy.empty(int(ends[-1]), cupy.int32)
             clusters, blocks = inside.shape
             function = load.kernel(
-                "papers/clusters", "list_members", **{"DIMS": self._layout.dims, "EXACT": True}
+                "papers/clusters",
+                "list_members",
+                **{"DIMS": self._layout.dims, "EXACT": True},
             )
-            arguments = inside, ends, sizes, np.int64(ends.size), np.int64(blocks), places
+            arguments = (
+                inside,
+                ends,
+                sizes,
+                np.int64(ends.size),
+                np.int64(blocks),
+                places,
+            )
             function((-(-ends.size // THREADS),), (THREADS,), arguments)
             starts = cupy.zeros(clusters + 1, cupy.int64)
             starts[1:] = ends.reshape(clusters, blocks)[:, -1]
@@ -137,28 +203,35 @@ class Borders:
 
 
 KD_PARTS = 2, 3
-"""Number of parts per cut of a block, and maximum number of halvings: see `TilesOnDevice.parts`."""
+"""Number of parts per cut of a block, and maximum number of halvings: see
+`TilesOnDevice.parts`.
+"""
 
 
 @dataclass(frozen=True)
 class ListsOnGpu:
-    """Lists of queries for consecutive clusters, and the rows ("members") that each list is compared with."""
+    """Lists of queries for consecutive clusters, and the rows ("members") that each
+    list is compared with.
+    """
 
-    # positions of the queries, list after list, int32; None: list i has the positions starts[i] ...
-    # starts[i+1]-1
+    # positions of the queries, list after list, int32; None: list i has the positions
+    # starts[i] ... starts[i+1]-1
     items: Array | None
     starts: Array  # start of each list in `items` (lists + 1,), int64
     members: Array | None  # positions of the members, like `items`
     member_starts: Array
     first: int  # number of the cluster of the first list
-    later: bool  # whether a query is compared only with members whose positions are after its own
-    # bit mask of each row's clusters, if a pair must be found only in the last cluster that contains both
-    # rows
+    # whether a query is compared only with members whose positions are after its own
+    later: bool
+    # bit mask of each row's clusters, if a pair must be found only in the last cluster
+    # that contains both rows
     by_row: Array | None = None
 
 
 def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, Array]:
-    """Keep only the queries whose positions are in the range `rows`. Return the new `items` and `starts`."""
+    """Keep only the queries whose positions are in the range `rows`. Return the new
+    `items` and `starts`.
+    """
     if rows is None:
         return items, starts
     kept = (items >= rows[0]) & (items < rows[1])
@@ -168,7 +241,11 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 
 
 def lists(
-    q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None = None
+    q: Index,
+    d: Index,
+    layout: KMeansLayout,
+    is_self_join: bool,
+    rows: Rows | None = None,
 ) -> Iterator[ListsOnGpu]:
     """Yield the lists of a join, for one range of clusters after the other.
 
@@ -188,28 +265,55 @@ def lists(
         if by_row is not None:
             yield ListsOnGpu(items, item_starts, places, starts, first, True, by_row)
         else:
-            yield ListsOnGpu(items, item_starts, None, d["starts"][first : first + len(starts)], first, False)
+            yield ListsOnGpu(
+                items,
+                item_starts,
+                None,
+                d["starts"][first : first + len(starts)],
+                first,
+                False,
+            )
 
 
 def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
-    shape = {"DIMS": layout.dims, "EXACT": layout.bounds is None, "BOXES": layout.tiles is not None}
-    return load.kernel("papers/members", function, **shape, **constants, **norm_constant(layout.norm))
+    shape = {
+        "DIMS": layout.dims,
+        "EXACT": layout.bounds is None,
+        "BOXES": layout.tiles is not None,
+    }
+    return load.kernel(
+        "papers/members", function, **shape, **constants, **norm_constant(layout.norm)
+    )
 
 
-def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) -> tuple[Any, Any]:
-    """Return bounds (d, parts) of the boxes of parts; null pointers if the join uses no boxes."""
+def _boxes(
+    items: Array | None, parts: Parts, z: Array, layout: KMeansLayout
+) -> tuple[Any, Any]:
+    """Return bounds (d, parts) of the boxes of parts; null pointers if the join uses no
+    boxes.
+    """
     number = len(parts.begins)
     if layout.tiles is None or not number:
         return NOWHERE, NOWHERE
     lower, upper = (cupy.empty((layout.dims, number), z.dtype) for _ in range(2))
-    given = NOWHERE if items is None else items, parts.begins, parts.ends, np.int64(number), z, lower, upper
+    given = (
+        NOWHERE if items is None else items,
+        parts.begins,
+        parts.ends,
+        np.int64(number),
+        z,
+        lower,
+        upper,
+    )
     _kernel(layout, "member_boxes", COUNTING=0)((number,), (THREADS,), given)
     return lower, upper
 
 
 @dataclass(frozen=True)
 class KMeansLaunch:
-    """A `Launch` of a join of lists. Its units of work, `jobs`, are parts of the lists of queries."""
+    """A `Launch` of a join of lists. Its units of work, `jobs`, are parts of the lists
+    of queries.
+    """
 
     q: Index
     d: Index
@@ -221,9 +325,19 @@ class KMeansLaunch:
     constants: dict[str, int]
 
     @classmethod
-    def of(cls, given: ListsOnGpu, q: Index, d: Index, layout: KMeansLayout, is_self_join: bool,
-           rows: Rows | None = None, **constants: int) -> KMeansLaunch:  # fmt: skip
-        jobs, tiles = (cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts))
+    def of(
+        cls,
+        given: ListsOnGpu,
+        q: Index,
+        d: Index,
+        layout: KMeansLayout,
+        is_self_join: bool,
+        rows: Rows | None = None,
+        **constants: int,
+    ) -> KMeansLaunch:
+        jobs, tiles = (
+            cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts)
+        )
         boxes = (
             *_boxes(given.items, jobs, _compared(q, layout), layout),
             *_boxes(given.members, tiles, _compared(d, layout), layout),
@@ -234,19 +348,49 @@ class KMeansLaunch:
     def queries(self) -> int:
         return len(self.jobs.begins)
 
-    def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
-            state: Array) -> None:  # fmt: skip
+    def run(
+        self,
+        batch: Batch,
+        capacity: int,
+        out: Array | np.uint64,
+        counts: tuple[Any, Any],
+        state: Array,
+    ) -> None:
         layout, given, jobs, tiles = self.layout, self.given, self.jobs, self.tiles
         by_row = given.by_row
-        sides = [NOWHERE if some is None else some for some in (given.items, given.members, by_row)]
+        sides = [
+            NOWHERE if some is None else some
+            for some in (given.items, given.members, by_row)
+        ]
         arguments = (
-            np.int64(batch.first), np.int64(batch.step), sides[0], jobs.begins, jobs.ends, jobs.lists,
-            *self.boxes[:2], np.int64(self.queries), sides[1], tiles.begins, tiles.ends, tiles.first,
-            *self.boxes[2:], np.int64(len(tiles.begins)), np.int32(given.later), sides[2],
-            np.int32(0 if by_row is None else by_row.shape[1]), np.int32(given.first),
-            _compared(self.q, layout), self.q["y"], _compared(self.d, layout), self.d["y"],
-            *limits(layout.threshold, layout.bounds), np.uint64(capacity), out, *counts, state,
-        )  # fmt: skip
+            np.int64(batch.first),
+            np.int64(batch.step),
+            sides[0],
+            jobs.begins,
+            jobs.ends,
+            jobs.lists,
+            *self.boxes[:2],
+            np.int64(self.queries),
+            sides[1],
+            tiles.begins,
+            tiles.ends,
+            tiles.first,
+            *self.boxes[2:],
+            np.int64(len(tiles.begins)),
+            np.int32(given.later),
+            sides[2],
+            np.int32(0 if by_row is None else by_row.shape[1]),
+            np.int32(given.first),
+            _compared(self.q, layout),
+            self.q["y"],
+            _compared(self.d, layout),
+            self.d["y"],
+            *limits(layout.threshold, layout.bounds),
+            np.uint64(capacity),
+            out,
+            *counts,
+            state,
+        )
         kernel = _kernel(layout, "join_members", **{"COUNTING": 0} | self.constants)
         kernel((batch.number,), (THREADS,), arguments)
 
@@ -255,34 +399,52 @@ def _compared(index: Index, layout: KMeansLayout) -> Array:
     return index["y" if layout.bounds is None else "z"]
 
 
-def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, sample: JoinSample | None = None) -> KMeansLayout:  # fmt: skip
+def layout(
+    options: KMeans,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    threshold: float,
+    norm: Norm,
+    sample: JoinSample | None = None,
+) -> KMeansLayout:
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     cuts = dims_to_cut(variance) if options.inner == "tiles" else None
     return replace(
-        make_kmeans_layout(options, lower, upper, mean, threshold, norm, sample, cuts), bounds=bounds
+        make_kmeans_layout(options, lower, upper, mean, threshold, norm, sample, cuts),
+        bounds=bounds,
     )
 
 
 def build(x: Array, layout: KMeansLayout) -> Index:
-    """Return the index of a chunk's rows `x` (n, d), sorted by cluster, and by kd order in a cluster.
+    """Return the index of a chunk's rows `x` (n, d), sorted by cluster, and by kd order
+    in a cluster.
 
-    The index has ``order`` (n,), int32, the positions of the rows, and ``y`` (n, d), the rows. With a filter,
-    ``z`` has the rows in its precision. ``labels`` (n,) has the cluster of each row, and ``totals`` (n,) the
-    total from the row to its center. ``starts`` (k + 1,), int64, has the start of each cluster.
+    The index has ``order`` (n,), int32, the positions of the rows, and ``y`` (n, d),
+    the rows. With a filter, ``z`` has the rows in its precision. ``labels`` (n,) has
+    the cluster of each row, and ``totals`` (n,) the total from the row to its center.
+    ``starts`` (k + 1,), int64, has the start of each cluster.
     """
     order = cupy.arange(len(x), dtype=cupy.int32)
     if layout.tiles is not None and len(x):
-        order = BUILDER.order(x, cast(KdCuts, layout.tiles).first(len(x), SIDE, CUTS), SIDE, *KD_PARTS)
+        order = BUILDER.order(
+            x, cast(KdCuts, layout.tiles).first(len(x), SIDE, CUTS), SIDE, *KD_PARTS
+        )
     y = cupy.ascontiguousarray(x[order])
     labels, totals = labelled(y, layout)
     places = cupy.argsort(labels.astype(cupy.int64) * len(x) + cupy.arange(len(x)))
-    labels, numbers = labels[places], cupy.arange(len(layout.centers) + 1, dtype=cupy.int32)
+    labels, numbers = (
+        labels[places],
+        cupy.arange(len(layout.centers) + 1, dtype=cupy.int32),
+    )
     index = {
-        "order": order[places].astype(cupy.int32), "y": cupy.ascontiguousarray(y[places]), "labels": labels,
+        "order": order[places].astype(cupy.int32),
+        "y": cupy.ascontiguousarray(y[places]),
+        "labels": labels,
         "totals": totals[places],
         "starts": cupy.searchsorted(labels, numbers).astype(cupy.int64),
-    }  # fmt: skip
+    }
     if layout.bounds is None:
         return index
     return index | {"z": cupy.ascontiguousarray(filtered(index["y"], layout.bounds))}
@@ -299,29 +461,68 @@ def _kernels(
             yield OneKernel(partial(KMeansLaunch.of, given))
 
 
-def batches(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, rows: Rows | None = None,
-            max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
+def batches(
+    q: Index,
+    d: Index,
+    layout: KMeansLayout,
+    *,
+    is_self_join: bool,
+    rows: Rows | None = None,
+    max_pairs: int | None = None,
+) -> Iterator[PairBatch]:
     decided = refused = 0
     for kernel in _kernels(q, d, layout, is_self_join, rows):
         earlier = decided, refused
-        for found in kernel.batches(q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=max_pairs):
+        for found in kernel.batches(
+            q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=max_pairs
+        ):
             decided, refused = earlier[0] + found.decided, earlier[1] + found.refused
             yield replace(found, decided=decided, refused=refused)
 
 
-def count(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, both: bool = True,
-          rows: Rows | None = None) -> list[Array]:  # fmt: skip
-    counts = [cupy.zeros(len(side["y"]), cupy.int64) for side in ((q,) if is_self_join else (q, d))]
+def count(
+    q: Index,
+    d: Index,
+    layout: KMeansLayout,
+    *,
+    is_self_join: bool,
+    both: bool = True,
+    rows: Rows | None = None,
+) -> list[Array]:
+    counts = [
+        cupy.zeros(len(side["y"]), cupy.int64)
+        for side in ((q,) if is_self_join else (q, d))
+    ]
     for kernel in _kernels(q, d, layout, is_self_join, rows):
-        more = kernel.count(q, d, layout, is_self_join=is_self_join, both=both, rows=rows)
+        more = kernel.count(
+            q, d, layout, is_self_join=is_self_join, both=both, rows=rows
+        )
         counts = [one + other for one, other in zip(counts, more, strict=True)]
     return counts
 
 
-def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Sequence[Array | int], *,
-            is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
+def pass_to(
+    sink: Sink,
+    q: Index,
+    d: Index,
+    layout: KMeansLayout,
+    arguments: Sequence[Array | int],
+    *,
+    is_self_join: bool,
+    nodes_64: bool = False,
+    rows: Rows | None = None,
+) -> None:
     for kernel in _kernels(q, d, layout, is_self_join, rows):
-        kernel.pass_to(sink, q, d, layout, arguments, is_self_join=is_self_join, nodes_64=nodes_64, rows=rows)
+        kernel.pass_to(
+            sink,
+            q,
+            d,
+            layout,
+            arguments,
+            is_self_join=is_self_join,
+            nodes_64=nodes_64,
+            rows=rows,
+        )
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
@@ -331,11 +532,15 @@ def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
     for given in lists(index, index, layout, True):
         sizes = (given.starts[1:] - given.starts[:-1]).get()
         met = (given.member_starts[1:] - given.member_starts[:-1]).get()
-        compared += int((sizes * (sizes - 1) // 2 if given.later else sizes * met).sum())
+        compared += int(
+            (sizes * (sizes - 1) // 2 if given.later else sizes * met).sum()
+        )
         copies += int(sizes.sum()) if given.items is not None else 0
         if given.by_row is not None:
             copies -= int(own[given.first : given.first + len(sizes)].sum())
     return {
-        "candidates": compared, "copies": copies, "clusters": int(np.count_nonzero(own)),
+        "candidates": compared,
+        "copies": copies,
+        "clusters": int(np.count_nonzero(own)),
         "largest_cluster": int(own.max()),
-    }  # fmt: skip
+    }

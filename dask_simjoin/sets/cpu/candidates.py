@@ -1,7 +1,8 @@
-"""Find candidate pairs by an index of prefixes, and verify each by merging its two sets.
+"""Find candidate pairs by an index of prefixes, and verify each by merging its two
+sets.
 
-A probe is a set that is looked up in the index. For each token, the index lists the other sets that have the
-token in their prefix, sorted by size.
+A probe is a set that is looked up in the index. For each token, the index lists the
+other sets that have the token in their prefix, sorted by size.
 """
 
 from __future__ import annotations
@@ -16,13 +17,24 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, NONE, PRODUCT
 
 STEPS = 8
-"""A merge makes this many steps before it checks again whether the two sets can still match."""
+"""A merge makes this many steps before it checks again whether the two sets can still
+match.
+"""
 
 
 @inline_source
-def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, min_overlap: int) -> int:
-    """Return `found` plus the number of common tokens. Stop early once `min_overlap` cannot be reached any
-    more.
+def common(
+    x: Array,
+    i: int,
+    i_end: int,
+    y: Array,
+    j: int,
+    j_end: int,
+    found: int,
+    min_overlap: int,
+) -> int:
+    """Return `found` plus the number of common tokens. Stop early once `min_overlap`
+    cannot be reached any more.
     """
     while True:
         rest = min(i_end - i, j_end - j)
@@ -49,10 +61,11 @@ Numbers = tuple[int, int, int, bool, bool, bool]
 
 @device_function
 def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
-    """Return the smallest overlap o of two sets with sizes `a` and `b` that fulfills the predicate.
+    """Return the smallest overlap o of two sets with sizes `a` and `b` that fulfills
+    the predicate.
 
-    Depending on `kind`, the predicate is o * d >= n * (a+b), or o**2 * d >= n * a * b, or o * d >= n.
-    `above`: whether to compare by > instead of >=.
+    Depending on `kind`, the predicate is o * d >= n * (a+b), or o**2 * d >= n * a * b,
+    or o * d >= n. `above`: whether to compare by > instead of >=.
     """
     if kind == PRODUCT:
         top = n * a * b + above
@@ -74,16 +87,20 @@ def need(limits: Numbers, a: int, b: int) -> int:
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap that is too large for a match of two sets that have sizes `a` and `b`."""
+    """Return the smallest overlap that is too large for a match of two sets that have
+    sizes `a` and `b`.
+    """
     if limits[4]:
         return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
 
 
 @device_function
-def size_range(limits: Numbers, a: int, lo: int, hi: int, distinct: Array) -> tuple[int, int]:
-    """Return the range `lo`, `hi` such that sets of size `a` can match only sets with sizes in
-    `distinct[lo:hi]`.
+def size_range(
+    limits: Numbers, a: int, lo: int, hi: int, distinct: Array
+) -> tuple[int, int]:
+    """Return the range `lo`, `hi` such that sets of size `a` can match only sets with
+    sizes in `distinct[lo:hi]`.
 
     The arguments `lo` and `hi` are the range for a smaller `a`, or 0.
     """
@@ -95,11 +112,15 @@ def size_range(limits: Numbers, a: int, lo: int, hi: int, distinct: Array) -> tu
 
 
 @device_function
-def set_rows(limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: Array) -> tuple[int, int]:
-    """Return the same range as `size_range`. In `rows`, describe matches for each size in the range.
+def set_rows(
+    limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: Array
+) -> tuple[int, int]:
+    """Return the same range as `size_range`. In `rows`, describe matches for each size
+    in the range.
 
-    For each size b, `rows[0, b]` is set to the smallest overlap of a match. `rows[1, b]` is set to the
-    largest number of tokens that two matching sets do not share, if the other set has at most size b.
+    For each size b, `rows[0, b]` is set to the smallest overlap of a match. `rows[1,
+    b]` is set to the largest number of tokens that two matching sets do not share, if
+    the other set has at most size b.
     """
     lo, hi = size_range(limits, a, lo, hi, distinct)
     differ = 0
@@ -115,19 +136,23 @@ Probes = tuple[Array, Array, Array]
 """The offsets, the tokens and the prefix lengths of a block of sets."""
 
 Lists = tuple[Array, Array, Array]
-"""An index: the bounds of each token's list; then the set and the token position of each entry."""
+"""An index: the bounds of each token's list; then the set and the token position of
+each entry.
+"""
 
 PROBE, FOUND, WRITTEN, LISTED = range(4)
 """Indexes in the array `state` of the kernel `fill`.
 
-`PROBE`: the current probe. `FOUND`: how many candidates it has. `WRITTEN`: how many of these are written
-already. `LISTED`: how many index entries were read.
+`PROBE`: the current probe. `FOUND`: how many candidates it has. `WRITTEN`: how many of
+these are written already. `LISTED`: how many index entries were read.
 """
 
 
 @kernel
 def build(side: Probes, index: Lists) -> None:
-    """Build the index of prefixes. Its first array (universe + 1, 2) must be all zeros before the call."""
+    """Build the index of prefixes. Its first array (universe + 1, 2) must be all zeros
+    before the call.
+    """
     offsets, tokens, lengths = side
     lists, sets, places = index
     for k in range(lengths.size):
@@ -146,13 +171,21 @@ def build(side: Probes, index: Lists) -> None:
 
 
 @device_function
-def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists,
-                       positional: bool, scratch: tuple[Array, Array, Array],
-                       state: Array) -> int:  # fmt: skip
-    """Write the candidates of a probe to `met`, the last array in `scratch`. Return their number.
+def collect_candidates(
+    probe: int,
+    q: Probes,
+    d_offsets: Array,
+    reach: tuple[Array, Array],
+    index: Lists,
+    positional: bool,
+    scratch: tuple[Array, Array, Array],
+    state: Array,
+) -> int:
+    """Write the candidates of a probe to `met`, the last array in `scratch`. Return
+    their number.
 
-    `shared`, the second array in `scratch`, must be all zeros before the call. It is all zeros again
-    afterwards.
+    `shared`, the second array in `scratch`, must be all zeros before the call. It is
+    all zeros again afterwards.
     """
     row, shared, met = scratch
     offsets, tokens, lengths = q
@@ -163,7 +196,8 @@ def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Arr
     for i in range(lengths[probe]):
         token = tokens[begin + i]
         at, stop = lists[token, 0], lists[token, 1]
-        while at < stop and sets[at] < first:  # skip sets that neither this probe nor a later one can match
+        # skip sets that neither this probe nor a later one can match
+        while at < stop and sets[at] < first:
             at += 1
         lists[token, 0] = at
         while at < stop and sets[at] < last:
@@ -189,16 +223,27 @@ def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Arr
 
 
 @kernel
-def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, limits: Numbers,
-         positional: bool, scratch: tuple[Array, Array, Array], state: Array, probes: Array, starts: Array,
-         candidates: Array) -> int:  # fmt: skip
-    """Write candidates of one probe after the other until the buffer is full. Return the number of probes
-    written.
+def fill(
+    q: Probes,
+    d_offsets: Array,
+    reach: tuple[Array, Array],
+    index: Lists,
+    limits: Numbers,
+    positional: bool,
+    scratch: tuple[Array, Array, Array],
+    state: Array,
+    probes: Array,
+    starts: Array,
+    candidates: Array,
+) -> int:
+    """Write candidates of one probe after the other until the buffer is full. Return
+    the number of probes written.
 
-    The candidates of `probes[k]` are at `starts[k]` to `starts[k + 1]` - 1. If some candidates of a probe do
-    not fit, the next call writes the rest. `reach`: by size, a probe can match only the indexed sets
-    `reach[0]` to `reach[1]` - 1. `scratch`: the smallest overlap for each size, then the arrays `shared` and
-    `met` of `collect_candidates`.
+    The candidates of `probes[k]` are at `starts[k]` to `starts[k + 1]` - 1. If some
+    candidates of a probe do not fit, the next call writes the rest. `reach`: by size, a
+    probe can match only the indexed sets `reach[0]` to `reach[1]` - 1. `scratch`: the
+    smallest overlap for each size, then the arrays `shared` and `met` of
+    `collect_candidates`.
     """
     offsets, _, lengths = q
     row, _, met = scratch
@@ -219,10 +264,15 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
             a = offsets[probe + 1] - offsets[probe]
             if positional and a != size:
                 size = a
-                low, high = d_offsets[first + 1] - d_offsets[first], d_offsets[last] - d_offsets[last - 1]
+                low, high = (
+                    d_offsets[first + 1] - d_offsets[first],
+                    d_offsets[last] - d_offsets[last - 1],
+                )
                 for b in range(low, high + 1):
                     row[b] = need(limits, a, b)
-            state[FOUND] = collect_candidates(probe, q, d_offsets, reach, index, positional, scratch, state)
+            state[FOUND] = collect_candidates(
+                probe, q, d_offsets, reach, index, positional, scratch, state
+            )
             continue
         more = min(state[FOUND] - state[WRITTEN], candidates.size - filled)
         if more == 0 or number == probes.size:
@@ -237,14 +287,21 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 
 
 @kernel
-def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
-                 limits: Numbers, is_self_join: bool, chunk: tuple[Array, Array, Array],
-                 out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """For pairs of groups of similar sets, verify the pairs of members, except the pairs of first members.
+def pair_members(
+    q: tuple[Array, Array],
+    d: tuple[Array, Array],
+    members: tuple[Array, Array],
+    limits: Numbers,
+    is_self_join: bool,
+    chunk: tuple[Array, Array, Array],
+    out: tuple[Array, Array],
+) -> tuple[int, int]:
+    """For pairs of groups of similar sets, verify the pairs of members, except the
+    pairs of first members.
 
-    `chunk` has candidate pairs of groups, each given by its first set. Return the number of matches, and the
-    number of compared pairs. If matches exceed the capacity of `out`, the others are counted, but not
-    written.
+    `chunk` has candidate pairs of groups, each given by its first set. Return the
+    number of matches, and the number of compared pairs. If matches exceed the capacity
+    of `out`, the others are counted, but not written.
     """
     q_offsets, q_tokens = q
     d_offsets, d_tokens = d
@@ -262,10 +319,23 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
                         continue
                     compared += 1
                     begin, first = q_offsets[i], d_offsets[j]
-                    found = common(q_tokens, begin, begin + a, d_tokens, first, first + b, 0, min_overlap)
+                    found = common(
+                        q_tokens,
+                        begin,
+                        begin + a,
+                        d_tokens,
+                        first,
+                        first + b,
+                        0,
+                        min_overlap,
+                    )
                     if min_overlap <= found < too_large:
                         if number < overlaps.size:
-                            pairs[number, 0], pairs[number, 1], overlaps[number] = i, j, found
+                            pairs[number, 0], pairs[number, 1], overlaps[number] = (
+                                i,
+                                j,
+                                found,
+                            )
                         number += 1
     return number, compared
 
@@ -276,48 +346,65 @@ Side = tuple[Array, Array, Array]
 Out = tuple[Array, Array, Array, Array, Array]
 """Output arrays. The first three are for pairs: positions in both blocks, and overlaps.
 
-The last two are for counts: for each set of both blocks, the sum of the weights of its partners. An array of
-length 0 is not written.
+The last two are for counts: for each set of both blocks, the sum of the weights of its
+partners. An array of length 0 is not written.
 """
 
 NEXT, FILLED, STAMP, DONE = range(4)
-"""Indexes in the state of a search: next probe, number of indexed sets, number of probes so far, number of
-pairs written.
+"""Indexes in the state of a search: next probe, number of indexed sets, number of
+probes so far, number of pairs written.
 """
 
 TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
-"""Indexes in `tally`: the number of pairs of rows (sum of products of weights), then the fields of
-`SetCounters`.
+"""Indexes in `tally`: the number of pairs of rows (sum of products of weights), then
+the fields of `SetCounters`.
 """
 
 
 ADMISSIBLE, LOOKUPS, READ, ENTRIES = range(4)
 """Indexes in the first row of the counters of `sample`.
 
-`ADMISSIBLE`: number of pairs with admissible sizes. `LOOKUPS`: number of tokens in prefixes of probes.
-`READ`: how many of these tokens have a list with an entry of an admissible size. `ENTRIES`: the number of
-such entries.
+`ADMISSIBLE`: number of pairs with admissible sizes. `LOOKUPS`: number of tokens in
+prefixes of probes. `READ`: how many of these tokens have a list with an entry of an
+admissible size. `ENTRIES`: the number of such entries.
 """
 
 WORK, OF_LISTS, OF_PAIRS = range(3)
 """Rows in the counters of `sample`.
 
-`WORK`: see above. `OF_LISTS`: nanoseconds to merge the sets of entries: first without bitmaps, then with
-bitmaps of 1, 2, 4 ... words. `OF_PAIRS`: the same for all pairs with admissible sizes.
+`WORK`: see above. `OF_LISTS`: nanoseconds to merge the sets of entries: first without
+bitmaps, then with bitmaps of 1, 2, 4 ... words. `OF_PAIRS`: the same for all pairs with
+admissible sizes.
 """
 
 
 @kernel
-def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Array, lists: Array,
-           distinct: Array, starts: Array, before: Array, step: int, partners: int,
-           merge: tuple[float, float], bits: Array, counted: Array) -> None:  # fmt: skip
-    """Estimate the work of each algorithm by comparing every `step`-th set of `q` with some sets of `d`.
+def sample(
+    q: Side,
+    d: Side,
+    is_self_join: bool,
+    limits: Numbers,
+    prefixes: Array,
+    lists: Array,
+    distinct: Array,
+    starts: Array,
+    before: Array,
+    step: int,
+    partners: int,
+    merge: tuple[float, float],
+    bits: Array,
+    counted: Array,
+) -> None:
+    """Estimate the work of each algorithm by comparing every `step`-th set of `q` with
+    some sets of `d`.
 
-    In a self-join, a set is compared only with earlier sets. `before`: for each size in `distinct`, how many
-    entries smaller sets have; at the end, how many all sets have. `partners`: each sampled set is compared
-    with about this many sets; 0: assume that bitmaps reject nothing. `merge`: nanoseconds per merge, and per
-    token that two matching sets need not share. `bits` (2, words): scratch. The xor of the two halves of a
-    bitmap is the bitmap of half its size. `counted`: the counters to add to, float64.
+    In a self-join, a set is compared only with earlier sets. `before`: for each size in
+    `distinct`, how many entries smaller sets have; at the end, how many all sets have.
+    `partners`: each sampled set is compared with about this many sets; 0: assume that
+    bitmaps reject nothing. `merge`: nanoseconds per merge, and per token that two
+    matching sets need not share. `bits` (2, words): scratch. The xor of the two halves
+    of a bitmap is the bitmap of half its size. `counted`: the counters to add to,
+    float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
@@ -342,7 +429,8 @@ def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Arra
         for p in range(begin, begin + prefixes[size]):
             bucket = q_tokens[p] & mask
             counted[WORK, LOOKUPS] += 1
-            # a list ends where the next one starts, so the end of the last list is not known here
+            # a list ends where the next one starts, so the end of the last list is not
+            # known here
             if bucket < mask:
                 listed = share * (lists[bucket + 1, 0] - lists[bucket, 0])
                 counted[WORK, READ] += min(listed, 1.0)
@@ -350,7 +438,8 @@ def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Arra
         pairs = last - first
         counted[WORK, ADMISSIBLE] += pairs
         counted[WORK, ENTRIES] += entries
-        # two sets that are too different are merged only until they have this many different tokens
+        # two sets that are too different are merged only until they have this many
+        # different tokens
         cost = merge[0] + merge[1] * 2 * (size - min(need(limits, size, size), size))
         counted[OF_LISTS, 0] += entries * cost
         counted[OF_PAIRS, 0] += pairs * cost

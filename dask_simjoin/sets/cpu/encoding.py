@@ -9,10 +9,16 @@ from dask_simjoin.metrics.norms import Array
 
 
 @kernel
-def take_each_once(offsets: Array, codes: Array, last_row: Array, out_offsets: Array, out: Array,
-                   frequency: Array) -> int:  # fmt: skip
-    """Remove repeated codes from each row, count the rows that have each code, and return how many codes
-    remain.
+def take_each_once(
+    offsets: Array,
+    codes: Array,
+    last_row: Array,
+    out_offsets: Array,
+    out: Array,
+    frequency: Array,
+) -> int:
+    """Remove repeated codes from each row, count the rows that have each code, and
+    return how many codes remain.
 
     `last_row`: scratch, with one zero per code.
     """
@@ -31,13 +37,20 @@ def take_each_once(offsets: Array, codes: Array, last_row: Array, out_offsets: A
 
 
 @kernel
-def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, cursor: Array, rows: Array,
-                 out: Array) -> None:  # fmt: skip
+def put_in_order(
+    offsets: Array,
+    codes: Array,
+    rank: Array,
+    starts: Array,
+    cursor: Array,
+    rows: Array,
+    out: Array,
+) -> None:
     """Replace the codes in each row by their ranks, in ascending order.
 
-    This is a counting sort. It lists the rows of each token. Then it goes through the tokens in ascending
-    order, and appends each one to its rows. Scratch: `starts` (tokens + 1,), int64 zeros; `cursor` (rows,),
-    int64; `rows` (codes,), int32.
+    This is a counting sort. It lists the rows of each token. Then it goes through the
+    tokens in ascending order, and appends each one to its rows. Scratch: `starts`
+    (tokens + 1,), int64 zeros; `cursor` (rows,), int64; `rows` (codes,), int32.
     """
     for k in range(len(codes)):
         starts[rank[codes[k]] + 1] += 1
@@ -60,22 +73,26 @@ def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, curso
 
 
 @kernel
-def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, keys: Array) -> None:
-    """Make keys to sort sets by. A key has the size of a set, then its first `number` tokens with `bits` bits
-    each.
+def pack(
+    offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, keys: Array
+) -> None:
+    """Make keys to sort sets by. A key has the size of a set, then its first `number`
+    tokens with `bits` bits each.
     """
     for n in range(len(chosen)):
         first, stop = offsets[chosen[n]], offsets[chosen[n] + 1]
         key = stop - first
         for k in range(number):
-            key = (key << bits) | (np.int64(tokens[first + k]) if first + k < stop else np.int64(0))
+            key = (key << bits) | (
+                np.int64(tokens[first + k]) if first + k < stop else np.int64(0)
+            )
         keys[n] = key
 
 
 @device_function
 def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> int:
-    """Compare two sets of equal size by their tokens from `first` on. Return a number below, equal to, or
-    above 0.
+    """Compare two sets of equal size by their tokens from `first` on. Return a number
+    below, equal to, or above 0.
     """
     a, b = offsets[one], offsets[other]
     for k in range(first, offsets[one + 1] - a):
@@ -85,12 +102,20 @@ def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> 
 
 
 @kernel
-def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, scratch: Array,
-           starts: Array) -> int:  # fmt: skip
-    """Sort rows that have equal keys by their remaining tokens. Return the number of distinct sets.
+def settle(
+    offsets: Array,
+    tokens: Array,
+    keys: Array,
+    number: int,
+    order: Array,
+    scratch: Array,
+    starts: Array,
+) -> int:
+    """Sort rows that have equal keys by their remaining tokens. Return the number of
+    distinct sets.
 
-    `order`: the rows, sorted by key. Rows with equal sets keep their order. `starts`: output; for each
-    distinct set, where its rows begin in `order`.
+    `order`: the rows, sorted by key. Rows with equal sets keep their order. `starts`:
+    output; for each distinct set, where its rows begin in `order`.
     """
     found, n = 0, len(order)
     begin = 0
@@ -118,16 +143,28 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
 
 
 @device_function
-def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, scratch: Array, begin: int,
-                  end: int) -> None:  # fmt: skip
-    """Sort a range of `order` by the tokens of its rows. Rows with equal sets keep their order."""
+def _merge_sorted(
+    offsets: Array,
+    tokens: Array,
+    number: int,
+    order: Array,
+    scratch: Array,
+    begin: int,
+    end: int,
+) -> None:
+    """Sort a range of `order` by the tokens of its rows. Rows with equal sets keep
+    their order.
+    """
     width = 1
     while width < end - begin:
         for left in range(begin, end, 2 * width):
             middle, right = min(left + width, end), min(left + 2 * width, end)
             i, j = left, middle
             for k in range(left, right):
-                if j >= right or (i < middle and compare(offsets, tokens, order[i], order[j], number) <= 0):
+                if j >= right or (
+                    i < middle
+                    and compare(offsets, tokens, order[i], order[j], number) <= 0
+                ):
                     scratch[k] = order[i]
                     i += 1
                 else:
@@ -139,7 +176,9 @@ def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, scra
 
 
 @kernel
-def gather_sets(offsets: Array, tokens: Array, chosen: Array, out_offsets: Array, out: Array) -> None:
+def gather_sets(
+    offsets: Array, tokens: Array, chosen: Array, out_offsets: Array, out: Array
+) -> None:
     done = 0
     for n in range(len(chosen)):
         out_offsets[n] = done
@@ -170,7 +209,9 @@ def hash_sets(offsets: Array, tokens: Array, out: Array) -> None:
 
 
 TOKEN, SEPARATOR, LEAD = 0, 1, 2
-"""Kinds of bytes: part of a token; separator of tokens; first byte of a character that may be white space."""
+"""Kinds of bytes: part of a token; separator of tokens; first byte of a character that
+may be white space.
+"""
 
 WORD = 8
 """Tokens are hashed in words of this many bytes."""
@@ -178,14 +219,16 @@ WORD = 8
 UNCACHED_SLOTS = 1 << 17
 """A hash table with at least this many slots does not fit in the cache of a core.
 
-With such a table, the slots for a group of tokens are read before any token is compared. So the waits for
-memory overlap.
+With such a table, the slots for a group of tokens are read before any token is
+compared. So the waits for memory overlap.
 """
 
 
 @device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
-    """Return the size of the white space character that begins with this byte above 127; 0: none."""
+    """Return the size of the white space character that begins with this byte above
+    127; 0: none.
+    """
     lead, after = data[at], data[at + 1] if at + 1 < end else 0
     if lead == 0xC2:
         return 2 if after == 0x85 or after == 0xA0 else 0
@@ -201,7 +244,9 @@ def space_bytes(data: Array, at: int, end: int) -> int:
 
 @device_function
 def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
-    """Combine a hash with the next word. For equal hashes `state`, different words give different results."""
+    """Combine a hash with the next word. For equal hashes `state`, different words give
+    different results.
+    """
     product = (state ^ word) * SPLITMIX_STEP
     return product ^ (product >> np.uint64(32))
 
@@ -220,22 +265,36 @@ def put(slots: Array, key: np.uint64, code: int) -> None:
 
 
 @kernel
-def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Array, pool: Array,
-                  pool_ends: Array, codes: Array, offsets: Array, heads: Array, hashed: Array,
-                  done: Array) -> bool:  # fmt: skip
-    """Continue to split texts. Return whether all texts are split; if not, call again with more `slots`.
+def number_tokens(
+    data: Array,
+    ends: Array,
+    kinds: Array,
+    slots: Array,
+    keys: Array,
+    pool: Array,
+    pool_ends: Array,
+    codes: Array,
+    offsets: Array,
+    heads: Array,
+    hashed: Array,
+    done: Array,
+) -> bool:
+    """Continue to split texts. Return whether all texts are split; if not, call again
+    with more `slots`.
 
-    Tokens are looked up in groups. The lookups of a group are independent, so their waits for memory overlap.
+    Tokens are looked up in groups. The lookups of a group are independent, so their
+    waits for memory overlap.
 
-    `data`: the texts as UTF-8, uint8. `ends` (texts + 1,): bounds of the texts in `data`. `kinds` (256,): the
-    kind of each byte. `slots`, int32: the hash table, all -1 at first. Its length is a power of two, and at
-    least twice the number of distinct tokens. `heads` (group, 3), int64, and `hashed` (group,), uint64:
-    scratch.
+    `data`: the texts as UTF-8, uint8. `ends` (texts + 1,): bounds of the texts in
+    `data`. `kinds` (256,): the kind of each byte. `slots`, int32: the hash table, all
+    -1 at first. Its length is a power of two, and at least twice the number of distinct
+    tokens. `heads` (group, 3), int64, and `hashed` (group,), uint64: scratch.
 
-    Output for distinct tokens: their hashes `keys`, their bytes `pool`, and the bounds `pool_ends` in it.
-    Output for texts: token numbers `codes`, and bounds `offsets`. Element 0 of `pool_ends` and of `offsets`
-    must be 0 and is not written. `done` (4,), int64: number of split texts, next byte, number of tokens,
-    number of distinct tokens.
+    Output for distinct tokens: their hashes `keys`, their bytes `pool`, and the bounds
+    `pool_ends` in it. Output for texts: token numbers `codes`, and bounds `offsets`.
+    Element 0 of `pool_ends` and of `offsets` must be 0 and is not written. `done` (4,),
+    int64: number of split texts, next byte, number of tokens, number of distinct
+    tokens.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
@@ -257,7 +316,9 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                 while at < end:
                     byte = data[at]
                     kind = kinds[byte]
-                    if kind != TOKEN and (kind == SEPARATOR or space_bytes(data, at, end)):
+                    if kind != TOKEN and (
+                        kind == SEPARATOR or space_bytes(data, at, end)
+                    ):
                         break
                     word = (word << np.uint64(8)) | np.uint64(byte)
                     at += 1
@@ -275,22 +336,29 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                 for k in range(some):
                     one = heads[k, 2]
                     if one >= 0 and (
-                        keys[one] != hashed[k] or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
+                        keys[one] != hashed[k]
+                        or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
                     ):
-                        heads[k, 2] = -1  # the slot holds another token, so search on below
+                        # the slot holds another token, so search on below
+                        heads[k, 2] = -1
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
-                # two tokens of at most one word with equal hashes and sizes are equal, so their bytes need
-                # not be compared
+                # two tokens of at most one word with equal hashes and sizes are equal,
+                # so their bytes need not be compared
                 known = code >= 0 and keys[code] == key and size <= WORD
                 if not (known and pool_ends[code + 1] - pool_ends[code] == size):
                     first, place = heads[k, 0], key & mask
                     code = int(slots[place])
                     while code >= 0:
-                        if keys[code] == key and pool_ends[code + 1] - pool_ends[code] == size:
+                        if (
+                            keys[code] == key
+                            and pool_ends[code + 1] - pool_ends[code] == size
+                        ):
                             begin = pool_ends[code]
                             same = size if size <= WORD else 0
-                            while same < size and pool[begin + same] == data[first + same]:
+                            while (
+                                same < size and pool[begin + same] == data[first + same]
+                            ):
                                 same += 1
                             if same == size:
                                 break
@@ -298,7 +366,12 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                         code = int(slots[place])
                     if code < 0:
                         if 2 * differ >= len(slots):
-                            done[0], done[1], done[2], done[3] = text, first, number, differ
+                            done[0], done[1], done[2], done[3] = (
+                                text,
+                                first,
+                                number,
+                                differ,
+                            )
                             return False
                         code = differ
                         slots[place], keys[code] = code, key
@@ -316,17 +389,29 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
 
 
 @kernel
-def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array, keys: Array, firsts: Array,
-                 codes: Array, ends: Array, done: Array) -> bool:  # fmt: skip
-    """Continue to assign numbers to the q-grams of texts. Return whether all texts are done: see
-    `number_tokens`.
+def number_grams(
+    points: Array,
+    offsets: Array,
+    q: int,
+    bits: int,
+    slots: Array,
+    keys: Array,
+    firsts: Array,
+    codes: Array,
+    ends: Array,
+    done: Array,
+) -> bool:
+    """Continue to assign numbers to the q-grams of texts. Return whether all texts are
+    done: see `number_tokens`.
 
-    `points`, uint32: the characters of the texts, each below ``2**bits``. All q characters together have at
-    most 63 bits. `offsets` (texts + 1,): bounds of the texts in `points`.
+    `points`, uint32: the characters of the texts, each below ``2**bits``. All q
+    characters together have at most 63 bits. `offsets` (texts + 1,): bounds of the
+    texts in `points`.
 
-    Output for distinct q-grams: their characters `keys`, and the positions `firsts` where each occurs first.
-    Output for texts: q-gram numbers `codes`, and bounds `ends`; element 0 of `ends` is not written. `done`
-    (4,), int64: number of finished texts, next character, number of q-grams, number of distinct q-grams.
+    Output for distinct q-grams: their characters `keys`, and the positions `firsts`
+    where each occurs first. Output for texts: q-gram numbers `codes`, and bounds
+    `ends`; element 0 of `ends` is not written. `done` (4,), int64: number of finished
+    texts, next character, number of q-grams, number of distinct q-grams.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask, width = np.uint64(len(slots) - 1), np.uint64(bits)

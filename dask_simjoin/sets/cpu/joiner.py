@@ -28,7 +28,14 @@ from dask_simjoin.sets.cpu.joins import (
     set_bits,
     set_prefixes,
 )
-from dask_simjoin.sets.methods import AUTO, AllPairs, Bitmap, GroupJoin, SetMethod, options_of
+from dask_simjoin.sets.methods import (
+    AUTO,
+    AllPairs,
+    Bitmap,
+    GroupJoin,
+    SetMethod,
+    options_of,
+)
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, distinct_sizes
 
@@ -37,20 +44,25 @@ NO_COUNTS = np.empty(0, np.int64)
 
 
 class BlockSearch:
-    """A search for pairs in one block of sets, or between two. It stops when the output is full, and can be
-    continued.
+    """A search for pairs in one block of sets, or between two. It stops when the output
+    is full, and can be continued.
     """
 
     is_self_join: bool
-    """Whether both blocks are the same. If so, the kernel writes the later set of each pair first."""
+    """Whether both blocks are the same. If so, the kernel writes the later set of each
+    pair first.
+    """
     right_probes: bool
     """Whether the probes are in the right block.
 
     If so, the kernel writes the right set of each pair first.
     """
     state: np.ndarray
-    """State of the kernel: first the next probe (-1: done), last the number of written pairs."""
-    tally: np.ndarray  # counters (5,), int64: pairs of rows, then the fields of `SetCounters`
+    """State of the kernel: first the next probe (-1: done), last the number of written
+    pairs.
+    """
+    # counters (5,), int64: pairs of rows, then the fields of `SetCounters`
+    tally: np.ndarray
 
     @property
     def next(self) -> int | None:
@@ -58,7 +70,9 @@ class BlockSearch:
         return None if self.state[0] < 0 else int(self.state[0])
 
     def run(self, out: Out) -> int:
-        """Continue until the search is complete or the output is full. Return the number of pairs written."""
+        """Continue until the search is complete or the output is full. Return the
+        number of pairs written.
+        """
         if self.next is None:
             return 0
         self._find(out)
@@ -69,11 +83,17 @@ class BlockSearch:
 
 
 class SetSearch(BlockSearch):
-    """A search by lists of tokens or by bitmaps. The probes are in the block whose sets are larger on
-    average.
+    """A search by lists of tokens or by bitmaps. The probes are in the block whose sets
+    are larger on average.
     """
 
-    def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
+    def __init__(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Rule,
+        method: str | SetMethod,
+    ) -> None:
         sides = arrays_of(left), arrays_of(left if right is None else right)
         sizes = [np.diff(side[0]) for side in sides]
         self.is_self_join = right is None
@@ -90,12 +110,22 @@ class SetSearch(BlockSearch):
         self._limits = tuple(rule.limits(int(sizes[0][-1]), int(sizes[1][-1])))
         self._rows = np.zeros((2, int(sizes[1][-1]) + 1), np.int64)
         self._distinct = distinct_sizes(sizes[1])
-        self._universe = max(left["universe"], 0 if right is None else right["universe"])
+        self._universe = max(
+            left["universe"], 0 if right is None else right["universe"]
+        )
         self.choice = self._open(options_of(method))
 
     def _find(self, out: Out) -> None:
         sides = self._q, self._d, self.is_self_join, self._limits
-        self._join(*sides, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
+        self._join(
+            *sides,
+            *self._operands,
+            self._rows,
+            *self._stamps,
+            self.state,
+            out,
+            self.tally,
+        )
 
     @property
     def _mean_size(self) -> float:
@@ -125,12 +155,19 @@ class SetSearch(BlockSearch):
             choice = SetChoice(not isinstance(method, Bitmap), words)
         if not choice.listed:
             return self._open_bitmaps(choice.words)
-        # if few entries are read, it is faster to merge all pairs than to check positions first
-        positions = choice.words > 0 if method is None else not isinstance(method, AllPairs)
+        # if few entries are read, it is faster to merge all pairs than to check
+        # positions first
+        positions = (
+            choice.words > 0 if method is None else not isinstance(method, AllPairs)
+        )
         return self._open_lists(choice, positions, units, prefixes, lists_of)
 
-    def _choose(self, method: SetMethod | None, prefixes: list[np.ndarray],
-                lists_of: tuple[np.ndarray, int]) -> SetChoice:  # fmt: skip
+    def _choose(
+        self,
+        method: SetMethod | None,
+        prefixes: list[np.ndarray],
+        lists_of: tuple[np.ndarray, int],
+    ) -> SetChoice:
         places, entries = lists_of
         blocks = [self._d] if self.is_self_join else [self._d, self._q]
         sets, tokens = (sum(len(block[k]) for block in blocks) for k in (2, 1))
@@ -144,27 +181,48 @@ class SetSearch(BlockSearch):
         by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
         by_word[:, : len(self._d_sizes)] = d_bits.T
         self._join: Any = join_bitmaps
-        self._operands: tuple[Any, ...] = q_bits, by_word, self._distinct, self._starts(self._d_sizes)
+        self._operands: tuple[Any, ...] = (
+            q_bits,
+            by_word,
+            self._distinct,
+            self._starts(self._d_sizes),
+        )
         self._stamps: tuple[Any, ...] = ()
         return SetChoice(False, words)
 
-    def _open_lists(self, choice: SetChoice, positions: bool, units: list[np.ndarray],
-                    prefixes: list[np.ndarray], lists_of: tuple[np.ndarray, int]) -> SetChoice:  # fmt: skip
+    def _open_lists(
+        self,
+        choice: SetChoice,
+        positions: bool,
+        units: list[np.ndarray],
+        prefixes: list[np.ndarray],
+        lists_of: tuple[np.ndarray, int],
+    ) -> SetChoice:
         places, entries = lists_of
         capacity = entries + LANES
         index = (
-            *units, *prefixes, places, np.zeros(capacity, np.int32), np.zeros(capacity, np.int32),
+            *units,
+            *prefixes,
+            places,
+            np.zeros(capacity, np.int32),
+            np.zeros(capacity, np.int32),
             np.zeros((choice.words, capacity), np.int64),
-        )  # fmt: skip
+        )
         self._join = join_lists
         starts = self._starts(self._d_sizes[units[1][:-1]])
-        self._operands = positions, *self._bits(choice.words), index, self._distinct, starts
+        self._operands = (
+            positions,
+            *self._bits(choice.words),
+            index,
+            self._distinct,
+            starts,
+        )
         self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)
         return choice
 
     def _starts(self, sizes: np.ndarray) -> np.ndarray:
-        """For each distinct size, return the position of the first set with it; at the end, the number of
-        sets.
+        """For each distinct size, return the position of the first set with it; at the
+        end, the number of sets.
         """
         return np.append(np.searchsorted(sizes, self._distinct), len(sizes))
 
@@ -176,32 +234,44 @@ class SetSearch(BlockSearch):
             (self._d_sizes, self._q_sizes, True),
         ):
             prefixes = np.zeros(int(sizes[-1]) + 1, np.int64)
-            set_prefixes(self._limits, int(others[0]), own and self.is_self_join, prefixes)
+            set_prefixes(
+                self._limits, int(others[0]), own and self.is_self_join, prefixes
+            )
             found.append(prefixes)
         return found
 
     def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
-        """For each block, return where each run of sets with equal sizes and equal prefixes starts."""
+        """For each block, return where each run of sets with equal sizes and equal
+        prefixes starts.
+        """
         found = []
         for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
             units = np.empty(len(offsets), np.int64)
             longest = prefixes[0] if self.is_self_join else own
-            found.append(units[: find_units(offsets, tokens, longest, units) + 1].copy())
+            found.append(
+                units[: find_units(offsets, tokens, longest, units) + 1].copy()
+            )
         return found
 
     def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return where the list of each token starts and ends, and the number of entries in all lists."""
+        """Return where the list of each token starts and ends, and the number of
+        entries in all lists.
+        """
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # if there are more than twice as many tokens as entries, several tokens share a list, which saves
-        # memory
+        # if there are more than twice as many tokens as entries, several tokens share a
+        # list, which saves memory
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)
         return places, entries
 
-    def _sample(self, prefixes: list[np.ndarray], places: np.ndarray, partners: int) -> np.ndarray:
-        """Return the counters of `sample`, scaled from the sampled probes to all probes."""
+    def _sample(
+        self, prefixes: list[np.ndarray], places: np.ndarray, partners: int
+    ) -> np.ndarray:
+        """Return the counters of `sample`, scaled from the sampled probes to all
+        probes.
+        """
         step = max(len(self._q_sizes) // SAMPLED_SETS, 1)
         # for sets of this mean size, larger bitmaps are not worth their memory
         sizes = min(max(int(self._mean_size).bit_length() + 1, 3), len(WORDS))
@@ -209,15 +279,29 @@ class SetSearch(BlockSearch):
         starts = self._starts(self._d_sizes)
         before = np.append(0, np.cumsum(np.diff(starts) * prefixes[1][self._distinct]))
         sample(
-            self._q, self._d, self.is_self_join, self._limits, prefixes[0], places, self._distinct, starts,
-            before, step, partners, (MERGE, MERGE_TOKEN), np.empty((2, WORDS[sizes - 1]), np.int64), counted,
-        )  # fmt: skip
+            self._q,
+            self._d,
+            self.is_self_join,
+            self._limits,
+            prefixes[0],
+            places,
+            self._distinct,
+            starts,
+            before,
+            step,
+            partners,
+            (MERGE, MERGE_TOKEN),
+            np.empty((2, WORDS[sizes - 1]), np.int64),
+            counted,
+        )
         return counted[:, : sizes + 1] * step
 
     def _bits(self, words: int) -> list[np.ndarray]:
         """Return the bitmaps of the sets in both blocks, as two arrays (sets, words)."""
         found = []
-        for offsets, tokens, _ in (self._q,) if self.is_self_join else (self._q, self._d):
+        for offsets, tokens, _ in (
+            (self._q,) if self.is_self_join else (self._q, self._d)
+        ):
             bits = np.zeros((len(offsets) - 1, words), np.int64)
             if words:
                 set_bits(offsets, tokens, bits)
@@ -231,7 +315,11 @@ def arrays_of(block: SetBlock) -> Side:
     For writable arrays, Numba would compile each kernel once more.
     """
     found = []
-    for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
+    for name, dtype in (
+        ("offsets", np.int64),
+        ("tokens", np.int32),
+        ("weights", np.int64),
+    ):
         values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
         values.flags.writeable = False
         found.append(values)
@@ -240,7 +328,9 @@ def arrays_of(block: SetBlock) -> Side:
 
 
 BATCH = 1 << 18
-"""Number of pairs per batch. If one set has more partners than that, the batch becomes larger."""
+"""Number of pairs per batch. If one set has more partners than that, the batch becomes
+larger.
+"""
 
 
 class CpuSetJoiner:
@@ -251,8 +341,13 @@ class CpuSetJoiner:
     ) -> BlockSearch:
         return SetSearch(left, right, rule, method)
 
-    def batches(self, left: SetBlock, right: SetBlock | None, rule: Any,
-                method: str | SetMethod = AUTO) -> Iterator[SetPairs]:  # fmt: skip
+    def batches(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Any,
+        method: str | SetMethod = AUTO,
+    ) -> Iterator[SetPairs]:
         search = self._search(left, right, rule, method)
         columns = _columns(BATCH)
         while search.next is not None:
@@ -264,19 +359,37 @@ class CpuSetJoiner:
             if search.next is not None and done < len(columns[0]) // 2:
                 columns = _columns(4 * len(columns[0]))
 
-    def count(self, left: SetBlock, right: SetBlock | None, rule: Any, method: str | SetMethod = AUTO) -> int:
+    def count(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Any,
+        method: str | SetMethod = AUTO,
+    ) -> int:
         return int(self._tally(left, right, rule, method)[0])
 
-    def counts(self, left: SetBlock, right: SetBlock | None, rule: Any,
-               method: str | SetMethod = AUTO) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    def counts(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Any,
+        method: str | SetMethod = AUTO,
+    ) -> tuple[np.ndarray, np.ndarray]:
         search = self._search(left, right, rule, method)
         found = np.zeros(len(left["weights"]), np.int64)
         other = found if right is None else np.zeros(len(right["weights"]), np.int64)
-        search.run((*_columns(0), *((other, found) if search.right_probes else (found, other))))
+        search.run(
+            (*_columns(0), *((other, found) if search.right_probes else (found, other)))
+        )
         return found, other
 
-    def counters(self, left: SetBlock, right: SetBlock | None, rule: Any,
-                 method: str | SetMethod = AUTO) -> SetCounters:  # fmt: skip
+    def counters(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Any,
+        method: str | SetMethod = AUTO,
+    ) -> SetCounters:
         return SetCounters(*self._tally(left, right, rule, method)[1:].tolist())
 
     def _tally(
@@ -291,14 +404,20 @@ JOINER = CpuSetJoiner()
 
 
 def _columns(capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(capacity, np.int32)
+    return (
+        np.empty(capacity, np.int64),
+        np.empty(capacity, np.int64),
+        np.empty(capacity, np.int32),
+    )
 
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
 """The sizes that a bitmap may have, in words of 64 bits."""
 
 MAX_BITMAP_BYTES = 16
-"""If the joiner chooses the size of bitmaps, they take at most this many bytes per token in a block."""
+"""If the joiner chooses the size of bitmaps, they take at most this many bytes per
+token in a block.
+"""
 
 SAMPLED_SETS = 64
 """To choose an algorithm, about this many probes are compared with other sets."""
@@ -307,13 +426,16 @@ PARTNERS = 15
 """Each of the sampled sets is compared with about this many sets."""
 
 MAX_UNSAMPLED = 1 << 20
-"""With at most this many pairs of sets, every algorithm is fast, so no sample is taken."""
+"""With at most this many pairs of sets, every algorithm is fast, so no sample is taken.
+"""
 
 LOOKUP = 8.0
 """Measured nanoseconds to find the list of a token."""
 
 INSERT, INSERT_WORD = 10.0, 4.0
-"""Measured nanoseconds to add an entry to a list, and for each word of the entry's bitmap."""
+"""Measured nanoseconds to add an entry to a list, and for each word of the entry's
+bitmap.
+"""
 
 READ_BITMAPS = 18.0
 """Measured nanoseconds to read the first bitmaps of a list."""
@@ -322,28 +444,32 @@ ENTRY_WORD = 0.18
 """Measured nanoseconds to compare the bitmap of an entry, for each word."""
 
 PAIR, PAIR_WORD = 0.14, 0.12
-"""Measured nanoseconds to compare the bitmaps of two sets, and for each word of them."""
+"""Measured nanoseconds to compare the bitmaps of two sets, and for each word of them.
+"""
 
 BITMAP, FLIP = 5.0, 2.2
 """Measured nanoseconds to build the bitmap of a set, and for each token of the set."""
 
 MERGE, MERGE_TOKEN = 35.0, 0.67
-"""Measured nanoseconds to merge the two sets of an entry, and for each token that two matching sets need not
-share.
+"""Measured nanoseconds to merge the two sets of an entry, and for each token that two
+matching sets need not share.
 
-`MERGE_TOKEN` is for these tokens only, because a merge stops early once two sets are too different.
+`MERGE_TOKEN` is for these tokens only, because a merge stops early once two sets are
+too different.
 """
 
 MERGE_OF_PAIR = 2.7
-"""Merging all tokens of two sets takes this many times as long as merging two sets for an entry.
+"""Merging all tokens of two sets takes this many times as long as merging two sets for
+an entry.
 
-For an entry, only the tokens after the common token are merged. And each pair is merged only once.
+For an entry, only the tokens after the common token are merged. And each pair is merged
+only once.
 """
 
 
 class SetChoice(NamedTuple):
-    """A choice of algorithm. `listed`: whether lists of tokens are used, instead of all pairs. `words`: words
-    per bitmap; 0: no bitmaps.
+    """A choice of algorithm. `listed`: whether lists of tokens are used, instead of all
+    pairs. `words`: words per bitmap; 0: no bitmaps.
     """
 
     listed: bool
@@ -353,7 +479,8 @@ class SetChoice(NamedTuple):
 class Work(NamedTuple):
     """Estimated work for two blocks."""
 
-    counted: np.ndarray  # (3, bitmap sizes + 1): the counters of `sample`, scaled to all probes
+    # (3, bitmap sizes + 1): the counters of `sample`, scaled to all probes
+    counted: np.ndarray
     # sets whose bitmaps are built, and their tokens
     sets: int
     tokens: int
@@ -363,15 +490,22 @@ class Work(NamedTuple):
 
 
 def choose(method: SetMethod | None, work: Work) -> SetChoice:
-    """Return the cheapest algorithm of a method; for None, the cheapest algorithm of all methods."""
+    """Return the cheapest algorithm of a method; for None, the cheapest algorithm of
+    all methods.
+    """
     every = costs(work)
-    # an index copies a set's bitmap to each entry of the set; without an index, there are two copies per set
+    # an index copies a set's bitmap to each entry of the set; without an index, there
+    # are two copies per set
     entries = work.entries / max(work.indexed, 1)
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
         False: MAX_BITMAP_BYTES * work.mean_size / 16,
     }
-    of_method = [one for one in every if method is None or one.listed != isinstance(method, Bitmap)]
+    of_method = [
+        one
+        for one in every
+        if method is None or one.listed != isinstance(method, Bitmap)
+    ]
     allowed = [one for one in of_method if one.words <= max(max_words[one.listed], 1)]
     return min(allowed, key=every.__getitem__)
 
@@ -382,20 +516,30 @@ def costs(work: Work) -> dict[SetChoice, float]:
     lists = counted[WORK, LOOKUPS] * LOOKUP + work.entries * INSERT
     bitmaps = work.sets * BITMAP + work.tokens * FLIP
     found = {SetChoice(True, 0): float(lists + counted[OF_LISTS, 0])}
-    for words, of_list, of_pair in zip(WORDS, counted[OF_LISTS, 1:], counted[OF_PAIRS, 1:], strict=False):
+    for words, of_list, of_pair in zip(
+        WORDS, counted[OF_LISTS, 1:], counted[OF_PAIRS, 1:], strict=False
+    ):
         copies = work.entries * INSERT_WORD * words
-        reads = counted[WORK, READ] * READ_BITMAPS + counted[WORK, ENTRIES] * ENTRY_WORD * words
+        reads = (
+            counted[WORK, READ] * READ_BITMAPS
+            + counted[WORK, ENTRIES] * ENTRY_WORD * words
+        )
         pairs = counted[WORK, ADMISSIBLE] * (PAIR + PAIR_WORD * words)
-        found[SetChoice(True, words)] = float(lists + bitmaps + copies + reads + of_list)
-        found[SetChoice(False, words)] = float(bitmaps + pairs + of_pair * MERGE_OF_PAIR)
+        found[SetChoice(True, words)] = float(
+            lists + bitmaps + copies + reads + of_list
+        )
+        found[SetChoice(False, words)] = float(
+            bitmaps + pairs + of_pair * MERGE_OF_PAIR
+        )
     return found
 
 
 def is_sample_needed(method: SetMethod | None, work: Work) -> bool:
-    """Return whether a sample of pairs might lead to another choice than token lists without bitmaps.
+    """Return whether a sample of pairs might lead to another choice than token lists
+    without bitmaps.
 
-    The counters in `work` are from a sample without partners, as if bitmaps rejected all pairs. So the costs
-    of bitmaps are underestimated.
+    The counters in `work` are from a sample without partners, as if bitmaps rejected
+    all pairs. So the costs of bitmaps are underestimated.
     """
     if isinstance(method, Bitmap):
         return True
@@ -405,5 +549,7 @@ def is_sample_needed(method: SetMethod | None, work: Work) -> bool:
 
 
 def usual_words(mean_size: float) -> int:
-    """Return how many words a bitmap needs so that it rejects most pairs of sets that have this mean size."""
+    """Return how many words a bitmap needs so that it rejects most pairs of sets that
+    have this mean size.
+    """
     return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])

@@ -1,12 +1,15 @@
-"""Join sets by comparing bitmaps, or with an index of prefixes: AllPairs, PPJoin and GroupJoin.
+"""Join sets by comparing bitmaps, or with an index of prefixes: AllPairs, PPJoin and
+GroupJoin.
 
-Without an index, the bitmaps of all pairs of sets with admissible sizes are compared (Sandes, Teodoro & Melo
-2020). AllPairs is by Bayardo, Ma & Srikant (2007). PPJoin also rejects pairs by the positions of tokens
-(Xiao, Wang, Lin & Yu 2008). Positions also give tighter bounds of sizes (Mann & Augsten 2014). GroupJoin
-treats sets with equal sizes and prefixes as one unit (Bouros, Ge & Mamoulis 2012).
+Without an index, the bitmaps of all pairs of sets with admissible sizes are compared
+(Sandes, Teodoro & Melo 2020). AllPairs is by Bayardo, Ma & Srikant (2007). PPJoin also
+rejects pairs by the positions of tokens (Xiao, Wang, Lin & Yu 2008). Positions also
+give tighter bounds of sizes (Mann & Augsten 2014). GroupJoin treats sets with equal
+sizes and prefixes as one unit (Bouros, Ge & Mamoulis 2012).
 
-Each entry of the index has the bitmap of its set. Entries are read in sequence, so reading the bitmaps adds
-little cost. A pair is verified when it is first found; the merge begins after the first common token.
+Each entry of the index has the bitmap of its set. Entries are read in sequence, so
+reading the bitmaps adds little cost. A pair is verified when it is first found; the
+merge begins after the first common token.
 """
 
 from __future__ import annotations
@@ -58,10 +61,12 @@ from dask_simjoin.sets.cpu.candidates import (
 
 @kernel
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
-    """Write the bitmaps of sets to `bits` (n, words), which must be zeros. Each token of a set flips one bit.
+    """Write the bitmaps of sets to `bits` (n, words), which must be zeros. Each token
+    of a set flips one bit.
 
-    If two bitmaps differ in b bits, their sets differ in at least b tokens. The low bits of a token's number
-    choose the bit. Frequent tokens have consecutive numbers, so they flip different bits.
+    If two bitmaps differ in b bits, their sets differ in at least b tokens. The low
+    bits of a token's number choose the bit. Frequent tokens have consecutive numbers,
+    so they flip different bits.
     """
     last = 64 * bits.shape[1] - 1
     for k in range(offsets.size - 1):
@@ -71,53 +76,81 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
 
 
 LANES = 16
-"""This many bitmaps are compared at once. Arrays of bitmaps are padded by the same number."""
+"""This many bitmaps are compared at once. Arrays of bitmaps are padded by the same
+number.
+"""
 
 VECTOR = ir.VectorType(I64, LANES)
 
 
 @intrinsic
-def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
-                 probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
-    """Compare `LANES` bitmaps with the bitmap of the probe. Return a mask of the bitmaps that differ in at
-    most `max_bits` bits.
+def similar_bits(
+    typingctx: TypingContext,
+    base: NumbaType,
+    stride: NumbaType,
+    words: NumbaType,
+    probe: NumbaType,
+    max_bits: NumbaType,
+) -> Intrinsic:
+    """Compare `LANES` bitmaps with the bitmap of the probe. Return a mask of the
+    bitmaps that differ in at most `max_bits` bits.
 
-    At `base` the first words of all bitmaps are adjacent. Their second words are `stride` bytes further on,
-    and so on. At `probe` the words of one bitmap are adjacent.
+    At `base` the first words of all bitmaps are adjacent. Their second words are
+    `stride` bytes further on, and so on. At `probe` the words of one bitmap are
+    adjacent.
     """
 
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
+    def codegen(
+        context: TargetContext, builder: Builder, sig: Signature, args: Values
+    ) -> Value:
         base_, stride_, words_, probe_, most_ = args
         slot = cgutils.alloca_once_value(builder, ir.Constant(VECTOR, [0] * LANES))
         with cgutils.for_range_slice(builder, const(0), words_, const(1)) as (w, _):
-            those = load(builder, builder.add(base_, builder.mul(w, stride_)), VECTOR, 8)
+            those = load(
+                builder, builder.add(base_, builder.mul(w, stride_)), VECTOR, 8
+            )
             own = load(builder, builder.add(probe_, builder.mul(w, const(8))), I64, 8)
             differ = builder.xor(those, splat(builder, own, VECTOR))
             count = call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, differ)
             builder.store(builder.add(builder.load(slot), count), slot)
-        near = builder.icmp_signed("<=", builder.load(slot), splat(builder, most_, VECTOR))
+        near = builder.icmp_signed(
+            "<=", builder.load(slot), splat(builder, most_, VECTOR)
+        )
         return bits(builder, near)
 
     return types.int64(*(types.int64,) * 5), codegen
 
 
 @kernel
-def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: Array, d_words: Array,
-                 distinct: Array, starts: Array, rows: Array, state: Array, out: Out,
-                 tally: Array) -> None:  # fmt: skip
-    """Join the sets `q`, from set `state[NEXT]` on, with the sets `d`. In a self-join, join each with earlier
-    sets only.
+def join_bitmaps(
+    q: Side,
+    d: Side,
+    is_self_join: bool,
+    limits: Numbers,
+    q_bits: Array,
+    d_words: Array,
+    distinct: Array,
+    starts: Array,
+    rows: Array,
+    state: Array,
+    out: Out,
+    tally: Array,
+) -> None:
+    """Join the sets `q`, from set `state[NEXT]` on, with the sets `d`. In a self-join,
+    join each with earlier sets only.
 
-    If the pairs of a set do not fit in `out`, the kernel stops before this set, and writes its number to
-    `state[NEXT]`. After the last set, the kernel writes -1. `distinct`: the sizes in `d`. `starts`: the first
-    set with each size, and the number of sets.
+    If the pairs of a set do not fit in `out`, the kernel stops before this set, and
+    writes its number to `state[NEXT]`. After the last set, the kernel writes -1.
+    `distinct`: the sizes in `d`. `starts`: the first set with each size, and the number
+    of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
     capacity, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    # np.int64, because Numba would compile another version of the function for int literals
+    # np.int64, because Numba would compile another version of the function for int
+    # literals
     lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done = 0
@@ -137,7 +170,9 @@ def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: 
         while place < stop:
             tail = min(place + LANES, stop)
             largest = d_offsets[tail] - d_offsets[tail - 1]
-            near = similar_bits(base + 8 * place, stride, words, probe, rows[1, largest])
+            near = similar_bits(
+                base + 8 * place, stride, words, probe, rows[1, largest]
+            )
             near &= (1 << (tail - place)) - 1
             candidates += count_bits(near)
             while near != 0:
@@ -145,8 +180,12 @@ def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: 
                 near &= near - 1
                 there, over = d_offsets[other], d_offsets[other + 1]
                 min_overlap = rows[0, over - there]
-                found = common(q_tokens, begin, end, d_tokens, there, over, 0, min_overlap)
-                if found >= min_overlap and (not limits[4] or found < beyond(limits, size, over - there)):
+                found = common(
+                    q_tokens, begin, end, d_tokens, there, over, 0, min_overlap
+                )
+                if found >= min_overlap and (
+                    not limits[4] or found < beyond(limits, size, over - there)
+                ):
                     pairs += 1
                     total += q_weights[k] * d_weights[other]
                     if counting:
@@ -171,24 +210,39 @@ def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: 
 
 
 Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
-"""An index: units and prefix lengths (by size) of both blocks, bounds of the token lists, and the arrays of
-entries.
+"""An index: units and prefix lengths (by size) of both blocks, bounds of the token
+lists, and the arrays of entries.
 
-A unit is a set, or a group of sets: unit u has the sets units[u] to units[u + 1] - 1. An entry is for a token
-in the prefix of a unit. It has the unit, the position of the token in the unit's sets, and the bitmap of its
-first set.
+A unit is a set, or a group of sets: unit u has the sets units[u] to units[u + 1] - 1.
+An entry is for a token in the prefix of a unit. It has the unit, the position of the
+token in the unit's sets, and the bitmap of its first set.
 """
 
 
 @kernel
-def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions: bool, q_bits: Array,
-               d_bits: Array, index: Index, distinct: Array, starts: Array, rows: Array, last_probe: Array,
-               state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Join the units `q`, from unit `state[NEXT]` on, with the units `d`. In a self-join, join each with
-    earlier units only.
+def join_lists(
+    q: Side,
+    d: Side,
+    is_self_join: bool,
+    limits: Numbers,
+    positions: bool,
+    q_bits: Array,
+    d_bits: Array,
+    index: Index,
+    distinct: Array,
+    starts: Array,
+    rows: Array,
+    last_probe: Array,
+    state: Array,
+    out: Out,
+    tally: Array,
+) -> None:
+    """Join the units `q`, from unit `state[NEXT]` on, with the units `d`. In a
+    self-join, join each with earlier units only.
 
-    For the other arguments see `join_bitmaps`. `positions`: whether the positions of tokens may reject pairs.
-    `last_probe`: for each unit of `d`, the number of the last probe that has met it.
+    For the other arguments see `join_bitmaps`. `positions`: whether the positions of
+    tokens may reject pairs. `last_probe`: for each unit of `d`, the number of the last
+    probe that has met it.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -197,8 +251,10 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
     capacity, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
-    grouped = q_units.size <= q_weights.size  # a unit can have several sets, which can match each other
-    # np.int64, because Numba would compile another version of the function for int literals
+    # a unit can have several sets, which can match each other
+    grouped = q_units.size <= q_weights.size
+    # np.int64, because Numba would compile another version of the function for int
+    # literals
     lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done, filled = 0, state[FILLED]
@@ -227,7 +283,8 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
         kind, behind = hi, last
         for i in range(q_prefixes[size]):
             if positions:
-                # skip sizes that need a larger overlap than the remaining tokens can give
+                # skip sizes that need a larger overlap than the remaining tokens can
+                # give
                 while kind > lo and rows[0, distinct[kind - 1]] > size - i:
                     kind -= 1
                 behind = starts[kind]
@@ -267,9 +324,16 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
                     too_large = beyond(limits, size, long) if limits[4] else long + 1
                     for one in range(q_units[k], q_units[k + 1]):
                         for two in range(x, min(y, one) if is_self_join else y):
-                            found = common(q_tokens, q_offsets[one] + i + 1, q_offsets[one + 1],
-                                           d_tokens, d_offsets[two] + place + 1, d_offsets[two + 1],
-                                           1, min_overlap)  # fmt: skip
+                            found = common(
+                                q_tokens,
+                                q_offsets[one] + i + 1,
+                                q_offsets[one + 1],
+                                d_tokens,
+                                d_offsets[two] + place + 1,
+                                d_offsets[two + 1],
+                                1,
+                                min_overlap,
+                            )
                             if min_overlap <= found < too_large:
                                 pairs += 1
                                 total += q_weights[one] * d_weights[two]
@@ -278,14 +342,22 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
                                     d_counts[two] += q_weights[one]
                                 if capacity > 0:
                                     if done < capacity:
-                                        left[done], right[done], overlaps[done] = one, two, found
+                                        left[done], right[done], overlaps[done] = (
+                                            one,
+                                            two,
+                                            found,
+                                        )
                                     done += 1
                 entry += LANES
         if done > capacity:
             done, (total, listed, candidates, verified, pairs) = begun, before
             break
         k += 1
-    state[NEXT], state[FILLED], state[DONE] = k if k < q_units.size - 1 else -1, filled, done
+    state[NEXT], state[FILLED], state[DONE] = (
+        k if k < q_units.size - 1 else -1,
+        filled,
+        done,
+    )
     tally[TOTAL] += total
     tally[TALLY_LISTED] += listed
     tally[CANDIDATES] += candidates
@@ -294,17 +366,21 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
 
 
 @kernel
-def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
-    """Write the length of prefixes for each set size up to `prefixes.size - 1`; 0 if sets of this size match
-    no other set.
+def set_prefixes(
+    limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array
+) -> None:
+    """Write the length of prefixes for each set size up to `prefixes.size - 1`; 0 if
+    sets of this size match no other set.
 
-    `min_size`: smallest size of the other sets. `at_least_own`: whether other sets are compared only if they
-    are at least as large.
+    `min_size`: smallest size of the other sets. `at_least_own`: whether other sets are
+    compared only if they are at least as large.
     """
-    # np.int64, because Numba would compile another version of the function for int literals
+    # np.int64, because Numba would compile another version of the function for int
+    # literals
     low = np.int64(1)
     for a in range(1, prefixes.size):
-        # the smallest matching set needs the smallest overlap, and so the longest prefix
+        # the smallest matching set needs the smallest overlap, and so the longest
+        # prefix
         while low < a and need(limits, a, low) > low:
             low += 1
         some = need(limits, a, max(a if at_least_own else low, min_size))
@@ -313,7 +389,8 @@ def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: A
 
 @kernel
 def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> int:
-    """Write where each run of adjacent sets with equal sizes and equal prefixes starts, and then the end.
+    """Write where each run of adjacent sets with equal sizes and equal prefixes starts,
+    and then the end.
 
     Return the number of runs.
     """
@@ -333,12 +410,14 @@ def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> 
 
 
 @kernel
-def open_lists(offsets: Array, tokens: Array, units: Array, prefixes: Array, lists: Array) -> int:
-    """Set `lists[:, 0]` and `lists[:, 1]` to the start of each list. Return the capacity of all lists
-    together.
+def open_lists(
+    offsets: Array, tokens: Array, units: Array, prefixes: Array, lists: Array
+) -> int:
+    """Set `lists[:, 0]` and `lists[:, 1]` to the start of each list. Return the
+    capacity of all lists together.
 
-    The list of a token will have the units with this token in their prefixes. Tokens whose low bits are equal
-    share a list.
+    The list of a token will have the units with this token in their prefixes. Tokens
+    whose low bits are equal share a list.
     """
     mask = lists.shape[0] - 1
     for u in range(units.size - 1):

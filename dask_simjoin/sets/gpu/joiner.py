@@ -43,28 +43,39 @@ from dask_simjoin.sets.gpu.verify import (
     verify_flat,
     verify_grouped,
 )
-from dask_simjoin.sets.methods import AUTO, METHODS, AllPairs, Bitmap, Filtered, GroupJoin, SetMethod
+from dask_simjoin.sets.methods import (
+    AUTO,
+    METHODS,
+    AllPairs,
+    Bitmap,
+    Filtered,
+    GroupJoin,
+    SetMethod,
+)
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR_SECONDS, TOKEN_SECONDS = 4e-12, 34e-12
-"""Measured seconds on an H100: to compare two bitmaps, and to handle a common token of prefixes.
+"""Measured seconds on an H100: to compare two bitmaps, and to handle a common token of
+prefixes.
 
 Every method takes 2.5 ms in addition (benchmarks/results/gpu-sets).
 """
 
 CHOICE_SECONDS = 1e-3
-"""Estimated seconds to choose a method. If comparing all bitmaps takes less, bitmaps are used without
-choosing.
+"""Estimated seconds to choose a method. If comparing all bitmaps takes less, bitmaps
+are used without choosing.
 """
 
 TOKENS = 1 << 22
-"""Number of counters for tokens in prefixes. If there are more tokens, several of them share a counter."""
+"""Number of counters for tokens in prefixes. If there are more tokens, several of them
+share a counter.
+"""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
-    """Return the options of a method. "auto" chooses bitmaps or an index, whichever is estimated to be
-    faster.
+    """Return the options of a method. "auto" chooses bitmaps or an index, whichever is
+    estimated to be faster.
     """
     if not isinstance(method, str):
         return method
@@ -79,8 +90,8 @@ def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
 
 
 def _common_tokens(join: Operands, pairs: int) -> float:
-    """Estimate how many common tokens prefixes have, as if the frequencies of tokens did not depend on set
-    sizes.
+    """Estimate how many common tokens prefixes have, as if the frequencies of tokens
+    did not depend on set sizes.
     """
     lengths = prefixes(join, groups=False)
     left, right = (
@@ -98,13 +109,17 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 GROUP_PARTS = 1
-"""With groups, this many parts precede all others. This one part pairs the members of each group."""
+"""With groups, this many parts precede all others. This one part pairs the members of
+each group.
+"""
 
 
 class SearchProgress(NamedTuple):
     """How far a search has come after one of its parts."""
 
-    listed: int  # index entries read so far; or without an index, pairs of admissible sizes compared so far
+    # index entries read so far; or without an index, pairs of admissible sizes compared
+    # so far
+    listed: int
     candidates: int  # candidates verified so far
     next: int | None  # the next part; None: the search is complete
 
@@ -112,17 +127,26 @@ class SearchProgress(NamedTuple):
 class GpuSetSearch:
     """A search by one method. It passes matching pairs to a sink.
 
-    `capacity`: maximum number of candidates in a part; None: as the options of the method say.
+    `capacity`: maximum number of candidates in a part; None: as the options of the
+    method say.
     """
 
     def __init__(
-        self, join: Operands, method: SetMethod, sink: SetPairSink, capacity: int | None = None
+        self,
+        join: Operands,
+        method: SetMethod,
+        sink: SetPairSink,
+        capacity: int | None = None,
     ) -> None:
         self._join, self._method, self._sink, self._verified = join, method, sink, 0
-        self._capacity = batch_capacity(method.chunk_bytes) if capacity is None else capacity
+        self._capacity = (
+            batch_capacity(method.chunk_bytes) if capacity is None else capacity
+        )
 
     def parts(self, start: int = 0) -> Iterator[SearchProgress]:
-        """Run the parts of the search from part `start` on. Yield the progress after each part."""
+        """Run the parts of the search from part `start` on. Yield the progress after
+        each part.
+        """
         if isinstance(self._method, Bitmap):
             return self._by_bitmaps(self._method, start)
         assert isinstance(self._method, Filtered)
@@ -131,12 +155,19 @@ class GpuSetSearch:
         return by(self._method, lengths, start)
 
     def _by_bitmaps(self, method: Bitmap, start: int) -> Iterator[SearchProgress]:
-        listed, bits = verify.admissible_pairs(self._join), Bits.of(self._join, method.words)
-        for part in verify.candidates(self._join, bits, method.block, self._capacity, start):
+        listed, bits = (
+            verify.admissible_pairs(self._join),
+            Bits.of(self._join, method.words),
+        )
+        for part in verify.candidates(
+            self._join, bits, method.block, self._capacity, start
+        ):
             self._verify(part.pairs)
             yield SearchProgress(listed, self._verified, part.next)
 
-    def _by_index(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[SearchProgress]:
+    def _by_index(
+        self, method: Filtered, lengths: Prefixes, start: int
+    ) -> Iterator[SearchProgress]:
         join, grouped = self._join, isinstance(method, GroupJoin)
         met, bits = CommonTokens.of(join, lengths), self._bits()
         if grouped and start == 0:
@@ -149,9 +180,13 @@ class GpuSetSearch:
                 self._pair_members(lengths, part.pairs, bits)
             else:
                 self._verify(part.pairs)
-            yield SearchProgress(met.number, self._verified, _after_groups(part.next, grouped))
+            yield SearchProgress(
+                met.number, self._verified, _after_groups(part.next, grouped)
+            )
 
-    def _by_chunks(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[SearchProgress]:
+    def _by_chunks(
+        self, method: Filtered, lengths: Prefixes, start: int
+    ) -> Iterator[SearchProgress]:
         join, grouped = self._join, isinstance(method, GroupJoin)
         split = isinstance(method, GroupJoin) and method.members == "cpu"
         bits = self._bits() if grouped and not split else NO_BITS
@@ -161,11 +196,17 @@ class GpuSetSearch:
         if grouped and start == 0:
             own = groups_with_themselves(join, lengths)
             if split:
-                self._accept(filters.match_members(own[:, 0].get(), np.arange(len(own) + 1), own[:, 1].get()))
+                self._accept(
+                    filters.match_members(
+                        own[:, 0].get(), np.arange(len(own) + 1), own[:, 1].get()
+                    )
+                )
             else:
                 self._pair_members(lengths, own, bits)
             yield SearchProgress(0, self._verified, GROUP_PARTS)
-        capacity = min(self._capacity, (method.chunk_bytes or CHUNK_BYTES) // CANDIDATE_BYTES)
+        capacity = min(
+            self._capacity, (method.chunk_bytes or CHUNK_BYTES) // CANDIDATE_BYTES
+        )
         for chunk in chunks(filters, len(join.left), max(1, capacity)):
             if grouped and not split:
                 self._pair_members(lengths, flat(chunk.found), bits)
@@ -174,21 +215,31 @@ class GpuSetSearch:
             if chunk.matches:
                 self._accept(chunk.matches)
             if chunk.ends:
-                yield SearchProgress(filters.listed, self._verified, _after_groups(chunk.next, grouped))
+                yield SearchProgress(
+                    filters.listed, self._verified, _after_groups(chunk.next, grouped)
+                )
 
     def _bits(self) -> Bits:
-        return NO_BITS if self._method.words == 0 else Bits.of(self._join, self._method.words)
+        return (
+            NO_BITS
+            if self._method.words == 0
+            else Bits.of(self._join, self._method.words)
+        )
 
     def _pair_members(self, lengths: Prefixes, pairs: Array, bits: Bits) -> None:
         for part in expanded(self._join, lengths, pairs, bits, self._capacity):
             self._verify(part.pairs)
 
     def _verify(self, pairs: Array) -> None:
-        verify_flat(self._join, pairs, self._method.verify, self._method.block, self._sink)
+        verify_flat(
+            self._join, pairs, self._method.verify, self._method.block, self._sink
+        )
         self._verified += len(pairs)
 
     def _verify_grouped(self, some: GroupedSets) -> None:
-        verify_grouped(self._join, some, self._method.verify, self._method.block, self._sink)
+        verify_grouped(
+            self._join, some, self._method.verify, self._method.block, self._sink
+        )
         self._verified += len(some.candidates)
 
     def _accept(self, matches: GpuSetMatches) -> None:
@@ -205,55 +256,95 @@ BATCH = 1 << 22
 
 
 class GpuSetJoiner:
-    """Joins sets on a GPU: see `SetJoiner`. A search consists of parts, such as batches of candidates."""
+    """Joins sets on a GPU: see `SetJoiner`. A search consists of parts, such as batches
+    of candidates.
+    """
 
-    def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
-              limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
+    def pairs(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Rule,
+        method: str | SetMethod,
+        *,
+        limit: int | None = None,
+        start: int = 0,
+    ) -> SetPairs:
         """Return the pairs of sets that the parts from `start` on find.
 
-        `limit`: stop after the part that reaches this many pairs. To continue, pass `SetPairs.next` as
-        `start`. None: no limit.
+        `limit`: stop after the part that reaches this many pairs. To continue, pass
+        `SetPairs.next` as `start`. None: no limit.
         """
         sink, following = SetPairCollector(), None
         if _has_sets(left, right):
             join = Operands.of(left, right, rule)
-            for done in GpuSetSearch(join, options_for(join, method), sink, limit).parts(start):
+            for done in GpuSetSearch(
+                join, options_for(join, method), sink, limit
+            ).parts(start):
                 following = done.next
                 if limit is not None and sink.pairs >= limit:
                     break
         return SetPairs(*sink.columns(), following)
 
-    def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
+    def batches(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Rule,
+        method: str | SetMethod,
+    ) -> Iterator[SetPairs]:
         at: int | None = 0
         while at is not None:
             some = self.pairs(left, right, rule, method, limit=BATCH, start=at)
             at = some.next
             yield some
 
-    def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
+    def count(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Rule,
+        method: str | SetMethod,
+    ) -> int:
         return self._counted(left, right, rule, method)[1]
 
-    def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-               method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
+    def counts(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Rule,
+        method: str | SetMethod,
+    ) -> tuple[Array, Array]:
         if not _has_sets(left, right):
             found = cupy.zeros(len(left["weights"]), cupy.int64)
-            return found, found if right is None else cupy.zeros(len(right["weights"]), cupy.int64)
+            return found, found if right is None else cupy.zeros(
+                len(right["weights"]), cupy.int64
+            )
         join = Operands.of(left, right, rule)
         sink = SetCountSink(join)
         for _ in GpuSetSearch(join, options_for(join, method), sink).parts():
             pass
         return sink.counts
 
-    def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                 method: str | SetMethod) -> SetCounters:  # fmt: skip
+    def counters(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Rule,
+        method: str | SetMethod,
+    ) -> SetCounters:
         done, _, pairs = self._counted(left, right, rule, method)
         return SetCounters(done.listed, done.candidates, done.candidates, pairs)
 
-    def _counted(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                 method: str | SetMethod) -> tuple[SearchProgress, int, int]:  # fmt: skip
-        """Return the progress at the end, the number of matching pairs of rows, and the number of matching
-        pairs of sets.
+    def _counted(
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Rule,
+        method: str | SetMethod,
+    ) -> tuple[SearchProgress, int, int]:
+        """Return the progress at the end, the number of matching pairs of rows, and the
+        number of matching pairs of sets.
         """
         done = SearchProgress(0, 0, None)
         if not _has_sets(left, right):

@@ -1,4 +1,6 @@
-"""Launch the kernels that join sets: their operands, batches of candidates, and sinks for matching pairs."""
+"""Launch the kernels that join sets: their operands, batches of candidates, and sinks
+for matching pairs.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,17 @@ from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 @dataclass(frozen=True)
 class SetOperand:
-    """A block of sets on a GPU, sorted by size, and the positions where the sets of each size begin."""
+    """A block of sets on a GPU, sorted by size, and the positions where the sets of
+    each size begin.
+    """
 
     block: SetBlock
     sizes: Array
     """Sizes of the sets (n,), int32."""
     distinct: np.ndarray  # distinct sizes, ascending (sizes,), int64
     bounds: np.ndarray
-    """(sizes + 1,), int64: for each distinct size, the position of the first set with it; at the end, the
-    number of sets.
+    """(sizes + 1,), int64: for each distinct size, the position of the first set with
+    it; at the end, the number of sets.
     """
 
     @classmethod
@@ -63,14 +67,17 @@ class Operands:
 
     left: SetOperand
     right: SetOperand
-    is_self_join: bool  # whether a block is joined with itself; then pairs have positions i < j
+    # whether a block is joined with itself; then pairs have positions i < j
+    is_self_join: bool
     rule: Rule
     needs: Array
     limits: Array  # the predicate in the form that `sets.cuh` reads
     constants: dict[str, int]  # compile-time constants of kernels
     low: Array
     high: Array
-    """(left sets,), int32: by sizes, each left set can match only the right sets `low` to `high` - 1."""
+    """(left sets,), int32: by sizes, each left set can match only the right sets `low`
+    to `high` - 1.
+    """
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
@@ -78,19 +85,31 @@ class Operands:
         d = q if right is None else SetOperand.of(right)
         predicate = rule.limits(int(q.distinct[-1]), int(d.distinct[-1]))
         n, denominator = predicate.numerator, predicate.denominator
-        sums = n * np.arange(q.distinct[-1] + d.distinct[-1] + 1) if predicate.kind == SUM else np.array([n])
+        sums = (
+            n * np.arange(q.distinct[-1] + d.distinct[-1] + 1)
+            if predicate.kind == SUM
+            else np.array([n])
+        )
         needs = np.full((len(sums), 2), NEVER, np.int64)
-        for column, above in enumerate((predicate.above, predicate.more_above)[: 1 + predicate.exact]):
+        for column, above in enumerate(
+            (predicate.above, predicate.more_above)[: 1 + predicate.exact]
+        ):
             needs[:, column] = -(-(sums + above) // denominator)
-        limits = np.array([n, denominator, predicate.above, predicate.more_above], np.int64)
+        limits = np.array(
+            [n, denominator, predicate.above, predicate.more_above], np.int64
+        )
         low, high = _partners(q, d, rule, is_self_join=right is None)
         constants = {"KIND": predicate.kind, "EXACTLY": int(predicate.exact)}
         table = cupy.asarray(np.minimum(needs, NEVER).astype(np.int32))
-        return cls(q, d, right is None, rule, table, cupy.asarray(limits), constants, low, high)
+        return cls(
+            q, d, right is None, rule, table, cupy.asarray(limits), constants, low, high
+        )
 
     @property
     def sides(self) -> tuple[Array, ...]:
-        """The first arguments of most kernels: the arrays of both blocks, and the predicate."""
+        """The first arguments of most kernels: the arrays of both blocks, and the
+        predicate.
+        """
         return (*self.left.arguments, *self.right.arguments, self.needs, self.limits)
 
     @property
@@ -99,10 +118,14 @@ class Operands:
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 
-def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, is_self_join: bool) -> tuple[Array, Array]:
+def _partners(
+    q: SetOperand, d: SetOperand, rule: Rule, *, is_self_join: bool
+) -> tuple[Array, Array]:
     """For each left set, return the range of right sets that have admissible sizes."""
     smallest = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
-    largest = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)
+    largest = np.array(
+        [rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64
+    )
     low = q.spread(d.bounds[np.searchsorted(d.distinct, smallest)])
     high = q.spread(d.bounds[np.searchsorted(d.distinct, largest, side="right")])
     if is_self_join:
@@ -111,10 +134,12 @@ def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, is_self_join: bool) -
 
 
 MEMORY_SHARE = 16
-"""The candidates of a batch take at most 1 / MEMORY_SHARE of the free memory of a GPU."""
+"""The candidates of a batch take at most 1 / MEMORY_SHARE of the free memory of a GPU.
+"""
 
 BYTES = 24
-"""Bytes that a candidate takes: its two positions, and its output in case it matches."""
+"""Bytes that a candidate takes: its two positions, and its output in case it matches.
+"""
 
 MAX_CANDIDATES = 1 << 26
 """A batch has at most this many candidates. Larger batches are not faster."""
@@ -124,31 +149,40 @@ class Flat(NamedTuple):
     """A batch of candidate pairs, in any order."""
 
     pairs: Array
-    """(candidates, 2), int32: left and right set of each candidate. The next batch overwrites this array."""
+    """(candidates, 2), int32: left and right set of each candidate. The next batch
+    overwrites this array.
+    """
     next: int | None  # the next part of the work; None: the work is complete
 
 
 Find = Callable[[int, int, Array, Array], None]
-"""A function ``find(first, number, out, counter)`` that finds the candidates in `number` parts of the work,
-from `first`.
+"""A function ``find(first, number, out, counter)`` that finds the candidates in
+`number` parts of the work, from `first`.
 
-It writes the candidates to `out` as far as they fit, and adds the number of all candidates to `counter`.
+It writes the candidates to `out` as far as they fit, and adds the number of all
+candidates to `counter`.
 """
 
 
 def batch_capacity(chunk_bytes: int | None) -> int:
-    """Return how many candidates fit in `chunk_bytes`; for None, in a share of the free memory."""
+    """Return how many candidates fit in `chunk_bytes`; for None, in a share of the free
+    memory.
+    """
     if chunk_bytes is not None:
         return max(1, chunk_bytes // BYTES)
     free, _ = cupy.cuda.Device().mem_info
     return max(1 << 16, min(MAX_CANDIDATES, int(free) // MEMORY_SHARE // BYTES))
 
 
-def batches(find: Find, work: int, start: int, step: int, capacity: int) -> Iterator[Flat]:
-    """Yield the candidates that the parts `start` to `work` - 1 have. The first batch covers `step` parts.
+def batches(
+    find: Find, work: int, start: int, step: int, capacity: int
+) -> Iterator[Flat]:
+    """Yield the candidates that the parts `start` to `work` - 1 have. The first batch
+    covers `step` parts.
 
-    If a batch uses little of the buffer, the next one covers more parts. If the candidates of a batch do not
-    fit, it is repeated with fewer parts. If a single part does not fit, the buffer is enlarged.
+    If a batch uses little of the buffer, the next one covers more parts. If the
+    candidates of a batch do not fit, it is repeated with fewer parts. If a single part
+    does not fit, the buffer is enlarged.
     """
     out, counter = cupy.empty((capacity, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
     while start < work:
@@ -171,31 +205,46 @@ THREADS = 256
 """Number of threads per block, unless a method says otherwise."""
 
 MAX_BLOCKS = 1 << 16
-"""A kernel that loops over items is launched with at most this many blocks. More blocks are not faster."""
+"""A kernel that loops over items is launched with at most this many blocks. More blocks
+are not faster.
+"""
 
 SHARED_BYTES = 48 << 10
 """Bytes of shared memory that are available to a block on every GPU."""
 
 
-def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
+def over(
+    items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int
+) -> None:
     """Launch a kernel whose threads loop over `items` items."""
     blocks = max(1, min(-(-items // THREADS), MAX_BLOCKS))
     load.kernel(f"sets/{name}", function, **constants)((blocks,), (THREADS,), arguments)
 
 
-def blocks(number: int, threads: int, name: str, function: str, arguments: tuple[Any, ...], shared: int = 0,
-           **constants: int) -> None:  # fmt: skip
-    """Launch a kernel with `number` blocks. Each block has `threads` threads and `shared` bytes of shared
-    memory.
+def blocks(
+    number: int,
+    threads: int,
+    name: str,
+    function: str,
+    arguments: tuple[Any, ...],
+    shared: int = 0,
+    **constants: int,
+) -> None:
+    """Launch a kernel with `number` blocks. Each block has `threads` threads and
+    `shared` bytes of shared memory.
     """
-    load.kernel(f"sets/{name}", function, **constants)((number,), (threads,), arguments, shared_mem=shared)
+    load.kernel(f"sets/{name}", function, **constants)(
+        (number,), (threads,), arguments, shared_mem=shared
+    )
 
 
 NOWHERE = np.uint64(0)
 """A null pointer, for an argument that the kernel does not use."""
 
 COUNTERS = 2
-"""Number of counters that a kernel adds to: one for pairs of sets, and one for pairs of rows."""
+"""Number of counters that a kernel adds to: one for pairs of sets, and one for pairs of
+rows.
+"""
 
 
 class SetPairSink(Protocol):
@@ -204,7 +253,9 @@ class SetPairSink(Protocol):
     number: ClassVar[int]  # the value of `SINK` in `sets.cuh`
 
     def take(self, capacity: int) -> tuple[Any, ...]:
-        """Return the arguments for the output of a kernel that verifies at most `capacity` pairs."""
+        """Return the arguments for the output of a kernel that verifies at most
+        `capacity` pairs.
+        """
 
     def done(self) -> None:
         """Record what the kernel has written for the batch."""
@@ -230,18 +281,28 @@ class SetPairCollector:
         self.pairs += found
         left, right, overlap = (column[:found] for column in self._out)
         if found:
-            self._parts.append((left.astype(cupy.int64), right.astype(cupy.int64), overlap.copy()))
+            self._parts.append(
+                (left.astype(cupy.int64), right.astype(cupy.int64), overlap.copy())
+            )
         del self._out
 
     def columns(self) -> tuple[Array, Array, Array]:
         if not self._parts:
-            return cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int32)
-        left, right, overlap = (cupy.concatenate(parts) for parts in zip(*self._parts, strict=True))
+            return (
+                cupy.empty(0, cupy.int64),
+                cupy.empty(0, cupy.int64),
+                cupy.empty(0, cupy.int32),
+            )
+        left, right, overlap = (
+            cupy.concatenate(parts) for parts in zip(*self._parts, strict=True)
+        )
         return left, right, overlap
 
 
 class _CountingSink:
-    """Base class of sinks that count pairs of rows. Kernels add to the same counters in every batch."""
+    """Base class of sinks that count pairs of rows. Kernels add to the same counters in
+    every batch.
+    """
 
     def __init__(self, join: Operands) -> None:
         self._weights = join.left.block["weights"], join.right.block["weights"]
@@ -273,7 +334,10 @@ class SetCountSink(_CountingSink):
     def __init__(self, join: Operands) -> None:
         super().__init__(join)
         left = cupy.zeros(len(join.left), cupy.int64)
-        self.counts = left, left if join.is_self_join else cupy.zeros(len(join.right), cupy.int64)
+        self.counts = (
+            left,
+            left if join.is_self_join else cupy.zeros(len(join.right), cupy.int64),
+        )
 
     def take(self, capacity: int) -> tuple[Any, ...]:
         return (*(NOWHERE,) * 4, *self._weights, *self.counts, self._counters)

@@ -28,14 +28,18 @@ This is one unit of work.
 """
 
 WORDS = ((24, 4), (60, 8))
-"""(size, words): if sets have at most this mean size, bitmaps have this many 32-bit words.
+"""(size, words): if sets have at most this mean size, bitmaps have this many 32-bit
+words.
 
-With longer bitmaps, fewer pairs must be verified. Take sets of 3 tokens and a threshold of 0.5: then 2 words
-leave 0.7 % of all pairs. With 4 words, 0.3 % are left, and with 8 words, 0.1 %.
+With longer bitmaps, fewer pairs must be verified. Take sets of 3 tokens and a threshold
+of 0.5: then 2 words leave 0.7 % of all pairs. With 4 words, 0.3 % are left, and with 8
+words, 0.1 %.
 """
 
 MAX_WORDS = 16
-"""Number of 32-bit words of a bitmap if the mean size of sets is above all sizes in `WORDS`."""
+"""Number of 32-bit words of a bitmap if the mean size of sets is above all sizes in
+`WORDS`.
+"""
 
 UNITS = 1 << 14
 """The first batch has this many units of work."""
@@ -55,21 +59,30 @@ class Bits(NamedTuple):
 
     @classmethod
     def of(cls, join: Operands, words: int | None) -> Bits:
-        """Make bitmaps of `words` words. None: the mean size of the sets determines the number of words."""
+        """Make bitmaps of `words` words. None: the mean size of the sets determines the
+        number of words.
+        """
         words = words or words_for(join.left, join.right)
         made = []
         for side in (join.left,) if join.is_self_join else (join.left, join.right):
             out = cupy.empty((len(side), words), cupy.uint32)
             arguments = (*side.arguments, np.int64(len(side)), out)
-            over(32 * len(side), "bitmaps", "make_bitmaps", arguments, WORDS=words, ROWS=0)
+            over(
+                32 * len(side),
+                "bitmaps",
+                "make_bitmaps",
+                arguments,
+                WORDS=words,
+                ROWS=0,
+            )
             made.append(out)
         return cls(words, made[0], made[-1])
 
 
 @dataclass(frozen=True)
 class SetTiles:
-    """Tiles of left sets. Each tile has a range of right sets. By size, at least one set of the tile can
-    match each of them.
+    """Tiles of left sets. Each tile has a range of right sets. By size, at least one
+    set of the tile can match each of them.
     """
 
     rows: int  # left sets per tile. A block of threads has one thread for each
@@ -81,13 +94,15 @@ class SetTiles:
 
     @classmethod
     def of(cls, join: Operands, rows: int) -> SetTiles:
-        """Divide the left sets into tiles. Sets are sorted by size, so the first and last set of a tile give
-        its range.
+        """Divide the left sets into tiles. Sets are sorted by size, so the first and
+        last set of a tile give its range.
         """
         first = cupy.arange(0, len(join.left), rows)
         last = cupy.minimum(first + rows, len(join.left)) - 1
         low, high = join.low[first], join.high[last]
-        units = (cupy.maximum(high - low, 0).astype(cupy.int64) + COLUMNS - 1) // COLUMNS
+        units = (
+            cupy.maximum(high - low, 0).astype(cupy.int64) + COLUMNS - 1
+        ) // COLUMNS
         work = cupy.zeros(len(units) + 1, cupy.int64)
         cupy.cumsum(units, out=work[1:])
         return cls(rows, low, high, work, int(work[-1]))
@@ -97,36 +112,54 @@ def admissible_pairs(join: Operands) -> int:
     return int((join.high - join.low).astype(cupy.int64).sum())
 
 
-def candidates(join: Operands, bits: Bits, rows: int, capacity: int, start: int) -> Iterator[Flat]:
+def candidates(
+    join: Operands, bits: Bits, rows: int, capacity: int, start: int
+) -> Iterator[Flat]:
     """Find candidates by comparing bitmaps, beginning with unit of work number `start`."""
     tiles = SetTiles.of(join, rows)
     constants = {"WORDS": bits.words, "ROWS": rows, "COLUMNS": COLUMNS} | join.constants
 
     def find(first: int, number: int, out: Array, counter: Array) -> None:
         arguments = (
-            bits.left, join.left.sizes, np.int32(len(join.left)), bits.right, join.right.sizes, join.needs,
-            join.limits, tiles.work, tiles.low, tiles.high, np.int32(len(tiles.low)), np.int64(first),
-            np.int32(join.is_self_join), out, np.uint64(len(out)), counter,
-        )  # fmt: skip
+            bits.left,
+            join.left.sizes,
+            np.int32(len(join.left)),
+            bits.right,
+            join.right.sizes,
+            join.needs,
+            join.limits,
+            tiles.work,
+            tiles.low,
+            tiles.high,
+            np.int32(len(tiles.low)),
+            np.int64(first),
+            np.int32(join.is_self_join),
+            out,
+            np.uint64(len(out)),
+            counter,
+        )
         blocks(number, rows, "bitmaps", "survivors", arguments, **constants)
 
     return batches(find, tiles.units, start, UNITS, capacity)
 
 
 LONG = 2000
-"""If the mean sizes of both sides add up to more tokens than this, a warp compares each pair, else a single
-thread.
+"""If the mean sizes of both sides add up to more tokens than this, a warp compares each
+pair, else a single thread.
 
-Most comparisons end after a few tokens. So for a sum of 260 tokens, one thread per pair is seven times as
-fast as one warp on an H200 (benchmarks/results/gpu-sets).
+Most comparisons end after a few tokens. So for a sum of 260 tokens, one thread per pair
+is seven times as fast as one warp on an H200 (benchmarks/results/gpu-sets).
 """
 
 
 class GroupedSets(NamedTuple):
     """Candidate pairs, grouped by probe."""
 
-    probes: Array  # (probes,), int32: left sets; with `turned`, right sets, and the candidates are left sets
-    starts: Array  # (probes + 1,), int64: where the candidates of each probe begin, and the end
+    # (probes,), int32: left sets; with `turned`, right sets, and the candidates are
+    # left sets
+    probes: Array
+    # (probes + 1,), int64: where the candidates of each probe begin, and the end
+    starts: Array
     candidates: Array  # (candidates,), int32
     turned: bool
 
@@ -146,9 +179,14 @@ def flat(some: GroupedSets) -> Array:
     number = len(some.candidates)
     pairs = cupy.empty((number, 2), cupy.int32)
     arguments = (
-        some.probes, some.starts, np.int32(len(some.probes)), some.candidates, np.uint64(number),
-        np.int32(some.turned), pairs,
-    )  # fmt: skip
+        some.probes,
+        some.starts,
+        np.int32(len(some.probes)),
+        some.candidates,
+        np.uint64(number),
+        np.int32(some.turned),
+        pairs,
+    )
     over(number, "verify", "flatten", arguments)
     return pairs
 
@@ -157,11 +195,15 @@ def way_to_verify(join: Operands, verify: str) -> str:
     """Return how to verify candidates: `verify`, or for "auto" the way that is fastest."""
     if verify != "auto":
         return verify
-    mean = sum(len(side.block["tokens"]) / len(side) for side in (join.left, join.right))
+    mean = sum(
+        len(side.block["tokens"]) / len(side) for side in (join.left, join.right)
+    )
     return "warp" if mean > LONG else "thread"
 
 
-def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink) -> None:
+def verify_flat(
+    join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink
+) -> None:
     """Verify candidates in any order.
 
     The ways "A", "B" and "C" need groups, so candidates are sorted first.
@@ -189,10 +231,14 @@ def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
 
 
 KERNELS = {"A": "verify_by_thread", "B": "verify_by_block", "C": "verify_by_path"}
-"""Kernels by Bellas and Gounaris, for the values "A", "B" and "C" of the option `verify`."""
+"""Kernels by Bellas and Gounaris, for the values "A", "B" and "C" of the option
+`verify`.
+"""
 
 
-def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int, sink: SetPairSink) -> None:
+def verify_grouped(
+    join: Operands, some: GroupedSets, verify: str, threads: int, sink: SetPairSink
+) -> None:
     number = len(some.probes)
     if not number:
         return
@@ -202,12 +248,18 @@ def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int,
         return
     largest = [int(side.distinct[-1]) for side in (join.left, join.right)]
     tokens = {"A": 0, "B": largest[some.turned], "C": sum(largest)}[way]
-    shared = min(4 * tokens, SHARED_BYTES - 256)  # the kernel needs 256 bytes for other arrays
+    # the kernel needs 256 bytes for other arrays
+    shared = min(4 * tokens, SHARED_BYTES - 256)
     size = np.int32(number if way == "A" else shared // 4)
     arguments = (
-        *(join.turned if some.turned else join.sides), some.probes, some.starts, some.candidates, size,
-        np.int32(some.turned), *sink.take(len(some.candidates)),
-    )  # fmt: skip
+        *(join.turned if some.turned else join.sides),
+        some.probes,
+        some.starts,
+        some.candidates,
+        size,
+        np.int32(some.turned),
+        *sink.take(len(some.candidates)),
+    )
     constants = join.constants | {"SINK": sink.number}
     launched = -(-number // threads) if way == "A" else number
     blocks(launched, threads, "verify", KERNELS[way], arguments, shared, **constants)

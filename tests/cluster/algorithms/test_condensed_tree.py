@@ -10,7 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import choose_clusters, condensed_tree
-from dask_simjoin.cluster.algorithms.condensed_tree import compile_labels, condense, label_tree
+from dask_simjoin.cluster.algorithms.condensed_tree import (
+    compile_labels,
+    condense,
+    label_tree,
+)
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.request.clusters import Choice
@@ -43,7 +47,9 @@ def test_scikit_learn_chooses_the_same_of_a_tree(seed, least, most):
         how = method, False, 0.0, most
         want = hidden.tree_to_labels(linkage.make_single_linkage(edges), least, *how)
         choice = Choice(method, max_cluster_size=most or math.inf)
-        label, probability, _ = label_tree(condense(start, end, far, least, pd.DataFrame()), choice)
+        label, probability, _ = label_tree(
+            condense(start, end, far, least, pd.DataFrame()), choice
+        )
         assert label.tolist() == numbered(want[0])
         np.testing.assert_allclose(probability, want[1], rtol=1e-12)
 
@@ -52,7 +58,9 @@ def test_scikit_learn_chooses_the_same_of_a_tree(seed, least, most):
 def test_one_row_that_may_be_a_cluster(eps):
     for rows in (1, 2):
         x = np.zeros((rows, 2))
-        found = frame_of(x).simjoin.hdbscan(2, cluster_selection_epsilon=eps, allow_single_cluster=True)
+        found = frame_of(x).simjoin.hdbscan(
+            2, cluster_selection_epsilon=eps, allow_single_cluster=True
+        )
         assert_same(found, clusters_by_definition(x, 2, 2, eps=eps, single=True))
 
 
@@ -101,32 +109,68 @@ def test_condensed_trees_of_lazy_ones():
     want = condensed_tree(tree, 9)
     found = condensed_tree(lazy, 9)
     pd.testing.assert_frame_equal(found.compute(scheduler="sync"), want)
-    pd.testing.assert_frame_equal(choose_clusters(found).compute(scheduler="sync"), choose_clusters(want))
-    pd.testing.assert_frame_equal(condensed_tree(tree.sample(frac=1, random_state=0), 9), want)
+    pd.testing.assert_frame_equal(
+        choose_clusters(found).compute(scheduler="sync"), choose_clusters(want)
+    )
+    pd.testing.assert_frame_equal(
+        condensed_tree(tree.sample(frac=1, random_state=0), 9), want
+    )
     pd.testing.assert_frame_equal(condensed_tree(tree.convert_dtypes(), 9), want)
-    for wrong in (tree.iloc[1:], tree.assign(left=0, right=1), tree.assign(distance=-tree["distance"])):
-        with pytest.raises(ColumnError, match=r"do not connect .* rows, .* pass a complete"):
+    for wrong in (
+        tree.iloc[1:],
+        tree.assign(left=0, right=1),
+        tree.assign(distance=-tree["distance"]),
+    ):
+        with pytest.raises(
+            ColumnError, match=r"do not connect .* rows, .* pass a complete"
+        ):
             condensed_tree(wrong)
     with pytest.raises(ColumnError, match="no column 'left'"):
         condensed_tree(frame)
-    for name, values in (("left", "a"), ("right", 0.5), ("distance", math.nan), ("left", None)):
-        with pytest.raises(ColumnError, match=f"Column '{name}' of dtype .* pass a complete result"):
+    for name, values in (
+        ("left", "a"),
+        ("right", 0.5),
+        ("distance", math.nan),
+        ("left", None),
+    ):
+        with pytest.raises(
+            ColumnError, match=f"Column '{name}' of dtype .* pass a complete result"
+        ):
             condensed_tree(tree.assign(**{name: values}))
 
 
 def test_condensed_trees_that_were_changed_are_refused():
-    """And those that were only written and read are taken; a cluster that is none is never looked up."""
-    tree = condensed_tree(frame_of(SETS["moons"][0][:300]).simjoin.spanning_tree(min_samples=4), 9)
+    """And those that were only written and read are taken; a cluster that is none is
+    never looked up.
+    """
+    tree = condensed_tree(
+        frame_of(SETS["moons"][0][:300]).simjoin.spanning_tree(min_samples=4), 9
+    )
     want = choose_clusters(tree)
-    for same in (tree.astype(float), tree.convert_dtypes(), tree.astype(str).astype(float)):
+    for same in (
+        tree.astype(float),
+        tree.convert_dtypes(),
+        tree.astype(str).astype(float),
+    ):
         pd.testing.assert_frame_equal(choose_clusters(same), want)
     later = pd.Series([10**6], index=[5])
-    for wrong in (tree[1:], tree.assign(parent=later.reindex(tree.index, fill_value=300)),
-                  tree.assign(lambda_val=-tree["lambda_val"])):  # fmt: skip
-        with pytest.raises(ColumnError, match=r"are not a complete condensed tree; pass all rows"):
-            choose_clusters(wrong)
-    for name, values in (("parent", "a"), ("child", 0.5), ("lambda_val", math.nan), ("child_size", math.nan)):
+    for wrong in (
+        tree[1:],
+        tree.assign(parent=later.reindex(tree.index, fill_value=300)),
+        tree.assign(lambda_val=-tree["lambda_val"]),
+    ):
         with pytest.raises(
-            ColumnError, match=rf"'{name}' of dtype .* pass a complete result of condensed_tree"
+            ColumnError, match=r"are not a complete condensed tree; pass all rows"
+        ):
+            choose_clusters(wrong)
+    for name, values in (
+        ("parent", "a"),
+        ("child", 0.5),
+        ("lambda_val", math.nan),
+        ("child_size", math.nan),
+    ):
+        with pytest.raises(
+            ColumnError,
+            match=rf"'{name}' of dtype .* pass a complete result of condensed_tree",
         ):
             choose_clusters(tree.assign(**{name: values}))

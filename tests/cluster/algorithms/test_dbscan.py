@@ -8,8 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster.algorithms import dbscan
-from dask_simjoin.cluster.algorithms.dbscan import border_labels, labels_by_place, labels_of_rows
-from dask_simjoin.cluster.algorithms.edges import components_by_place, cores_by_place, counts_by_place
+from dask_simjoin.cluster.algorithms.dbscan import (
+    border_labels,
+    labels_by_place,
+    labels_of_rows,
+)
+from dask_simjoin.cluster.algorithms.edges import (
+    components_by_place,
+    cores_by_place,
+    counts_by_place,
+)
 from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import tiles
 from dask_simjoin.errors import OptionError
@@ -34,7 +42,9 @@ def labels_of(x, eps, min_samples):
 
 
 def by_definition(x, eps, min_samples):
-    """The same by the definition of this package, for numbers that scikit-learn computes otherwise."""
+    """The same by the definition of this package, for numbers that scikit-learn
+    computes otherwise.
+    """
     return labels_of_neighbours(squared_distances(x, x) <= eps * eps, min_samples)
 
 
@@ -64,13 +74,20 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
     chunk = make_chunk(frame_of(case.x), (0, source), spec, layout)
     whole = BlockPair(chunk, chunk, True, spec, layout)
     some = [whole._replace(part=(k, parts)) for k in range(parts)]
-    core = cores_by_place(min_samples, *(counts_by_place(one, min_samples)[0] for one in some))
+    core = cores_by_place(
+        min_samples, *(counts_by_place(one, min_samples)[0] for one in some)
+    )
     within = [components_by_place(one, core) for one in some]
     with pytest.MonkeyPatch.context() as fine:
         fine.setattr(process, "LEAST", 1)
         for number in (1, 3):
             labels = labels_by_place(chunk, number, core, *within)
-            found = labels_of_rows(chunk, number, labels, *(border_labels(one, [labels])[0] for one in some))
+            found = labels_of_rows(
+                chunk,
+                number,
+                labels,
+                *(border_labels(one, [labels])[0] for one in some),
+            )
             assert found.tolist() == by_definition(case.x, case.eps, min_samples)
 
 
@@ -82,16 +99,24 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
     st.sampled_from(["auto", "tiles"]),
 )
 def test_threads_of_a_plain_frame_give_its_labels(case, min_samples, metric, method):
-    """Threads find what one finds, also among groups; rows of one group alone are near each other."""
+    """Threads find what one finds, also among groups; rows of one group alone are near
+    each other.
+    """
     frame = frame_of(case.x)
     groups = np.arange(len(frame)) % 3 if len(frame) % 2 else np.zeros(len(frame), int)
-    near = totals(case.x, case.x, metric) <= (case.eps if metric == "manhattan" else case.eps * case.eps)
-    want = labels_of_neighbours(near & (groups[:, None] == groups[None, :]), min_samples)
+    near = totals(case.x, case.x, metric) <= (
+        case.eps if metric == "manhattan" else case.eps * case.eps
+    )
+    want = labels_of_neighbours(
+        near & (groups[:, None] == groups[None, :]), min_samples
+    )
     how = {"metric": metric, "method": method}
     on = list(frame.columns)
     with pytest.MonkeyPatch.context() as fine, dask.config.set(num_workers=3):
         fine.setattr(dbscan, "MIN_PLACES", 1)
-        found = frame.assign(group=groups).simjoin.dbscan(case.eps, min_samples, on=on, by="group", **how)
+        found = frame.assign(group=groups).simjoin.dbscan(
+            case.eps, min_samples, on=on, by="group", **how
+        )
         assert found.tolist() == want
         if not groups.any():
             assert frame.simjoin.dbscan(case.eps, min_samples, **how).tolist() == want
@@ -107,12 +132,21 @@ def test_parts_of_the_work_are_cut_once(monkeypatch):
     asked, work = [], tiles.work
     monkeypatch.setattr(tiles, "work", lambda *given: asked.append(1) or work(*given))
     core = cores_by_place(3, *(counts_by_place(one, 3)[0] for one in parts))
-    labels = labels_by_place(chunk, 1, core, *(components_by_place(one, core) for one in parts))
-    found = labels_of_rows(chunk, 1, labels, *(border_labels(one, [labels])[0] for one in parts))
+    labels = labels_by_place(
+        chunk, 1, core, *(components_by_place(one, core) for one in parts)
+    )
+    found = labels_of_rows(
+        chunk, 1, labels, *(border_labels(one, [labels])[0] for one in parts)
+    )
     assert found.tolist() == frame.simjoin.dbscan(0.4, 3).tolist() and len(asked) == 1
 
 
-@in_turns(1, name=list(SETS), partitions=chosen([7, 1, 40], [7, 1]), partitioning=["entity", "spatial"])
+@in_turns(
+    1,
+    name=list(SETS),
+    partitions=chosen([7, 1, 40], [7, 1]),
+    partitioning=["entity", "spatial"],
+)
 def test_equal_to_scikit_learn(name, partitions, partitioning):
     x, eps, min_samples = SETS[name]
     x = np.random.default_rng(1).permutation(x)
@@ -121,7 +155,10 @@ def test_equal_to_scikit_learn(name, partitions, partitioning):
     want = labels_of(x, eps, min_samples)
     assert frame.simjoin.dbscan(eps, min_samples=min_samples).tolist() == want
     ddf = dd.from_pandas(frame, npartitions=partitions)
-    how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 12) * (8 * x.shape[1] + 48)}
+    how = {
+        "partitioning": partitioning,
+        "blocksize": max(1, len(x) // 12) * (8 * x.shape[1] + 48),
+    }
     labels = ddf.simjoin.dbscan(eps, min_samples, **how)
     found = labels.compute()
     assert found.index.tolist() == frame.index.tolist() and found.name == "label"
@@ -147,11 +184,15 @@ def test_rows_left_out_have_no_label():
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "5", None])
 def test_bad_min_samples(value):
-    with pytest.raises(OptionError, match=r"min_samples=.* is not allowed; use a whole number >= 1"):
+    with pytest.raises(
+        OptionError, match=r"min_samples=.* is not allowed; use a whole number >= 1"
+    ):
         frame_of(np.zeros((3, 2))).simjoin.dbscan(1.0, value)
 
 
-# --- connected components -------------------------------------------------------------------------
+# --- connected components
+# -------------------------------------------------------------------------
 
 
-# --- the estimator --------------------------------------------------------------------------------
+# --- the estimator
+# --------------------------------------------------------------------------------

@@ -47,13 +47,19 @@ def test_any_points(case, keep, grouping, rows, partitioning, seed):
     want = wanted(case.x, case.eps, keep, grouping, values)
     how = {"keep": keep, "grouping": grouping, "on": list(frame.columns[:-1])}
     assert frame.simjoin.near_duplicated(case.eps, **how).tolist() == want
-    how |= {"partitioning": partitioning, "blocksize": rows * (8 * case.x.shape[1] + 48)}
+    how |= {
+        "partitioning": partitioning,
+        "blocksize": rows * (8 * case.x.shape[1] + 48),
+    }
     lazy = split(frame, case.cuts)
     found = lazy.simjoin.near_duplicated(case.eps, **how)
     stay = lazy.simjoin.drop_near_duplicates(case.eps, **how)
     with dask.config.set(scheduler="sync"):
         assert found.compute().tolist() == want
-        assert stay.compute().index.tolist() == np.flatnonzero(~np.array(want, bool)).tolist()
+        assert (
+            stay.compute().index.tolist()
+            == np.flatnonzero(~np.array(want, bool)).tolist()
+        )
 
 
 @pytest.mark.parametrize("kind", ["even", "copies", "chain"])
@@ -69,34 +75,54 @@ def test_halves_of_rows_give_what_all_pairs_give(kind):
     layout = host_joiner().layout("auto", *moments, 0.05**2)
     want = ~np.array(wanted(x, 0.05, "first", "greedy"))
     for few, most in ((2048, 0), (8, -4 * 700), (100, -4 * 350), (8, 10)):
-        assert duplicates.stays(x, layout, host_joiner(), few, most).tolist() == want.tolist()
+        assert (
+            duplicates.stays(x, layout, host_joiner(), few, most).tolist()
+            == want.tolist()
+        )
 
 
 def test_like_pandas_where_rows_are_equal():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.integers(0, 5, (80, 2)), columns=["x", "y"]).assign(name=list("abcd") * 20)
+    frame = pd.DataFrame(rng.integers(0, 5, (80, 2)), columns=["x", "y"]).assign(
+        name=list("abcd") * 20
+    )
     for keep in ("first", "last", False):
         found = frame.simjoin.near_duplicated(0, keep=keep)
         pd.testing.assert_series_equal(found, frame.duplicated(["x", "y"], keep=keep))
         once = frame.simjoin.drop_near_duplicates(0, keep=keep)
-        pd.testing.assert_frame_equal(once, frame.drop_duplicates(["x", "y"], keep=keep))
+        pd.testing.assert_frame_equal(
+            once, frame.drop_duplicates(["x", "y"], keep=keep)
+        )
 
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_rows_without_coordinates(lazy):
-    frame = pd.DataFrame({"x": [1.0, np.nan, 1.0, np.inf, 5.0, 1.5]}, index=[3, 3, 4, 4, 5, 5])
+    frame = pd.DataFrame(
+        {"x": [1.0, np.nan, 1.0, np.inf, 5.0, 1.5]}, index=[3, 3, 4, 4, 5, 5]
+    )
     data = split(frame, [2, 4]) if lazy else frame
     found = data.simjoin.near_duplicated(1.0, dropna=True)
     once = data.simjoin.drop_near_duplicates(1.0, dropna=True)
     if lazy:
         found, once = found.compute(), once.compute()
-    assert found.tolist() == [False, True, False, True] and found.index.tolist() == [3, 4, 5, 5]
+    assert found.tolist() == [False, True, False, True] and found.index.tolist() == [
+        3,
+        4,
+        5,
+        5,
+    ]
     assert once["x"].tolist() == [1.0, 5.0] and once.index.tolist() == [3, 5]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "uint64", "Int64", "Float64", "bool", "int64[pyarrow]"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "int8", "uint64", "Int64", "Float64", "bool", "int64[pyarrow]"]
+)
 def test_order_of_any_numbers(dtype):
-    values = [3, 0, 7, 1, 0, 7] if dtype != "bool" else [True, False, True, False, False, True]
+    values = (
+        [3, 0, 7, 1, 0, 7]
+        if dtype != "bool"
+        else [True, False, True, False, False, True]
+    )
     if dtype == "uint64":
         values[2] = values[5] = 2**64 - 1
     column = pd.Series(values, dtype=dtype)
@@ -115,17 +141,29 @@ def test_order_of_signs_and_of_missing_values():
 
 def test_the_largest_of_a_column_that_is_no_coordinate():
     frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "votes": [1, 900, 5]})
-    assert frame.simjoin.near_duplicated(1.0, keep="votes").tolist() == [True, False, True]
-    assert frame.simjoin.near_duplicated(1.0, keep="votes", on=["votes"]).tolist() == [False] * 3
+    assert frame.simjoin.near_duplicated(1.0, keep="votes").tolist() == [
+        True,
+        False,
+        True,
+    ]
+    assert (
+        frame.simjoin.near_duplicated(1.0, keep="votes", on=["votes"]).tolist()
+        == [False] * 3
+    )
 
 
 def test_refused():
     frame = pd.DataFrame({"x": [0.0, 1.0], "t": ["a", "b"]})
     for data in (frame, dd.from_pandas(frame, npartitions=1)):
-        with pytest.raises(OptionError, match=re.escape("keep='lst' is not allowed (did you mean 'last'?)")):
+        with pytest.raises(
+            OptionError,
+            match=re.escape("keep='lst' is not allowed (did you mean 'last'?)"),
+        ):
             data.simjoin.near_duplicated(1, keep="lst")
         for keep in (True, None, ["x"]):
-            with pytest.raises(OptionError, match=r"use 'first', 'last', False, or a column"):
+            with pytest.raises(
+                OptionError, match=r"use 'first', 'last', False, or a column"
+            ):
                 data.simjoin.near_duplicated(1, keep=keep)
         with pytest.raises(ColumnError, match="not of numbers"):
             data.simjoin.drop_near_duplicates(1, keep="t")

@@ -26,11 +26,15 @@ def test_edges_in_files(tmp_path, monkeypatch):
     monkeypatch.setattr(graph_optics, "SpillLimits", room)
     discarded = []
     monkeypatch.setattr(
-        StoredArray, "discard", lambda self, old=StoredArray.discard: (discarded.append(self), old(self))
+        StoredArray,
+        "discard",
+        lambda self, old=StoredArray.discard: (discarded.append(self), old(self)),
     )
     assert_same(frame_of(x).simjoin.optics(2 * eps, min_samples), want)
     ddf = dd.from_pandas(frame_of(x), npartitions=5)
-    lazy = ddf.simjoin.optics(2 * eps, min_samples, partitioning="entity", blocksize="12 kB")
+    lazy = ddf.simjoin.optics(
+        2 * eps, min_samples, partitioning="entity", blocksize="12 kB"
+    )
     assert_same(lazy.compute(scheduler="sync"), want)
     assert sum(one.values is None for one in discarded) > 40 and held
     assert not list(tmp_path.iterdir())

@@ -30,7 +30,9 @@ def any_halos():
 
 
 def labels_by_chunk(x, eps, min_samples, blocksize, cuts=(), threads=1, **options):
-    """The labels, and the number of chunks; None if a chunk would be too large with its halo."""
+    """The labels, and the number of chunks; None if a chunk would be too large with its
+    halo.
+    """
     parts = parts_of(frame_of(x), sorted(cuts))
     spec, plan = planned_chunks(parts, eps, min_samples, blocksize, **options)
     if not isinstance(plan.chunks, ClusterChunks):
@@ -38,7 +40,9 @@ def labels_by_chunk(x, eps, min_samples, blocksize, cuts=(), threads=1, **option
     groups = [list(range(k, len(parts), 2)) for k in range(min(2, len(parts)))]
     _, chunks = sent_chunks(parts, groups, spec, plan)
     pairs = [whole_block_pair(chunk, spec, plan.layout) for chunk in chunks]
-    found, shared = zip(*(clusters_of_chunk(pair, min_samples, threads) for pair in pairs), strict=True)
+    found, shared = zip(
+        *(clusters_of_chunk(pair, min_samples, threads) for pair in pairs), strict=True
+    )
     numbers = number_shared_clusters(*shared)
     labels = np.full(len(x), -2)
     for c, (pair, chunk) in enumerate(zip(pairs, chunks, strict=True)):
@@ -53,14 +57,21 @@ def test_labels_equal_those_of_one_chunk(name):
     x, made = np.random.default_rng(1).permutation(x), 0
     for share in (1, 3, 10):
         size = (len(x) // share + 1) * (8 * x.shape[1] + 48)
-        found, number = labels_by_chunk(x, eps, min_samples, size, (len(x) // 3, len(x) // 2))
+        found, number = labels_by_chunk(
+            x, eps, min_samples, size, (len(x) // 3, len(x) // 2)
+        )
         made = max(made, number * (found is not None))
         assert found in (None, labels_of(x, eps, min_samples))
     assert made > 1 or name not in ("moons", "chain", "all noise")
 
 
 @settings(max_examples=examples(150))
-@given(cases(max_dims=4, max_points=80), st.integers(1, 8), st.sampled_from([10, 30, 60]), st.integers(1, 3))
+@given(
+    cases(max_dims=4, max_points=80),
+    st.integers(1, 8),
+    st.sampled_from([10, 30, 60]),
+    st.integers(1, 3),
+)
 def test_any_points(case, min_samples, rows, threads):
     """On a lattice, many distances equal the largest one, and halos end at rows."""
     if not len(case.x):
@@ -68,7 +79,9 @@ def test_any_points(case, min_samples, rows, threads):
     size = rows * (8 * case.x.shape[1] + 48)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(dbscan, "MIN_PLACES", 4)
-        found, _ = labels_by_chunk(case.x, case.eps, min_samples, size, case.cuts, threads)
+        found, _ = labels_by_chunk(
+            case.x, case.eps, min_samples, size, case.cuts, threads
+        )
     assert found in (None, by_definition(case.x, case.eps, min_samples))
 
 
@@ -82,10 +95,14 @@ def test_other_metrics(metric):
 
 
 def test_a_cluster_that_passes_through_all_chunks():
-    """A spiral and lines beside it: components of a chunk belong together only by way of other chunks."""
+    """A spiral and lines beside it: components of a chunk belong together only by way
+    of other chunks.
+    """
     turn = np.linspace(1, 30, 4000)
     spiral = np.stack([turn * np.cos(turn), turn * np.sin(turn)], axis=1)
     apart = spiral[:500] + np.array([80.0, 0])
-    x = np.random.default_rng(0).permutation(np.concatenate([spiral, apart, [[200.0, 0]]]))
+    x = np.random.default_rng(0).permutation(
+        np.concatenate([spiral, apart, [[200.0, 0]]])
+    )
     found, number = labels_by_chunk(x, 0.5, 3, "40 kB", (10, 2000, 3000))
     assert number > 4 and found == labels_of(x, 0.5, 3) and max(found) > 0

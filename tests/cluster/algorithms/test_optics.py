@@ -1,4 +1,6 @@
-"""Orders of rows that OPTICS gives, from all edges or from a forest, and clusters of an order."""
+"""Orders of rows that OPTICS gives, from all edges or from a forest, and clusters of an
+order.
+"""
 
 import math
 
@@ -24,7 +26,10 @@ sklearn_cluster = pytest.importorskip("sklearn.cluster")
 
 @settings(max_examples=examples(150))
 @given(
-    points(), st.integers(2, 7), st.sampled_from([4, 9, 1000]), st.sampled_from(["entity", "spatial", "auto"])
+    points(),
+    st.integers(2, 7),
+    st.sampled_from([4, 9, 1000]),
+    st.sampled_from(["entity", "spatial", "auto"]),
 )
 def test_any_points(case, min_samples, rows, partitioning):
     x, eps = case
@@ -32,7 +37,9 @@ def test_any_points(case, min_samples, rows, partitioning):
     frame = frame_of(x)
     assert_same(frame.simjoin.optics(eps, min_samples), want)
     how = {"partitioning": partitioning, "blocksize": rows * (8 * x.shape[1] + 72)}
-    lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin.optics(eps, min_samples, **how)
+    lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin.optics(
+        eps, min_samples, **how
+    )
     with dask.config.set(scheduler="sync"):
         assert_same(lazy.compute(), want)
 
@@ -42,7 +49,9 @@ def test_any_points(case, min_samples, rows, partitioning):
     lambda name, partitions, partitioning: (
         partitions == {"entity": 40, "spatial": 1}.get(partitioning) or partitions == 7
     ),
-    name=[n for n in SETS if n not in ("fewer rows than samples", "every row a cluster")],
+    name=[
+        n for n in SETS if n not in ("fewer rows than samples", "every row a cluster")
+    ],
     partitions=chosen([7, 1, 40], [7, 1]),
     partitioning=["entity", "spatial"],
 )
@@ -63,11 +72,16 @@ def test_equal_to_scikit_learn(name, partitions, partitioning):
     assert order.npartitions == ddf.npartitions
     last = order.partitions[order.npartitions - 1].compute()
     assert_same(last, want[len(want) - len(last) :])
-    assert ddf.assign(r=order["reachability"]).r.compute().tolist() == want.reachability.tolist()
+    assert (
+        ddf.assign(r=order["reachability"]).r.compute().tolist()
+        == want.reachability.tolist()
+    )
 
 
 def test_where_scikit_learn_takes_whole_nodes():
-    """Its tree accepts a node whose far end is within the rounded root; the definition here has no roots."""
+    """Its tree accepts a node whose far end is within the rounded root; the definition
+    here has no roots.
+    """
     x = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     eps = math.sqrt(3)
     assert eps * eps < 3
@@ -75,7 +89,10 @@ def test_where_scikit_learn_takes_whole_nodes():
     assert frame.simjoin.dbscan(eps, 2).tolist() == [-1, -1]
     assert frame.simjoin.dbscan(math.nextafter(eps, 2), 2).tolist() == [0, 0]
     order = frame.simjoin.optics(eps, 2)
-    assert order.core_distance.tolist() == [np.round(eps, 15)] * 2 and np.isinf(order.reachability).all()
+    assert (
+        order.core_distance.tolist() == [np.round(eps, 15)] * 2
+        and np.isinf(order.reachability).all()
+    )
 
 
 @pytest.mark.parametrize("name", ["moons", "blobs", "varied", "lattice"])
@@ -83,17 +100,24 @@ def test_extraction_is_that_of_scikit_learn(name):
     x, eps, min_samples = SETS[name]
     x = np.random.default_rng(1).permutation(x)[:400]
     order = frame_of(x).simjoin.optics(2 * eps, min_samples)
-    lazy = dd.from_pandas(frame_of(x), npartitions=6).simjoin.optics(2 * eps, min_samples)
+    lazy = dd.from_pandas(frame_of(x), npartitions=6).simjoin.optics(
+        2 * eps, min_samples
+    )
     known = {
         "reachability": order.reachability.to_numpy(),
         "ordering": np.argsort(order.ordering.to_numpy()),
     }
     for eps_ in (0.0, 0.5 * eps, eps, 2 * eps):
         core = order.core_distance.to_numpy()
-        want = sklearn_cluster.cluster_optics_dbscan(**known, core_distances=core, eps=eps_)
+        want = sklearn_cluster.cluster_optics_dbscan(
+            **known, core_distances=core, eps=eps_
+        )
         assert cluster_optics_dbscan(order, eps_).tolist() == want.tolist()
         labels = cluster_optics_dbscan(lazy, eps_)
-        assert labels.npartitions == lazy.npartitions and labels.compute().tolist() == want.tolist()
+        assert (
+            labels.npartitions == lazy.npartitions
+            and labels.compute().tolist() == want.tolist()
+        )
         assert lazy.assign(label=labels).label.compute().tolist() == want.tolist()
         assert (
             labels.partitions[2].compute().tolist()
@@ -104,7 +128,9 @@ def test_extraction_is_that_of_scikit_learn(name):
         **known, predecessor=predecessor, min_samples=min_samples, xi=0.1
     )
     assert cluster_optics_xi(order, min_samples, xi=0.1).tolist() == want.tolist()
-    assert cluster_optics_xi(lazy, min_samples, xi=0.1).compute().tolist() == want.tolist()
+    assert (
+        cluster_optics_xi(lazy, min_samples, xi=0.1).compute().tolist() == want.tolist()
+    )
 
 
 def same_groups(one, other):
@@ -114,27 +140,52 @@ def same_groups(one, other):
 
 
 @settings(max_examples=examples(80))
-@given(points(), st.integers(2, 6), st.sampled_from([5, 1000]), st.sampled_from(["entity", "spatial"]))
-def test_the_forest_knows_the_clusters_at_every_distance(case, min_samples, rows, partitioning):
+@given(
+    points(),
+    st.integers(2, 6),
+    st.sampled_from([5, 1000]),
+    st.sampled_from(["entity", "spatial"]),
+)
+def test_the_forest_knows_the_clusters_at_every_distance(
+    case, min_samples, rows, partitioning
+):
     x, max_eps = case
     frame = frame_of(x)
     order = frame.simjoin.optics(max_eps, min_samples, mode="forest")
-    how = {"partitioning": partitioning, "blocksize": rows * (8 * x.shape[1] + 64 + 16 * min_samples)}
-    lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin.optics(max_eps, min_samples, mode="forest", **how)
+    how = {
+        "partitioning": partitioning,
+        "blocksize": rows * (8 * x.shape[1] + 64 + 16 * min_samples),
+    }
+    lazy = split(frame, [len(x) // 3, len(x) // 2]).simjoin.optics(
+        max_eps, min_samples, mode="forest", **how
+    )
     with dask.config.set(scheduler="sync"):
         assert_same(lazy.compute(), order)
     steps = order.reachability[np.isfinite(order.reachability)].unique()[:4]
-    for eps in (max_eps, 0.7 * max_eps, max_eps / math.sqrt(2), *steps, *np.nextafter(steps, 0)):
+    for eps in (
+        max_eps,
+        0.7 * max_eps,
+        max_eps / math.sqrt(2),
+        *steps,
+        *np.nextafter(steps, 0),
+    ):
         core = (frame.simjoin.neighbor_counts(eps) + 1 >= min_samples).to_numpy()
         assert (order.core_distance <= eps).tolist() == core.tolist()
-        labels, want = cluster_optics_dbscan(order, eps), frame.simjoin.dbscan(eps, min_samples)
+        labels, want = (
+            cluster_optics_dbscan(order, eps),
+            frame.simjoin.dbscan(eps, min_samples),
+        )
         assert same_groups(labels[core], want[core])
 
 
 METRICS = {
-    "sqeuclidean": (2.0, {}), "manhattan": (2.0, {}), "chebyshev": (1.0, {}), "minkowski": (1.5, {"p": 3}),
-    "cosine": (0.05, {}), "haversine": (2e6, {}),
-}  # fmt: skip
+    "sqeuclidean": (2.0, {}),
+    "manhattan": (2.0, {}),
+    "chebyshev": (1.0, {}),
+    "minkowski": (1.5, {"p": 3}),
+    "cosine": (0.05, {}),
+    "haversine": (2e6, {}),
+}
 """Of each metric a distance within which some rows are, and more options."""
 
 
@@ -144,7 +195,10 @@ METRICS = {
         "haversine",
         "cosine",
         "sqeuclidean",
-        *(pytest.param(m, marks=pytest.mark.slow) for m in ("manhattan", "chebyshev", "minkowski")),
+        *(
+            pytest.param(m, marks=pytest.mark.slow)
+            for m in ("manhattan", "chebyshev", "minkowski")
+        ),
     ],
 )
 def test_the_forest_in_every_metric(metric):
@@ -154,21 +208,29 @@ def test_the_forest_in_every_metric(metric):
     frame = frame_of(np.concatenate([x, x[:5]]))
     how = {"metric": metric, "on": list(frame.columns), **more}
     order = frame.simjoin.optics(max_eps, 4, mode="forest", **how)
-    lazy = split(frame, [30, 60]).simjoin.optics(max_eps, 4, mode="forest", partitioning="entity", **how)
+    lazy = split(frame, [30, 60]).simjoin.optics(
+        max_eps, 4, mode="forest", partitioning="entity", **how
+    )
     assert_same(lazy.compute(scheduler="sync"), order)
     steps = np.sort(order.reachability[np.isfinite(order.reachability)].unique())
     steps = steps[[0, len(steps) // 2, -1]]
     for eps in (max_eps, *steps, *np.nextafter(steps, 0)):
         core = (frame.simjoin.neighbor_counts(eps, **how) + 1 >= 4).to_numpy()
         assert (order.core_distance <= eps).tolist() == core.tolist()
-        labels, want = cluster_optics_dbscan(order, eps), frame.simjoin.dbscan(eps, 4, **how)
+        labels, want = (
+            cluster_optics_dbscan(order, eps),
+            frame.simjoin.dbscan(eps, 4, **how),
+        )
         assert same_groups(labels[core], want[core])
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "minkowski", "cosine", "haversine"])
 @given(totals=st.lists(st.floats(0, allow_nan=False), max_size=30))
 def test_least_eps(metric, totals):
-    metric, totals = make_metric(metric, 3 if metric == "minkowski" else 2), np.array(totals)
+    metric, totals = (
+        make_metric(metric, 3 if metric == "minkowski" else 2),
+        np.array(totals),
+    )
     if metric.embeds:
         totals = np.minimum(totals, 4)
     with np.errstate(over="ignore", under="ignore"):
@@ -179,8 +241,14 @@ def test_least_eps(metric, totals):
 
 
 def test_the_default_mode_takes_every_metric():
-    frame = pd.DataFrame({"latitude": [50.0, 50.01, 50.02, 60.0], "longitude": [6.0, 6.0, 6.01, 6.0]})
+    frame = pd.DataFrame(
+        {"latitude": [50.0, 50.01, 50.02, 60.0], "longitude": [6.0, 6.0, 6.01, 6.0]}
+    )
     how = {"min_samples": 2, "on": ["latitude", "longitude"]}
     far = frame.simjoin.optics("5 km", metric="haversine", **how)
-    assert far.equals(frame.simjoin.optics("5 km", metric="haversine", mode="forest", **how))
-    assert frame.simjoin.optics(1.0, **how).equals(frame.simjoin.optics(1.0, mode="edges", **how))
+    assert far.equals(
+        frame.simjoin.optics("5 km", metric="haversine", mode="forest", **how)
+    )
+    assert frame.simjoin.optics(1.0, **how).equals(
+        frame.simjoin.optics(1.0, mode="edges", **how)
+    )

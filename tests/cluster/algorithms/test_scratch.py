@@ -1,4 +1,6 @@
-"""Files of OPTICS: gone once their run is over, however it ended, and made only where they are needed."""
+"""Files of OPTICS: gone once their run is over, however it ended, and made only where
+they are needed.
+"""
 
 import gc
 import os
@@ -41,7 +43,9 @@ def on_disk(monkeypatch):
     """All edges go into files."""
     monkeypatch.setattr(verbs, "IN_MEMORY", 4096)
     monkeypatch.setattr(graph_optics, "IN_MEMORY", 4096)
-    monkeypatch.setattr(graph_optics, "resources_for", lambda library: Resources(2, 4096, True))
+    monkeypatch.setattr(
+        graph_optics, "resources_for", lambda library: Resources(2, 4096, True)
+    )
 
 
 PARTS = 6
@@ -73,7 +77,9 @@ def mortal(mortal_workers):
 
 def started(client, x, own, gate):
     """A run that has written some of its files, and not all."""
-    frame = dd.from_map(part, range(PARTS), x=x, gate=gate, meta=frame_of(x[:0]), enforce_metadata=False)
+    frame = dd.from_map(
+        part, range(PARTS), x=x, gate=gate, meta=frame_of(x[:0]), enforce_metadata=False
+    )
     lazy = frame.simjoin.optics(EPS, partitioning="entity", blocksize=1000 * 96)
     running = client.compute(lazy)
     until(lambda: files(own), "no file was written")
@@ -167,7 +173,9 @@ def test_where_no_folder_can_be_made(x, tmp_path, on_disk):
     few, nowhere = frame_of(x[:600]), str(tmp_path / "file" / "below")
     with dask.config.set({"temporary-directory": nowhere}):
         for one in (few, dd.from_pandas(few, npartitions=3)):
-            with pytest.raises(BudgetError, match=rf"0 B are free .*at '{nowhere}.*temporary-directory"):
+            with pytest.raises(
+                BudgetError, match=rf"0 B are free .*at '{nowhere}.*temporary-directory"
+            ):
                 len(one.simjoin.optics(EPS))
 
 
@@ -178,12 +186,16 @@ def test_a_disk_that_is_full(x, own, on_disk, monkeypatch, lazy):
     frame = dd.from_pandas(frame, npartitions=1) if lazy else frame
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     order = (
-        frame.simjoin.optics if not lazy else lambda eps: frame.simjoin.optics(eps).compute(scheduler="sync")
+        frame.simjoin.optics
+        if not lazy
+        else lambda eps: frame.simjoin.optics(eps).compute(scheduler="sync")
     )
     order(0.01)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(ScratchError, match=rf"{own}.* written.*at least .* free.*mode='forest'") as e:
+        with pytest.raises(
+            ScratchError, match=rf"{own}.* written.*at least .* free.*mode='forest'"
+        ) as e:
             order(0.3)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -197,7 +209,10 @@ def test_edges_of_plain_frames_that_do_not_fit_the_disk_are_refused(own, monkeyp
     frame = frame_of(np.zeros((400, 2)))
     monkeypatch.setattr(verbs, "IN_MEMORY", 10**6)
     monkeypatch.setattr(verbs, "free_at", lambda directory: 10**6)
-    with pytest.raises(BudgetError, match=r"[67]\d,\d+ pairs.*4.* MiB.*0.95 MiB are free.*mode='forest'"):
+    with pytest.raises(
+        BudgetError,
+        match=r"[67]\d,\d+ pairs.*4.* MiB.*0.95 MiB are free.*mode='forest'",
+    ):
         frame.simjoin.optics(1.0)
     monkeypatch.setattr(verbs, "free_at", lambda directory: 10**8)
     assert frame.simjoin.optics(1.0).reachability.iloc[1] == 0.0
@@ -212,10 +227,14 @@ def test_a_folder_that_a_cleaner_removed_is_made_again(x, own, on_disk):
 
 
 def test_others_cannot_write_to_folders_of_files(tmp_path):
-    """Nor to those above that are made on the way, whatever the umask is: temporary folders are shared."""
+    """Nor to those above that are made on the way, whatever the umask is: temporary
+    folders are shared.
+    """
     before = os.umask(0)
     try:
-        writer = ArrayWriter(np.float64, str(tmp_path / "simjoin-1" / "local" / "run"), 0)
+        writer = ArrayWriter(
+            np.float64, str(tmp_path / "simjoin-1" / "local" / "run"), 0
+        )
         writer.append(np.arange(3.0))
     finally:
         os.umask(before)
@@ -230,6 +249,9 @@ def test_a_read_only_disk(x, on_disk):
         pytest.skip("has no /proc")
     with (
         dask.config.set({"temporary-directory": "/proc/nowhere"}),
-        pytest.raises((BudgetError, ScratchError), match=r"'/proc/nowhere.*Set Dask's configuration"),
+        pytest.raises(
+            (BudgetError, ScratchError),
+            match=r"'/proc/nowhere.*Set Dask's configuration",
+        ),
     ):
         frame_of(x[:600]).simjoin.optics(EPS)

@@ -34,9 +34,13 @@ def test_nearest_rows_that_are_far_behind(samples, monkeypatch):
     found = frame_of(x).simjoin.spanning_tree(min_samples=samples)
     assert sum(lost) > 0
     parts = dd.from_pandas(frame_of(x), npartitions=3)
-    pd.testing.assert_frame_equal(parts.simjoin.spanning_tree(min_samples=samples).compute(), found)
+    pd.testing.assert_frame_equal(
+        parts.simjoin.spanning_tree(min_samples=samples).compute(), found
+    )
     monkeypatch.setattr(algorithms, "CLOSE_DIMS", 0)
-    pd.testing.assert_frame_equal(frame_of(x).simjoin.spanning_tree(min_samples=samples), found)
+    pd.testing.assert_frame_equal(
+        frame_of(x).simjoin.spanning_tree(min_samples=samples), found
+    )
 
 
 def test_what_is_not_needed_any_more_is_let_go_of():
@@ -51,13 +55,19 @@ def test_what_is_not_needed_any_more_is_let_go_of():
 
 @pytest.mark.parametrize(
     "metric",
-    ["haversine", "cosine", *(pytest.param(m, marks=pytest.mark.slow) for m in ("manhattan", "chebyshev"))],
+    [
+        "haversine",
+        "cosine",
+        *(pytest.param(m, marks=pytest.mark.slow) for m in ("manhattan", "chebyshev")),
+    ],
 )
 def test_metrics(metric):
     x = np.random.default_rng(3).uniform(-60, 60, (120, 2))
     edges, far = tree_by_definition(x, 4, metric)
     frame = frame_of(x)
-    tree = frame.simjoin.spanning_tree(min_samples=4, metric=metric, on=list(frame.columns))
+    tree = frame.simjoin.spanning_tree(
+        min_samples=4, metric=metric, on=list(frame.columns)
+    )
     assert list(zip(tree["left"], tree["right"], strict=True)) == edges
     np.testing.assert_allclose(tree["distance"], far, rtol=1e-12)
 
@@ -65,18 +75,28 @@ def test_metrics(metric):
 @pytest.mark.parametrize("parts", [0, 1, 3])
 def test_edges_of_one_distance_are_in_the_order_of_their_rows(parts):
     """Chords whose last digits differ may be of one distance on the sphere."""
-    latitude, longitude = np.meshgrid([-80.0, -60, 0, 20, 40], [-160.0, -40, 0, 80, 160], indexing="ij")
+    latitude, longitude = np.meshgrid(
+        [-80.0, -60, 0, 20, 40], [-160.0, -40, 0, 80, 160], indexing="ij"
+    )
     frame = pd.DataFrame({"latitude": latitude.ravel(), "longitude": longitude.ravel()})
     data = dd.from_pandas(frame, npartitions=parts) if parts else frame
     for samples in (1, 2, 3):
-        tree = computed(data.simjoin.spanning_tree(min_samples=samples, metric="haversine"))
+        tree = computed(
+            data.simjoin.spanning_tree(min_samples=samples, metric="haversine")
+        )
         edges = list(zip(tree["distance"], tree["left"], tree["right"], strict=True))
         assert edges == sorted(edges) and len(edges) == 24
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), max_size=20
+    )
+)
 def test_edges_are_put_in_order(edges):
-    away, start, end = np.array(sorted(edges, key=lambda edge: edge[0])).reshape(-1, 3).T
+    away, start, end = (
+        np.array(sorted(edges, key=lambda edge: edge[0])).reshape(-1, 3).T
+    )
     found = in_order(start, end, away.astype(float))
     assert list(zip(found[2], *found[:2], strict=True)) == sorted(edges)
 
@@ -84,16 +104,22 @@ def test_edges_are_put_in_order(edges):
 @settings(max_examples=examples(50))
 @given(st.integers(0, 2**32), st.integers(2, 40), st.integers(1, 4))
 def test_merged_trees(seed, rows, parts):
-    """What is left of any edges, in parts that are in order, is what Kruskal's algorithm keeps of all."""
+    """What is left of any edges, in parts that are in order, is what Kruskal's
+    algorithm keeps of all.
+    """
     rng = np.random.default_rng(seed)
     every = [[]]  # an empty forest first: the others may have circles
     for _ in range(parts):
         edges = {
-            tuple(sorted(rng.choice(rows, 2, replace=False).tolist())) for _ in range(rng.integers(0, 60))
+            tuple(sorted(rng.choice(rows, 2, replace=False).tolist()))
+            for _ in range(rng.integers(0, 60))
         }
         every.append(sorted((float(rng.integers(0, 5)), *edge) for edge in edges))
     columns = [
-        tuple(np.array([e[k] for e in part], kind) for k, kind in enumerate(("f8", "i4", "i4")))
+        tuple(
+            np.array([e[k] for e in part], kind)
+            for k, kind in enumerate(("f8", "i4", "i4"))
+        )
         for part in every
     ]
     component, want = list(range(rows)), []
@@ -103,6 +129,14 @@ def test_merged_trees(seed, rows, parts):
             want.append((weight, low, high))
             component = [a if one == b else one for one in component]
     assert (
-        list(zip(*(some.tolist() for some in merge_trees(rows, pd.DataFrame(), *columns)), strict=True))
+        list(
+            zip(
+                *(
+                    some.tolist()
+                    for some in merge_trees(rows, pd.DataFrame(), *columns)
+                ),
+                strict=True,
+            )
+        )
         == want
     )

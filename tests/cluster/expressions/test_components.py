@@ -1,4 +1,6 @@
-"""Lazy labels of DBSCAN and marks of near duplicates: chunks, parts of their work, memory."""
+"""Lazy labels of DBSCAN and marks of near duplicates: chunks, parts of their work,
+memory.
+"""
 
 from collections import Counter
 
@@ -39,15 +41,23 @@ def test_on_a_cluster(client, monkeypatch):
 
 @in_turns(1, partitioning=["entity", "spatial"], shape=["lattice", "lines"])
 def test_clusters_that_only_other_chunks_connect(partitioning, shape):
-    """Hardly two rows of a chunk are near each other, and their places are in another order."""
+    """Hardly two rows of a chunk are near each other, and their places are in another
+    order.
+    """
     random = np.random.default_rng(3)
     if shape == "lattice":
-        x = np.stack(np.meshgrid(np.arange(40.0), np.arange(30.0)), axis=-1).reshape(-1, 2)
+        x = np.stack(np.meshgrid(np.arange(40.0), np.arange(30.0)), axis=-1).reshape(
+            -1, 2
+        )
         x = x[random.random(len(x)) < 0.75]
         eps, min_samples = 1.0, 4
     else:  # four lines: each is one cluster, and each chunk has rows of it
         line = random.uniform(0, 60, 1500)
-        x, eps, min_samples = np.stack([line, 5.0 * random.integers(0, 4, 1500)], axis=1), 1.0, 3
+        x, eps, min_samples = (
+            np.stack([line, 5.0 * random.integers(0, 4, 1500)], axis=1),
+            1.0,
+            3,
+        )
     x = random.permutation(x)
     frame, want = frame_of(x), labels_of(x, eps, min_samples)
     assert max(want) > 2 and -1 in labels_of(x, 0.5, min_samples)
@@ -70,7 +80,10 @@ def test_parts_of_block_pairs_give_the_same_labels(partitioning, monkeypatch):
     ddf = dd.from_pandas(frame_of(x), npartitions=8)
     with dask.config.set(scheduler="threads", num_workers=4):
         labels = ddf.simjoin.dbscan(
-            eps, min_samples, partitioning=partitioning, blocksize=f"{len(x) // 3 * 64} B"
+            eps,
+            min_samples,
+            partitioning=partitioning,
+            blocksize=f"{len(x) // 3 * 64} B",
         )
         plan = labels.expr.plan
         assert len(plan.chunks) > 1 and plan.parts.max() > 1
@@ -83,29 +96,40 @@ def test_counts_of_several_chunks_are_added_up(min_samples):
     x = np.zeros((2400, 2))
     x[::2] += 5.0  # in each of four chunks 300
     ddf = dd.from_pandas(frame_of(x), npartitions=4)
-    labels = ddf.simjoin.dbscan(1.0, min_samples, partitioning="entity", blocksize=600 * 64)
+    labels = ddf.simjoin.dbscan(
+        1.0, min_samples, partitioning="entity", blocksize=600 * 64
+    )
     assert len(labels.expr.plan.chunks) == 4
     assert labels.compute().tolist() == by_definition(x, 1.0, min_samples)
 
 
 def test_one_chunk_where_the_memory_of_this_process_has_room_for_it(monkeypatch):
-    """Several take longer, and as much memory: threads share it, and all of them are kept."""
+    """Several take longer, and as much memory: threads share it, and all of them are
+    kept.
+    """
     monkeypatch.setattr(resources, "MEMORY_LIMIT", 10_000_000)
     monkeypatch.setattr(budget, "LOCAL_CHUNK", 64_000)
     frame = frame_of(np.random.default_rng(0).uniform(size=(20_000, 2)))
     with dask.config.set(scheduler="threads", num_workers=2):
         labels = dd.from_pandas(frame, npartitions=4).simjoin.dbscan(0.005, 4)
         plan = labels.expr.plan
-        assert len(plan.chunks) == 1 and plan.budget.chunk == 2_000_000 < 2 * plan.rows * plan.row_bytes
+        assert (
+            len(plan.chunks) == 1
+            and plan.budget.chunk == 2_000_000 < 2 * plan.rows * plan.row_bytes
+        )
         assert labels.compute().tolist() == labels_of(frame.to_numpy(), 0.005, 4)
-        twice = dd.from_pandas(pd.concat([frame, frame + 2], ignore_index=True), npartitions=4)
+        twice = dd.from_pandas(
+            pd.concat([frame, frame + 2], ignore_index=True), npartitions=4
+        )
         plan = twice.simjoin.dbscan(0.005, 4).expr.plan
         assert len(plan.chunks) > 1 and plan.budget.chunk < 1_000_000
 
 
 @pytest.mark.parametrize("frames", ["labels", "assigned"])
 def test_partitions_of_labels_are_fused_with_what_follows(frames):
-    """Many are made of one chunk, and a task of a cluster takes longer than most of them."""
+    """Many are made of one chunk, and a task of a cluster takes longer than most of
+    them.
+    """
     x, eps, min_samples = SETS["moons"]
     frame = frame_of(x)
     ddf = dd.from_pandas(frame, npartitions=12)
@@ -113,18 +137,27 @@ def test_partitions_of_labels_are_fused_with_what_follows(frames):
     lazy = labels + 1 if frames == "labels" else ddf.assign(label=labels)
     lazy = lazy.optimize()
     keys = [str(key) for key in lazy.__dask_graph__()]
-    assert sum("simjoin_dbscan_rows" in key for key in keys) == 12  # none besides what they are fused into
-    assert not any("simjoin_dbscan_rows" in key and "add" not in key and "assign" not in key for key in keys)
+    # none besides what they are fused into
+    assert sum("simjoin_dbscan_rows" in key for key in keys) == 12
+    assert not any(
+        "simjoin_dbscan_rows" in key and "add" not in key and "assign" not in key
+        for key in keys
+    )
     found = lazy.compute() - 1 if frames == "labels" else lazy.compute().label
     assert found.tolist() == labels_of(x, eps, min_samples)
     some = labels.partitions[[3, 7]].optimize().compute()
-    assert some.tolist() == labels.compute()[some.index].tolist() and len(some) == len(x) // 6
+    assert (
+        some.tolist() == labels.compute()[some.index].tolist()
+        and len(some) == len(x) // 6
+    )
 
 
 @pytest.mark.parametrize("grouping", ["greedy", "connected"])
 def test_lazy_marks_are_aligned_and_computed_late(grouping):
     rng = np.random.default_rng(2)
-    frame = pd.DataFrame(rng.uniform(size=(400, 2)), columns=["x", "y"]).assign(name="a")
+    frame = pd.DataFrame(rng.uniform(size=(400, 2)), columns=["x", "y"]).assign(
+        name="a"
+    )
     ddf = dd.from_pandas(frame, npartitions=4)
     want = np.array(wanted(frame[["x", "y"]].to_numpy(), 0.05, "first", grouping))
     how = {"grouping": grouping, "on": ["x", "y"]}
@@ -141,17 +174,29 @@ def test_lazy_marks_are_aligned_and_computed_late(grouping):
 
 
 def test_pairs_that_one_task_cannot_hold(client):
-    """In the order of a column pairs meet in one task; in that of the frame they need not."""
+    """In the order of a column pairs meet in one task; in that of the frame they need
+    not.
+    """
     x = np.random.default_rng(1).uniform(size=(2000, 2))
-    ddf = dd.from_pandas(pd.DataFrame(x, columns=["x", "y"]).assign(v=1.0), npartitions=3)
+    ddf = dd.from_pandas(
+        pd.DataFrame(x, columns=["x", "y"]).assign(v=1.0), npartitions=3
+    )
     how = {"on": ["x", "y"], "blocksize": "30 kB"}
     want = wanted(x, 0.2, "first", "greedy")
     with pytest.MonkeyPatch.context() as patched:
-        assert ddf.simjoin.near_duplicated(0.2, keep="v", **how).compute().tolist() == want
-        patched.setattr("dask_simjoin.cluster.expressions.components.PAIR_BYTES", 1 << 20)
+        assert (
+            ddf.simjoin.near_duplicated(0.2, keep="v", **how).compute().tolist() == want
+        )
+        patched.setattr(
+            "dask_simjoin.cluster.expressions.components.PAIR_BYTES", 1 << 20
+        )
         assert ddf.simjoin.near_duplicated(0.2, **how).compute().tolist() == want
-        with pytest.raises(BudgetError, match=r"one task needs all pairs.*Use grouping='connected'"):
-            ddf.simjoin.near_duplicated(0.2, keep="v", partitioning="entity", **how).compute()
+        with pytest.raises(
+            BudgetError, match=r"one task needs all pairs.*Use grouping='connected'"
+        ):
+            ddf.simjoin.near_duplicated(
+                0.2, keep="v", partitioning="entity", **how
+            ).compute()
 
 
 EPS, MIN_SAMPLES = 0.03, 4
@@ -162,7 +207,11 @@ REGIONS = {"partitioning": "spatial", "blocksize": "9 kB"}
 @pytest.fixture(scope="module")
 def frame():
     random = np.random.default_rng(5)
-    frame = pd.DataFrame(random.uniform(size=(3000, 2)), columns=["x", "y"], index=random.permutation(3000))
+    frame = pd.DataFrame(
+        random.uniform(size=(3000, 2)),
+        columns=["x", "y"],
+        index=random.permutation(3000),
+    )
     frame.index.name = "row"
     return frame
 
@@ -187,27 +236,41 @@ def test_files_are_read_once(files, want, client, how):
         found = labels.compute()
     chunks = labels.expr.plan.chunks
     assert (
-        chunks.method == BY_WORKER and len(chunks) > 1 and isinstance(chunks, ClusterChunks) == (how is HALOS)
+        chunks.method == BY_WORKER
+        and len(chunks) > 1
+        and isinstance(chunks, ClusterChunks) == (how is HALOS)
     )
     pd.testing.assert_series_equal(found, want)
     steps = Counter(key_split(task["key"]) for task in ran)
     assert steps["simjoin_send"] <= 4 and steps["simjoin_index"] == len(chunks)
     assert (
-        sum(number for step, number in steps.items() if "read_parquet" in step or "readparquet" in step) == 8
+        sum(
+            number
+            for step, number in steps.items()
+            if "read_parquet" in step or "readparquet" in step
+        )
+        == 8
     )
     assert not [step for step in steps if "shuffle" in step or "simjoin_points" in step]
-    pd.testing.assert_series_equal(labels.compute(), want)  # the rows are gone, so they are read again
+    # the rows are gone, so they are read again
+    pd.testing.assert_series_equal(labels.compute(), want)
 
 
 def test_labels_beside_their_rows(files, frame, want, client):
     rows = dd.read_parquet(files)
     labels = rows.simjoin.dbscan(EPS, MIN_SAMPLES, **HALOS)
-    pd.testing.assert_frame_equal(rows.assign(label=labels).compute(), frame.assign(label=want))
+    pd.testing.assert_frame_equal(
+        rows.assign(label=labels).compute(), frame.assign(label=want)
+    )
     some = labels.partitions[[1, 6]].compute()
-    pd.testing.assert_series_equal(some, pd.concat([want.iloc[375:750], want.iloc[2250:2625]]))
+    pd.testing.assert_series_equal(
+        some, pd.concat([want.iloc[375:750], want.iloc[2250:2625]])
+    )
     kept = rows[rows.x > 0.5]
     found = kept.simjoin.dbscan(EPS, MIN_SAMPLES, **HALOS).compute()
-    pd.testing.assert_series_equal(found, frame[frame.x > 0.5].simjoin.dbscan(EPS, MIN_SAMPLES))
+    pd.testing.assert_series_equal(
+        found, frame[frame.x > 0.5].simjoin.dbscan(EPS, MIN_SAMPLES)
+    )
 
 
 def test_rows_that_may_move_are_not_kept(files, frame, client):

@@ -1,4 +1,6 @@
-"""OPTICS, equal to scikit-learn's, and the spanning forest that knows the clusters at every distance."""
+"""OPTICS, equal to scikit-learn's, and the spanning forest that knows the clusters at
+every distance.
+"""
 
 import math
 import os
@@ -35,18 +37,32 @@ def sklearn_optics(x, max_eps, min_samples):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = sklearn_cluster.compute_optics_graph(
-            x, min_samples=min_samples, max_eps=max_eps, metric="minkowski", p=2, metric_params=None,
-            algorithm="kd_tree", leaf_size=30, n_jobs=None,
-        )  # fmt: skip
+            x,
+            min_samples=min_samples,
+            max_eps=max_eps,
+            metric="minkowski",
+            p=2,
+            metric_params=None,
+            algorithm="kd_tree",
+            leaf_size=30,
+            n_jobs=None,
+        )
     order, core, reach, predecessor = found
     place = np.empty(len(x), int)
     place[order] = np.arange(len(x))
-    return pd.DataFrame(dict(zip(NAMES, (place, reach, core, predecessor), strict=True)))
+    return pd.DataFrame(
+        dict(zip(NAMES, (place, reach, core, predecessor), strict=True))
+    )
 
 
 def assert_same(found, want):
     assert found.columns.tolist() == NAMES
-    assert [str(kind) for kind in found.dtypes] == ["int64", "float64", "float64", "int64"]
+    assert [str(kind) for kind in found.dtypes] == [
+        "int64",
+        "float64",
+        "float64",
+        "int64",
+    ]
     for name in NAMES:
         assert found[name].tolist() == want[name].tolist(), name
 
@@ -56,7 +72,9 @@ def points(draw):
     """Points with many ties, and a distance that some pairs have exactly."""
     n, d = draw(st.integers(8, 60)), draw(st.integers(1, 4))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    kind = draw(st.sampled_from(["lattice", "scaled lattice", "tenths", "blobs", "equal"]))
+    kind = draw(
+        st.sampled_from(["lattice", "scaled lattice", "tenths", "blobs", "equal"])
+    )
     if kind == "blobs":
         x = rng.normal(size=(n, d)) + 4 * rng.integers(0, 3, (n, 1))
     elif kind == "equal":
@@ -66,7 +84,11 @@ def points(draw):
             rng.integers(0, 5, (n, d))
             * {"lattice": 1.0, "scaled lattice": math.sqrt(3) / 7, "tenths": 0.1}[kind]
         )
-    unit = 1.0 if kind in ("lattice", "blobs", "equal") else float(np.diff(np.unique(x)).min(initial=1.0))
+    unit = (
+        1.0
+        if kind in ("lattice", "blobs", "equal")
+        else float(np.diff(np.unique(x)).min(initial=1.0))
+    )
     eps = unit * draw(st.sampled_from([0.5, 1.0, math.sqrt(2), math.sqrt(3), 2.0, 5.0]))
     return x, eps
 
@@ -80,7 +102,10 @@ def test_on_a_cluster(client):
     for partitioning in ("entity", "spatial"):
         how = {"partitioning": partitioning, "blocksize": "9 kB"}
         assert_same(ddf.simjoin.optics(2 * eps, min_samples, **how).compute(), want)
-        assert_same(ddf.simjoin.optics(2 * eps, min_samples, mode="forest", **how).compute(), forest)
+        assert_same(
+            ddf.simjoin.optics(2 * eps, min_samples, mode="forest", **how).compute(),
+            forest,
+        )
 
 
 def test_rows_left_out():
@@ -95,7 +120,11 @@ def test_rows_left_out():
         assert plain.index.tolist() == kept.index.tolist()
         for partitioning in ("entity", "spatial"):
             how = {"partitioning": partitioning, "blocksize": "9 kB", "mode": mode}
-            found = dd.from_pandas(frame, npartitions=5).simjoin.optics(0.3, 5, dropna=True, **how).compute()
+            found = (
+                dd.from_pandas(frame, npartitions=5)
+                .simjoin.optics(0.3, 5, dropna=True, **how)
+                .compute()
+            )
             assert_same(found, plain)
             assert found.index.tolist() == kept.index.tolist()
 
@@ -109,39 +138,55 @@ def test_few_rows(rows, mode):
         found = found if one is frame else found.compute()
         assert found.ordering.tolist() == list(range(rows))
         assert found.predecessor.tolist() == [-1] * rows
-        assert np.isinf(found.reachability).all() and np.isinf(found.core_distance).all()
+        assert (
+            np.isinf(found.reachability).all() and np.isinf(found.core_distance).all()
+        )
 
 
-# --- clusters of an order -------------------------------------------------------------------------
+# --- clusters of an order
+# -------------------------------------------------------------------------
 
 
 def test_many_samples_of_few_neighbours():
-    """Neither memory nor time grows with `min_samples` where rows have not so many neighbours."""
+    """Neither memory nor time grows with `min_samples` where rows have not so many
+    neighbours.
+    """
     frame = frame_of(np.arange(3000.0)[:, None])
     for mode in ("edges", "forest"):
         order = frame.simjoin.optics(1.0, 10**12, mode=mode)
-        assert np.isinf(order.core_distance).all() and order.ordering.tolist() == list(range(3000))
+        assert np.isinf(order.core_distance).all() and order.ordering.tolist() == list(
+            range(3000)
+        )
         lazy = dd.from_pandas(frame, npartitions=3).simjoin.optics(1.0, 4000, mode=mode)
         assert_same(lazy.compute(scheduler="sync"), order)
 
 
 def test_rows_that_no_worker_can_order_are_refused(monkeypatch):
     lazy = dd.from_pandas(frame_of(np.zeros((400, 2))), npartitions=3)
-    monkeypatch.setattr(graph_optics, "resources_for", lambda library: Resources(limit=50_000))
+    monkeypatch.setattr(
+        graph_optics, "resources_for", lambda library: Resources(limit=50_000)
+    )
     for mode, bytes_ in (("edges", "58.59 kiB"), ("forest", "195.31 kiB")):
-        with pytest.raises(BudgetError, match=rf"all 400 rows in order, which takes {bytes_}.*48.83 kiB"):
+        with pytest.raises(
+            BudgetError,
+            match=rf"all 400 rows in order, which takes {bytes_}.*48.83 kiB",
+        ):
             lazy.simjoin.optics(1.0, mode=mode).compute()
 
 
 def test_files_outlive_the_workers_that_wrote_them():
     """Workers come and go; what Dask thinks is there must be there."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0"
+        ) as cluster,
         Client(cluster) as client,
     ):
         directory = scratch_directory()
         workers = list(workers_of(client))
-        held = client.submit(_stored, directory, workers=workers[:1], allow_other_workers=True)
+        held = client.submit(
+            _stored, directory, workers=workers[:1], allow_other_workers=True
+        )
         wait(held)
         client.retire_workers(workers[:1])
         assert client.submit(lambda one: one.array().sum(), held).result() == 4950
@@ -154,24 +199,34 @@ def _stored(directory):
     return store.finish()
 
 
-# --- what is refused, and files -------------------------------------------------------------------
+# --- what is refused, and files
+# -------------------------------------------------------------------
 
 
 def test_bad_options():
     frame = frame_of(np.zeros((9, 2)))
-    with pytest.raises(OptionError, match=r"max_eps=inf is not allowed; use a finite number"):
+    with pytest.raises(
+        OptionError, match=r"max_eps=inf is not allowed; use a finite number"
+    ):
         frame.simjoin.optics(math.inf)
     for value in (1, 0, 2.5, True):
-        with pytest.raises(OptionError, match=r"min_samples=.* is not allowed; use a whole number >= 2"):
+        with pytest.raises(
+            OptionError, match=r"min_samples=.* is not allowed; use a whole number >= 2"
+        ):
             frame.simjoin.optics(1.0, value)
-    with pytest.raises(OptionError, match=r"mode='all' is not allowed; use one of 'auto', 'edges', 'forest'"):
+    with pytest.raises(
+        OptionError,
+        match=r"mode='all' is not allowed; use one of 'auto', 'edges', 'forest'",
+    ):
         frame.simjoin.optics(1.0, mode="all")
     for eps in (math.nan, math.inf):
         with pytest.raises(OptionError, match=rf"eps={eps}"):
             cluster_optics_dbscan(frame.simjoin.optics(1.0), eps)
     with pytest.raises(ColumnError, match="no column 'ordering'"):
         cluster_optics_xi(frame, 5)
-    with pytest.raises(OptionError, match=r"eps=3.0 is not allowed; use at most max_eps=2.0"):
+    with pytest.raises(
+        OptionError, match=r"eps=3.0 is not allowed; use at most max_eps=2.0"
+    ):
         OPTICS(2.0, eps=3.0, cluster_method="dbscan").fit(np.zeros((9, 2)))
     with pytest.raises(OptionError, match="cluster_method='x'"):
         OPTICS(2.0, cluster_method="x").fit(np.zeros((9, 2)))
@@ -179,13 +234,24 @@ def test_bad_options():
     for some in (order.iloc[3:], pd.concat([order, order])):
         with pytest.raises(ColumnError, match="all rows of one result"):
             cluster_optics_dbscan(some, 1.0)
-    for name, values in (("ordering", "a"), ("ordering", math.nan), ("core_distance", None)):
-        with pytest.raises(ColumnError, match=rf"'{name}' of dtype .* pass a complete result of optics"):
+    for name, values in (
+        ("ordering", "a"),
+        ("ordering", math.nan),
+        ("core_distance", None),
+    ):
+        with pytest.raises(
+            ColumnError, match=rf"'{name}' of dtype .* pass a complete result of optics"
+        ):
             cluster_optics_dbscan(order.assign(**{name: values}), 1.0)
-    with pytest.raises(OptionError, match="xi=3 is not allowed; use a number from 0 to 1"):
+    with pytest.raises(
+        OptionError, match="xi=3 is not allowed; use a number from 0 to 1"
+    ):
         cluster_optics_xi(dd.from_pandas(order, npartitions=2), 5, xi=3)
     for x in (np.zeros(3), np.zeros((2, 2, 2)), da.zeros(3)):
-        with pytest.raises(OptionError, match=r"X of shape .* is not allowed; use a dense array \(n, d\)"):
+        with pytest.raises(
+            OptionError,
+            match=r"X of shape .* is not allowed; use a dense array \(n, d\)",
+        ):
             OPTICS(2.0).fit(x)
 
 
@@ -194,7 +260,9 @@ def test_edges_that_do_not_fit_the_disk_are_refused(monkeypatch):
     lazy = ddf.simjoin.optics(1.0)
     monkeypatch.setattr(graph_optics, "IN_MEMORY", 10**6)
     monkeypatch.setattr(graph_optics, "free_space", lambda directory: 10**6)
-    with pytest.raises(BudgetError, match=r"79,800 pairs.*4.87 MiB.*0.95 MiB are free.*mode='forest'"):
+    with pytest.raises(
+        BudgetError, match=r"79,800 pairs.*4.87 MiB.*0.95 MiB are free.*mode='forest'"
+    ):
         lazy.compute()
     monkeypatch.setattr(graph_optics, "free_space", lambda directory: 10**8)
     assert lazy.compute().reachability.iloc[1] == 0.0
@@ -208,7 +276,11 @@ def test_stores(tmp_path):
             store.append(part)
         held = store.finish()
         assert (held.values is None) == (most < 400)
-        assert held.array().tolist() == list(range(100)) and held[20:23].tolist() == [20, 21, 22]
+        assert held.array().tolist() == list(range(100)) and held[20:23].tolist() == [
+            20,
+            21,
+            22,
+        ]
         kept = held.array()
         held.discard()
         held.discard()
@@ -221,7 +293,9 @@ def test_stores(tmp_path):
 
 def test_no_file_is_left_where_a_disk_is_full(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        verbs, "SpillLimits", lambda directory, max_bytes, buffer: SpillLimits(str(tmp_path), 0, 200)
+        verbs,
+        "SpillLimits",
+        lambda directory, max_bytes, buffer: SpillLimits(str(tmp_path), 0, 200),
     )
     written = []
 
@@ -246,11 +320,14 @@ def test_files_go_with_the_process(tmp_path):
         "open(scratch_directory() + '/left', 'w').close()\n"
         "print(scratch_directory())"
     )
-    path = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    path = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert path.startswith(str(tmp_path)) and not os.path.exists(path.strip())
 
 
-# --- the estimator --------------------------------------------------------------------------------
+# --- the estimator
+# --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["xi", "dbscan"])
@@ -275,7 +352,9 @@ def test_estimator(method):
     assert tool.fit(frame).n_features_in_ == 2
     for one in (frame, dd.from_pandas(frame, npartitions=3)):
         labels = tool.fit_predict(one)
-        assert (labels if one is frame else labels.compute()).tolist() == want.labels_.tolist()
+        assert (
+            labels if one is frame else labels.compute()
+        ).tolist() == want.labels_.tolist()
     lazy = tool.set_params(on=None).fit(da.from_array(x, chunks=(200, 1)))
     assert isinstance(lazy.labels_, da.Array) and lazy.labels_.shape == (len(x),)
     assert lazy.labels_.compute().tolist() == want.labels_.tolist()

@@ -26,7 +26,9 @@ from tests.support.task_stream import tasks_of
 
 @pytest.mark.parametrize("name", ["varied", "wide", "lattice", "identical points"])
 def test_rounds_that_threads_share(name, monkeypatch):
-    """The tree of one chunk is the same, however its rounds are cut, and whoever finds the rest of it."""
+    """The tree of one chunk is the same, however its rounds are cut, and whoever finds
+    the rest of it.
+    """
     share_all(monkeypatch)
     x = np.random.default_rng(1).permutation(SETS[name][0])
     frame = frame_of(np.concatenate([x, x + 3]))
@@ -36,7 +38,10 @@ def test_rounds_that_threads_share(name, monkeypatch):
         with dask.config.set(num_workers=threads):
             ddf = dd.from_pandas(frame, npartitions=threads)
             lazy = ddf.simjoin.spanning_tree(min_samples=4, blocksize="1 GB")
-            assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (threads, 1)
+            assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (
+                threads,
+                1,
+            )
             pd.testing.assert_frame_equal(lazy.compute(scheduler="threads"), want)
 
 
@@ -48,7 +53,8 @@ def share_all(monkeypatch):
 
 @pytest.mark.parametrize("copies", [1, 2])
 def test_rounds_that_workers_share(client, copies, monkeypatch):
-    """Each makes the components for itself, does its own part each time, and tells the others of edges.
+    """Each makes the components for itself, does its own part each time, and tells the
+    others of edges.
 
     Chunks are copied on GPUs, each of which makes its own.
     """
@@ -72,7 +78,9 @@ def test_rounds_that_workers_share(client, copies, monkeypatch):
 
 def test_on_a_cluster(client):
     frame = frame_of(SETS["moons"][0][:300])
-    lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(9, partitioning="entity", blocksize="50 kB")
+    lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(
+        9, partitioning="entity", blocksize="50 kB"
+    )
     assert len(lazy.expr.plan.chunks) > 1
     pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
 
@@ -81,7 +89,9 @@ def test_on_a_cluster(client):
 def test_far_chunks_do_not_meet(kind):
     """Nor is an edge lost, where groups of chunks are far apart."""
     rng = np.random.default_rng(0)
-    x = rng.uniform(size=(2000, 2)) + (10 * rng.integers(0, 3, (2000, 1)) if kind == "apart" else 0)
+    x = rng.uniform(size=(2000, 2)) + (
+        10 * rng.integers(0, 3, (2000, 1)) if kind == "apart" else 0
+    )
     lazy = dd.from_pandas(frame_of(x), npartitions=3).simjoin
     tree = lazy.spanning_tree(partitioning="spatial", blocksize="30 kB", min_samples=3)
     chunks, joined = len(tree.expr.plan.chunks), len(tree.expr.plan.joined)
@@ -93,14 +103,26 @@ def test_far_chunks_do_not_meet(kind):
 def test_a_tree_that_fits_no_worker(monkeypatch):
     frame = frame_of(SETS["moons"][0][:200])
     lazy = dd.from_pandas(frame, npartitions=2).simjoin
-    for one, each in ((lazy.hdbscan(7), 64), (lazy.hdbscan(2), 120), (lazy.spanning_tree(), 64)):
+    for one, each in (
+        (lazy.hdbscan(7), 64),
+        (lazy.hdbscan(2), 120),
+        (lazy.spanning_tree(), 64),
+    ):
         limit = math.ceil(len(frame) * each / TREE_SHARE)
         monkeypatch.setattr(
-            expressions, "resources_for", lambda library, limit=limit: Resources(limit=limit - 1)
+            expressions,
+            "resources_for",
+            lambda library, limit=limit: Resources(limit=limit - 1),
         )
-        with pytest.raises(BudgetError, match=r"spanning tree of all 200 rows, .* smallest worker has"):
+        with pytest.raises(
+            BudgetError, match=r"spanning tree of all 200 rows, .* smallest worker has"
+        ):
             one.compute(scheduler="sync")
-        monkeypatch.setattr(expressions, "resources_for", lambda library, limit=limit: Resources(limit=limit))
+        monkeypatch.setattr(
+            expressions,
+            "resources_for",
+            lambda library, limit=limit: Resources(limit=limit),
+        )
         one.compute(scheduler="sync")
 
 
@@ -111,13 +133,17 @@ def test_partitions_without_rows(partitioning):
     parts = [frame.iloc[:0], frame.iloc[:10], left_out, frame.iloc[20:]]
     lazy = dd.from_map(lambda part: part, parts, meta=frame.iloc[:0])
     how = {"min_samples": 5, "dropna": True}
-    found = lazy.simjoin.hdbscan(3, partitioning=partitioning, blocksize=600, **how).compute()
+    found = lazy.simjoin.hdbscan(
+        3, partitioning=partitioning, blocksize=600, **how
+    ).compute()
     pd.testing.assert_frame_equal(found, pd.concat(parts).simjoin.hdbscan(3, **how))
 
 
 def test_what_trees_take_is_prepared_while_rows_are_searched(monkeypatch):
     asked = []
-    monkeypatch.setattr(CpuSpanner, "prepare", staticmethod(lambda *more: asked.append(more)))
+    monkeypatch.setattr(
+        CpuSpanner, "prepare", staticmethod(lambda *more: asked.append(more))
+    )
     frame = frame_of(np.random.default_rng(0).normal(size=(300, 2)))
     frame.simjoin.hdbscan(5)
     assert len(asked) == 1

@@ -84,8 +84,13 @@ def test_kinds_of_points(kind, dims, small_parts):
 @in_turns(2, norm=chosen([1, 2, 3, np.inf], [1, 2, np.inf]), dims=[1, 2, 3, 4])
 def test_norms(dims, norm, small_parts):
     random = np.random.default_rng(dims)
-    x, threshold = points(random, "lattice", 300, dims), 0.2 if norm in (1, np.inf) else 0.2**norm
-    metric = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}.get(norm, "minkowski")
+    x, threshold = (
+        points(random, "lattice", 300, dims),
+        0.2 if norm in (1, np.inf) else 0.2**norm,
+    )
+    metric = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}.get(
+        norm, "minkowski"
+    )
     near = totals(x, x, metric, norm) <= threshold
     for min_samples in (1, 4, 30):
         want = labels_of_neighbours(near, min_samples)
@@ -103,9 +108,13 @@ def test_dense_points_are_worth_cells():
 @pytest.mark.parametrize("dims", [2, 3])
 def test_plain_frames_take_cells_where_rows_are_dense(dims, monkeypatch):
     taken = []
-    monkeypatch.setattr(cells, "build", lambda *args, build=cells.build: taken.append(1) or build(*args))
+    monkeypatch.setattr(
+        cells, "build", lambda *args, build=cells.build: taken.append(1) or build(*args)
+    )
     random = np.random.default_rng(1)
-    frame = pd.DataFrame(points(random, "blobs", 3000, dims), columns=list("abc")[:dims])
+    frame = pd.DataFrame(
+        points(random, "blobs", 3000, dims), columns=list("abc")[:dims]
+    )
     found = frame.simjoin.dbscan(0.05, 5)
     assert taken == [1]
     assert found.equals(frame.simjoin.dbscan(0.05, 5, method="sweep")) and taken == [1]

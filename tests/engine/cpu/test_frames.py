@@ -1,4 +1,6 @@
-"""Coordinates of frames of pandas: where they lie, if nothing is to be converted, and never written to."""
+"""Coordinates of frames of pandas: where they lie, if nothing is to be converted, and
+never written to.
+"""
 
 import numpy as np
 import pandas as pd
@@ -54,7 +56,9 @@ def test_coordinates_are_those_of_the_columns(kind, together, monkeypatch):
     frame = FRAMES_OF[kind]()
     x = FRAMES.coordinates(frame, ON)
     assert x.dtype == np.float64 and x.flags.f_contiguous and x.flags.writeable
-    assert np.array_equal(x, np.column_stack([frame[name].to_numpy(np.float64) for name in ON]))
+    assert np.array_equal(
+        x, np.column_stack([frame[name].to_numpy(np.float64) for name in ON])
+    )
 
 
 def test_nothing_is_copied_where_nothing_is_converted():
@@ -69,11 +73,16 @@ def test_nothing_is_copied_where_nothing_is_converted():
 @pytest.mark.parametrize("kind", ["whole", "rows", "more columns"])
 def test_verbs_leave_frames_as_they_are(kind, metric):
     frame = FRAMES_OF[kind]()
-    options = {"on": list(ON[:2]) if metric == "haversine" else list(ON), "metric": metric}
+    options = {
+        "on": list(ON[:2]) if metric == "haversine" else list(ON),
+        "metric": metric,
+    }
     if metric == "haversine":
         frame = frame[list(ON[:2])]
     before, eps = frame.copy(), {"cosine": 1e-3, "haversine": 1e5}.get(metric, 2.0)
-    assert len(frame.simjoin.self_join(eps, return_distance=True, dropna=True, **options))
+    assert len(
+        frame.simjoin.self_join(eps, return_distance=True, dropna=True, **options)
+    )
     for verb in ("count_pairs", "neighbor_counts", "dbscan", "neighbor_graph"):
         getattr(frame.simjoin, verb)(eps, **options)
     frame.simjoin.join(frame, eps, **options)

@@ -17,7 +17,12 @@ from dask_simjoin.tasks.chunks import gather_chunk, read_points
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import join_block
-from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
+from tests.support.oracle import (
+    as_set,
+    assert_same_pairs,
+    brute_force,
+    squared_distances,
+)
 from tests.support.points import KINDS, Case, cases, frame_of, make_points
 from tests.support.profiles import examples, in_turns, pairwise
 
@@ -38,10 +43,13 @@ def join_chunks(x, eps, cuts=(), **options):
     plan = make_plan(join_statistics([summaries], spec))
     chunking = entity_chunks(summaries, 1, 1000, spec.norm, spec.threshold)
     read = [
-        read_points(part, known, spec) for part, known in zip(parts, enumerate(plan.sources[0]), strict=True)
+        read_points(part, known, spec)
+        for part, known in zip(parts, enumerate(plan.sources[0]), strict=True)
     ]
     chunks = [
-        gather_chunk(plan.layout, [rows for _, *rows in pieces], *(read[n] for n, _, _ in pieces))
+        gather_chunk(
+            plan.layout, [rows for _, *rows in pieces], *(read[n] for n, _, _ in pieces)
+        )
         for pieces in chunking.pieces
     ]
     counts = [np.zeros(len(chunk["ids"]), np.int64) for chunk in chunks]
@@ -54,7 +62,9 @@ def join_chunks(x, eps, cuts=(), **options):
         assert as_set(plain) == new
         assert not (new & found)
         found |= new
-        distances |= dict(zip(zip(pairs.left, pairs.right, strict=True), pairs.distance, strict=True))
+        distances |= dict(
+            zip(zip(pairs.left, pairs.right, strict=True), pairs.distance, strict=True)
+        )
         a, c = count_block(meeting)
         counts[i] += a
         if c is not None:

@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given, settings
 
 from dask_simjoin.engine.cpu.nearest import build, fresh, nearest
-from dask_simjoin.engine.index.cpu_tiles import TILE, box_tree, make_nearest_layout, smallest_names, wide_dims
+from dask_simjoin.engine.index.cpu_tiles import (
+    TILE,
+    box_tree,
+    make_nearest_layout,
+    smallest_names,
+    wide_dims,
+)
 from tests.support.nearest import oracle, searches
 from tests.support.points import KINDS, make_points
 from tests.support.profiles import examples, in_turns
 
 
 def layout_of(*sides, filtered=None):
-    """The layout of these points; `filtered`: with the filter, if there can be one, or without."""
+    """The layout of these points; `filtered`: with the filter, if there can be one, or
+    without.
+    """
     x = np.concatenate(sides)
     if not len(x):
         x = np.zeros((1, x.shape[1]))
@@ -29,13 +37,19 @@ def layout_of(*sides, filtered=None):
     return replace(layout, filter=None) if filtered is False else layout
 
 
-def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), order=None):
-    """The same by chunks: both sides cut at `cuts`, each query chunk meets data chunks in `order`."""
+def search(
+    q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), order=None
+):
+    """The same by chunks: both sides cut at `cuts`, each query chunk meets data chunks
+    in `order`.
+    """
     results = []
 
     def chunks(x, names):
         bounds = [0, *sorted(min(c, len(x)) for c in cuts), len(x)]
-        return [build(x[a:b], names[a:b], layout) for a, b in itertools.pairwise(bounds)]
+        return [
+            build(x[a:b], names[a:b], layout) for a, b in itertools.pairwise(bounds)
+        ]
 
     data = chunks(d, d_names)
     queries = data if q is d else chunks(q, q_names)
@@ -47,7 +61,17 @@ def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), or
     return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
 
-def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, filtered=None, **how):
+def check(
+    q,
+    d,
+    k,
+    same=False,
+    q_names=None,
+    d_names=None,
+    bound2=math.inf,
+    filtered=None,
+    **how,
+):
     q_names = np.arange(len(q)) if q_names is None else q_names
     d_names = q_names if q is d else np.arange(len(d)) if d_names is None else d_names
     layout = layout_of(q, d, filtered=filtered)
@@ -68,14 +92,18 @@ def test_any_points(case):
 @pytest.mark.parametrize("filtered", [False, True])
 @pytest.mark.parametrize("dims", [1, 2, 3, 4, 5, 8])
 def test_lattice_ties(dims, filtered):
-    """Many neighbours at the same distance, in tiles whose boxes touch: the smaller name wins."""
+    """Many neighbours at the same distance, in tiles whose boxes touch: the smaller
+    name wins.
+    """
     side = {1: 300, 2: 20, 3: 8, 4: 5, 5: 4, 8: 2}[dims]
     x = np.array(list(itertools.product(range(side), repeat=dims)), float)
     rng = np.random.default_rng(dims)
     x = np.repeat(rng.permutation(x), 2, axis=0) / 3
     names = rng.permutation(len(x))
     for k in (1, 3, 11, 40):
-        check(x, x, k, True, names, filtered=filtered, cuts=(len(x) // 3,), order=(1, 0))
+        check(
+            x, x, k, True, names, filtered=filtered, cuts=(len(x) // 3,), order=(1, 0)
+        )
 
 
 @in_turns(4, kind=KINDS, dims=[1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 65, 128])
@@ -105,7 +133,10 @@ def test_few_points_and_many_neighbours(n, dims):
 
 def test_no_neighbours_are_wanted():
     x = np.ones((3, 2))
-    assert search(x, x, np.arange(3), np.arange(3), 0, True, layout_of(x))[0].shape == (3, 0)
+    assert search(x, x, np.arange(3), np.arange(3), 0, True, layout_of(x))[0].shape == (
+        3,
+        0,
+    )
 
 
 def test_the_filter_is_left_where_it_cannot_tell_neighbours_apart():
@@ -130,10 +161,18 @@ def test_smallest_names():
 
 
 def test_narrow_columns_do_not_count_as_dimensions_of_the_filter():
-    """Where points differ in few columns, all of the few candidates are soon compared in float64."""
+    """Where points differ in few columns, all of the few candidates are soon compared
+    in float64.
+    """
     rng = np.random.default_rng(0)
-    alike, plane = rng.uniform(size=(3000, 12)), rng.uniform(size=(3000, 12)) * ([1e3] * 2 + [1.0] * 10)
-    layouts = [make_nearest_layout(x.min(0), x.max(0), x.mean(0), x.var(0), x[:1000]) for x in (alike, plane)]
+    alike, plane = (
+        rng.uniform(size=(3000, 12)),
+        rng.uniform(size=(3000, 12)) * ([1e3] * 2 + [1.0] * 10),
+    )
+    layouts = [
+        make_nearest_layout(x.min(0), x.max(0), x.mean(0), x.var(0), x[:1000])
+        for x in (alike, plane)
+    ]
     assert layouts[0].filter is not None and layouts[1].filter is None
     assert wide_dims(alike.var(axis=0)) == pytest.approx(12, rel=0.01)
     assert wide_dims(plane.var(axis=0)) == pytest.approx(2, rel=0.01)

@@ -18,7 +18,13 @@ def test_it_is_asked_once_for_the_same_of_the_same():
     def find(a, b, what):
         return told.find(a, b, what, lambda: asked.append(what) or len(asked))
 
-    assert [find(q, d, "x"), find(q, d, "x"), find(d, q, "x"), find(q, d, "y"), find(q, d, "x")] == [
+    assert [
+        find(q, d, "x"),
+        find(q, d, "x"),
+        find(d, q, "x"),
+        find(q, d, "y"),
+        find(q, d, "x"),
+    ] == [
         1,
         1,
         2,
@@ -30,7 +36,8 @@ def test_it_is_asked_once_for_the_same_of_the_same():
 
 def test_nothing_is_kept_of_what_is_gone():
     told, q = WeakPairCache(), index()
-    for number in range(5):  # memory of arrays that are gone is taken again, and numbers of objects with it
+    # memory of arrays that are gone is taken again, and numbers of objects with it
+    for number in range(5):
         d = index()
         assert told.find(q, d, "x", lambda number=number: number) == number
     assert told.find(q, d, "x", lambda: "new") == 4
@@ -40,19 +47,33 @@ def test_nothing_is_kept_of_what_is_gone():
 
 
 def test_who_asks_meanwhile_waits():
-    told, q, begun, go_on, found = WeakPairCache(), index(), threading.Event(), threading.Event(), []
+    told, q, begun, go_on, found = (
+        WeakPairCache(),
+        index(),
+        threading.Event(),
+        threading.Event(),
+        [],
+    )
 
     def slowly():
         begun.set()
         go_on.wait(10)
         return "first"
 
-    threads = [threading.Thread(target=lambda: found.append(told.find(q, q, "x", slowly)))]
+    threads = [
+        threading.Thread(target=lambda: found.append(told.find(q, q, "x", slowly)))
+    ]
     threads[0].start()
     assert begun.wait(10)
-    threads.append(threading.Thread(target=lambda: found.append(told.find(q, q, "x", lambda: "second"))))
+    threads.append(
+        threading.Thread(
+            target=lambda: found.append(told.find(q, q, "x", lambda: "second"))
+        )
+    )
     threads[1].start()
-    assert told.find(q, q, "y", lambda: "other") == "other", "nobody waits for what is of no use to it"
+    assert told.find(q, q, "y", lambda: "other") == "other", (
+        "nobody waits for what is of no use to it"
+    )
     go_on.set()
     for thread in threads:
         thread.join(10)

@@ -52,7 +52,10 @@ def test_the_index_is_that_of_numpy(points, dims, order, threads, monkeypatch):
     x = np.asarray(points(np.random.default_rng(dims), 5000, dims), order=order)
     for eps in (1e-3, 0.3):
         layout = layout_of(x, eps)
-        built, expected = JOINER.build(x, layout, threads), grids.build(x, layout.grid, SWEEP_LANES)
+        built, expected = (
+            JOINER.build(x, layout, threads),
+            grids.build(x, layout.grid, SWEEP_LANES),
+        )
         for name in ("cols", "keys", "starts"):
             assert np.array_equal(built[name], expected[name]), name
         assert {name: part.dtype for name, part in built.items()} == {
@@ -66,7 +69,9 @@ def test_the_index_is_that_of_numpy(points, dims, order, threads, monkeypatch):
 @pytest.mark.parametrize("near", [1, 7, 15, 16, 17, 31, 32, 33, 100])
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 50])
 def test_windows_of_any_length(n, near):
-    """`near` points on either side, and then none for a while; rows end with the arrays."""
+    """`near` points on either side, and then none for a while; rows end with the
+    arrays.
+    """
     x = np.concatenate([np.arange(n), 10 * n + np.arange(near) / near, [1e3]])
     x = np.random.default_rng(near).permutation(np.stack([x, np.zeros(len(x))], axis=1))
     for eps in (0.5, 1.0, float(n)):
@@ -75,9 +80,17 @@ def test_windows_of_any_length(n, near):
         expected = brute_force(x, eps)
         labels = np.arange(len(x), dtype=np.int64)[index["order"][: len(x)]] * 10
         found = JOINER.pairs(
-            index, index, layout, is_self_join=True, labels=(labels, labels), distance=np.sqrt
+            index,
+            index,
+            layout,
+            is_self_join=True,
+            labels=(labels, labels),
+            distance=np.sqrt,
         )
-        pairs = [(a // 10, b // 10) for a, b in zip(found.left.tolist(), found.right.tolist(), strict=True)]
+        pairs = [
+            (a // 10, b // 10)
+            for a, b in zip(found.left.tolist(), found.right.tolist(), strict=True)
+        ]
         assert len(set(pairs)) == len(pairs)
         assert_same_pairs(set(pairs), expected)
         away = [float(np.sqrt((x[a, 0] - x[b, 0]) ** 2)) for a, b in pairs]

@@ -31,7 +31,9 @@ def little(monkeypatch):
     monkeypatch.setattr(process, "LEAST", 100)
 
 
-@in_turns(2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5])
+@in_turns(
+    2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5]
+)
 def test_tiles_of_several_threads(kind, dims, number):
     n = 700
     x = np.asfortranarray(some_points(kind, n, dims))
@@ -40,8 +42,14 @@ def test_tiles_of_several_threads(kind, dims, number):
         moments = x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0)
         layout = JOINER.layout(method, *moments, eps * eps)
         index, alone = (JOINER.build(x, layout, k) for k in (number, 1))
-        assert {name: (part.dtype, part.shape) for name, part in index.items() if hasattr(part, "dtype")} == {
-            name: (part.dtype, part.shape) for name, part in alone.items() if hasattr(part, "dtype")
+        assert {
+            name: (part.dtype, part.shape)
+            for name, part in index.items()
+            if hasattr(part, "dtype")
+        } == {
+            name: (part.dtype, part.shape)
+            for name, part in alone.items()
+            if hasattr(part, "dtype")
         }
         assert index.get("norm") == alone.get("norm")
         found = JOINER.pairs(index, index, layout, is_self_join=True)
@@ -73,11 +81,20 @@ def test_one_chunk_is_indexed_by_all_threads(monkeypatch):
 def several(case: Case, rng: np.random.Generator) -> list[float]:
     """Distances that rows have, those next to them, and 0; in no order, some twice."""
     eps = case.eps
-    near = [eps, math.nextafter(eps, math.inf), max(0.0, math.nextafter(eps, 0.0)), eps / 2, 0.0, eps]
+    near = [
+        eps,
+        math.nextafter(eps, math.inf),
+        max(0.0, math.nextafter(eps, 0.0)),
+        eps / 2,
+        0.0,
+        eps,
+    ]
     return rng.permutation(near)[: rng.integers(1, 7)].tolist()
 
 
-def check(x: np.ndarray, eps: list[float], metric: str = "euclidean", **options: Any) -> None:
+def check(
+    x: np.ndarray, eps: list[float], metric: str = "euclidean", **options: Any
+) -> None:
     frame, kind = frame_of(x), make_metric(metric, 2)
     away = totals(np.asarray(x, float), np.asarray(x, float), metric)
     near = [(away <= kind.threshold(one)) & ~np.eye(len(x), dtype=bool) for one in eps]
@@ -92,7 +109,11 @@ def check(x: np.ndarray, eps: list[float], metric: str = "euclidean", **options:
 
 
 @settings(max_examples=examples(150))
-@given(cases(max_dims=12, max_points=120), st.sampled_from(["auto", "auto", *METHODS]), st.integers(0, 99))
+@given(
+    cases(max_dims=12, max_points=120),
+    st.sampled_from(["auto", "auto", *METHODS]),
+    st.integers(0, 99),
+)
 def test_any_points_and_method(case: Case, method: str, seed: int) -> None:
     most = METHODS[method].max_dims if method in METHODS else None
     if most is not None and case.x.shape[1] > most:
@@ -117,16 +138,24 @@ def test_tiles_take_passes_where_rows_have_many_neighbours(metric: str) -> None:
     eps = [0.0, 1e-15, 0.2, far, far]  # no filter serves the first two
     tried = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "tally", lambda *given: tried.append(given) or tally(*given))
+        patch.setattr(
+            tiles, "tally", lambda *given: tried.append(given) or tally(*given)
+        )
         found = frame.simjoin.count_pairs(eps, metric=metric)
         assert len(tried) == 1
         assert frame.simjoin.count_pairs([0.0, 0.1], metric=metric).tolist()[0] == 15
         assert len(tried) == 1
-    assert found.tolist() == [frame.simjoin.count_pairs(one, metric=metric) for one in eps]
+    assert found.tolist() == [
+        frame.simjoin.count_pairs(one, metric=metric) for one in eps
+    ]
 
 
 @settings(max_examples=examples(60))
-@given(cases(max_dims=4, max_points=80), st.sampled_from(["manhattan", "chebyshev"]), st.integers(0, 99))
+@given(
+    cases(max_dims=4, max_points=80),
+    st.sampled_from(["manhattan", "chebyshev"]),
+    st.integers(0, 99),
+)
 def test_other_metrics(case: Case, metric: str, seed: int) -> None:
     check(case.x, several(case, np.random.default_rng(seed)), metric)
 
@@ -138,7 +167,10 @@ def test_dask(dims: int, partitioning: str) -> None:
     frame = frame_of(x).set_index(np.arange(600)[::-1])
     lazy = dd.from_pandas(frame, npartitions=4, sort=False)
     eps = [0.3, 0.0, 0.1, 0.3, 0.2]
-    how = {"partitioning": partitioning, "blocksize": None if partitioning == "replicated" else "4 kB"}
+    how = {
+        "partitioning": partitioning,
+        "blocksize": None if partitioning == "replicated" else "4 kB",
+    }
     for more in ({}, {"pairs": "both", "include_self": True}):
         found = lazy.simjoin.count_pairs(eps, **how, **more)
         assert (found.name, found.index.name, found.npartitions) == ("pairs", "eps", 1)
@@ -155,19 +187,32 @@ def test_dask(dims: int, partitioning: str) -> None:
         pd.testing.assert_series_equal(counts[one].compute(scheduler="sync"), alone)
     # values of rows go beside them, and through filters
     beside = lazy.assign(n=counts[0.2])
-    assert beside[beside.n > 1].compute(scheduler="sync").n.tolist() == whole[0.2][whole[0.2] > 1].tolist()
+    assert (
+        beside[beside.n > 1].compute(scheduler="sync").n.tolist()
+        == whole[0.2][whole[0.2] > 1].tolist()
+    )
 
 
 def test_rows_that_are_left_out_and_frames_of_none() -> None:
     frame = pd.DataFrame({"x": [0.0, np.nan, 1.0, 3.0]}, index=list("abcd"))
     counts = frame.simjoin.neighbor_counts([1.0, 3.0], dropna=True)
-    assert counts.index.tolist() == ["a", "c", "d"] and counts.to_numpy().tolist() == [[1, 2], [1, 2], [0, 2]]
+    assert counts.index.tolist() == ["a", "c", "d"] and counts.to_numpy().tolist() == [
+        [1, 2],
+        [1, 2],
+        [0, 2],
+    ]
     none = frame.iloc[:0]
     assert none.simjoin.count_pairs([1.0, 2.0]).tolist() == [0, 0]
     assert none.simjoin.neighbor_counts([1.0, 2.0]).shape == (0, 2)
     lazy = dd.from_pandas(none, npartitions=1)
-    assert lazy.simjoin.count_pairs([1.0, 2.0]).compute(scheduler="sync").tolist() == [0, 0]
-    assert lazy.simjoin.neighbor_counts([1.0, 2.0]).compute(scheduler="sync").shape == (0, 2)
+    assert lazy.simjoin.count_pairs([1.0, 2.0]).compute(scheduler="sync").tolist() == [
+        0,
+        0,
+    ]
+    assert lazy.simjoin.neighbor_counts([1.0, 2.0]).compute(scheduler="sync").shape == (
+        0,
+        2,
+    )
 
 
 @pytest.mark.filterwarnings("error")
@@ -189,7 +234,9 @@ def test_a_histogram_may_go_as_far_as_rows_are_apart() -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["count_pairs", "neighbor_counts"])
-def test_wrong_distances(verb: str, eps: Any, kind: type[Exception], message: str) -> None:
+def test_wrong_distances(
+    verb: str, eps: Any, kind: type[Exception], message: str
+) -> None:
     frame = pd.DataFrame({"x": [0.0, 1.0]})
     with pytest.raises(kind, match=message):
         getattr(frame.simjoin, verb)(eps)
@@ -197,14 +244,23 @@ def test_wrong_distances(verb: str, eps: Any, kind: type[Exception], message: st
 
 def test_distances_with_units_and_rows_of_equal_groups() -> None:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"lat": rng.uniform(40, 41, 300), "lon": rng.uniform(5, 6, 300)})
+    frame = pd.DataFrame(
+        {"lat": rng.uniform(40, 41, 300), "lon": rng.uniform(5, 6, 300)}
+    )
     how = {"on": ["lat", "lon"], "metric": "haversine"}
     found = frame.simjoin.count_pairs(["5 km", 1000, "500 m"], **how)
-    assert found.index.tolist() == [5000, 1000, 500] and found.iloc[0] > found.iloc[1] > 0
-    assert found.tolist() == [frame.simjoin.count_pairs(one, **how) for one in (5000, "1 km", 500)]
+    assert (
+        found.index.tolist() == [5000, 1000, 500] and found.iloc[0] > found.iloc[1] > 0
+    )
+    assert found.tolist() == [
+        frame.simjoin.count_pairs(one, **how) for one in (5000, "1 km", 500)
+    ]
     frame["kind"] = np.arange(300) % 3
     some = frame.simjoin.count_pairs(["5 km", 0], by="kind", **how)
-    assert some.tolist() == [frame.simjoin.count_pairs(5000, by="kind", **how), 0] and some.iloc[0] > 0
+    assert (
+        some.tolist() == [frame.simjoin.count_pairs(5000, by="kind", **how), 0]
+        and some.iloc[0] > 0
+    )
     with pytest.raises(OptionError, match=r"eps\[0\]='5 km' has a unit"):
         frame.simjoin.count_pairs(["5 km"], on=["lat", "lon"])
 
@@ -213,6 +269,10 @@ def test_where_one_distance_is_meant() -> None:
     frame = pd.DataFrame({"x": [0.0, 1.0]})
     with pytest.raises(OptionError, match=r"0\.5 more than once"):
         frame.simjoin.neighbor_counts([0.5, 1.0, 0.5])
-    assert frame.simjoin.count_pairs(np.float32(1.0)) == frame.simjoin.count_pairs(np.array(1.0).item()) == 1
+    assert (
+        frame.simjoin.count_pairs(np.float32(1.0))
+        == frame.simjoin.count_pairs(np.array(1.0).item())
+        == 1
+    )
     with pytest.raises(OptionTypeError, match="not a number"):
         frame.simjoin.self_join([0.5, 1.0])

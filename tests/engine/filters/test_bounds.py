@@ -31,18 +31,34 @@ def rounded_totals(x, made, metric):
 
 @st.composite
 def clouds(draw):
-    """Points of which many are exactly, or one unit in the last place from, a threshold apart."""
+    """Points of which many are exactly, or one unit in the last place from, a threshold
+    apart.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n, d = draw(st.integers(2, 60)), draw(st.sampled_from([1, 2, 5, 16, 40]))
     kind = draw(st.sampled_from(["uniform", "lattice", "scales", "equal"]))
-    x = rng.uniform(-1, 1, (n, d)) if kind != "lattice" else rng.integers(0, 3, (n, d)) / 3
+    x = (
+        rng.uniform(-1, 1, (n, d))
+        if kind != "lattice"
+        else rng.integers(0, 3, (n, d)) / 3
+    )
     x = x * 2.0 ** rng.integers(-30, 30, d) if kind == "scales" else x
     x = x[rng.integers(0, 3, n) % n] if kind == "equal" else x
-    x = x * draw(st.sampled_from([1.0, 1e-200, 3e150, 0.1])) + draw(st.sampled_from([0.0, 1.0, 1e3]))
+    x = x * draw(st.sampled_from([1.0, 1e-200, 3e150, 0.1])) + draw(
+        st.sampled_from([0.0, 1.0, 1e3])
+    )
     metric = draw(st.sampled_from(list(METRICS)))
     away = totals(x, x, metric)
     eps = float(draw(st.sampled_from(sorted(set(away.ravel().tolist())))))
-    return x, draw(st.sampled_from([eps, math.nextafter(eps, math.inf), math.nextafter(eps, 0.0)])), metric
+    return (
+        x,
+        draw(
+            st.sampled_from(
+                [eps, math.nextafter(eps, math.inf), math.nextafter(eps, 0.0)]
+            )
+        ),
+        metric,
+    )
 
 
 @given(clouds())
@@ -81,17 +97,27 @@ def test_it_is_not_taken_where_it_leaves_much_open(metric):
 
 
 @given(
-    st.integers(0, 2**32), st.sampled_from(list(METRICS)), st.integers(5, 9), st.sampled_from([1 / 3, 0.1])
+    st.integers(0, 2**32),
+    st.sampled_from(list(METRICS)),
+    st.integers(5, 9),
+    st.sampled_from([1 / 3, 0.1]),
 )
 def test_all_pairs_are_found(seed, metric, dims, step):
     """Of lattices, where most pairs are at the threshold, but for rounding."""
     rng = np.random.default_rng(seed)
-    x = rng.integers(0, 3, (rng.integers(20, 200), dims)) * step + rng.choice([0.0, 1.7])
+    x = rng.integers(0, 3, (rng.integers(20, 200), dims)) * step + rng.choice(
+        [0.0, 1.7]
+    )
     away = totals(x[:5], x, metric)
     eps = float(rng.choice(away[away > 0]))  # at none the filter is not taken
     eps = float(np.nextafter(eps, rng.choice([0, np.inf, eps])))
-    layout = JOINER.layout("tiles", x.min(0), x.max(0), x.mean(0), x.var(0), eps, METRICS[metric])
+    layout = JOINER.layout(
+        "tiles", x.min(0), x.max(0), x.mean(0), x.var(0), eps, METRICS[metric]
+    )
     assert layout.rounded is not None and layout.kind is np.float32
     index = JOINER.build(x, layout)
     left, right = JOINER.pairs(index, index, layout, is_self_join=True)[:2]
-    assert_same_pairs(set(zip(left.tolist(), right.tolist(), strict=True)), brute_force(x, eps, metric))
+    assert_same_pairs(
+        set(zip(left.tolist(), right.tolist(), strict=True)),
+        brute_force(x, eps, metric),
+    )

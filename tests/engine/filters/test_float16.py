@@ -3,7 +3,14 @@
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
-from tests.engine.index.test_gpu import DIMS, RANKS, indexed, indexes, nearest_indexes, outer_of
+from tests.engine.index.test_gpu import (
+    DIMS,
+    RANKS,
+    indexed,
+    indexes,
+    nearest_indexes,
+    outer_of,
+)
 from tests.support.oracle import squared_distances
 from tests.support.profiles import chosen, in_turns
 
@@ -12,16 +19,22 @@ WIDE = {201: 0.3, 256: 0.0, 384: 0.01, 768: 0.3, 1024: 1.0, 2048: 0.01}
 
 
 def both_sides(vectors):
-    """What queries and points are read as: of queries the halves of the last eight numbers are swapped."""
+    """What queries and points are read as: of queries the halves of the last eight
+    numbers are swapped.
+    """
     right = vectors.astype(np.float64)
     left = right.copy()
     left[:, -8:-4], left[:, -4:] = right[:, -4:], right[:, -8:-4]
     return left, right
 
 
-@in_turns(1, lambda dims, rank: WIDE.get(dims, rank) == rank, dims=[*DIMS, *WIDE], rank=RANKS)
+@in_turns(
+    1, lambda dims, rank: WIDE.get(dims, rank) == rank, dims=[*DIMS, *WIDE], rank=RANKS
+)
 def test_float16_loses_no_pair(dims, rank):
-    """Without the tensor cores' own rounding, which only makes sums that are above 0 smaller."""
+    """Without the tensor cores' own rounding, which only makes sums that are above 0
+    smaller.
+    """
     used = 0
     sizes = chosen([2, 130, 300], [2, 130]) if dims <= 200 else [2, 70]
     for _, index, near in indexes("float16", dims, rank, sizes):
@@ -44,8 +57,8 @@ def cut(x, bits):
 
 
 def as_tensor_cores_round(left, right, group):
-    """Products of two sides, `group` of each at a time, as in section 4 of what engine/filters/float16.py
-    cites."""
+    """Products of two sides, `group` of each at a time, as in section 4 of what
+    engine/filters/float16.py cites."""
     sums = np.zeros((len(left), len(right)))
     for k in range(0, left.shape[1], group):
         summands = left[:, None, k : k + group] * right[None, :, k : k + group]
@@ -57,10 +70,14 @@ def as_tensor_cores_round(left, right, group):
 
 
 def hard_to_add(kind, n, dims, rng):
-    """Points far from their mean, in pairs that differ little: products that all add up, then cancel."""
-    size = {"equal": np.ones(dims), "growing": np.linspace(0.01, 1, dims), "one": np.eye(dims)[0] * dims}[
-        kind
-    ]
+    """Points far from their mean, in pairs that differ little: products that all add
+    up, then cancel.
+    """
+    size = {
+        "equal": np.ones(dims),
+        "growing": np.linspace(0.01, 1, dims),
+        "one": np.eye(dims)[0] * dims,
+    }[kind]
     x = rng.choice([-1.0, 1.0], (n, dims)) * size * rng.uniform(0.9, 1, (n, 1))
     x[n // 2 :] = x[: n - n // 2] + rng.normal(size=(n - n // 2, dims)) * rng.choice(
         [1e-4, 1e-2], (n - n // 2, 1)
@@ -70,7 +87,9 @@ def hard_to_add(kind, n, dims, rng):
 
 @in_turns(1, dims=[9, 200, 256, 384, 768, 1024, 2048], kind=["equal", "growing", "one"])
 def test_what_tensor_cores_round_loses_no_pair(kind, dims):
-    """With their rounding, imitated: pairs keep their signs, and nothing is surer than it is."""
+    """With their rounding, imitated: pairs keep their signs, and nothing is surer than
+    it is.
+    """
     rng = np.random.default_rng(dims)
     x = hard_to_add(kind, 24, dims, rng)
     distances = np.sort(squared_distances(x, x)[np.triu_indices(len(x), 1)])
@@ -78,7 +97,9 @@ def test_what_tensor_cores_round_loses_no_pair(kind, dims):
     for eps in np.sqrt(distances[[0, 6, 11, len(distances) // 2]]):
         layout, index = indexed(x, eps, "float16")
         assert layout.engine == "float16"
-        near = (squared_distances(x, x) <= eps * eps)[np.ix_(index["order"], index["order"])]
+        near = (squared_distances(x, x) <= eps * eps)[
+            np.ix_(index["order"], index["order"])
+        ]
         left, right = (side[: len(x)] for side in both_sides(index["vectors"]))
         sure = index["vectors_sure"][: len(x)]
         for group in (4, 8, 16):
@@ -105,7 +126,9 @@ def test_float16_loses_no_neighbour(dims, rank):
         vectors = index["vectors"].astype(np.float64)
         own = vectors[:, width - 8 : width - 4].sum(axis=1)
         product = vectors[:n, :dims] @ vectors[:, :dims].T + own
-        assert (product[:, :n] + 30_000 >= 0).all() and not (product[:, n:] + 30_000 >= 0).any()
+        assert (product[:, :n] + 30_000 >= 0).all() and not (
+            product[:, n:] + 30_000 >= 0
+        ).any()
         added = own[:n] - (2 * error**2 - norm) / 2
         assert (added > 0).all() and (added <= 4 * width * 2.0**-23 * (norm + 1)).all()
         room = 1.5 * width * 2.0**-23 * (norm[:, None] + norm[None, :])

@@ -26,10 +26,17 @@ from dask_simjoin.engine.filters.quantization import (
 )
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.planning.sample import moments
-from tests.support.oracle import assert_same_pairs, brute_force, squared_distances, totals
+from tests.support.oracle import (
+    assert_same_pairs,
+    brute_force,
+    squared_distances,
+    totals,
+)
 from tests.support.profiles import in_turns
 
-needs_avx2 = pytest.mark.skipif(not WAYS, reason="this machine does not multiply bytes in pairs")
+needs_avx2 = pytest.mark.skipif(
+    not WAYS, reason="this machine does not multiply bytes in pairs"
+)
 
 
 @pytest.fixture(params=WAYS or [None])
@@ -47,7 +54,10 @@ def layout_for(x, eps):
 
 def halves_of(values):
     """The sums over both halves of the dimensions, of values (..., steps, 4)."""
-    return np.stack([values[..., :2].sum(axis=(-2, -1)), values[..., 2:].sum(axis=(-2, -1))], axis=-1)
+    return np.stack(
+        [values[..., :2].sum(axis=(-2, -1)), values[..., 2:].sum(axis=(-2, -1))],
+        axis=-1,
+    )
 
 
 def unwrapped(terms, near):
@@ -56,7 +66,9 @@ def unwrapped(terms, near):
 
 
 def sums(index):
-    """What the kernel adds up for each query and point, (n, n, 2 or 1), as whole numbers that do not wrap."""
+    """What the kernel adds up for each query and point, (n, n, 2 or 1), as whole
+    numbers that do not wrap.
+    """
     n = len(index["y"])
     b = index["queries"].astype(int)
     a = index["tiles"].transpose(0, 2, 1, 3).reshape(-1, *b.shape[1:])[:n].astype(int)
@@ -90,7 +102,15 @@ def points(kind, n, dims, rng):
     return np.repeat(rng.normal(size=(max(1, n // 7), dims)), 8, axis=0)[:n]
 
 
-KINDS = ["exponential", "cauchy", "far clusters", "one wide column", "unit", "lattice", "repeated"]
+KINDS = [
+    "exponential",
+    "cauchy",
+    "far clusters",
+    "one wide column",
+    "unit",
+    "lattice",
+    "repeated",
+]
 
 
 @needs_avx2
@@ -112,13 +132,18 @@ def test_all_pairs_are_found(way, kind, n, dims, rank, seed):
         patch.setattr(cpu_tiles, "WAYS", (way,))
         index = JOINER.build(x, layout)
         found = JOINER.pairs(index, index, layout, is_self_join=True)
-    assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), brute_force(x, eps))
+    assert_same_pairs(
+        set(zip(found.left.tolist(), found.right.tolist(), strict=True)),
+        brute_force(x, eps),
+    )
 
 
 @needs_avx2
 @in_turns(1, kind=KINDS, dims=[16, 50, 384])
 def test_the_sums_of_pairs_do_not_wrap(kind, dims, way):
-    """Of every pair each half stays in 16 bits, where sums are such, and both together reach the bound."""
+    """Of every pair each half stays in 16 bits, where sums are such, and both together
+    reach the bound.
+    """
     x = points(kind, 5 * TILE, dims, np.random.default_rng(dims))
     d2 = squared_distances(x, x)
     eps = math.sqrt(np.quantile(d2, 0.05)) or 0.5
@@ -177,13 +202,20 @@ def test_masks_are_those_of_the_sums(dims, way):
         for passing in (0, 1 << 63 | 5):
             chosen = rng.integers(0, len(x), 4)
             union = masks(
-                index["tiles"][tile].ctypes.data, index["first"][tile].ctypes.data, index["queries"].shape[1],
-                index["queries"].ctypes.data, index["take"].ctypes.data, chosen, np.int32(least),
-                np.uint64(passing), out.ctypes.data,
-            )  # fmt: skip
+                index["tiles"][tile].ctypes.data,
+                index["first"][tile].ctypes.data,
+                index["queries"].shape[1],
+                index["queries"].ctypes.data,
+                index["take"].ctypes.data,
+                chosen,
+                np.int32(least),
+                np.uint64(passing),
+                out.ctypes.data,
+            )
             columns = near[chosen, tile * TILE : (tile + 1) * TILE]
             want = [
-                int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little") for row in columns
+                int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little")
+                for row in columns
             ]
             assert [int(mask) for mask in out] == [mask | passing for mask in want]
             assert int(union) == functools.reduce(operator.or_, want) | passing
@@ -200,7 +232,11 @@ def test_chunks_of_machines_that_sum_up_otherwise_meet():
             patch.setattr(cpu_tiles, "WAYS", (way,))
             indexes.append(JOINER.build(x, layout))
     found = JOINER.pairs(*indexes, layout, is_self_join=False)
-    pairs = {(a, b) for a, b in zip(found.left.tolist(), found.right.tolist(), strict=True) if a < b}
+    pairs = {
+        (a, b)
+        for a, b in zip(found.left.tolist(), found.right.tolist(), strict=True)
+        if a < b
+    }
     assert_same_pairs(pairs, brute_force(x, 2.5))
 
 
@@ -215,7 +251,9 @@ def test_points_that_are_cut_off_meet_all(way):
     found = JOINER.pairs(index, index, layout, is_self_join=True)
     want = brute_force(x, eps)
     assert any(i % 500 == 7 for i, _ in want)
-    assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
+    assert_same_pairs(
+        set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want
+    )
 
 
 @needs_avx2
@@ -233,7 +271,9 @@ def test_it_serves_and_refuses_most(dims, way):
 
 @needs_avx2
 def test_where_it_lets_all_through_it_pauses(way):
-    """All points are near each other: decided by the float32 filter, hardly any in float64."""
+    """All points are near each other: decided by the float32 filter, hardly any in
+    float64.
+    """
     x = np.random.default_rng(2).normal(size=(3000, 32))
     layout = layout_for(x, 20.0)
     assert layout.quantized is not None
@@ -244,7 +284,9 @@ def test_where_it_lets_all_through_it_pauses(way):
 
 
 def test_other_machines_do_without(monkeypatch):
-    """An index with 8-bit vectors serves where they cannot be read, and one without where they can."""
+    """An index with 8-bit vectors serves where they cannot be read, and one without
+    where they can.
+    """
     x = np.random.default_rng(3).exponential(size=(1000, 20))
     want = brute_force(x, 2.5)
     layout = layout_for(x, 2.5)
@@ -257,7 +299,9 @@ def test_other_machines_do_without(monkeypatch):
         monkeypatch.setattr(cpu_tiles, "WAYS", ways)
         for index in indexes:
             found = JOINER.pairs(index, index, layout, is_self_join=True)
-            assert_same_pairs(set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want)
+            assert_same_pairs(
+                set(zip(found.left.tolist(), found.right.tolist(), strict=True)), want
+            )
 
 
 @pytest.mark.slow
@@ -271,7 +315,11 @@ def test_code_for_any_machine(tmp_path):
     )
     told = {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
     ran = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | told, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code],
+        env=os.environ | told,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     x = np.random.default_rng(0).normal(size=(300, 20))
@@ -310,7 +358,8 @@ def test_no_pair_is_lost_and_what_is_sure_is_a_pair(dims, shift, rank):
     made = make_filter(x.min(0), x.max(0), x.mean(0), x.var(0), eps2)
     total, norm = float32_sums(x, made)
     pair = away <= eps2
-    slack = 4 * 2.0**-24 * norm.max()  # this rounds h and start to the nearest, the kernel towards passing
+    # this rounds h and start to the nearest, the kernel towards passing
+    slack = 4 * 2.0**-24 * norm.max()
     assert (total[pair] >= -slack).all()
     sure = made.sure + 2 * made.kappa * (norm[:, None] + norm[None, :])
     assert pair[total >= sure].all()
@@ -329,7 +378,11 @@ def test_boxes_of_a_pair_are_within_reach_and_sure_ones_hold_nothing_else():
 def test_where_float64_serves_better():
     box = np.zeros(2), np.ones(2), np.full(2, 0.5)
     assert make_filter(*box, np.full(2, 0.1), 0.25) is not None
-    assert make_filter(*box, np.full(2, 0.1), 1e-9) is None  # far less than what rounding takes away
+    # far less than what rounding takes away
+    assert make_filter(*box, np.full(2, 0.1), 1e-9) is None
     assert open_filter(np.full(2, -1e300), np.full(2, 1e300), np.zeros(2)) is None
     made = within(make_filter(*box, np.full(2, 0.1), 0.25), 0.01)
-    assert np.isclose(made.eps2, 0.01 * made.scale**2, rtol=1e-6) and made.eps2 > 0.01 * made.scale**2
+    assert (
+        np.isclose(made.eps2, 0.01 * made.scale**2, rtol=1e-6)
+        and made.eps2 > 0.01 * made.scale**2
+    )

@@ -1,10 +1,11 @@
-"""Work for NVIDIA's compute-sanitizer: every kernel, on the smallest points that reach its branches.
+"""Work for NVIDIA's compute-sanitizer: every kernel, on the smallest points that reach
+its branches.
 
-compute-sanitizer --tool memcheck python -m tests.engine.gpu.sanitized
-compute-sanitizer --tool racecheck --kernel-name-exclude kernel_substring=cupy_ python -m ...
+compute-sanitizer --tool memcheck python -m tests.engine.gpu.sanitized compute-sanitizer
+--tool racecheck --kernel-name-exclude kernel_substring=cupy_ python -m ...
 
-Numbers of dimensions may follow, so that parts run side by side.  CuPy's own kernels are left out, as its
-`nonzero` is reported for races.
+Numbers of dimensions may follow, so that parts run side by side.  CuPy's own kernels
+are left out, as its `nonzero` is reported for races.
 """
 
 import sys
@@ -35,13 +36,19 @@ from tests.support.points import a_distance, frame_of, make_points
 
 
 def search(x: np.ndarray, engine: str) -> None:
-    """Search for nearest neighbours, with lists in shared memory and in a scratch, and compare."""
-    layout = make_nearest_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), None, engine)
+    """Search for nearest neighbours, with lists in shared memory and in a scratch, and
+    compare.
+    """
+    layout = make_nearest_device_layout(
+        x.min(0), x.max(0), x.mean(0), x.var(0), None, engine
+    )
     search_by(x, layout)
 
 
 def search_lists(x: np.ndarray, words: int) -> None:
-    """Search for nearest neighbours by lists in Z-order, with lists shorter and longer than a warp."""
+    """Search for nearest neighbours by lists in Z-order, with lists shorter and longer
+    than a warp.
+    """
     about = x.min(0), x.max(0), x.mean(0), x.var(0), x
     search_by(x, SEARCHER.layout(*about, method=ZOrder(lists=3, words=words)))
 
@@ -49,7 +56,10 @@ def search_lists(x: np.ndarray, words: int) -> None:
 def search_by(x: np.ndarray, layout: NearestDeviceLayout | ZOrderSearch) -> None:
     """Search for the nearest of the first rows, by chunks, and compare."""
     indexes = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
-    data = [SEARCHER.renamed(index, first) for index, first in zip(indexes, (0, 500), strict=True)]
+    data = [
+        SEARCHER.renamed(index, first)
+        for index, first in zip(indexes, (0, 500), strict=True)
+    ]
     d2 = squared_distances(x[:500], x)
     np.fill_diagonal(d2, np.inf)
     for k in (10, 150):
@@ -60,8 +70,12 @@ def search_by(x: np.ndarray, layout: NearestDeviceLayout | ZOrderSearch) -> None
 
 
 def span(x: np.ndarray, engine: str) -> None:
-    """Find a spanning tree at once, and by two chunks, and clusters in it, and compare with the CPU's."""
-    layout = make_nearest_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), None, engine)
+    """Find a spanning tree at once, and by two chunks, and clusters in it, and compare
+    with the CPU's.
+    """
+    layout = make_nearest_device_layout(
+        x.min(0), x.max(0), x.mean(0), x.var(0), None, engine
+    )
     want = frame_of(x).simjoin.spanning_tree()
     ends = want["left"].to_numpy(np.int32), want["right"].to_numpy(np.int32)
     trees, sides, cores = [], [], []
@@ -70,13 +84,23 @@ def span(x: np.ndarray, engine: str) -> None:
         sides.append(SEARCHER.renamed(index, start))
         rows = stop - start
         cores.append(cupy.zeros(rows))
-        near = cupy.empty((rows, 0), cupy.int32), cupy.empty((rows, 0)), cupy.full(rows, -1, cupy.float32)
+        near = (
+            cupy.empty((rows, 0), cupy.int32),
+            cupy.empty((rows, 0)),
+            cupy.full(rows, -1, cupy.float32),
+        )
         trees.append(GPU_SPANNER.tree_of(sides[-1], layout, cores[-1], near))
     between = GPU_SPANNER.edges_between(sides[1:], layout, cores[1:], trees[1:])
     for found in (trees[0], GPU_SPANNER.merge(len(x), *trees[1:], between)):
-        assert all((one == other).all() for one, other in zip(found[1:], ends, strict=True))
+        assert all(
+            (one == other).all() for one, other in zip(found[1:], ends, strict=True)
+        )
     away = want["distance"].to_numpy()
-    clusters = zip(GPU_SPANNER.condense(*ends, away, 9), SPANNER.condense(*ends, away, 9), strict=True)
+    clusters = zip(
+        GPU_SPANNER.condense(*ends, away, 9),
+        SPANNER.condense(*ends, away, 9),
+        strict=True,
+    )
     assert all((one == other).all() for one, other in clusters)
 
 
@@ -85,34 +109,55 @@ def main(dimensions: list[int]) -> None:
     rng = np.random.default_rng(0)
     joins = 0
     for dims in dimensions:
-        x = make_points("clusters", 1300 if dims < 100 else 900, dims, rng)  # there all is compared with all
+        # there all is compared with all
+        x = make_points("clusters", 1300 if dims < 100 else 900, dims, rng)
         eps = a_distance(x, rng, 0.2, 0)
         expected = brute_force(x, eps)
         for engine in ENGINES:
             search(x, engine)
             span(x, engine)
-            layout = make_device_layout(x.min(0), x.max(0), x.mean(0), x.var(0), eps * eps, engine)
+            layout = make_device_layout(
+                x.min(0), x.max(0), x.mean(0), x.var(0), eps * eps, engine
+            )
             whole = JOINER.build(cupy.asarray(x), layout)
-            parts = [JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])]
+            parts = [
+                JOINER.build(cupy.asarray(some), layout) for some in (x[:500], x[500:])
+            ]
             for room in (1 << 27, 1 << 14):  # the second fills up
                 gpu_tiles.BATCH = room
-                pairs = JOINER.pairs(whole, whole, layout, is_self_join=True, distance=cupy.sqrt)
-                assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected
+                pairs = JOINER.pairs(
+                    whole, whole, layout, is_self_join=True, distance=cupy.sqrt
+                )
+                assert (
+                    set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
+                    == expected
+                )
                 labels = tuple(part["order"].astype(cupy.int64) for part in parts)
                 across = JOINER.pairs(*parts, layout, is_self_join=False, labels=labels)
                 assert len(across.left) == sum(a < 500 <= b for a, b in expected)
                 joins += 2
             every = cupy.ones(len(x), bool)
             parent = new_nodes(len(x), cupy)
-            JOINER.connect(whole, whole, layout, parent, (every, every), 0, is_self_join=True)
+            JOINER.connect(
+                whole, whole, layout, parent, (every, every), 0, is_self_join=True
+            )
             JOINER.roots(parent)
             pairs = np.array(sorted(expected))
-            assert parent.tolist() == component_roots(len(x), pairs[:, 0], pairs[:, 1]).tolist()
-            by_row = JOINER.numbers(parent, (every, cupy.arange(len(x), dtype=cupy.int32)))
+            assert (
+                parent.tolist()
+                == component_roots(len(x), pairs[:, 0], pairs[:, 1]).tolist()
+            )
+            by_row = JOINER.numbers(
+                parent, (every, cupy.arange(len(x), dtype=cupy.int32))
+            )
             assert (by_row == JOINER.numbers(parent)).all()
             seen = []
             JOINER.visit(
-                whole, whole, layout, lambda *told, seen=seen: seen.append(len(told[0])), is_self_join=True
+                whole,
+                whole,
+                layout,
+                lambda *told, seen=seen: seen.append(len(told[0])),
+                is_self_join=True,
             )
             assert sum(seen) == len(expected)
             labels = tuple(cupy.arange(len(some)) - 250 for some in (x[:500], x[500:]))
@@ -120,8 +165,12 @@ def main(dimensions: list[int]) -> None:
             low = tuple(cupy.full(len(some), 10**6) for some in labels)
             JOINER.lowest(*parts, layout, labels, low, is_self_join=False)
             assert int(low[0][:250].min()) < 10**6 == int(low[0][250:].min())
-            assert int(JOINER.counts(whole, whole, layout, is_self_join=True)[0].sum()) == 2 * len(expected)
-            assert int(JOINER.counts(*parts, layout, is_self_join=False)[0].sum()) == len(across.left)
+            assert int(
+                JOINER.counts(whole, whole, layout, is_self_join=True)[0].sum()
+            ) == 2 * len(expected)
+            assert int(
+                JOINER.counts(*parts, layout, is_self_join=False)[0].sum()
+            ) == len(across.left)
         for words in (1, 2):
             search_lists(x, words)
         seeds = (
@@ -132,20 +181,43 @@ def main(dimensions: list[int]) -> None:
             KMeans(clusters=9),
             KMeans(clusters=70, windows="two-sided", inner="nested_loop"),
         )
-        grids = Grid(buffer=1000), Grid.plain(), Grid.gpu_join(2), Grid(order="workload")
+        grids = (
+            Grid(buffer=1000),
+            Grid.plain(),
+            Grid.gpu_join(2),
+            Grid(order="workload"),
+        )
         for options in (*grids, *seeds):
             m = x.min(0), x.max(0), x.mean(0), x.var(0)
             grid = JOINER.layout(options, *m, eps * eps, 2, JoinSample(x, x, len(x)))
-            whole, few = JOINER.build(cupy.asarray(x), grid), JOINER.build(cupy.asarray(x[:500]), grid)
-            pairs = JOINER.pairs(whole, whole, grid, is_self_join=True, distance=cupy.sqrt)
-            assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected
-            assert int(JOINER.counts(whole, whole, grid, is_self_join=True)[0].sum()) == 2 * len(expected)
-            across = JOINER.pairs(few, whole, grid, is_self_join=False, labels=tuple(
-                side["order"].astype(cupy.int64) for side in (few, whole)
-            ))  # fmt: skip
-            assert len(across.left) == 500 + sum((a < 500) + (b < 500) for a, b in expected)
+            whole, few = (
+                JOINER.build(cupy.asarray(x), grid),
+                JOINER.build(cupy.asarray(x[:500]), grid),
+            )
+            pairs = JOINER.pairs(
+                whole, whole, grid, is_self_join=True, distance=cupy.sqrt
+            )
+            assert (
+                set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
+                == expected
+            )
+            assert int(
+                JOINER.counts(whole, whole, grid, is_self_join=True)[0].sum()
+            ) == 2 * len(expected)
+            across = JOINER.pairs(
+                few,
+                whole,
+                grid,
+                is_self_join=False,
+                labels=tuple(side["order"].astype(cupy.int64) for side in (few, whole)),
+            )
+            assert len(across.left) == 500 + sum(
+                (a < 500) + (b < 500) for a, b in expected
+            )
             joins += 2
-        regions = make_regions(x[::3], np.full(len(x[::3]), 3.0), x.min(0), x.max(0), eps / 8, 50, 32)
+        regions = make_regions(
+            x[::3], np.full(len(x[::3]), 3.0), x.min(0), x.max(0), eps / 8, 50, 32
+        )
         JOINER.regions(cupy.asarray(x), regions, eps / 8, eps * eps / 64)
     print(f"{joins} joins are right")
 

@@ -22,7 +22,11 @@ def test_flags(arrays, n):
     for some in (flags, np.zeros(n, bool), np.ones(n, bool)):
         assert arrays.upto(some).tolist() == np.cumsum(some).tolist()
         want = np.flatnonzero(some).tolist()
-        assert arrays.places_of(some).tolist() == arrays.places_of(some, arrays.upto(some)).tolist() == want
+        assert (
+            arrays.places_of(some).tolist()
+            == arrays.places_of(some, arrays.upto(some)).tolist()
+            == want
+        )
     assert arrays.places_of(flags).dtype == np.int32
 
 
@@ -33,9 +37,13 @@ def test_values(arrays, n, dtype):
     values = rng.integers(-3, 3, max(n, 1)).astype(dtype)
     for kind in (np.int32, np.int64):
         places = rng.integers(0, len(values), n).astype(kind)
-        np.testing.assert_array_equal(arrays.take(values, places), values[places], strict=True)
+        np.testing.assert_array_equal(
+            arrays.take(values, places), values[places], strict=True
+        )
     parts = [values, values[:0], values[: n // 2]]
-    np.testing.assert_array_equal(arrays.joined(parts), np.concatenate(parts), strict=True)
+    np.testing.assert_array_equal(
+        arrays.joined(parts), np.concatenate(parts), strict=True
+    )
     assert arrays.joined(parts[:1]) is values
     alike = arrays.copied(parts[:1])
     assert not np.shares_memory(alike, values)
@@ -49,8 +57,12 @@ def test_one_value(arrays):
         (np.uint64(2**64 - 1), np.uint64),
         (-1, np.float32),
     ):
-        np.testing.assert_array_equal(arrays.full(70, value, dtype), np.full(70, value, dtype), strict=True)
+        np.testing.assert_array_equal(
+            arrays.full(70, value, dtype), np.full(70, value, dtype), strict=True
+        )
     out = np.zeros(9, np.int64)
     arrays.fill(out[4:], 7)
     assert out.tolist() == [0] * 4 + [7] * 5
-    np.testing.assert_array_equal(arrays.numbers(5, 40), np.arange(5, 45, dtype=np.int32), strict=True)
+    np.testing.assert_array_equal(
+        arrays.numbers(5, 40), np.arange(5, 45, dtype=np.int32), strict=True
+    )

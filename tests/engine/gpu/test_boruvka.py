@@ -12,7 +12,9 @@ from tests.support.points import make_points
 
 @pytest.mark.parametrize("kind", ["lattice", "duplicates", "clusters"])
 def test_edges_between_two_chunks(spanning, kind):
-    """With both chunks' trees they make the tree of all, whatever rows are called and where they are."""
+    """With both chunks' trees they make the tree of all, whatever rows are called and
+    where they are.
+    """
     rng = np.random.default_rng(1)
     for n, cut in ((150, 70), (70, 69), (2, 1), (90, 0)):
         x = make_points(kind, n, 2, rng)
@@ -37,12 +39,16 @@ def test_merged_forests(spanning):
         rows = int(rng.integers(2, 60))
         parts = []
         for _ in range(int(rng.integers(1, 5))):
-            ends = np.sort(rng.integers(0, rows, (int(rng.integers(0, 50)), 2)), axis=1).astype(np.int32)
+            ends = np.sort(
+                rng.integers(0, rows, (int(rng.integers(0, 50)), 2)), axis=1
+            ).astype(np.int32)
             ends = np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0)
             weight = rng.integers(0, 5, len(ends)) / 2
             order = np.argsort(weight, kind="stable")
             none = np.zeros(0), np.zeros(0, np.int32), np.zeros(0, np.int32)
-            parts.append(SPANNER.merge(rows, none, (weight[order], *ends[order].T.copy())))
+            parts.append(
+                SPANNER.merge(rows, none, (weight[order], *ends[order].T.copy()))
+            )
         found, want = spanning.SPANNER.merge(rows, *parts), SPANNER.merge(rows, *parts)
         for one, other in zip(found, want, strict=True):
             assert one.dtype == other.dtype

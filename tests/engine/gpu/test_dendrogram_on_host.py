@@ -1,4 +1,6 @@
-"""The GPU's clusters of trees are the CPU's: array expressions and CUDA C++ on the host."""
+"""The GPU's clusters of trees are the CPU's: array expressions and CUDA C++ on the
+host.
+"""
 
 import importlib
 
@@ -17,19 +19,32 @@ def dendrogram(kernel_folder):
 
 
 def random_tree(rng, n):
-    """Edges of a tree of n rows, from a path to a star, and distances, of which many may be equal."""
+    """Edges of a tree of n rows, from a path to a star, and distances, of which many
+    may be equal.
+    """
     end = np.arange(1, n)
     start = (end * rng.uniform(rng.choice([0.0, 0.9, 1.0]), 1, n - 1)).astype(np.int64)
     start = np.minimum(start, end - 1) * (rng.uniform() < 0.9)
     rows, mixed = rng.permutation(n), rng.permutation(n - 1)
     steps = int(rng.integers(1, 9))
-    far = rng.exponential(size=n - 1) if rng.uniform() < 0.5 else rng.integers(0, steps, n - 1) / 3
-    return rows[start][mixed].astype(np.int32), rows[end][mixed].astype(np.int32), np.sort(far)
+    far = (
+        rng.exponential(size=n - 1)
+        if rng.uniform() < 0.5
+        else rng.integers(0, steps, n - 1) / 3
+    )
+    return (
+        rows[start][mixed].astype(np.int32),
+        rows[end][mixed].astype(np.int32),
+        np.sort(far),
+    )
 
 
 def assert_same(dendrogram, start, end, far, least):
     given = [column.copy() for column in (start, end, far)]
-    found, want = dendrogram.condense(*given, least), SPANNER.condense(start, end, far, least)
+    found, want = (
+        dendrogram.condense(*given, least),
+        SPANNER.condense(start, end, far, least),
+    )
     for one, other in zip(found, want, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
@@ -41,7 +56,9 @@ def test_any_trees(dendrogram):
     for seed in range(number):
         rng = np.random.default_rng(seed)
         n = int(rng.choice([2, 3, rng.integers(4, 20), rng.integers(20, 200)]))
-        clusters += assert_same(dendrogram, *random_tree(rng, n), int(rng.integers(2, 9)))
+        clusters += assert_same(
+            dendrogram, *random_tree(rng, n), int(rng.integers(2, 9))
+        )
     assert clusters > 2 * number
 
 

@@ -35,7 +35,9 @@ def test_tallies(n, kind):
     places = np.random.default_rng(0).integers(0, 100, n).astype(kind)
     weights = np.arange(n, dtype=float)
     for own in (None, weights):
-        found = tally(cupy.asarray(places), 101, None if own is None else cupy.asarray(own))
+        found = tally(
+            cupy.asarray(places), 101, None if own is None else cupy.asarray(own)
+        )
         told = tally(places, 101, own)
         assert found.dtype == told.dtype and found.get().tolist() == told.tolist()
         if own is None:
@@ -63,10 +65,18 @@ def test_numbers_below_and_looked_up():
     tiny = np.abs(values) < np.finfo(np.float32).tiny
     assert found.dtype == np.float32
     assert (found <= values).all() and (found == want)[~tiny].all() and tiny.sum() > 9
-    table, places = np.arange(9, dtype=np.int32)[::-1].copy(), rng.integers(-1, 9, (50, 6))
+    table, places = (
+        np.arange(9, dtype=np.int32)[::-1].copy(),
+        rng.integers(-1, 9, (50, 6)),
+    )
     for kind in (np.int32, np.int64):
         some = places.astype(kind)
         found = looked_up(cupy.asarray(table), cupy.asarray(some)[:, :4])
-        assert found.dtype == np.int32 and found.get().tolist() == looked_up(table, some[:, :4]).tolist()
+        assert (
+            found.dtype == np.int32
+            and found.get().tolist() == looked_up(table, some[:, :4]).tolist()
+        )
         order = rng.permutation(700).astype(kind)
-        assert inverse_of(cupy.asarray(order)).get().tolist() == inverse_of(order).tolist()
+        assert (
+            inverse_of(cupy.asarray(order)).get().tolist() == inverse_of(order).tolist()
+        )

@@ -21,8 +21,18 @@ def test_nothing_else_is_compiled():
     index = JOINER.build(cupy.asarray(x), layout)
     begun = set(load._modules)
     rows, every, pairs = len(x), cupy.ones(len(x), bool), []
-    JOINER.visit(index, index, layout, lambda *told: pairs.append(len(told[0])), is_self_join=True)
-    assert int(JOINER.counts(index, index, layout, is_self_join=True)[0].sum()) == 2 * sum(pairs) > 0
+    JOINER.visit(
+        index,
+        index,
+        layout,
+        lambda *told: pairs.append(len(told[0])),
+        is_self_join=True,
+    )
+    assert (
+        int(JOINER.counts(index, index, layout, is_self_join=True)[0].sum())
+        == 2 * sum(pairs)
+        > 0
+    )
     parent = new_nodes(rows, cupy)
     JOINER.connect(index, index, layout, parent, (every, every), 0, is_self_join=True)
     JOINER.roots(parent)

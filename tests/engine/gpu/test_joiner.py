@@ -1,4 +1,6 @@
-"""The GPU's kernels give the pairs of the definition: pure functions, no Dask, no data frames."""
+"""The GPU's kernels give the pairs of the definition: pure functions, no Dask, no data
+frames.
+"""
 
 import itertools
 import math
@@ -29,7 +31,9 @@ from tests.support.profiles import chosen, examples
 pytestmark = pytest.mark.gpu
 
 DIMS = chosen([1, 2, 3, 5, 8, 9, 16, 17, 64, 129, 200], [1, 2, 5, 9, 17, 200])
-"""Every number of dimensions is compiled by itself, which takes longer than these tests: so, some."""
+"""Every number of dimensions is compiled by itself, which takes longer than these
+tests: so, some.
+"""
 
 
 def programs():
@@ -48,33 +52,52 @@ def join_chunks(x, eps, cuts, engine, parts=1):
     layout = layout_for(x, eps, engine)
     bounds = [0, *cuts, len(x)]
     indexes = [
-        JOINER.build(cupy.asfortranarray(cupy.asarray(x[a:b].astype(np.float64))), layout)
+        JOINER.build(
+            cupy.asfortranarray(cupy.asarray(x[a:b].astype(np.float64))), layout
+        )
         for a, b in itertools.pairwise(bounds)
     ]
-    found, counts = {}, [np.zeros(b - a, np.int64) for a, b in itertools.pairwise(bounds)]
+    found, counts = (
+        {},
+        [np.zeros(b - a, np.int64) for a, b in itertools.pairwise(bounds)],
+    )
     for i, j in itertools.combinations_with_replacement(range(len(indexes)), 2):
         q, d, same = indexes[i], indexes[j], i == j
         n = len(q["y"])
-        cut = sorted({min(n, n * k // parts // layout.grain * layout.grain) for k in range(parts)} | {n})
+        cut = sorted(
+            {
+                min(n, n * k // parts // layout.grain * layout.grain)
+                for k in range(parts)
+            }
+            | {n}
+        )
         slices = list(itertools.pairwise(cut)) if parts > 1 else [None]
         weights = JOINER.weights(q, d, layout, is_self_join=same).get()
         for rows in slices:
-            pairs = JOINER.pairs(q, d, layout, is_self_join=same, distance=cupy.sqrt, rows=rows)
+            pairs = JOINER.pairs(
+                q, d, layout, is_self_join=same, distance=cupy.sqrt, rows=rows
+            )
             left, right = pairs.left.get(), pairs.right.get()
             assert not same or (left < right).all()
             here = slice(None) if rows is None else slice(*rows)
             assert weights[here].sum() == len(left)
-            names = zip((left + bounds[i]).tolist(), (right + bounds[j]).tolist(), strict=True)
+            names = zip(
+                (left + bounds[i]).tolist(), (right + bounds[j]).tolist(), strict=True
+            )
             new = dict(zip(names, pairs.distance.get().tolist(), strict=True))
             assert len(new) == len(left) and not new.keys() & found.keys()
             found |= new
-        for side, count in zip((i, j), JOINER.counts(q, d, layout, is_self_join=same), strict=False):
+        for side, count in zip(
+            (i, j), JOINER.counts(q, d, layout, is_self_join=same), strict=False
+        ):
             counts[side] += count.get()
     return found, np.concatenate(counts), layout
 
 
 def check(x, eps, cuts=(), engines=("auto",), parts=1):
-    """Join with each of the engines; the definition, which takes longer than all of them, is asked once."""
+    """Join with each of the engines; the definition, which takes longer than all of
+    them, is asked once.
+    """
     x = np.asarray(x)
     expected = brute_force(x, eps)
     d2 = squared_distances(x, x)
@@ -89,7 +112,9 @@ def check(x, eps, cuts=(), engines=("auto",), parts=1):
 
 
 @settings(max_examples=examples(150))
-@given(cases(max_points=400), st.sampled_from(["auto", *ENGINES]), st.sampled_from([1, 3]))
+@given(
+    cases(max_points=400), st.sampled_from(["auto", *ENGINES]), st.sampled_from([1, 3])
+)
 def test_any_points(case, engine, parts):
     case = with_some_dims(case)
     check(case.x, case.eps, case.cuts, [engine], parts)
@@ -104,7 +129,9 @@ def test_every_kind_in_every_width(kind, dims):
 
 
 @pytest.mark.parametrize("dims", [d for d in DIMS if d <= 8])
-@pytest.mark.parametrize("eps", [0.0, 1.0, math.sqrt(2), math.sqrt(3), 2.0, math.sqrt(5)])
+@pytest.mark.parametrize(
+    "eps", [0.0, 1.0, math.sqrt(2), math.sqrt(3), 2.0, math.sqrt(5)]
+)
 @pytest.mark.parametrize("scale", [1.0, 3.0**-40])
 def test_lattice_ties(dims, eps, scale):
     side = {1: 200, 2: 20, 3: 8, 5: 4, 8: 2}[dims]
@@ -114,7 +141,8 @@ def test_lattice_ties(dims, eps, scale):
 
 @pytest.mark.parametrize("engine", ["float16", "float32"])
 def test_the_float64_band_is_hit_and_decides_both_ways(engine):
-    # of 19,426 equal distances on a lattice of 0.1 float64 takes 3,980 for an ulp or two larger
+    # of 19,426 equal distances on a lattice of 0.1 float64 takes 3,980 for an ulp or
+    # two larger
     x = np.random.default_rng(5).integers(0, 4, (1500, 9)) * 0.1
     eps = 0.316227766016838
     layout = layout_for(x, eps, engine)
@@ -133,18 +161,27 @@ def test_more_pairs_than_a_batch_holds(engine, monkeypatch):
     index = JOINER.build(cupy.asarray(x), layout)
     whole = JOINER.pairs(index, index, layout, is_self_join=True)
     monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 20)
-    batches = [len(f.places) for f in gpu_tiles.batches(index, index, layout, is_self_join=True)]
+    batches = [
+        len(f.places)
+        for f in gpu_tiles.batches(index, index, layout, is_self_join=True)
+    ]
     assert len(batches) > 5
-    assert max(batches) <= (1 << 20) + gpu_tiles._Launch(index, index, layout, True).slack
+    assert (
+        max(batches) <= (1 << 20) + gpu_tiles._Launch(index, index, layout, True).slack
+    )
     found = JOINER.pairs(index, index, layout, is_self_join=True)
-    keys = [cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)]
+    keys = [
+        cupy.sort(f.left.astype(cupy.int64) * len(x) + f.right) for f in (whole, found)
+    ]
     assert len(keys[0]) == sum(batches) > 30_000_000
     assert (keys[0] == keys[1]).all()
 
 
 @pytest.mark.parametrize("engine", ["float32", "float64"])
 def test_many_ranges_of_tiles(engine, monkeypatch):
-    """Trees of three levels, and units of several ranges, which only many millions of points make."""
+    """Trees of three levels, and units of several ranges, which only many millions of
+    points make.
+    """
     x = np.random.default_rng(0).uniform(size=(700_000, 2))
     layout = layout_for(x, 0.001, engine)
     index = JOINER.build(cupy.asfortranarray(cupy.asarray(x)), layout)
@@ -154,11 +191,15 @@ def test_many_ranges_of_tiles(engine, monkeypatch):
     pairs = JOINER.pairs(index, index, layout, is_self_join=True)
     cells = np.floor(x / 0.001).astype(np.int64)
     order = np.lexsort((cells[:, 1], cells[:, 0]))
-    # an independent count: points by columns of cells, each compared with those next to it
+    # an independent count: points by columns of cells, each compared with those next to
+    # it
     found, starts = 0, np.searchsorted(cells[order, 0], np.arange(1002))
     x, y = x[order], x[order][:, 1]
     for column in range(1000):
-        own, near = slice(*starts[column : column + 2]), slice(starts[column], starts[column + 2])
+        own, near = (
+            slice(*starts[column : column + 2]),
+            slice(starts[column], starts[column + 2]),
+        )
         close = np.abs(y[own][:, None] - y[near][None, :]) <= 0.0010001
         a, b = np.nonzero(close)
         a, b = a + starts[column], b + starts[column]
@@ -166,7 +207,10 @@ def test_many_ranges_of_tiles(engine, monkeypatch):
         d2 = (x[a, 0] - x[b, 0]) ** 2 + (x[a, 1] - x[b, 1]) ** 2
         found += int((d2 <= 0.001 * 0.001).sum())
     assert len(pairs.left) == found > 500_000
-    assert int(JOINER.counts(index, index, layout, is_self_join=True)[0].sum()) == 2 * found
+    assert (
+        int(JOINER.counts(index, index, layout, is_self_join=True)[0].sum())
+        == 2 * found
+    )
 
 
 def test_labels_name_rows():
@@ -175,32 +219,45 @@ def test_labels_name_rows():
     index = JOINER.build(cupy.asarray(x), layout)
     labels = 1000 - cupy.arange(500)[index["order"]] * 2
     plain = JOINER.pairs(index, index, layout, is_self_join=True)
-    named = JOINER.pairs(index, index, layout, is_self_join=True, labels=(labels, labels))
-    want = {(1000 - 2 * a, 1000 - 2 * b) for a, b in zip(*(c.tolist() for c in plain[:2]), strict=True)}
+    named = JOINER.pairs(
+        index, index, layout, is_self_join=True, labels=(labels, labels)
+    )
+    want = {
+        (1000 - 2 * a, 1000 - 2 * b)
+        for a, b in zip(*(c.tolist() for c in plain[:2]), strict=True)
+    }
     assert set(zip(named.left.tolist(), named.right.tolist(), strict=True)) == want
 
 
 @pytest.mark.parametrize("dims", [24, 72, 200])
 def test_tensor_cores_round_less_than_is_assumed(dims):
-    """Half of the bound in dask_simjoin.engine.filters.float16, on products that cancel as badly as can
-    be."""
+    """Half of the bound in dask_simjoin.engine.filters.float16, on products that cancel
+    as badly as can be."""
     width = half.width(dims)
     told = {"DIMS": dims, "WIDTH": width, "EXACT": 0, "COUNTING": 0}
     module = cupy.RawModule(code=source("tensor", **told) + PRODUCTS, options=OPTIONS)
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(300):
-        x, y = (rng.normal(size=(r, width)) * np.exp(rng.normal(0, trial % 4, (r, width))) for r in (16, 8))
+        x, y = (
+            rng.normal(size=(r, width)) * np.exp(rng.normal(0, trial % 4, (r, width)))
+            for r in (16, 8)
+        )
         y[:, width // 2 :] = -y[:, : width - width // 2]
         x[:, width // 2 :] = x[:, : width - width // 2] * (1 + 1e-3 * (trial % 3))
         with np.errstate(over="ignore"):
             x, y = x.astype(np.float16), y.astype(np.float16)
         if trial % 2:
             shuffle = rng.permutation(width)
-            x, y = np.ascontiguousarray(x[:, shuffle]), np.ascontiguousarray(y[:, shuffle])
+            x, y = (
+                np.ascontiguousarray(x[:, shuffle]),
+                np.ascontiguousarray(y[:, shuffle]),
+            )
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             continue
         out = cupy.empty((16, 8), cupy.float32)
-        module.get_function("products")((1,), (32,), (cupy.asarray(x), cupy.asarray(y), out))
+        module.get_function("products")(
+            (1,), (32,), (cupy.asarray(x), cupy.asarray(y), out)
+        )
         x, y = x.astype(np.float64), y.astype(np.float64)
         summands = np.abs(x[:, None, :] * y[None, :, :]).sum(-1)
         error = np.abs(out.get() - x @ y.T) / np.maximum(summands, 1e-300)
@@ -212,7 +269,9 @@ def test_tensor_cores_round_less_than_is_assumed(dims):
 
 def test_errors_surface():
     with pytest.raises(cupy.cuda.compiler.CompileException, match="DIMS"):
-        cupy.RawModule(code=source("finish", EXACT=1, LABELS=0), options=OPTIONS).get_function("name_pairs")
+        cupy.RawModule(
+            code=source("finish", EXACT=1, LABELS=0), options=OPTIONS
+        ).get_function("name_pairs")
 
 
 def test_regions_are_those_of_the_host():
@@ -223,9 +282,14 @@ def test_regions_are_those_of_the_host():
             eps = a_distance(x, rng, 0.01, 0)
             if not np.isfinite(x.max() - x.min()):
                 continue
-            regions = make_regions(x[::5], np.full(400, 5.0), x.min(0), x.max(0), eps, 100, 64)
+            regions = make_regions(
+                x[::5], np.full(400, 5.0), x.min(0), x.max(0), eps, 100, 64
+            )
             ours = JOINER.regions(cupy.asarray(x), regions, eps, eps * eps)
             theirs = CPU.regions(x, regions, eps, eps * eps)
             assert (ours[0].get() == theirs[0]).all()
-            pairs = [set(zip(a.tolist(), b.tolist(), strict=True)) for a, b in (ours[1:], theirs[1:])]
+            pairs = [
+                set(zip(a.tolist(), b.tolist(), strict=True))
+                for a, b in (ours[1:], theirs[1:])
+            ]
             assert pairs[0] == pairs[1] and len(pairs[0]) == len(ours[1])

@@ -1,4 +1,6 @@
-"""Numbers of pairs of two million points that were counted before, by other programs too."""
+"""Numbers of pairs of two million points that were counted before, by other programs
+too.
+"""
 
 import numpy as np
 import pytest
@@ -21,11 +23,17 @@ KNOWN = [
 def drawn(kind, dims):
     if kind == "uniform":
         return (np.random.default_rng(1).random((ROWS, dims)) * 100).astype(np.float32)
-    return np.random.default_rng(0).exponential(2.5 if dims == 2 else 1 / 40, (ROWS, dims)).astype(np.float32)
+    return (
+        np.random.default_rng(0)
+        .exponential(2.5 if dims == 2 else 1 / 40, (ROWS, dims))
+        .astype(np.float32)
+    )
 
 
 @pytest.mark.parametrize(("kind", "dims", "eps", "count"), KNOWN)
 @pytest.mark.parametrize("method", ["auto", "grid"])
 def test_counts(kind, dims, eps, count, method):
-    frame = cudf.DataFrame({f"x{k}": column for k, column in enumerate(drawn(kind, dims).T)})
+    frame = cudf.DataFrame(
+        {f"x{k}": column for k, column in enumerate(drawn(kind, dims).T)}
+    )
     assert frame.simjoin.count_pairs(eps, method=method) == count

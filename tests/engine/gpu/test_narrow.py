@@ -1,4 +1,6 @@
-"""Indexes of narrow points give the pairs of the definition, as indexes of float64 points do, to the bit."""
+"""Indexes of narrow points give the pairs of the definition, as indexes of float64
+points do, to the bit.
+"""
 
 import itertools
 
@@ -34,7 +36,9 @@ def kernel(request, monkeypatch):
 
 
 def points_of(x, metric):
-    """Points of float32 rows in float64, without rows that have no direction, and the same narrow points."""
+    """Points of float32 rows in float64, without rows that have no direction, and the
+    same narrow points.
+    """
     columns = cupy.asfortranarray(cupy.asarray(x.astype(np.float64)))
     points, lengths = make_metric(metric).divided(columns, cupy)
     rows = narrowed(columns, points, lengths)
@@ -58,12 +62,19 @@ def layout_of(points, threshold, engine):
         host = points.get()
         moments = host.min(0), host.max(0), host.mean(0), host.var(0)
     if not all(np.isfinite(m).all() for m in moments[2:]):
-        moments = (*moments[:2], np.zeros(host.shape[1]), np.full(host.shape[1], np.inf))
+        moments = (
+            *moments[:2],
+            np.zeros(host.shape[1]),
+            np.full(host.shape[1], np.inf),
+        )
     return make_device_layout(*moments, threshold, engine)
 
 
 def same_bits(found, want):
-    return cupy.ascontiguousarray(found).get().tobytes() == cupy.ascontiguousarray(want).get().tobytes()
+    return (
+        cupy.ascontiguousarray(found).get().tobytes()
+        == cupy.ascontiguousarray(want).get().tobytes()
+    )
 
 
 @pytest.mark.parametrize("metric", STORED)
@@ -81,7 +92,9 @@ def test_narrow_points_are_those_of_the_host(kind, dims, metric):
             there = ~np.isnan(points).any(axis=1)
             assert storage_of(found) == STORED[metric] and found.dtype == want.dtype
             assert found.get()[there].tobytes() == want[there].tobytes()
-            assert same_bits(widened(found)[cupy.asarray(there)], given[1][cupy.asarray(there)])
+            assert same_bits(
+                widened(found)[cupy.asarray(there)], given[1][cupy.asarray(there)]
+            )
     own = points_of(x, metric)
     assert same_bits(widened(own[1]), own[0])
 
@@ -94,7 +107,9 @@ def test_no_narrow_points_where_a_bit_would_differ(dims):
         other[77, dims - 3] = value
         for metric in STORED:
             columns = cupy.asfortranarray(cupy.asarray(other))
-            assert narrowed(columns, *make_metric(metric).divided(columns, cupy)) is None
+            assert (
+                narrowed(columns, *make_metric(metric).divided(columns, cupy)) is None
+            )
     x[5, 7] = np.nan
     columns = cupy.asarray(x)
     assert narrowed(columns, *make_metric("cosine").divided(columns, cupy)) is not None
@@ -110,7 +125,9 @@ def test_the_index_is_that_of_float64_points(dims, engine, metric):
     points, rows = points_of(x, metric)
     layout = layout_of(points, 0.5, engine)
     one, other = (gpu_tiles.build(some, layout) for some in (points, rows))
-    assert one.keys() == other.keys() and one["y"].nbytes > 1.5 * other["y"].nbytes - 8 * len(x)
+    assert one.keys() == other.keys() and one["y"].nbytes > 1.5 * other[
+        "y"
+    ].nbytes - 8 * len(x)
     assert same_bits(widened(other["y"]), one["y"])
     for name in one.keys() - {"y", "vectors", "slices", "vectors_sure"}:
         assert same_bits(other[name], one[name]), name
@@ -122,14 +139,18 @@ def test_the_index_is_that_of_float64_points(dims, engine, metric):
 
 def pairs_of(q, d, layout, same, rows=None):
     """Pairs of positions, sorted, with the bits of their totals."""
-    found = JOINER.pairs(q, d, layout, is_self_join=same, distance=lambda total: total, rows=rows)
+    found = JOINER.pairs(
+        q, d, layout, is_self_join=same, distance=lambda total: total, rows=rows
+    )
     left, right, total = (some.get() for some in found[:3])
     order = np.lexsort((right, left))
     return left[order], right[order], total[order].view(np.int64)
 
 
 def check(points, rows, d2, threshold, engine):
-    """Pairs, counts and totals of narrow points, by the matrix of totals; None: another engine serves."""
+    """Pairs, counts and totals of narrow points, by the matrix of totals; None: another
+    engine serves.
+    """
     layout = layout_of(points, threshold, engine)
     if layout.engine != engine:
         return None
@@ -152,7 +173,13 @@ def check(points, rows, d2, threshold, engine):
             assert np.array_equal(counts[0].get(), want.sum(1))
             assert np.array_equal(counts[1].get(), want.sum(0))
     shown = []
-    JOINER.visit(whole, whole, layout, lambda *some: shown.append([a.get() for a in some]), is_self_join=True)
+    JOINER.visit(
+        whole,
+        whole,
+        layout,
+        lambda *some: shown.append([a.get() for a in some]),
+        is_self_join=True,
+    )
     assert sum(len(some[0]) for some in shown) == np.triu(near, 1).sum()
     for left, right, total in shown:
         assert np.array_equal(total.view(np.int64), d2[left, right].view(np.int64))
@@ -168,14 +195,22 @@ def test_ties_are_decided_as_in_float64(dims, kind, metric, kernel):
     x = float32_rows(kind, 400, dims, rng)
     # near-duplicates: at distances that float16 does not tell apart
     with np.errstate(over="ignore"):
-        x[200:] = np.where(rng.uniform(size=(200, 1)) < 0.5, x[200:], x[:200] * np.float32(1 + 2.0**-12))
+        x[200:] = np.where(
+            rng.uniform(size=(200, 1)) < 0.5,
+            x[200:],
+            x[:200] * np.float32(1 + 2.0**-12),
+        )
     points, rows = points_of(x, metric)
     d2 = totals(points)
     some = np.sort(d2[np.triu_indices(len(d2), 1)])
     used = 0
     for rank, engine in itertools.product((0.002, 0.3), ENGINES):
         total = min(float(some[int(rank * (len(some) - 1))]), 1e300)
-        for threshold in (total, np.nextafter(total, -1.0), np.nextafter(total, np.inf)):
+        for threshold in (
+            total,
+            np.nextafter(total, -1.0),
+            np.nextafter(total, np.inf),
+        ):
             if threshold >= 0:
                 used += check(points, rows, d2, float(threshold), engine) is not None
     assert used
@@ -183,7 +218,9 @@ def test_ties_are_decided_as_in_float64(dims, kind, metric, kernel):
 
 @pytest.mark.parametrize("metric", STORED)
 def test_float64_decides_equal_sums(metric, kernel):
-    """Equal sums of terms in other orders, at the threshold: the filters decide none of them."""
+    """Equal sums of terms in other orders, at the threshold: the filters decide none of
+    them.
+    """
     rng = np.random.default_rng(5)
     x = np.tile((np.arange(384) % 4 * 0.1).astype(np.float32), (900, 1))
     x[:, 5:380:45] = rng.integers(0, 4, (900, 9)).astype(np.float32) * np.float32(0.1)
@@ -216,12 +253,17 @@ def test_sinks(metric, kernel):
         index, parent = gpu_tiles.build(some, layout), cupy.arange(900, dtype=np.uint32)
         taking = cupy.ones(900, bool)
         arguments = [taking, taking, parent, 0]
-        gpu_tiles.pass_to(gpu_tiles.Sink.LINK, index, index, layout, arguments, is_self_join=True)
+        gpu_tiles.pass_to(
+            gpu_tiles.Sink.LINK, index, index, layout, arguments, is_self_join=True
+        )
         JOINER.roots(parent)
         parents.append(parent.get())
     assert np.array_equal(*parents)
     left, right = np.nonzero(near)
-    assert np.array_equal(parents[0][left], parents[0][right]) and len(np.unique(parents[0])) < 800
+    assert (
+        np.array_equal(parents[0][left], parents[0][right])
+        and len(np.unique(parents[0])) < 800
+    )
 
 
 def test_indexes_that_store_points_in_two_ways_are_not_joined():
@@ -235,7 +277,9 @@ def test_indexes_that_store_points_in_two_ways_are_not_joined():
 
 @pytest.mark.parametrize("dims", [256, 2048])
 def test_many_pairs_in_batches(monkeypatch, dims):
-    """The kernel stops when the buffer is full, and goes on there; also if clusters share queries."""
+    """The kernel stops when the buffer is full, and goes on there; also if clusters
+    share queries.
+    """
     x = float32_rows("normal", 6000, dims, np.random.default_rng(0))
     points, rows = points_of(x, "cosine")
     layout = layout_of(points, 2.0, "float16")
@@ -243,7 +287,10 @@ def test_many_pairs_in_batches(monkeypatch, dims):
     monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 20)
     for some in (points, rows):
         index = gpu_tiles.build(some, layout)
-        places = [f.places.copy() for f in gpu_tiles.batches(index, index, layout, is_self_join=True)]
+        places = [
+            f.places.copy()
+            for f in gpu_tiles.batches(index, index, layout, is_self_join=True)
+        ]
         keys = [p.astype(cupy.int64)[:, 0] * 6000 + p[:, 1] for p in places]
         found.append(cupy.sort(cupy.concatenate(keys)))
         assert len(places) > 3

@@ -1,4 +1,6 @@
-"""The GPU's nearest neighbours are those of the definition: pure functions, no Dask, no data frames."""
+"""The GPU's nearest neighbours are those of the definition: pure functions, no Dask, no
+data frames.
+"""
 
 import itertools
 import math
@@ -25,13 +27,17 @@ from tests.support.profiles import chosen, examples
 pytestmark = pytest.mark.gpu
 
 DIMS = chosen([1, 2, 3, 5, 8, 9, 16, 17, 32, 64, 200], [1, 2, 5, 9, 17, 200])
-"""Every number of dimensions is compiled by itself, which takes longer than these tests: so, some."""
+"""Every number of dimensions is compiled by itself, which takes longer than these
+tests: so, some.
+"""
 
 NORMS, NORM_DIMS = [1, 3, 4, math.inf], [1, 2, 5, 17]
 
 
 def programs():
-    few = [one for norm in NORMS for one in search_programs(NORM_DIMS, ["float64"], norm)]
+    few = [
+        one for norm in NORMS for one in search_programs(NORM_DIMS, ["float64"], norm)
+    ]
     return search_programs(DIMS, ENGINES, lists=(True, False)) + few
 
 
@@ -44,11 +50,25 @@ def layout_of(*sides, engine="auto"):
         mean = np.clip(x.mean(axis=0), x.min(axis=0), x.max(axis=0))
         mean = np.where(np.isfinite(mean), mean, x[0])
         variance = np.nan_to_num(x.var(axis=0))
-    return make_nearest_device_layout(x.min(axis=0), x.max(axis=0), mean, variance, x, engine)
+    return make_nearest_device_layout(
+        x.min(axis=0), x.max(axis=0), mean, variance, x, engine
+    )
 
 
-def check(q, d, k, same=False, q_names=None, d_names=None, bound2=math.inf, engines=("auto",), **how):
-    """Search with each of the engines; the definition, which takes longer than all of them, is asked once."""
+def check(
+    q,
+    d,
+    k,
+    same=False,
+    q_names=None,
+    d_names=None,
+    bound2=math.inf,
+    engines=("auto",),
+    **how,
+):
+    """Search with each of the engines; the definition, which takes longer than all of
+    them, is asked once.
+    """
     q_names = np.arange(len(q)) if q_names is None else q_names
     d_names = q_names if q is d else np.arange(len(d)) if d_names is None else d_names
     with np.errstate(over="ignore"):
@@ -69,7 +89,9 @@ def test_the_order_is_that_of_the_host(n, fan_out):
     want = host_order(x, cuts, 64, fan_out, 3)
     for layout in (np.asfortranarray, np.ascontiguousarray):
         found = cupy.asnumpy(kd_order(cupy.asarray(layout(x)), cuts, 64, fan_out, 3))
-        assert (found == want).mean() > 0.99 and sorted(found.tolist()) == list(range(n))
+        assert (found == want).mean() > 0.99 and sorted(found.tolist()) == list(
+            range(n)
+        )
 
 
 @pytest.mark.parametrize("engine", ["auto", *ENGINES])
@@ -78,13 +100,18 @@ def test_the_order_is_that_of_the_host(n, fan_out):
 def test_any_points(engine, case):
     q, d, k, same, q_names, d_names, bound2, _, cuts, order = case
     dims = max(n for n in DIMS if n <= q.shape[1])
-    q, d = (x := np.ascontiguousarray(q[:, :dims])), x if q is d else np.ascontiguousarray(d[:, :dims])
+    q, d = (
+        (x := np.ascontiguousarray(q[:, :dims])),
+        x if q is d else np.ascontiguousarray(d[:, :dims]),
+    )
     check(q, d, k, same, q_names, d_names, bound2, [engine], cuts=cuts, order=order)
 
 
 @pytest.mark.parametrize("dims", [d for d in DIMS if d <= 8])
 def test_lattice_ties(dims):
-    """Many neighbours at the same distance, in tiles whose boxes touch: the smaller name wins."""
+    """Many neighbours at the same distance, in tiles whose boxes touch: the smaller
+    name wins.
+    """
     side = {1: 300, 2: 20, 3: 8, 5: 4, 8: 2}[dims]
     x = np.array(list(itertools.product(range(side), repeat=dims)), float)
     rng = np.random.default_rng(dims)
@@ -110,17 +137,23 @@ def test_thousands_of_equal_points(engine, k):
     names = np.random.default_rng(0).permutation(n)
     x = np.full((n, 3), 0.1)
     x[0] = 5.0
-    d2, found = search(x[1:], x[1:], names[1:], names[1:], k, True, layout_of(x, engine=engine))
+    d2, found = search(
+        x[1:], x[1:], names[1:], names[1:], k, True, layout_of(x, engine=engine)
+    )
     assert not d2.any()
     least = np.delete(np.arange(n), names[0])[: k + 1]
-    expected = [np.delete(least, np.flatnonzero(least == name)[:1])[:k] for name in names[1:]]
+    expected = [
+        np.delete(least, np.flatnonzero(least == name)[:1])[:k] for name in names[1:]
+    ]
     np.testing.assert_array_equal(found, np.array(expected))
 
 
 @pytest.mark.parametrize("k", [20, 21, 31, 33, 100, 200, 500, 1025])
 @pytest.mark.parametrize("dims", [2, 17])
 def test_long_lists(dims, k):
-    """Lists that are filled many times over, also of points that are as far as each other."""
+    """Lists that are filled many times over, also of points that are as far as each
+    other.
+    """
     rng = np.random.default_rng(k)
     x = rng.normal(size=(6000, dims))
     x[1::2] = rng.integers(0, 3, (3000, dims)) / 3
@@ -143,14 +176,19 @@ def test_few_points_and_many_neighbours(n, dims):
 
 def test_no_neighbours_are_wanted():
     x = np.ones((3, 2))
-    assert search(x, x, np.arange(3), np.arange(3), 0, True, layout_of(x))[0].shape == (3, 0)
+    assert search(x, x, np.arange(3), np.arange(3), 0, True, layout_of(x))[0].shape == (
+        3,
+        0,
+    )
 
 
 @pytest.mark.parametrize("k", [3, 40])
 @pytest.mark.parametrize("dims", [2, 8])
 def test_distances_that_overflow(k, dims):
     """Neighbours at d2 = inf are neighbours, the smaller names first."""
-    x = np.array([-1e200, 1e200, 0.0])[np.random.default_rng(0).integers(0, 3, (90, dims))]
+    x = np.array([-1e200, 1e200, 0.0])[
+        np.random.default_rng(0).integers(0, 3, (90, dims))
+    ]
     names = np.random.default_rng(1).permutation(90)
     layout = check(x, x, k, True, names, cuts=(20, 64), order=(2, 0, 1))
     assert layout.engine == "float64"
@@ -184,7 +222,9 @@ def test_other_norms(dims, norm):
         order = order[order != np.arange(400)[:, None]].reshape(400, 399)[:, :12]
         found = search(x, x, names, names, 12, True, layout, cuts=(150,), order=(1, 0))
         np.testing.assert_array_equal(found[1], names[order])
-        np.testing.assert_array_equal(found[0], np.take_along_axis(totals, order, axis=1))
+        np.testing.assert_array_equal(
+            found[0], np.take_along_axis(totals, order, axis=1)
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -198,24 +238,36 @@ def test_queries_far_from_all_data_and_repeated_calls(engine):
     SEARCHER.nearest(index, index, layout, *state, is_self_join=True)
     once = [part.copy() for part in state]
     far = SEARCHER.renamed(build(cupy.asarray(q), layout), 1000)
-    SEARCHER.nearest(index, far, layout, *state, is_self_join=True)  # nothing is close enough
+    # nothing is close enough
+    SEARCHER.nearest(index, far, layout, *state, is_self_join=True)
     assert all((part == before).all() for part, before in zip(state, once, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("dims", "n"), [(2, 600_000), (3, 300_000), (5, 300_000), (9, 300_000), (16, 100_000)]
+    ("dims", "n"),
+    [(2, 600_000), (3, 300_000), (5, 300_000), (9, 300_000), (16, 100_000)],
 )
 def test_many_points(dims, n):
-    """Trees of three levels, and more groups than one: some rows against the definition."""
+    """Trees of three levels, and more groups than one: some rows against the
+    definition.
+    """
     rng = np.random.default_rng(dims)
     x = rng.exponential(size=(n, dims))
     layout = layout_of(x[::50])
     layout = make_nearest_device_layout(
-        x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0), x[::100], layout.engine
+        x.min(axis=0),
+        x.max(axis=0),
+        x.mean(axis=0),
+        x.var(axis=0),
+        x[::100],
+        layout.engine,
     )
     half_of = n // 2
     parts = [build(cupy.asarray(some), layout) for some in (x[:half_of], x[half_of:])]
-    data = [SEARCHER.renamed(part, first) for part, first in zip(parts, (0, half_of), strict=True)]
+    data = [
+        SEARCHER.renamed(part, first)
+        for part, first in zip(parts, (0, half_of), strict=True)
+    ]
     for query, first in zip(data, (0, half_of), strict=True):
         state = SEARCHER.fresh(half_of, 10)
         for other in data:

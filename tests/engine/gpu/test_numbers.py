@@ -1,4 +1,6 @@
-"""Sets of nodes are numbered on a GPU by their least rows, and rows of points are taken, as NumPy does."""
+"""Sets of nodes are numbered on a GPU by their least rows, and rows of points are
+taken, as NumPy does.
+"""
 
 import numpy as np
 import pytest
@@ -15,10 +17,16 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["int32", "int64"])
 @pytest.mark.parametrize("n", [0, 1, 300, 70_000])
 def test_numbers(n, kind):
-    parent, taking, order = some_sets(min(n, 300), min(n, 300) // 2, np.random.default_rng(0))
-    if n > 300:  # the same sets, and others of one node each: more nodes than a block of threads has
+    parent, taking, order = some_sets(
+        min(n, 300), min(n, 300) // 2, np.random.default_rng(0)
+    )
+    # the same sets, and others of one node each: more nodes than a block of threads has
+    if n > 300:
         more = np.arange(len(parent), n)
-        parent, taking = np.concatenate([parent, more]), np.concatenate([taking, np.ones(len(more), bool)])
+        parent, taking = (
+            np.concatenate([parent, more]),
+            np.concatenate([taking, np.ones(len(more), bool)]),
+        )
         order = np.concatenate([order, more]).astype(np.int32)
         want = numbers_of(parent[:300], taking[:300], order[:300])
         want += (np.arange(len(more)) + max(want) + 1).tolist()
@@ -27,7 +35,10 @@ def test_numbers(n, kind):
     there = cupy.asarray(parent.astype(kind))
     found = JOINER.numbers(there, (cupy.asarray(taking), cupy.asarray(order)))
     assert found.dtype == np.int64 and found.tolist() == want
-    assert JOINER.numbers(there).tolist() == np.unique(parent, return_inverse=True)[1].tolist()
+    assert (
+        JOINER.numbers(there).tolist()
+        == np.unique(parent, return_inverse=True)[1].tolist()
+    )
 
 
 @pytest.mark.parametrize("order", "CF")
@@ -37,5 +48,7 @@ def test_rows(n, dims, order):
     places = np.random.default_rng(1).permutation(n).astype(np.int32)
     found = rows_at(cupy.asarray(x, order=order), cupy.asarray(places))
     assert found.flags.c_contiguous and (found.get() == x[places]).all()
-    half = rows_at(cupy.asarray(x, order=order)[::2], cupy.asarray(places[places < (n + 1) // 2]))
+    half = rows_at(
+        cupy.asarray(x, order=order)[::2], cupy.asarray(places[places < (n + 1) // 2])
+    )
     assert (half.get() == x[::2][places[places < (n + 1) // 2]]).all()

@@ -11,11 +11,15 @@ from tests.support.points import frame_of
 from tests.support.profiles import chosen, everything
 
 
-@pytest.mark.parametrize("kind", chosen(["even", "apart", "two places"], ["even", "two places"]))
+@pytest.mark.parametrize(
+    "kind", chosen(["even", "apart", "two places"], ["even", "two places"])
+)
 def test_many_tiles(spanning, kind):
     """More of them than a group has; and few rows that ask at a time."""
     rng = np.random.default_rng(0)
-    x = rng.uniform(size=(4200, 2)) + (10 * rng.integers(0, 3, (4200, 1)) if kind == "apart" else 0)
+    x = rng.uniform(size=(4200, 2)) + (
+        10 * rng.integers(0, 3, (4200, 1)) if kind == "apart" else 0
+    )
     if kind == "two places":
         x = np.repeat([[0.0, 1.0], [2.0, 0.5]], 2100, axis=0)
     want = frame_of(x).simjoin.spanning_tree()
@@ -40,10 +44,16 @@ def test_parts_of_an_index(engine, tile):
     layout = layout_of(x, engine)
     index = relabelled(build_nearest(x, layout, HOST), 5)
     some = part(index, 8192, len(x))
-    assert some.keys() >= ({"z"} if engine == "float64" else {"vectors", "norm", "error"})
+    assert some.keys() >= (
+        {"z"} if engine == "float64" else {"vectors", "norm", "error"}
+    )
     for name in some.keys() & {"order", "names", "y", "norm", "error", "vectors"}:
         np.testing.assert_array_equal(some[name], index[name][8192:])
-    y = some["y"] if layout.bounds is None else layout.bounds.scaled(some["y"]).astype(np.float32)
+    y = (
+        some["y"]
+        if layout.bounds is None
+        else layout.bounds.scaled(some["y"]).astype(np.float32)
+    )
     for t in range(-(-300 // tile)):
         own = y[t * tile : (t + 1) * tile]
         np.testing.assert_array_equal(some["lower"][0, :, t], own.min(axis=0))

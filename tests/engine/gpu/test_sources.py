@@ -1,8 +1,8 @@
 """The CUDA C++ compiles for every kind of GPU that is served; no GPU is needed.
 
-By default with every value of every constant for one architecture, and once for another that sees different
-sources, in haste; with `pytest --all` for all architectures, with all combinations of the constants, and as
-they are shipped.
+By default with every value of every constant for one architecture, and once for another
+that sees different sources, in haste; with `pytest --all` for all architectures, with
+all combinations of the constants, and as they are shipped.
 """
 
 import itertools
@@ -19,7 +19,9 @@ from tests.support.nvrtc import HASTE, complaints, loaded
 NAMES = names()
 
 DIFFERENT = {"sm_75": 0, "sm_90": 1}
-"""Architectures that see different sources; of how many constants they see every combination by default."""
+"""Architectures that see different sources; of how many constants they see every
+combination by default.
+"""
 
 ALIKE = ["sm_80", "sm_100", "sm_120"]
 """Architectures that see the sources of one of those."""
@@ -35,7 +37,9 @@ PURPOSES = [{"COUNTING": 0}, {"COUNTING": 1}]
 NORMS = [{"NORM": 0}, {"NORM": 1}, {"NORM": 5}]
 STORED = [{"STORED": 1}, {"STORED": 2}]
 """Narrow points of both kinds."""
-SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": wide} for k, wide in ((1, 0), (1, 1), (2, 0))]
+SINKS = [
+    {"COUNTING": 0, "SINK": k, "NODES_64": wide} for k, wide in ((1, 0), (1, 1), (2, 0))
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,28 +50,60 @@ def nvrtc():
 def variants(name):
     """The constants that a file is compiled with."""
     if name == "tiles":
-        every = [*itertools.product(DIMS, (0, 1), PURPOSES), *itertools.product((2, 17), (0, 1), SINKS)]
+        every = [
+            *itertools.product(DIMS, (0, 1), PURPOSES),
+            *itertools.product((2, 17), (0, 1), SINKS),
+        ]
         plain = [{"DIMS": d, "EXACT": e} | purpose for d, e, purpose in every]
-        several = itertools.product(NORMS, ((2, PURPOSES[0]), (17, PURPOSES[1]), (3, SINKS[0])))
-        plain += [{"DIMS": d, "EXACT": 1} | purpose | norm for norm, (d, purpose) in several]
-        narrow = zip((33, 2048, 64), (0, 1, 0), (*PURPOSES, SINKS[0]), (*STORED, STORED[1]), strict=True)
-        return plain + [{"DIMS": d, "EXACT": e} | purpose | some for d, e, purpose, some in narrow]
+        several = itertools.product(
+            NORMS, ((2, PURPOSES[0]), (17, PURPOSES[1]), (3, SINKS[0]))
+        )
+        plain += [
+            {"DIMS": d, "EXACT": 1} | purpose | norm for norm, (d, purpose) in several
+        ]
+        narrow = zip(
+            (33, 2048, 64),
+            (0, 1, 0),
+            (*PURPOSES, SINKS[0]),
+            (*STORED, STORED[1]),
+            strict=True,
+        )
+        return plain + [
+            {"DIMS": d, "EXACT": e} | purpose | some for d, e, purpose, some in narrow
+        ]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
         every += [(33, PURPOSES[0] | STORED[0]), (64, PURPOSES[1] | STORED[1])]
-        return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose for d, purpose in every]
+        return [
+            {"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose
+            for d, purpose in every
+        ]
     if name == "nearest":
-        every = [*itertools.product((1, 2, 6, 16, 17, 2048), (0, 1), (1,)), (2, 1, 0), (17, 0, 0), (6, 0, 0)]
+        every = [
+            *itertools.product((1, 2, 6, 16, 17, 2048), (0, 1), (1,)),
+            (2, 1, 0),
+            (17, 0, 0),
+            (6, 0, 0),
+        ]
         plain = [{"DIMS": d, "EXACT": e, "ROWS": 64, "LISTS": k} for d, e, k in every]
         several = zip((2, 17, 2), NORMS, strict=True)
-        return plain + [{"DIMS": d, "EXACT": 1, "ROWS": 64, "LISTS": 1} | norm for d, norm in several]
+        return plain + [
+            {"DIMS": d, "EXACT": 1, "ROWS": 64, "LISTS": 1} | norm
+            for d, norm in several
+        ]
     if name == "nearest_tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, (1,)), (16, 0)]
-        return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "ROWS": 32, "LISTS": k} for d, k in every]
+        return [
+            {"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "ROWS": 32, "LISTS": k}
+            for d, k in every
+        ]
     if name == "tensor_wide":
-        few, some, most = ({"DIMS": d, "EXACT": 0} | half.program(d, 2**20)[1] for d in (201, 384, 2048))
+        few, some, most = (
+            {"DIMS": d, "EXACT": 0} | half.program(d, 2**20)[1]
+            for d in (201, 384, 2048)
+        )
         every = [
             (few, PURPOSES[1]),
             (some, PURPOSES[0]),
@@ -75,13 +111,26 @@ def variants(name):
             (some, SINKS[1]),
             (few, SINKS[2]),
         ]
-        every += [(some | {"DEPTH": d, "STAGES": n}, PURPOSES[0]) for d, n in half.SLICINGS[1:]]
+        every += [
+            (some | {"DEPTH": d, "STAGES": n}, PURPOSES[0])
+            for d, n in half.SLICINGS[1:]
+        ]
         every += [(few, PURPOSES[0] | STORED[0]), (most, PURPOSES[1] | STORED[1])]
         return [one | purpose for one, purpose in every]
     if name == "tensor_hopper":
-        told = [{"DIMS": d, "EXACT": 0} | half.hopper_program(d, 227 * 1024)[1] for d in (16, 88, 384, 2048)]
-        plain = [one | use for one, use in zip(told, [*PURPOSES, SINKS[1], SINKS[2]], strict=True)]
-        return [*plain, told[0] | PURPOSES[0] | STORED[0], told[2] | PURPOSES[0] | STORED[1]]
+        told = [
+            {"DIMS": d, "EXACT": 0} | half.hopper_program(d, 227 * 1024)[1]
+            for d in (16, 88, 384, 2048)
+        ]
+        plain = [
+            one | use
+            for one, use in zip(told, [*PURPOSES, SINKS[1], SINKS[2]], strict=True)
+        ]
+        return [
+            *plain,
+            told[0] | PURPOSES[0] | STORED[0],
+            told[2] | PURPOSES[0] | STORED[1],
+        ]
     if name == "narrow":
         return [{"DIMS": 1, "EXACT": 1} | some for some in STORED]
     if name == "finish":
@@ -93,34 +142,60 @@ def variants(name):
         return [told, *(told | some for some in STORED)]
     if name == "boxes":
         plain = [{"DIMS": 1, "EXACT": k} for k in (0, 1)]
-        return plain + [{"DIMS": 1, "EXACT": k} | some for k in (0, 1) for some in STORED]
+        return plain + [
+            {"DIMS": 1, "EXACT": k} | some for k in (0, 1) for some in STORED
+        ]
     if name == "moments":
         return [{"DIMS": 1, "EXACT": 1}]
     if name == "vectors":
-        plain = [{"DIMS": 1, "EXACT": 1, "NEAREST": n, "SLICED": s} for n, s in ((0, 0), (0, 1), (1, 0))]
+        plain = [
+            {"DIMS": 1, "EXACT": 1, "NEAREST": n, "SLICED": s}
+            for n, s in ((0, 0), (0, 1), (1, 0))
+        ]
         return plain + [plain[k] | some for k in (0, 1) for some in STORED]
     if name == "spanning":
-        plain = [{"DIMS": d, "EXACT": e} for d, e in itertools.product((1, 2, 6, 16, 17, 2048), (0, 1))]
-        return plain + [{"DIMS": d, "EXACT": 1} | norm for d, norm in zip((2, 17, 2), NORMS, strict=True)]
+        plain = [
+            {"DIMS": d, "EXACT": e}
+            for d, e in itertools.product((1, 2, 6, 16, 17, 2048), (0, 1))
+        ]
+        return plain + [
+            {"DIMS": d, "EXACT": 1} | norm
+            for d, norm in zip((2, 17, 2), NORMS, strict=True)
+        ]
     if name in ("arrays", "boruvka", "dendrogram"):
         return [{"DIMS": 1, "EXACT": 1}]
     if name == "components":
         return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]
-    return [{"DIMS": d, "EXACT": 1, "DEPTH": 20} | norm for d in (1, 200) for norm in ({}, *NORMS)]
+    return [
+        {"DIMS": d, "EXACT": 1, "DEPTH": 20} | norm
+        for d in (1, 200)
+        for norm in ({}, *NORMS)
+    ]
 
 
 def traits(constants, together):
-    """What may decide how a program compiles: so many constants at a time, and where points are held."""
-    known = {"NORM": 2, "SINK": 0, "STORED": 0} | constants | {"DIMS": constants["DIMS"] > REGISTERS}
+    """What may decide how a program compiles: so many constants at a time, and where
+    points are held.
+    """
+    known = (
+        {"NORM": 2, "SINK": 0, "STORED": 0}
+        | constants
+        | {"DIMS": constants["DIMS"] > REGISTERS}
+    )
     known.pop("WIDTH", None)  # follows from the dimensions
     return set(itertools.combinations(sorted(known.items()), together))
 
 
 def few(every, together):
     """Variants that have all the traits of all: every combination of so many constants."""
-    missing, found = set().union(*(traits(constants, together) for constants in every)), []
+    missing, found = (
+        set().union(*(traits(constants, together) for constants in every)),
+        [],
+    )
     while missing:
-        best = max(every, key=lambda constants: len(traits(constants, together) & missing))
+        best = max(
+            every, key=lambda constants: len(traits(constants, together) & missing)
+        )
         missing -= traits(best, together)
         found.append(best)
     return found
@@ -134,7 +209,10 @@ def programs(names, variants):
         rest = [constants for constants in every if constants not in first]
         if architecture in ALIKE:
             rest = rest[:: max(1, len(rest) // 4)]
-        for kind, some, marks in (("few", first, ()), ("rest", rest, (pytest.mark.slow,))):
+        for kind, some, marks in (
+            ("few", first, ()),
+            ("rest", rest, (pytest.mark.slow,)),
+        ):
             for start in range(0, len(some), AT_ONCE):
                 part = f"{kind}{start // AT_ONCE}"
                 yield pytest.param(
@@ -151,7 +229,8 @@ ONLY = "tensor_hopper"
 
 
 @pytest.mark.parametrize(
-    ("name", "architecture", "some"), list(programs([n for n in NAMES if n != ONLY], variants))
+    ("name", "architecture", "some"),
+    list(programs([n for n in NAMES if n != ONLY], variants)),
 )
 def test_every_variant_compiles(nvrtc, name, architecture, some):
     check_compiles(nvrtc, name, architecture, some)
@@ -160,7 +239,9 @@ def test_every_variant_compiles(nvrtc, name, architecture, some):
 def check_compiles(nvrtc, name, architecture, some, haste=HASTE):
     for constants in some:
         said = complaints(
-            nvrtc, source(name, **constants), [f"--gpu-architecture={architecture}", *haste, *OPTIONS]
+            nvrtc,
+            source(name, **constants),
+            [f"--gpu-architecture={architecture}", *haste, *OPTIONS],
         )
         assert not said, f"{constants}: {said}"
 
@@ -175,12 +256,18 @@ COMPARISONS = {">=": operator.ge, "<": operator.lt}
 
 
 def seen_by(architecture):
-    """What all conditions on the architecture say: which branches of the sources it sees."""
+    """What all conditions on the architecture say: which branches of the sources it
+    sees.
+    """
     number = 10 * int(architecture.removeprefix("sm_"))
     text = "\n".join(map(source, NAMES))
     assert "#include" not in text, "an included file may have branches of its own"
-    conditions = re.findall(r"^#(?:el)?if __CUDA_ARCH__ (\S+) (\d+)$", text, re.MULTILINE)
-    assert len(conditions) == text.count("__CUDA_ARCH"), "write conditions as `#if __CUDA_ARCH__ >= 800`"
+    conditions = re.findall(
+        r"^#(?:el)?if __CUDA_ARCH__ (\S+) (\d+)$", text, re.MULTILINE
+    )
+    assert len(conditions) == text.count("__CUDA_ARCH"), (
+        "write conditions as `#if __CUDA_ARCH__ >= 800`"
+    )
     return [COMPARISONS[how](number, int(bound)) for how, bound in conditions]
 
 
@@ -201,11 +288,15 @@ def check_few(every):
     assert len(some) < len(every) or len(every) <= AT_ONCE
     for key in set().union(*every) - {"DIMS", "WIDTH"}:
         assert {one.get(key) for one in some} == {one.get(key) for one in every}
-    assert {one["DIMS"] > REGISTERS for one in some} == {one["DIMS"] > REGISTERS for one in every}
+    assert {one["DIMS"] > REGISTERS for one in some} == {
+        one["DIMS"] > REGISTERS for one in every
+    }
 
 
 def test_errors_are_seen(nvrtc):
-    assert "DIMS" in complaints(nvrtc, source("finish", EXACT=1, LABELS=0), ["--gpu-architecture=sm_90"])
+    assert "DIMS" in complaints(
+        nvrtc, source("finish", EXACT=1, LABELS=0), ["--gpu-architecture=sm_90"]
+    )
 
 
 def test_filters_serve_one_norm(nvrtc):

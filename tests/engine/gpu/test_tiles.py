@@ -1,4 +1,6 @@
-"""Kernels of slices: for more dimensions than registers hold, and of warpgroups. No Dask, no data frames."""
+"""Kernels of slices: for more dimensions than registers hold, and of warpgroups. No
+Dask, no data frames.
+"""
 
 import itertools
 import math
@@ -27,9 +29,16 @@ DIMS = [33, 64, 201, 256, 384, 1000]
 def programs():
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     told = {dims: half.program(dims, shared) for dims in DIMS}
-    wanted = [*itertools.product(DIMS, USES), *((384, sink) for sink in SINKS if not sink["NODES_64"])]
+    wanted = [
+        *itertools.product(DIMS, USES),
+        *((384, sink) for sink in SINKS if not sink["NODES_64"]),
+    ]
     return [
-        (told[d][0], f"join_{told[d][0]}", {"DIMS": d, "EXACT": False} | told[d][1] | use)
+        (
+            told[d][0],
+            f"join_{told[d][0]}",
+            {"DIMS": d, "EXACT": False} | told[d][1] | use,
+        )
         for d, use in wanted
     ]
 
@@ -63,7 +72,9 @@ def pairs_of(q, d, layout, same, rows=None):
     found, told = [np.empty((0, 2), np.int64)], (0, 0)
     for batch in gpu_tiles.batches(q, d, layout, is_self_join=same, rows=rows):
         places = batch.places.get()
-        both = np.stack([q["order"].get()[places[:, 0]], d["order"].get()[places[:, 1]]], axis=1)
+        both = np.stack(
+            [q["order"].get()[places[:, 0]], d["order"].get()[places[:, 1]]], axis=1
+        )
         found.append((np.sort(both, axis=1) if same else both).astype(np.int64))
         told = batch.decided, batch.refused
     return ordered(np.concatenate(found)), told
@@ -77,7 +88,9 @@ def assert_pairs(found, near):
     """That pairs are those of a matrix, each once."""
     expected = np.argwhere(near)
     if not np.array_equal(found, expected):
-        assert_same_pairs(set(map(tuple, found.tolist())), set(map(tuple, expected.tolist())))
+        assert_same_pairs(
+            set(map(tuple, found.tolist())), set(map(tuple, expected.tolist()))
+        )
         raise AssertionError("some pairs were found twice")
 
 
@@ -102,14 +115,19 @@ def check(x, eps, d2, cut, engine="float16"):
     assert_pairs(found, np.triu(near, 1))
     assert told[0] >= told[1]
     places = [*range(0, len(x), 3 * layout.grain), len(x)]
-    sliced = [pairs_of(whole, whole, layout, True, rows)[0] for rows in itertools.pairwise(places)]
+    sliced = [
+        pairs_of(whole, whole, layout, True, rows)[0]
+        for rows in itertools.pairwise(places)
+    ]
     assert np.array_equal(ordered(np.concatenate(sliced)), found)
     across, _ = pairs_of(*parts, layout, False)
     assert_pairs(across, near[:cut, cut:])
     assert (counts_of([whole], layout, True)[0] == near.sum(1) - 1).all()
     assert counts_of([whole], layout, True, both=False)[0].sum() == len(found)
     counts = counts_of(parts, layout, False)
-    assert (counts[0] == near[:cut, cut:].sum(1)).all() and (counts[1] == near[:cut, cut:].sum(0)).all()
+    assert (counts[0] == near[:cut, cut:].sum(1)).all() and (
+        counts[1] == near[:cut, cut:].sum(0)
+    ).all()
     return told
 
 
@@ -142,7 +160,11 @@ def test_few_points(dims, n):
 
 
 def test_pairs_are_those_of_the_host():
-    x = make_points("clusters", 700, 384, np.random.default_rng(0)).astype(np.float32).astype(np.float64)
+    x = (
+        make_points("clusters", 700, 384, np.random.default_rng(0))
+        .astype(np.float32)
+        .astype(np.float64)
+    )
     eps = 1.4
     layout = layout_for(x, eps, "auto")
     assert layout.engine == "float16"
@@ -154,7 +176,8 @@ def test_pairs_are_those_of_the_host():
 
 
 def test_the_float64_band_is_hit_and_decides_both_ways():
-    # the lattice of test_gpu_tiles, spread over 384 columns: 3,980 of 19,426 equal distances are refused
+    # the lattice of test_gpu_tiles, spread over 384 columns: 3,980 of 19,426 equal
+    # distances are refused
     x = np.tile(np.arange(384) % 4 * 0.1, (1500, 1))
     x[:, 5:380:45] = np.random.default_rng(5).integers(0, 4, (1500, 9)) * 0.1
     eps = 0.316227766016838
@@ -164,10 +187,14 @@ def test_the_float64_band_is_hit_and_decides_both_ways():
 
 
 def test_near_duplicates_are_told_apart_in_float64():
-    """Distances so small against the norms that what tensor cores round decides nothing."""
+    """Distances so small against the norms that what tensor cores round decides
+    nothing.
+    """
     rng = np.random.default_rng(1)
     x = rng.normal(size=(600, 384))
-    x = np.concatenate([x, x + rng.normal(size=x.shape) * rng.choice([1e-5, 1e-3, 1e-2], (600, 1))])
+    x = np.concatenate(
+        [x, x + rng.normal(size=x.shape) * rng.choice([1e-5, 1e-3, 1e-2], (600, 1))]
+    )
     d2 = squares(x, x)
     for eps in (1e-3, math.sqrt(d2[5, 605]), math.sqrt(d2[7, 607]) * (1 - 2**-52), 0.2):
         decided, refused = check(x, eps, d2, 500)
@@ -176,7 +203,9 @@ def test_near_duplicates_are_told_apart_in_float64():
 
 @pytest.mark.parametrize("dims", [256, 1000])
 def test_more_pairs_than_a_batch_holds(monkeypatch, dims):
-    """The kernel stops when the buffer is full, and goes on there; also if clusters share queries."""
+    """The kernel stops when the buffer is full, and goes on there; also if clusters
+    share queries.
+    """
     x = np.random.default_rng(0).normal(size=(12_000, dims))
     eps = math.sqrt(2 * dims)
     layout = layout_for(x, eps, "float16")
@@ -184,7 +213,8 @@ def test_more_pairs_than_a_batch_holds(monkeypatch, dims):
 
     def keys():
         places = [
-            f.places.astype(cupy.int64) for f in gpu_tiles.batches(index, index, layout, is_self_join=True)
+            f.places.astype(cupy.int64)
+            for f in gpu_tiles.batches(index, index, layout, is_self_join=True)
         ]
         return [len(some) for some in places], cupy.sort(
             cupy.concatenate([(p[:, 0] << 32) + p[:, 1] for p in places])
@@ -196,7 +226,9 @@ def test_more_pairs_than_a_batch_holds(monkeypatch, dims):
     assert len(sizes) > 3 and sum(sizes) == len(whole) > 20_000_000
     assert max(sizes) <= (1 << 20) + gpu_tiles._Launch(index, index, layout, True).slack
     assert (found == whole).all()
-    assert int(gpu_tiles.count(index, index, layout, is_self_join=True)[0].sum()) == 2 * len(whole)
+    assert int(
+        gpu_tiles.count(index, index, layout, is_self_join=True)[0].sum()
+    ) == 2 * len(whole)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -215,7 +247,12 @@ def test_sinks(same):
     parent = cupy.arange(900, dtype=np.uint32)
     taking = [cupy.ones(len(side), bool) for side in (sides[0], sides[-1])]
     gpu_tiles.pass_to(
-        gpu_tiles.Sink.LINK, q, d, layout, [*taking, parent, 0 if same else cut], is_self_join=same
+        gpu_tiles.Sink.LINK,
+        q,
+        d,
+        layout,
+        [*taking, parent, 0 if same else cut],
+        is_self_join=same,
     )
     root = parent.get().astype(np.int64)
     while (root != root[root]).any():
@@ -232,7 +269,9 @@ def test_sinks(same):
     low = [cupy.full(len(some), 1000) for some in labels]
     low = [low[0], low[0] if same else low[1]]
     given = [cupy.asarray(some) for some in labels]
-    gpu_tiles.pass_to(gpu_tiles.Sink.LOWEST, q, d, layout, [*given, *low], is_self_join=same)
+    gpu_tiles.pass_to(
+        gpu_tiles.Sink.LOWEST, q, d, layout, [*given, *low], is_self_join=same
+    )
     told = labels[0] if same else np.concatenate(labels)
     found = low[0].get() if same else np.concatenate([some.get() for some in low])
     lowest = np.where(near & (told >= 0)[None, :], told[None, :], 1000).min(1)
@@ -240,15 +279,20 @@ def test_sinks(same):
 
 
 def products_of_warps(dims):
-    """A function that multiplies 16 rows by 8 on tensor cores, and the width of these rows."""
+    """A function that multiplies 16 rows by 8 on tensor cores, and the width of these
+    rows.
+    """
     _, told, _ = half.program(dims, 2**20)
     module = cupy.RawModule(
-        code=source("tensor_wide", DIMS=dims, EXACT=0, COUNTING=0, **told) + PRODUCTS, options=OPTIONS
+        code=source("tensor_wide", DIMS=dims, EXACT=0, COUNTING=0, **told) + PRODUCTS,
+        options=OPTIONS,
     )
 
     def multiply(x, y):
         out = cupy.empty((16, 8), cupy.float32)
-        module.get_function("products")((1,), (32,), (cupy.asarray(x), cupy.asarray(y), out))
+        module.get_function("products")(
+            (1,), (32,), (cupy.asarray(x), cupy.asarray(y), out)
+        )
         return out.get()
 
     return multiply, 16, 8, told["WIDTH"]
@@ -257,10 +301,13 @@ def products_of_warps(dims):
 def products_of_warpgroups(dims):
     """The same for 64 rows by 128."""
     _, told, _ = half.hopper_program(dims, 227 * 1024)
-    code = source("tensor_hopper", DIMS=dims, EXACT=0, COUNTING=0, **told) + PRODUCTS_OF_WARPGROUP
-    multiply_all = load._compiled_for("90a", code, "products_of_warpgroup").get_function(
-        "products_of_warpgroup"
+    code = (
+        source("tensor_hopper", DIMS=dims, EXACT=0, COUNTING=0, **told)
+        + PRODUCTS_OF_WARPGROUP
     )
+    multiply_all = load._compiled_for(
+        "90a", code, "products_of_warpgroup"
+    ).get_function("products_of_warpgroup")
 
     def multiply(x, y):
         out = cupy.empty((64, 128), cupy.float32)
@@ -272,19 +319,27 @@ def products_of_warpgroups(dims):
 
 @pytest.mark.parametrize("dims", [384, 1024, 2048])
 def test_tensor_cores_round_less_than_is_assumed(dims, kernel, request):
-    """Half of the bound in dask_simjoin.engine.filters.float16, also where all products are of one sign,
-    then cancel."""
+    """Half of the bound in dask_simjoin.engine.filters.float16, also where all products
+    are of one sign, then cancel."""
     by_group = "warpgroups" in request.node.callspec.id
-    multiply, rows, points, width = (products_of_warpgroups if by_group else products_of_warps)(dims)
+    multiply, rows, points, width = (
+        products_of_warpgroups if by_group else products_of_warps
+    )(dims)
     rng, worst = np.random.default_rng(0), 0.0
     for trial in range(120):
-        x, y = (np.exp(rng.normal(0, trial % 3, (number, width))) for number in (rows, points))
+        x, y = (
+            np.exp(rng.normal(0, trial % 3, (number, width)))
+            for number in (rows, points)
+        )
         if trial % 2:
             y[:, width // 2 :] = -y[:, : width // 2]
             x[:, width // 2 :] = x[:, : width // 2] * (1 + 1e-3 * (trial % 3))
         if trial % 4 == 3:
             shuffle = rng.permutation(width)
-            x, y = np.ascontiguousarray(x[:, shuffle]), np.ascontiguousarray(y[:, shuffle])
+            x, y = (
+                np.ascontiguousarray(x[:, shuffle]),
+                np.ascontiguousarray(y[:, shuffle]),
+            )
         x, y = x.astype(np.float16), y.astype(np.float16)
         found = multiply(x, y)
         x, y = x.astype(np.float64), y.astype(np.float64)

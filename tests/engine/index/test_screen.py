@@ -1,4 +1,6 @@
-"""By which dimensions candidates are looked through first: few of the wide; any give the same pairs."""
+"""By which dimensions candidates are looked through first: few of the wide; any give
+the same pairs.
+"""
 
 import math
 
@@ -22,11 +24,15 @@ def drawn(x, rows=None):
 
 def screen_of(x, eps, rows=None):
     found = moments(x)
-    return make_screen(found.lower, found.upper, found.variance, eps * eps, drawn(x, rows))
+    return make_screen(
+        found.lower, found.upper, found.variance, eps * eps, drawn(x, rows)
+    )
 
 
 def unlike(n, narrow, rng, wide=2, width=100.0):
-    return np.column_stack([rng.uniform(size=(n, narrow)), rng.uniform(0, width, (n, wide))])
+    return np.column_stack(
+        [rng.uniform(size=(n, narrow)), rng.uniform(0, width, (n, wide))]
+    )
 
 
 def test_the_widest_dimensions_are_taken_in_their_order():
@@ -51,13 +57,18 @@ def test_many_open_candidates_are_no_work_for_all_dimensions():
     assert screen_of(x, 1.0, 10_000_000) is None
 
 
-@pairwise(offset=[0.0, 1e7], narrow=[2, 5, 14], width=[0.01, 0.7, 1.0], scale=[1.0, 1e-6, 1e6])
+@pairwise(
+    offset=[0.0, 1e7], narrow=[2, 5, 14], width=[0.01, 0.7, 1.0], scale=[1.0, 1e-6, 1e6]
+)
 def test_pairs_are_those_of_the_definition(narrow, width, scale, offset):
-    """In float32 and in float64, where what is left may add more or less than eps, and ties at eps."""
+    """In float32 and in float64, where what is left may add more or less than eps, and
+    ties at eps.
+    """
     rng = np.random.default_rng(narrow)
     x = unlike(700, narrow, rng) * scale
     x[:, :narrow] *= width
-    x[::7, narrow:] = np.round(x[::7, narrow:] / scale) * scale  # lattice: distances that are eps
+    # lattice: distances that are eps
+    x[::7, narrow:] = np.round(x[::7, narrow:] / scale) * scale
     x[::7, :narrow] = 0
     x = np.concatenate([x, x[:100]]) + offset * scale
     for eps in (1.0 * scale, math.sqrt(2) * scale, 3.0 * scale):
@@ -68,22 +79,31 @@ def test_pairs_are_those_of_the_definition(narrow, width, scale, offset):
         index = JOINER.build(x, layout)
         pairs = JOINER.pairs(index, index, layout, is_self_join=True)
         expected = brute_force(x, eps)
-        assert_same_pairs(set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)), expected)
+        assert_same_pairs(
+            set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)), expected
+        )
         half = JOINER.build(x[:400], layout), JOINER.build(x[400:], layout)
         found = JOINER.pairs(*half, layout, is_self_join=False)
-        across = {(i, j + 400) for i, j in zip(found.left.tolist(), found.right.tolist(), strict=True)}
+        across = {
+            (i, j + 400)
+            for i, j in zip(found.left.tolist(), found.right.tolist(), strict=True)
+        }
         assert_same_pairs(across, {(i, j) for i, j in expected if i < 400 <= j})
         counts = JOINER.counts(index, index, layout, is_self_join=True)[0]
         assert counts.sum() == 2 * len(expected)
 
 
 def test_narrow_dimensions_leave_little_open():
-    """Two points are a pair for sure where the wide columns leave room for all that the others can add."""
+    """Two points are a pair for sure where the wide columns leave room for all that the
+    others can add.
+    """
     rng = np.random.default_rng(5)
     x = unlike(2000, 3, rng, width=60.0)
     x[:, :3] *= 0.01
     found = moments(x)
-    layout = JOINER.layout("tiles", found.lower, found.upper, found.mean, found.variance, 4.0, 2, drawn(x))
+    layout = JOINER.layout(
+        "tiles", found.lower, found.upper, found.mean, found.variance, 4.0, 2, drawn(x)
+    )
     assert layout.screen.dims == (3, 4) and layout.filter is not None
     index = JOINER.build(x, layout)
     pairs = JOINER.pairs(index, index, layout, is_self_join=True)

@@ -1,4 +1,6 @@
-"""The grid joins of two papers: the pairs of the definition with any options, and the papers' own counts."""
+"""The grid joins of two papers: the pairs of the definition with any options, and the
+papers' own counts.
+"""
 
 import itertools
 import math
@@ -22,16 +24,23 @@ from tests.support.profiles import examples
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
 
 any_options = st.builds(
-    Grid, indexed=st.sampled_from([1, 2, 3, 4, "auto", None]), reorder=st.booleans(),
-    sort=st.sampled_from([None, True, False]), short_circuit=st.booleans(),
-    pattern=st.sampled_from(PATTERNS), order=st.sampled_from(ORDERS), batches=st.sampled_from([1, 3, 7]),
-)  # fmt: skip
+    Grid,
+    indexed=st.sampled_from([1, 2, 3, 4, "auto", None]),
+    reorder=st.booleans(),
+    sort=st.sampled_from([None, True, False]),
+    short_circuit=st.booleans(),
+    pattern=st.sampled_from(PATTERNS),
+    order=st.sampled_from(ORDERS),
+    batches=st.sampled_from([1, 3, 7]),
+)
 
 
 def laid_out(x, eps, options=None, norm=2):
     m = moments(np.asarray(x, float))
     bounds = m.lower, m.upper, m.mean, m.variance
-    return JOINER.layout(options or Grid(), *bounds, eps if norm in (1, math.inf) else eps**norm, norm)
+    return JOINER.layout(
+        options or Grid(), *bounds, eps if norm in (1, math.inf) else eps**norm, norm
+    )
 
 
 def counted(x, eps, options, sink=None):
@@ -39,7 +48,9 @@ def counted(x, eps, options, sink=None):
     layout = laid_out(x, eps, options)
     built, told = JOINER.build(x, layout), np.zeros(6, np.int64)
     counts = np.zeros(len(x), np.int64)
-    method.run(built, built, layout, True, [built["order"]] * 2, None, (counts, counts), told)
+    method.run(
+        built, built, layout, True, [built["order"]] * 2, None, (counts, counts), told
+    )
     return told, layout, built
 
 
@@ -50,7 +61,11 @@ def test_any_points_and_options(case, options):
 
 
 @settings(max_examples=examples(60))
-@given(cases(max_dims=4, max_points=60), any_options, st.sampled_from([(1, 1), (3, 3), (math.inf, math.inf)]))
+@given(
+    cases(max_dims=4, max_points=60),
+    any_options,
+    st.sampled_from([(1, 1), (3, 3), (math.inf, math.inf)]),
+)
 def test_other_norms(case, options, norm):
     check_norm(case.x, case.eps, options, *norm)
 
@@ -97,16 +112,26 @@ visited_cells = kernel(method.visited_cells.py_func)
 
 
 def visited(coords, side, pattern):
-    """Cells visited from one of a full grid of `side` cells a dimension, by their coordinates."""
+    """Cells visited from one of a full grid of `side` cells a dimension, by their
+    coordinates.
+    """
     k = len(coords)
     cells = np.array(list(itertools.product(range(1, side + 1), repeat=k)))
     strides = np.array([(side + 2) ** j for j in range(k)])
     keys = np.sort(cells @ strides)
     out, told = np.empty(len(keys), np.int64), np.zeros(6, np.int64)
     n = visited_cells(
-        np.array(coords), np.tile(np.arange(1, side + 1), k), np.arange(k + 1) * side, strides, keys,
-        PATTERNS.index(pattern), np.empty((k, 3), bool), np.empty(k, np.int64), out, told,
-    )  # fmt: skip
+        np.array(coords),
+        np.tile(np.arange(1, side + 1), k),
+        np.arange(k + 1) * side,
+        strides,
+        keys,
+        PATTERNS.index(pattern),
+        np.empty((k, 3), bool),
+        np.empty(k, np.int64),
+        out,
+        told,
+    )
     assert told[LOOKUPS] == told[FOUND] == n == len(set(out[:n].tolist()))
     return [tuple(int(key // s % (side + 2)) for s in strides) for key in keys[out[:n]]]
 
@@ -148,7 +173,11 @@ def test_the_papers_identities_of_comparisons(dims):
     x = np.random.default_rng(dims).exponential(1.0, (1500, dims))
     eps = 0.3
     kinds = {
-        pattern: counted(x, eps, Grid(pattern=pattern, sort=False, short_circuit=False, order="given"))
+        pattern: counted(
+            x,
+            eps,
+            Grid(pattern=pattern, sort=False, short_circuit=False, order="given"),
+        )
         for pattern in PATTERNS
     }
     told, layout, built = kinds["full"]
@@ -170,7 +199,9 @@ def test_sorting_and_the_short_circuit_compare_less_and_find_the_same():
     x = np.random.default_rng(0).uniform(size=(800, 10))
     every = Grid(indexed=3, sort=False, short_circuit=False, pattern="full")
     plain, window, short = (
-        counted(x, 0.3, Grid(indexed=3, sort=sort, short_circuit=short, pattern="full"))[0]
+        counted(
+            x, 0.3, Grid(indexed=3, sort=sort, short_circuit=short, pattern="full")
+        )[0]
         for sort, short in ((False, False), (True, False), (False, True))
     )
     assert counted(x, 0.3, every)[0].tolist() == plain.tolist()

@@ -1,4 +1,6 @@
-"""Nested loops: the pairs of the definition by either schedule, and each two blocks once."""
+"""Nested loops: the pairs of the definition by either schedule, and each two blocks
+once.
+"""
 
 import itertools
 import math
@@ -20,7 +22,9 @@ from tests.support.profiles import examples
 
 partners = nested.partners.py_func
 
-any_options = st.builds(NestedLoop, schedule=st.sampled_from(SCHEDULES), block=st.sampled_from(BLOCKS))
+any_options = st.builds(
+    NestedLoop, schedule=st.sampled_from(SCHEDULES), block=st.sampled_from(BLOCKS)
+)
 
 
 @settings(max_examples=examples(300))
@@ -30,7 +34,9 @@ def test_any_points_and_options(case, options):
 
 
 @settings(max_examples=examples(60))
-@given(cases(max_dims=4, max_points=100), any_options, st.sampled_from([1, 3, math.inf]))
+@given(
+    cases(max_dims=4, max_points=100), any_options, st.sampled_from([1, 3, math.inf])
+)
 def test_other_norms(case, options, norm):
     check_norm(case.x, case.eps, options, norm, norm)
 
@@ -54,8 +60,12 @@ def test_dbscan_and_two_tables_are_those_of_other_methods(how):
 def test_profile_and_plan():
     frame = frame_of(np.random.default_rng(0).uniform(size=(300, 4)))
     told = frame.simjoin.profile(0.3, method="nested_loop").numbers
-    assert told["candidates"] == told["comparisons"] == 300 * 299 // 2 == told["terms"] / 4
-    assert told["compared_ratio"] == 1.0 and told["pairs"] == frame.simjoin.count_pairs(0.3)
+    assert (
+        told["candidates"] == told["comparisons"] == 300 * 299 // 2 == told["terms"] / 4
+    )
+    assert told["compared_ratio"] == 1.0 and told["pairs"] == frame.simjoin.count_pairs(
+        0.3
+    )
     assert frame.simjoin.profile(0.3, method="tiles").numbers["compared_ratio"] <= 1.0
     assert "nested loops, rotation of blocks of 64 rows" in repr(
         frame.simjoin.plan(0.3, method=NestedLoop(block=64))
@@ -65,10 +75,16 @@ def test_profile_and_plan():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("schedule", "square"), ("block", 48), ("block", True), ("precision", "int8"), ("batches", 0),
-        ("streams", 65), ("buffer", 0), ("sample", 1),
+        ("schedule", "square"),
+        ("block", 48),
+        ("block", True),
+        ("precision", "int8"),
+        ("batches", 0),
+        ("streams", 65),
+        ("buffer", 0),
+        ("sample", 1),
     ],
-)  # fmt: skip
+)
 def test_options_are_checked(name, value):
     with pytest.raises(OptionError, match=rf"NestedLoop\({name}="):
         NestedLoop(**{name: value})
@@ -78,25 +94,41 @@ def test_rows_and_parts_of_them_keep_their_order():
     x = np.asfortranarray(np.random.default_rng(0).normal(size=(50, 3)))
     index = nested.build(x, None)
     assert nested.points(index).tolist() == x.tolist() and index["y"].flags.c_contiguous
-    assert index["order"][:50].tolist() == list(range(50)) and nested.end(index, 7, None) == 50
+    assert (
+        index["order"][:50].tolist() == list(range(50))
+        and nested.end(index, 7, None) == 50
+    )
     part = nested.part(index, 10, 30)
-    assert part["y"].tolist() == x[10:30].tolist() and part["order"][:20].tolist() == list(range(10, 30))
-    assert len(part["order"]) - len(part["y"]) == len(index["order"]) - len(index["y"])  # read as vectors
+    assert part["y"].tolist() == x[10:30].tolist() and part["order"][
+        :20
+    ].tolist() == list(range(10, 30))
+    # read as vectors
+    assert len(part["order"]) - len(part["y"]) == len(index["order"]) - len(index["y"])
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("n", [0, 1, 2, 31, 32, 33, 63, 64, 65, 96, 128, 129, 160])
 def test_around_the_width_of_blocks(schedule, n):
-    """Odd and even numbers of blocks of 32 rows, the last one whole or not; half of the rows coincide."""
+    """Odd and even numbers of blocks of 32 rows, the last one whole or not; half of the
+    rows coincide.
+    """
     x = np.random.default_rng(n).integers(0, 4, (n, 2)).astype(float)
     check(x, 1.0, (n // 2,), method=NestedLoop(schedule=schedule, block=32))
 
 
 @pytest.mark.parametrize("blocks", range(1, 10))
 def test_each_two_blocks_meet_once(blocks):
-    met = [(b, (b + i) % blocks) for b in range(blocks) for i in range(partners(blocks * 32, 32, b))]
+    met = [
+        (b, (b + i) % blocks)
+        for b in range(blocks)
+        for i in range(partners(blocks * 32, 32, b))
+    ]
     assert sorted({frozenset(two) for two in met}, key=sorted) == sorted(
-        (frozenset(two) for two in itertools.combinations_with_replacement(range(blocks), 2)), key=sorted
+        (
+            frozenset(two)
+            for two in itertools.combinations_with_replacement(range(blocks), 2)
+        ),
+        key=sorted,
     )
     assert len(met) == blocks * (blocks + 1) // 2
     loads = [partners(blocks * 32, 32, b) for b in range(blocks)]
@@ -104,7 +136,9 @@ def test_each_two_blocks_meet_once(blocks):
 
 
 def test_without_the_rule_for_an_even_number_pairs_are_lost_or_repeated():
-    """What the thesis avoids by padding to an odd number of blocks, with rows that pair with each other."""
+    """What the thesis avoids by padding to an odd number of blocks, with rows that pair
+    with each other.
+    """
     for most in (lambda n: n // 2, lambda n: n // 2 + 1):
         met = [frozenset((b, (b + i) % 6)) for b in range(6) for i in range(most(6))]
         assert len(set(met)) != 21 or len(met) != 21

@@ -1,4 +1,6 @@
-"""Joins by lists in Z-order: the pairs of the definition with any options, and the paper's intervals."""
+"""Joins by lists in Z-order: the pairs of the definition with any options, and the
+paper's intervals.
+"""
 
 import math
 
@@ -20,16 +22,23 @@ from tests.support.points import KINDS, cases, frame_of, make_points
 from tests.support.profiles import examples
 
 any_options = st.builds(
-    ZOrder, lists=st.sampled_from(["auto", "d+1", "log", 1, 2]), shifts=st.sampled_from(["even", "random"]),
-    seed=st.integers(0, 9), walk=st.sampled_from(WALKS), index=st.sampled_from(SIDES),
-    output=st.sampled_from(OUTPUTS), words=st.integers(1, 4),
-)  # fmt: skip
+    ZOrder,
+    lists=st.sampled_from(["auto", "d+1", "log", 1, 2]),
+    shifts=st.sampled_from(["even", "random"]),
+    seed=st.integers(0, 9),
+    walk=st.sampled_from(WALKS),
+    index=st.sampled_from(SIDES),
+    output=st.sampled_from(OUTPUTS),
+    words=st.integers(1, 4),
+)
 
 
 def laid_out(x, eps, options=None, norm=2):
     m = moments(np.asarray(x, float))
     bounds = m.lower, m.upper, m.mean, m.variance
-    return JOINER.layout(options or ZOrder(), *bounds, eps if norm in (1, math.inf) else eps**norm, norm)
+    return JOINER.layout(
+        options or ZOrder(), *bounds, eps if norm in (1, math.inf) else eps**norm, norm
+    )
 
 
 @settings(max_examples=examples(400))
@@ -63,11 +72,17 @@ def test_keys_never_fall_where_no_coordinate_does(dims, words, kind):
     layout = laid_out(x, 1.0, ZOrder(words=words, lists=3))
     size = np.ptp(x, axis=0)
     low = x * np.where(rng.uniform(size=x.shape) < 0.2, 3.0, 1.0)
-    high = low + np.where(rng.uniform(size=x.shape) < 0.5, 0.0, rng.uniform(size=x.shape) * size)
+    high = low + np.where(
+        rng.uniform(size=x.shape) < 0.5, 0.0, rng.uniform(size=x.shape) * size
+    )
     high[::7] = np.where(rng.uniform(size=high[::7].shape) < 0.3, np.inf, high[::7])
     low[::5] = np.where(rng.uniform(size=low[::5].shape) < 0.3, -np.inf, low[::5])
     for shift in layout.shifts:
-        pairs = zip(keys(low, layout, shift).tolist(), keys(high, layout, shift).tolist(), strict=True)
+        pairs = zip(
+            keys(low, layout, shift).tolist(),
+            keys(high, layout, shift).tolist(),
+            strict=True,
+        )
         assert all(a <= b for a, b in pairs)
 
 
@@ -89,15 +104,24 @@ def test_rows_outside_the_box_that_keys_are_of(case, options):
 @pytest.mark.parametrize("dims", [1, 3, 70])
 def test_every_pair_is_in_the_interval_of_each_list(kind, dims):
     x = make_points(kind, 120, dims, np.random.default_rng(dims))
-    d2 = ((x[:, None] - x[None]) ** 2).sum(-1) if kind != "huge" else np.zeros((120, 120))
+    d2 = (
+        ((x[:, None] - x[None]) ** 2).sum(-1)
+        if kind != "huge"
+        else np.zeros((120, 120))
+    )
     eps = math.sqrt(np.partition(d2.ravel(), 1200)[1200])
     pairs = brute_force(x, eps)
     layout = laid_out(x, eps, ZOrder(lists=5))
     for shift in layout.shifts:
         own = keys(x, layout, shift)
-        low, high = (keys(x, layout, shift, side * layout.corner).tolist() for side in (-1, 1))
+        low, high = (
+            keys(x, layout, shift, side * layout.corner).tolist() for side in (-1, 1)
+        )
         own = own.tolist()
-        assert all(low[a] <= own[b] <= high[a] and low[b] <= own[a] <= high[b] for a, b in pairs)
+        assert all(
+            low[a] <= own[b] <= high[a] and low[b] <= own[a] <= high[b]
+            for a, b in pairs
+        )
 
 
 def test_rows_that_coincide_pair_once_in_a_half_interval():
@@ -117,7 +141,9 @@ def test_corners_are_as_far_out_as_rounding_takes_a_pair(ulps):
         eps = math.nextafter(eps, ulps * math.inf)
     near = np.concatenate([x, x + 0.1, x - 0.1])
     layout = laid_out(near, eps, ZOrder(lists=1))
-    low, high = (keys(near, layout, 0.0, side * layout.corner)[:, 0] for side in (-1, 1))
+    low, high = (
+        keys(near, layout, 0.0, side * layout.corner)[:, 0] for side in (-1, 1)
+    )
     own = keys(near, layout, 0.0)[:, 0]
     n = len(x)
     for a, b in ((0, n), (0, 2 * n)):
@@ -133,7 +159,9 @@ def test_ordered_pairs_are_in_order_whatever_the_buffer_holds(monkeypatch):
     x = np.random.default_rng(1).uniform(size=(800, 2))
     frame = frame_of(x)
     for how in ({}, {"return_distance": True}):
-        found = frame.simjoin.self_join(0.1, method=ZOrder(output="ordered", lists=5), **how)
+        found = frame.simjoin.self_join(
+            0.1, method=ZOrder(output="ordered", lists=5), **how
+        )
         rows = found[["left", "right"]].to_numpy().tolist()
         assert rows == sorted(map(list, brute_force(x, 0.1))) and len(rows) > 5000
     staged = frame.simjoin.self_join(0.1, method=ZOrder(lists=5))
@@ -155,11 +183,18 @@ def test_two_tables_sort_one_side(index, monkeypatch):
     for left, right in ((one, other), (other, one)):
         expected = left.simjoin.join(right, 0.2, method="tiles", return_distance=True)
         sorted_rows.clear()
-        found = left.simjoin.join(right, 0.2, method=ZOrder(index=index, lists=3), return_distance=True)
+        found = left.simjoin.join(
+            right, 0.2, method=ZOrder(index=index, lists=3), return_distance=True
+        )
         key = ["left", "right"]
-        assert found.sort_values(key).to_numpy().tolist() == expected.sort_values(key).to_numpy().tolist()
+        assert (
+            found.sort_values(key).to_numpy().tolist()
+            == expected.sort_values(key).to_numpy().tolist()
+        )
         smaller = min(len(left), len(right))
-        assert set(sorted_rows) == {{"left": len(left), "right": len(right), "smaller": smaller}[index]}
+        assert set(sorted_rows) == {
+            {"left": len(left), "right": len(right), "smaller": smaller}[index]
+        }
 
 
 def test_dbscan_is_that_of_other_methods(how):
@@ -169,22 +204,37 @@ def test_dbscan_is_that_of_other_methods(how):
 def test_profile_and_plan():
     frame = frame_of(np.random.default_rng(0).uniform(size=(3000, 4)))
     full, half = (
-        frame.simjoin.profile(0.1, method=ZOrder(lists=5, walk=walk)).numbers for walk in ("full", "half")
+        frame.simjoin.profile(0.1, method=ZOrder(lists=5, walk=walk)).numbers
+        for walk in ("full", "half")
     )
     pairs = frame.simjoin.count_pairs(0.1)
     assert full["pairs"] == half["pairs"] == pairs
-    assert full["comparisons"] < full["candidates"] == round(3000 * full["interval_mean"])
+    assert (
+        full["comparisons"] < full["candidates"] == round(3000 * full["interval_mean"])
+    )
     assert half["comparisons"] == half["candidates"] > full["candidates"]
-    assert (full["half_walk"], half["half_walk"], half["walked_lists"], full["lists"]) == (0, 1, 1, 5)
+    assert (
+        full["half_walk"],
+        half["half_walk"],
+        half["walked_lists"],
+        full["lists"],
+    ) == (0, 1, 1, 5)
     assert full["interval_median"] <= full["interval_p99"] <= full["interval_max"]
     assert full["compared_ratio"] < 0.2
     text = repr(frame.simjoin.plan(0.1, method=ZOrder(lists=5)))
-    assert "5 lists in Z-order, even shifts; 16 bits of 4 of 4 columns; walk auto" in text
+    assert (
+        "5 lists in Z-order, even shifts; 16 bits of 4 of 4 columns; walk auto" in text
+    )
 
 
 def test_a_half_walk_is_taken_where_boxes_hold_much():
-    """Of uniform rows of 16 columns from about eps = .3 on, and never where intervals are short."""
+    """Of uniform rows of 16 columns from about eps = .3 on, and never where intervals
+    are short.
+    """
     x = np.random.default_rng(0).uniform(size=(4000, 16))
-    walks = [intervals(x, x, laid_out(x, eps, ZOrder(lists="d+1")), True).half for eps in (0.05, 0.5)]
+    walks = [
+        intervals(x, x, laid_out(x, eps, ZOrder(lists="d+1")), True).half
+        for eps in (0.05, 0.5)
+    ]
     assert walks == [False, True]
     assert method.end({"y": x}, 5, laid_out(x, 0.1)) == 4000

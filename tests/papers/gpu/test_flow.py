@@ -21,8 +21,11 @@ def device(kernel_folder):
 def test_batches_that_overflow_are_done_again(device, order, monkeypatch):
     """Half of the points are one point: most pairs are of queries that no sample shows."""
     cupy, grid = device
-    x = np.concatenate([np.random.default_rng(0).uniform(1, 2, (150, 2)), np.zeros((150, 2))])
-    one_kernel = grid.OneKernel.batches.__globals__  # not those of a module of that name
+    x = np.concatenate(
+        [np.random.default_rng(0).uniform(1, 2, (150, 2)), np.zeros((150, 2))]
+    )
+    # not those of a module of that name
+    one_kernel = grid.OneKernel.batches.__globals__
     monkeypatch.setitem(one_kernel, "estimate", lambda join: 1.0)
     flows = []
 
@@ -34,6 +37,8 @@ def test_batches_that_overflow_are_done_again(device, order, monkeypatch):
     for streams in (1, 3):
         layout = laid_out(x, 0.01, Grid(order=order, buffer=64, streams=streams), grid)
         index = grid.build(cupy.asarray(x), layout)
-        assert_same_pairs(found_of(grid, index, index, layout, True), brute_force(x, 0.01))
+        assert_same_pairs(
+            found_of(grid, index, index, layout, True), brute_force(x, 0.01)
+        )
     assert all(flow.repeated > 3 for flow in flows) and len(flows) == 2
     assert flows[0].largest >= 64

@@ -1,4 +1,6 @@
-"""The grid joins of two papers on a GPU: the pairs and the counters of the CPU, whatever the options."""
+"""The grid joins of two papers on a GPU: the pairs and the counters of the CPU,
+whatever the options.
+"""
 
 import itertools
 
@@ -28,17 +30,29 @@ SHAPES = [(1, 1), (2, 2), (5, 3), (20, 6)]
 """Numbers of dimensions and of indexed ones: each is compiled by itself."""
 
 any_options = st.builds(
-    Grid, reorder=st.booleans(), sort=st.sampled_from([None, True, False]), short_circuit=st.booleans(),
-    pattern=st.sampled_from(PATTERNS), order=st.sampled_from(ORDERS), threads=st.sampled_from(THREADS),
-    precision=st.sampled_from(["float32", "float64"]), buffer=st.sampled_from([1, 64, 10**8]),
-    batches=st.sampled_from([1, 3, 7]), streams=st.sampled_from([1, 3]), sample=st.sampled_from([0.01, 1.0]),
-)  # fmt: skip
+    Grid,
+    reorder=st.booleans(),
+    sort=st.sampled_from([None, True, False]),
+    short_circuit=st.booleans(),
+    pattern=st.sampled_from(PATTERNS),
+    order=st.sampled_from(ORDERS),
+    threads=st.sampled_from(THREADS),
+    precision=st.sampled_from(["float32", "float64"]),
+    buffer=st.sampled_from([1, 64, 10**8]),
+    batches=st.sampled_from([1, 3, 7]),
+    streams=st.sampled_from([1, 3]),
+    sample=st.sampled_from([0.01, 1.0]),
+)
 
 
 def programs():
     uses = itertools.product(SHAPES, ("join_grid", "grid_work"), (True, False), (0, 1))
     return [
-        ("papers/grid", name, {"DIMS": d, "INDEXED": k, "EXACT": exact, "COUNTING": counting})
+        (
+            "papers/grid",
+            name,
+            {"DIMS": d, "INDEXED": k, "EXACT": exact, "COUNTING": counting},
+        )
         for (d, k), name, exact, counting in uses
     ]
 
@@ -62,7 +76,11 @@ def test_counters_are_the_cpus():
     x = np.random.default_rng(2).exponential(1.0, (4000, 2))
     for pattern, order, threads in itertools.product(PATTERNS, ORDERS, (1, 8)):
         options = Grid(
-            pattern=pattern, order=order, threads=threads, short_circuit=False, precision="float64"
+            pattern=pattern,
+            order=order,
+            threads=threads,
+            short_circuit=False,
+            precision="float64",
         )
         layout = laid_out(x, 0.1, options)
         index = JOINER.build(cupy.asarray(x), layout)
@@ -72,13 +90,21 @@ def test_counters_are_the_cpus():
         )
         join.run(Batch(0, 1, len(x)), 0, np.uint64(0), (np.uint64(0),) * 2, state)
         m = moments(x)
-        own = CPU.build(x, CPU.layout(options, m.lower, m.upper, m.mean, m.variance, 0.1**2))
+        own = CPU.build(
+            x, CPU.layout(options, m.lower, m.upper, m.mean, m.variance, 0.1**2)
+        )
         told, counts = np.zeros(6, np.int64), np.zeros(len(x), np.int64)
-        on_cpu.run(own, own, layout, True, [own["order"]] * 2, None, (counts, counts), told)
+        on_cpu.run(
+            own, own, layout, True, [own["order"]] * 2, None, (counts, counts), told
+        )
         assert [int(state[k]) for k in (4, 5, 6, 7, 8, 0)] == told.tolist()
         assert 0 < int(state[9]) <= int(state[10])
 
 
 def test_frames_and_labels():
     cudf = pytest.importorskip("cudf")
-    check_frames(cudf.DataFrame, ["grid", Grid.plain(), Grid.balanced(), Grid.gpu_join(2)], profiles=False)
+    check_frames(
+        cudf.DataFrame,
+        ["grid", Grid.plain(), Grid.balanced(), Grid.gpu_join(2)],
+        profiles=False,
+    )

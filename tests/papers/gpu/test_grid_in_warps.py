@@ -21,8 +21,12 @@ def device(kernel_folder):
 
 
 @pytest.mark.parametrize("dims", [6, 16, 70])
-def test_groups_that_share_a_query_in_warps_with_different_windows(device, dims, monkeypatch):
-    """Queries are no multiple of 32, so the warps of each part join the windows of other queries."""
+def test_groups_that_share_a_query_in_warps_with_different_windows(
+    device, dims, monkeypatch
+):
+    """Queries are no multiple of 32, so the warps of each part join the windows of
+    other queries.
+    """
     cupy, grid = device
     monkeypatch.setattr(grid, "MIN_SHARE", 64)  # otherwise few points are not shared
     rng = np.random.default_rng(dims)
@@ -31,7 +35,12 @@ def test_groups_that_share_a_query_in_warps_with_different_windows(device, dims,
         x[:, :3] *= 4  # cells exceed windows
         eps = a_distance(x, rng, 0.05, n % 3 - 1)
         for threads in (1, 8) if everything() else ((1, 8)[n % 2],):
-            options = replace(Grid.gpu_join(2), pattern=PATTERNS[n % 3], threads=threads, batches=1 + n)
+            options = replace(
+                Grid.gpu_join(2),
+                pattern=PATTERNS[n % 3],
+                threads=threads,
+                batches=1 + n,
+            )
             layout = laid_out(x, eps, options, grid)
             index = grid.build(cupy.asarray(x), layout)
             assert grid.GridLaunch.of(index, index, layout, True).parts(len(x)) == 6

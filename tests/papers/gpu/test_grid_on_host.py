@@ -1,4 +1,6 @@
-"""The GPU's grid joins without a GPU: their driver, and their CUDA C++ compiled for the host."""
+"""The GPU's grid joins without a GPU: their driver, and their CUDA C++ compiled for the
+host.
+"""
 
 import importlib
 import itertools
@@ -32,24 +34,39 @@ def laid_out(x, eps, options, grid, norm=2):
 
 
 SHAPES = [(2, 2), (6, 6), (16, 3), (20, 6)]
-COMBINED = list(itertools.product(PATTERNS, ORDERS, (1, 2, 8, 32), (True, False), (True, False)))
+COMBINED = list(
+    itertools.product(PATTERNS, ORDERS, (1, 2, 8, 32), (True, False), (True, False))
+)
 
 
-EVERY = [(*shape, precision) for shape in SHAPES for precision in ("float32", "float64")]
+EVERY = [
+    (*shape, precision) for shape in SHAPES for precision in ("float32", "float64")
+]
 
 
-@pytest.mark.parametrize(("dims", "indexed", "precision"), chosen(EVERY, [EVERY[0], EVERY[4], EVERY[5]]))
+@pytest.mark.parametrize(
+    ("dims", "indexed", "precision"), chosen(EVERY, [EVERY[0], EVERY[4], EVERY[5]])
+)
 def test_pairs_are_those_of_the_definition(device, dims, indexed, precision):
     cupy, grid = device
     rng = np.random.default_rng(dims)
-    for n, (pattern, order, threads, sort, short) in enumerate(chosen(COMBINED, COMBINED[:: 5 + dims % 3])):
+    for n, (pattern, order, threads, sort, short) in enumerate(
+        chosen(COMBINED, COMBINED[:: 5 + dims % 3])
+    ):
         kind = ("clusters", "lattice", "duplicates", "offset", "exponential")[n % 5]
         x = make_points(kind, 150 + n % 3, dims, rng)
         eps = a_distance(x, rng, (0.05, 0.3)[n % 2], n % 3 - 1)
         options = Grid(
-            indexed=indexed, pattern=pattern, order=order, threads=threads, sort=sort, short_circuit=short,
-            precision=precision, buffer=(10**8, 64)[n % 2], streams=1 + n % 4,
-        )  # fmt: skip
+            indexed=indexed,
+            pattern=pattern,
+            order=order,
+            threads=threads,
+            sort=sort,
+            short_circuit=short,
+            precision=precision,
+            buffer=(10**8, 64)[n % 2],
+            streams=1 + n % 4,
+        )
         layout = laid_out(x, eps, options, grid)
         check_kernels(grid, x, eps, layout, [0, 40, 41, len(x)], 60, cupy.asarray)
 
@@ -79,7 +96,9 @@ def test_counters_are_the_cpus(device):
     flow = importlib.import_module("dask_simjoin.papers.gpu.flow")
     x = np.random.default_rng(2).exponential(1.0, (400, 3))
     for pattern, sort in itertools.product(PATTERNS, (True, False)):
-        options = Grid(pattern=pattern, sort=sort, short_circuit=False, precision="float64")
+        options = Grid(
+            pattern=pattern, sort=sort, short_circuit=False, precision="float64"
+        )
         layout = laid_out(x, 0.4, options, grid)
         index = grid.build(cupy.asarray(x), layout)
         join, state = (
@@ -89,10 +108,14 @@ def test_counters_are_the_cpus(device):
         join.run(Batch(0, 1, 400), 0, np.uint64(0), (np.uint64(0),) * 2, state)
         own = JOINER.build(x, JOINER.layout(options, *bounds_of(x), 0.4**2))
         told, counts = np.zeros(6, np.int64), np.zeros(400, np.int64)
-        on_cpu.run(own, own, layout, True, [own["order"]] * 2, None, (counts, counts), told)
+        on_cpu.run(
+            own, own, layout, True, [own["order"]] * 2, None, (counts, counts), told
+        )
         assert [int(state[k]) for k in (4, 5, 6, 7, 8, 0)] == told.tolist()
         assert int(state[10]) == 32 * told[3]
-        assert join.workload().tolist() == on_cpu.workload(own, own, layout, True).tolist()
+        assert (
+            join.workload().tolist() == on_cpu.workload(own, own, layout, True).tolist()
+        )
         assert flow.estimate(join) >= 0
 
 
@@ -116,7 +139,10 @@ def test_profiles_are_the_cpus(device, options):
     ):
         assert found.numbers[name] == expected[name], name
     assert list(found.seconds) == ["index", "order", "estimate", "join"]
-    assert found.numbers["repeated_batches"] >= 0 and 0 < found.numbers["warp_efficiency"] <= 1
+    assert (
+        found.numbers["repeated_batches"] >= 0
+        and 0 < found.numbers["warp_efficiency"] <= 1
+    )
     assert found.numbers["largest_batch"] <= found.numbers["pairs"]
 
 

@@ -1,4 +1,6 @@
-"""Joins by k-means clusters on a GPU: the pairs of the definition by any windows, and the CPU's counters."""
+"""Joins by k-means clusters on a GPU: the pairs of the definition by any windows, and
+the CPU's counters.
+"""
 
 import itertools
 
@@ -26,11 +28,17 @@ pytestmark = pytest.mark.gpu
 DIMS = [1, 2, 5, 20, 200]
 
 any_options = st.builds(
-    KMeans, clusters=st.sampled_from(["auto", 1, 2, 9, 70]), iterations=st.sampled_from([0, 15]),
-    windows=st.sampled_from(WINDOWS), inner=st.sampled_from(INNER),
-    precision=st.sampled_from(["float32", "float64"]), buffer=st.sampled_from([1, 64, 10**8]),
-    batches=st.sampled_from([1, 3]), streams=st.sampled_from([1, 3]), sample=st.sampled_from([0.01, 1.0]),
-)  # fmt: skip
+    KMeans,
+    clusters=st.sampled_from(["auto", 1, 2, 9, 70]),
+    iterations=st.sampled_from([0, 15]),
+    windows=st.sampled_from(WINDOWS),
+    inner=st.sampled_from(INNER),
+    precision=st.sampled_from(["float32", "float64"]),
+    buffer=st.sampled_from([1, 64, 10**8]),
+    batches=st.sampled_from([1, 3]),
+    streams=st.sampled_from([1, 3]),
+    sample=st.sampled_from([0.01, 1.0]),
+)
 
 
 def programs():
@@ -41,7 +49,11 @@ def programs():
     ]
     uses = itertools.product(DIMS, (True, False), (True, False), (0, 1))
     joins = [
-        ("papers/members", "join_members", {"DIMS": d, "EXACT": e, "BOXES": b, "COUNTING": c})
+        (
+            "papers/members",
+            "join_members",
+            {"DIMS": d, "EXACT": e, "BOXES": b, "COUNTING": c},
+        )
         for d, e, b, c in uses
     ]
     boxes = [
@@ -83,29 +95,51 @@ def test_other_norms(norm):
 
 @pytest.mark.parametrize("windows", WINDOWS)
 def test_profiles_are_the_cpus(windows):
-    """Labels are told in float64 with the same operations, so that clusters and copies are the same."""
+    """Labels are told in float64 with the same operations, so that clusters and copies
+    are the same.
+    """
     x = make_points("clusters", 20_000, 8, np.random.default_rng(2))
     options = KMeans(clusters=70, windows=windows)
     device = laid_out(x, 0.3, options)
     found = profiler_of_library("cudf").profile(cupy.asarray(x), device).numbers
-    expected = profiler_of_library("pandas").profile(x, laid_out(x, 0.3, options, CPU)).numbers
-    for name in ("pairs", "candidates", "copies", "clusters", "largest_cluster", "compared_ratio"):
+    expected = (
+        profiler_of_library("pandas").profile(x, laid_out(x, 0.3, options, CPU)).numbers
+    )
+    for name in (
+        "pairs",
+        "candidates",
+        "copies",
+        "clusters",
+        "largest_cluster",
+        "compared_ratio",
+    ):
         assert found[name] == expected[name], name
 
 
 def test_frames_and_labels():
     cudf = pytest.importorskip("cudf")
-    check_frames(cudf.DataFrame, [KMeans(windows=windows, clusters=20) for windows in WINDOWS])
+    check_frames(
+        cudf.DataFrame, [KMeans(windows=windows, clusters=20) for windows in WINDOWS]
+    )
 
 
 @pytest.mark.filterwarnings("ignore::dask_simjoin.errors.ApproximateWarning")
 def test_what_is_left_out_is_what_the_cpu_leaves_out():
     cudf = pytest.importorskip("cudf")
     frame = frame_of(make_points("clusters", 12_000, 8, np.random.default_rng(4)))
-    device, same = cudf.DataFrame(frame), {"method": KMeans(clusters=20), "approximate": True}
+    device, same = (
+        cudf.DataFrame(frame),
+        {"method": KMeans(clusters=20), "approximate": True},
+    )
     expected = frame.simjoin.self_join(0.3, **same)
     found = device.simjoin.self_join(0.3, **same).to_pandas()
-    assert sorted(map(tuple, found.to_numpy().tolist())) == sorted(map(tuple, expected.to_numpy().tolist()))
+    assert sorted(map(tuple, found.to_numpy().tolist())) == sorted(
+        map(tuple, expected.to_numpy().tolist())
+    )
     told, own = (some.simjoin.profile(0.3, **same).numbers for some in (device, frame))
-    assert [told[k] for k in ("recall", "recall_low")] == [own[k] for k in ("recall", "recall_low")]
-    assert device.simjoin.plan(0.3, **same).recall == pytest.approx(frame.simjoin.plan(0.3, **same).recall)
+    assert [told[k] for k in ("recall", "recall_low")] == [
+        own[k] for k in ("recall", "recall_low")
+    ]
+    assert device.simjoin.plan(0.3, **same).recall == pytest.approx(
+        frame.simjoin.plan(0.3, **same).recall
+    )

@@ -1,4 +1,6 @@
-"""The GPU's joins by k-means clusters without a GPU: driver, and CUDA C++ compiled for the host."""
+"""The GPU's joins by k-means clusters without a GPU: driver, and CUDA C++ compiled for
+the host.
+"""
 
 import importlib
 import itertools
@@ -27,7 +29,9 @@ from tests.support.profiles import chosen
 def device(kernel_folder):
     with fibers_like_cupy(kernel_folder) as cupy:
         kmeans = importlib.import_module("dask_simjoin.papers.gpu.kmeans")
-        kmeans.BUILDER = replace(HOST, order=lambda *given: HOST.order(*given).view(host_gpu.Array))
+        kmeans.BUILDER = replace(
+            HOST, order=lambda *given: HOST.order(*given).view(host_gpu.Array)
+        )
         yield cupy, kmeans
 
 
@@ -41,13 +45,23 @@ def laid_out(x, eps, options, kmeans, norm=2):
     m = moments(x)
     threshold = eps**2 if norm == 2 else eps
     return kmeans.layout(
-        options, m.lower, m.upper, m.mean, m.variance, threshold, norm, JoinSample(x, x, len(x))
+        options,
+        m.lower,
+        m.upper,
+        m.mean,
+        m.variance,
+        threshold,
+        norm,
+        JoinSample(x, x, len(x)),
     )
 
 
 SIZES = list(enumerate((1, 161, 64, 65, 150)))
 EVERY = list(itertools.product([2, 16, 20], WINDOWS, INNER, ["float32", "float64"]))
-FEW = [(20, "one-sided", "tiles", "float32"), (20, "two-sided", "nested_loop", "float64")]
+FEW = [
+    (20, "one-sided", "tiles", "float32"),
+    (20, "two-sided", "nested_loop", "float64"),
+]
 
 
 @pytest.mark.parametrize(("dims", "windows", "inner", "precision"), chosen(EVERY, FEW))
@@ -59,9 +73,13 @@ def test_pairs_are_those_of_the_definition(device, dims, windows, inner, precisi
         x = make_points(kind, rows, dims, rng)
         eps = a_distance(x, rng, (0.05, 0.3)[n % 2], n % 3 - 1)
         options = KMeans(
-            clusters=(1, 70, 9, 5, 3)[n], windows=windows, inner=inner, precision=precision,
-            buffer=(10**8, 64)[n % 2], streams=1 + n % 3,
-        )  # fmt: skip
+            clusters=(1, 70, 9, 5, 3)[n],
+            windows=windows,
+            inner=inner,
+            precision=precision,
+            buffer=(10**8, 64)[n % 2],
+            streams=1 + n % 3,
+        )
         layout = laid_out(x, eps, options, kmeans)
         assert (layout.bounds is None) == (precision == "float64" or eps < 1e-100)
         cuts = sorted({0, min(63, rows), min(97, rows), rows})
@@ -76,9 +94,15 @@ def test_other_norms(device, norm):
     threshold = 0.1**norm if norm == 3 else 0.1
     for windows in WINDOWS:
         layout = kmeans.layout(
-            KMeans(clusters=9, windows=windows), m.lower, m.upper, m.mean, m.variance, threshold, norm,
+            KMeans(clusters=9, windows=windows),
+            m.lower,
+            m.upper,
+            m.mean,
+            m.variance,
+            threshold,
+            norm,
             JoinSample(x, x, 200),
-        )  # fmt: skip
+        )
         assert layout.bounds is None and len(layout.centers) == 9
         index = kmeans.build(cupy.asarray(x), layout)
         expected = brute_force(x, 0.1, "minkowski", norm)
@@ -93,7 +117,16 @@ def test_labels_and_what_is_told_are_the_cpus(device):
         layout = laid_out(x, 0.05, options, kmeans)
         index = kmeans.build(cupy.asarray(x), layout)
         m = moments(x)
-        same = JOINER.layout(options, m.lower, m.upper, m.mean, m.variance, 0.05**2, 2, JoinSample(x, x, 300))
+        same = JOINER.layout(
+            options,
+            m.lower,
+            m.upper,
+            m.mean,
+            m.variance,
+            0.05**2,
+            2,
+            JoinSample(x, x, 300),
+        )
         own = on_cpu.build(x, same)
         assert index["starts"].tolist() == own["starts"].tolist()
         totals = [np.empty(300), np.empty(300)]
@@ -130,7 +163,9 @@ def test_few_clusters_at_a_time(device, monkeypatch):
         index = kmeans.build(cupy.asarray(x), layout)
         given = list(kmeans.lists(index, index, layout, True))
         assert [one.first for one in given[-3:]] == [0, 64, 128]
-        assert_same_pairs(found_of(kmeans, index, index, layout, True), brute_force(x, 0.1))
+        assert_same_pairs(
+            found_of(kmeans, index, index, layout, True), brute_force(x, 0.1)
+        )
 
 
 def test_sinks_tie_what_pairs_tie(device):
@@ -147,5 +182,8 @@ def test_no_rows(device):
     some, none = (kmeans.build(cupy.asarray(part), layout) for part in (x, x[:0]))
     for q, d in ((some, none), (none, some)):
         assert found_of(kmeans, q, d, layout, False) == set()
-        assert [len(c) for c in kmeans.count(q, d, layout, is_self_join=False)] == [len(q["y"]), len(d["y"])]
+        assert [len(c) for c in kmeans.count(q, d, layout, is_self_join=False)] == [
+            len(q["y"]),
+            len(d["y"]),
+        ]
     assert len(kmeans.count(none, none, layout, is_self_join=True)[0]) == 0

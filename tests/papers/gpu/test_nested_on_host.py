@@ -1,4 +1,6 @@
-"""The GPU's nested loops without a GPU: their driver, and their CUDA C++ compiled for the host."""
+"""The GPU's nested loops without a GPU: their driver, and their CUDA C++ compiled for
+the host.
+"""
 
 import importlib
 import itertools
@@ -36,7 +38,11 @@ def test_pairs_are_those_of_the_definition(device, dims, schedule, precision):
         x = make_points(kind, rows, dims, rng)
         eps = a_distance(x, rng, (0.05, 0.3)[n % 2], n % 3 - 1)
         options = NestedLoop(
-            schedule=schedule, block=32, precision=precision, buffer=(10**8, 64)[n % 2], streams=1 + n % 3
+            schedule=schedule,
+            block=32,
+            precision=precision,
+            buffer=(10**8, 64)[n % 2],
+            streams=1 + n % 3,
         )
         layout = laid_out(x, eps, options, nested)
         assert (layout.bounds is None) == (precision == "float64" or eps < 1e-100)
@@ -49,10 +55,15 @@ def test_other_norms(device, norm):
     cupy, nested = device
     x = np.random.default_rng(0).uniform(size=(200, 2))
     m = moments(x)
-    layout = nested.layout(NestedLoop(block=32), m.lower, m.upper, m.mean, m.variance, 0.2, norm)
+    layout = nested.layout(
+        NestedLoop(block=32), m.lower, m.upper, m.mean, m.variance, 0.2, norm
+    )
     assert layout.bounds is None
     index = nested.build(cupy.asarray(x), layout)
-    assert_same_pairs(found_of(nested, index, index, layout, True), brute_force(x, 0.2, "minkowski", norm))
+    assert_same_pairs(
+        found_of(nested, index, index, layout, True),
+        brute_force(x, 0.2, "minkowski", norm),
+    )
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

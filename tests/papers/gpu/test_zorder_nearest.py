@@ -1,4 +1,6 @@
-"""Searches by lists in Z-order on a GPU: the neighbours of the definition, and near ones as on CPUs."""
+"""Searches by lists in Z-order on a GPU: the neighbours of the definition, and near
+ones as on CPUs.
+"""
 
 import itertools
 
@@ -29,7 +31,11 @@ WORDS = [1, 3]
 
 def programs():
     return [
-        ("papers/zorder_nearest", "look", {"DIMS": d, "COLUMNS": min(d, 64 * w), "WORDS": w, "EXACT": True})
+        (
+            "papers/zorder_nearest",
+            "look",
+            {"DIMS": d, "COLUMNS": min(d, 64 * w), "WORDS": w, "EXACT": True},
+        )
         for d, w in itertools.product(DIMS, WORDS)
     ]
 
@@ -47,7 +53,10 @@ def by_cpu(x, names, k, layout):
 def test_any_points(words, case):
     q, d, k, same, q_names, d_names, bound2, _, cuts, order = case
     dims = max(n for n in DIMS if n <= q.shape[1])
-    q, d = (x := np.ascontiguousarray(q[:, :dims])), x if q is d else np.ascontiguousarray(d[:, :dims])
+    q, d = (
+        (x := np.ascontiguousarray(q[:, :dims])),
+        x if q is d else np.ascontiguousarray(d[:, :dims]),
+    )
     d_names = q_names if q is d else d_names
     layout = layout_of(np.concatenate([q, d]), ZOrder(words=words))
     with np.errstate(over="ignore"):
@@ -75,7 +84,17 @@ def test_near_ones_are_the_cpus(dims, words):
 def test_many_points(dims, n):
     x = np.random.default_rng(dims).exponential(size=(n, dims))
     rows = np.random.default_rng(0).integers(0, n, 20)
-    found = search(x, x, np.arange(n), np.arange(n), 10, True, layout_of(x), cuts=(n // 3,), order=(1, 0))
+    found = search(
+        x,
+        x,
+        np.arange(n),
+        np.arange(n),
+        10,
+        True,
+        layout_of(x),
+        cuts=(n // 3,),
+        order=(1, 0),
+    )
     expected = oracle(x[rows], x, rows, np.arange(n), 10, True)
     np.testing.assert_array_equal(found[1][rows], expected[1])
     np.testing.assert_array_equal(found[0][rows], expected[0])
@@ -90,7 +109,9 @@ def test_frames_plans_and_profiles():
         own = frame.simjoin.knn_join(**asked)
         same_rows(gpu_frames.computed(device.simjoin.knn_join(**asked)), own)
         if "approximate" not in how:  # what is near depends on chunks
-            lazy = gpu_frames.lay(frame, "dask-4").simjoin.knn_join(blocksize="20 kB", **asked)
+            lazy = gpu_frames.lay(frame, "dask-4").simjoin.knn_join(
+                blocksize="20 kB", **asked
+            )
             same_rows(gpu_frames.computed(lazy), own)
     two = gpu_frames.computed(device.simjoin.knn_join(device, 2, method="zorder"))
     same_rows(two, frame.simjoin.knn_join(frame, 2))
@@ -104,6 +125,6 @@ def test_frames_plans_and_profiles():
 def same_rows(found, expected):
     """Compare rows as such; the last bits of roots may differ."""
     key = ["left", "rank"]
-    pd.testing.assert_frame_equal(*(
-        one.sort_values(key).reset_index(drop=True) for one in (found, expected)
-    ))  # fmt: skip
+    pd.testing.assert_frame_equal(
+        *(one.sort_values(key).reset_index(drop=True) for one in (found, expected))
+    )

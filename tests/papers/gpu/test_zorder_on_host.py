@@ -1,4 +1,6 @@
-"""The GPU's joins by lists in Z-order without a GPU: driver, and CUDA C++ compiled for the host."""
+"""The GPU's joins by lists in Z-order without a GPU: driver, and CUDA C++ compiled for
+the host.
+"""
 
 import importlib
 import itertools
@@ -36,10 +38,17 @@ def test_pairs_are_those_of_the_definition(device, dims, walk, precision):
         x = make_points(kind, rows, dims, rng)
         eps = a_distance(x, rng, (0.05, 0.3)[n % 2], n % 3 - 1)
         options = ZOrder(
-            lists=1 + n % 5, walk=walk, precision=precision, buffer=(10**8, 64)[n % 2], streams=1 + n % 3,
-            words=(1, 2)[n % 2], threads=(1, 8, 32)[n % 3], output=OUTPUTS[n % 3],
-            index=("smaller", "left", "right")[n % 3], assign=ASSIGNMENTS[n // 2 % 2],
-        )  # fmt: skip
+            lists=1 + n % 5,
+            walk=walk,
+            precision=precision,
+            buffer=(10**8, 64)[n % 2],
+            streams=1 + n % 3,
+            words=(1, 2)[n % 2],
+            threads=(1, 8, 32)[n % 3],
+            output=OUTPUTS[n % 3],
+            index=("smaller", "left", "right")[n % 3],
+            assign=ASSIGNMENTS[n // 2 % 2],
+        )
         layout = laid_out(x, eps, options, zorder)
         assert (layout.bounds is None) == (precision == "float64" or eps < 1e-100)
         cuts = sorted({0, min(64, rows), min(97, rows), rows})
@@ -51,10 +60,15 @@ def test_other_norms(device, norm):
     cupy, zorder = device
     x = np.random.default_rng(0).uniform(size=(200, 2))
     m = moments(x)
-    layout = zorder.layout(ZOrder(lists=3), m.lower, m.upper, m.mean, m.variance, 0.2, norm)
+    layout = zorder.layout(
+        ZOrder(lists=3), m.lower, m.upper, m.mean, m.variance, 0.2, norm
+    )
     assert layout.bounds is None
     index = zorder.build(cupy.asarray(x), layout)
-    assert_same_pairs(found_of(zorder, index, index, layout, True), brute_force(x, 0.2, "minkowski", norm))
+    assert_same_pairs(
+        found_of(zorder, index, index, layout, True),
+        brute_force(x, 0.2, "minkowski", norm),
+    )
 
 
 @pytest.mark.parametrize("assign", ASSIGNMENTS)
@@ -72,7 +86,9 @@ def test_candidates_have_slots_of_their_own(device, assign, buffer, monkeypatch)
     """Batches hold as many candidates as fit, and the kernel shares no counter."""
     cupy, zorder = device
     x = np.random.default_rng(2).uniform(size=(300, 3))
-    options = ZOrder(lists=3, walk="full", output="bounded", assign=assign, buffer=buffer)
+    options = ZOrder(
+        lists=3, walk="full", output="bounded", assign=assign, buffer=buffer
+    )
     layout = laid_out(x, 0.1, options, zorder)
     index = zorder.build(cupy.asarray(x), layout)
     lengths, ran = [], zorder.ZOrderLaunch.run
@@ -104,9 +120,17 @@ def test_a_thread_for_each_candidate_counts_what_a_query_counts(device):
     for assign in ASSIGNMENTS:
         m = moments(np.concatenate([x, y]))
         options = ZOrder(lists=3, assign=assign, index="right")
-        layout = zorder.layout(options, m.lower, m.upper, m.mean, m.variance, 0.05**2, 2)
+        layout = zorder.layout(
+            options, m.lower, m.upper, m.mean, m.variance, 0.05**2, 2
+        )
         q, d = (zorder.build(cupy.asarray(side), layout) for side in (x, y))
-        counted.append([side.tolist() for side in zorder.count(q, d, layout, is_self_join=False)])
+        counted.append(
+            [side.tolist() for side in zorder.count(q, d, layout, is_self_join=False)]
+        )
     near = ((x[:, None] - y[None]) ** 2).sum(axis=2) <= 0.05**2
-    assert counted[0] == counted[1] == [near.sum(axis=1).tolist(), near.sum(axis=0).tolist()]
+    assert (
+        counted[0]
+        == counted[1]
+        == [near.sum(axis=1).tolist(), near.sum(axis=0).tolist()]
+    )
     assert 0 in counted[0][0] and near.any()

@@ -1,4 +1,6 @@
-"""Candidates by lists of tokens: every pair that matches is among them, filtered by place or not."""
+"""Candidates by lists of tokens: every pair that matches is among them, filtered by
+place or not.
+"""
 
 from fractions import Fraction
 
@@ -11,7 +13,9 @@ from tests.support.sets_oracle import block_of, matching
 
 
 def candidates_of(block, rule, positional, room):
-    """All candidates of the sets of a block among those behind it, with whole sets as prefixes."""
+    """All candidates of the sets of a block among those behind it, with whole sets as
+    prefixes.
+    """
     offsets, tokens, n = block["offsets"], block["tokens"], len(block["offsets"]) - 1
     lengths = np.diff(offsets).astype(np.int32)
     most = int(lengths.max())
@@ -23,20 +27,47 @@ def candidates_of(block, rule, positional, room):
     state, found = np.array([-1, 0, 0, 0]), []
     limits = tuple(rule.limits(most, most))
     while state[0] < n:
-        probes, starts, some = np.empty(n, np.int32), np.empty(n + 1, np.int32), np.empty(room, np.int32)
-        number = fill((offsets, tokens, lengths), offsets, reach, index, limits, positional, scratch, state,
-                      probes, starts, some)  # fmt: skip
-        found += [(int(probes[k]), int(c)) for k in range(number) for c in some[starts[k] : starts[k + 1]]]
+        probes, starts, some = (
+            np.empty(n, np.int32),
+            np.empty(n + 1, np.int32),
+            np.empty(room, np.int32),
+        )
+        number = fill(
+            (offsets, tokens, lengths),
+            offsets,
+            reach,
+            index,
+            limits,
+            positional,
+            scratch,
+            state,
+            probes,
+            starts,
+            some,
+        )
+        found += [
+            (int(probes[k]), int(c))
+            for k in range(number)
+            for c in some[starts[k] : starts[k + 1]]
+        ]
     assert (scratch[1] == 0).all()
     return found
 
 
 @pytest.mark.parametrize("positional", [True, False])
-@pytest.mark.parametrize("rule", [Rule("jaccard", Fraction(1, 2)), Rule("overlap", Fraction(3)),
-                                  Rule("cosine", Fraction(2, 3), ">")])  # fmt: skip
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule("jaccard", Fraction(1, 2)),
+        Rule("overlap", Fraction(3)),
+        Rule("cosine", Fraction(2, 3), ">"),
+    ],
+)
 def test_no_pair_is_lost(rule, positional):
     rng = np.random.default_rng(0)
-    block, sets = block_of([rng.choice(14, rng.integers(1, 9), replace=False).tolist() for _ in range(60)])
+    block, sets = block_of(
+        [rng.choice(14, rng.integers(1, 9), replace=False).tolist() for _ in range(60)]
+    )
     wanted = set(matching(sets, None, rule))
     counted = {}
     for room in (7, 1000):  # however little there is room for at a time
@@ -44,5 +75,10 @@ def test_no_pair_is_lost(rule, positional):
         assert len(found) == len(set(found)) and wanted <= set(found)
         counted[room] = sorted(found)
     assert counted[7] == counted[1000] and len(wanted) > 20
-    sharing = [(i, j) for j in range(len(sets)) for i in range(j) if set(sets[i]) & set(sets[j])]
+    sharing = [
+        (i, j)
+        for j in range(len(sets))
+        for i in range(j)
+        if set(sets[i]) & set(sets[j])
+    ]
     assert (len(counted[7]) < len(sharing)) == positional  # places leave some out

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.sets.cpu import joiner
-from dask_simjoin.sets.cpu.candidates import ADMISSIBLE, ENTRIES, LOOKUPS, OF_LISTS, OF_PAIRS, WORK
+from dask_simjoin.sets.cpu.candidates import (
+    ADMISSIBLE,
+    ENTRIES,
+    LOOKUPS,
+    OF_LISTS,
+    OF_PAIRS,
+    WORK,
+)
 from dask_simjoin.sets.cpu.joiner import (
     JOINER,
     SetChoice,
@@ -26,10 +33,19 @@ from tests.support.sets_oracle import block_of, matching
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
 
-TOLD = [*CHOICES, PPJoin(words=0), PPJoin(words=1), PPJoin(words=16), Bitmap(words=2), Bitmap(words=32)]
+TOLD = [
+    *CHOICES,
+    PPJoin(words=0),
+    PPJoin(words=1),
+    PPJoin(words=16),
+    Bitmap(words=2),
+    Bitmap(words=32),
+]
 
 TOKENS = st.sampled_from([*range(15), 64, 128, 1024, 4096, 4097, 10**6])
-"""Few, so that sets are alike, and some whose last bits are alike, which share bits and lists."""
+"""Few, so that sets are alike, and some whose last bits are alike, which share bits and
+lists.
+"""
 
 SETS = st.lists(st.frozensets(TOKENS, min_size=1, max_size=12), max_size=20)
 
@@ -50,7 +66,9 @@ def check(left, right, rule, method):
     for some in JOINER.batches(q, d, rule, method):
         pairs += zip(*(column.tolist() for column in some[:3]), strict=True)
         assert [column.dtype for column in some[:3]] == [np.int64, np.int64, np.int32]
-    assert {(i, j): overlap for i, j, overlap in pairs} == expected and len(pairs) == len(expected)
+    assert {(i, j): overlap for i, j, overlap in pairs} == expected and len(
+        pairs
+    ) == len(expected)
     weights = q["weights"], (q if d is None else d)["weights"]
     products = [weights[0][i] * weights[1][j] for i, j in expected]
     assert JOINER.count(q, d, rule, method) == sum(products)
@@ -86,7 +104,9 @@ def alike(rng, n, size, universe):
         tokens = rng.choice(universe, rng.integers(1, size + 1), replace=False)
         if k % 3:
             kept = found[rng.integers(len(found))]
-            tokens = np.concatenate([kept[rng.random(len(kept)) < 0.95], tokens[: rng.integers(4)]])
+            tokens = np.concatenate(
+                [kept[rng.random(len(kept)) < 0.95], tokens[: rng.integers(4)]]
+            )
         if len(tokens):
             found.append(np.unique(tokens))
     return [some.tolist() for some in found]
@@ -96,7 +116,10 @@ def alike(rng, n, size, universe):
 @pytest.mark.parametrize("two", [False, True])
 def test_pairs_in_parts_are_all_pairs(two, method, monkeypatch):
     rng = np.random.default_rng(2)
-    some = [[rng.choice(25, rng.integers(1, 15), replace=False).tolist() for _ in range(90)] for _ in "qd"]
+    some = [
+        [rng.choice(25, rng.integers(1, 15), replace=False).tolist() for _ in range(90)]
+        for _ in "qd"
+    ]
     rule = Rule("jaccard", Fraction("0.4"))
     for batch in (3, 7, 100):  # 3 is less than some sets have
         monkeypatch.setattr(joiner, "BATCH", batch)
@@ -109,7 +132,12 @@ def test_where_nothing_can_match_there_is_nothing(method):
     some, _ = block_of([[1], [1, 2], [3, 4, 5]])
     strict = Rule("jaccard", Fraction(1), ">")
     many = Rule("overlap", Fraction(4))
-    cases = [(empty, None, strict), (empty, some, strict), (some, empty, many), (some, None, strict)]
+    cases = [
+        (empty, None, strict),
+        (empty, some, strict),
+        (some, empty, many),
+        (some, None, strict),
+    ]
     cases += [(some, some, strict), (some, None, many), (some, some, many)]
     for q, d, rule in cases:
         assert sum(len(some.left) for some in JOINER.batches(q, d, rule, method)) == 0
@@ -124,13 +152,17 @@ def test_arrays_that_are_read_only_or_apart_are_taken_as_they_are():
     block, _ = block_of(alike(rng, 60, 20, 60))
     rule = Rule("jaccard", Fraction("0.6"))
     expected = JOINER.count(block, None, rule, "auto")
-    other = block | {"tokens": np.repeat(block["tokens"], 2)[::2], "weights": block["weights"].copy()}
+    other = block | {
+        "tokens": np.repeat(block["tokens"], 2)[::2],
+        "weights": block["weights"].copy(),
+    }
     other["weights"].flags.writeable = False
     assert JOINER.count(other, None, rule, "auto") == expected > 0
 
 
 def filtered_by_prefixes(sets, rule):
-    """Candidates of the published PPJoin: by prefixes, sizes and the positions of the first common token.
+    """Candidates of the published PPJoin: by prefixes, sizes and the positions of the
+    first common token.
 
     Return how many sets are found, and how many of them are compared.
     """
@@ -140,7 +172,11 @@ def filtered_by_prefixes(sets, rule):
         for i, token in enumerate(tokens[: size - rule.smallest(size) + 1]):
             for other, j in lists.get(token, ()):
                 need = rule.need(size, len(sets[other]))
-                if other in seen or len(sets[other]) < rule.smallest(size) or need > size - i:
+                if (
+                    other in seen
+                    or len(sets[other]) < rule.smallest(size)
+                    or need > size - i
+                ):
                     continue
                 seen.add(other)
                 candidates += 1
@@ -154,13 +190,19 @@ def filtered_by_prefixes(sets, rule):
 def test_ppjoin_without_bitmaps_is_the_published_one(threshold):
     rule = Rule("jaccard", Fraction(threshold))
     block, sets = block_of(alike(np.random.default_rng(4), 400, 30, 80))
-    plain, usual = (JOINER.counters(block, None, rule, PPJoin(words=words)) for words in (0, None))
+    plain, usual = (
+        JOINER.counters(block, None, rule, PPJoin(words=words)) for words in (0, None)
+    )
     assert (plain.candidates, plain.verified) == filtered_by_prefixes(sets, rule)
     assert plain.pairs == usual.pairs > 0
-    assert plain.candidates > usual.candidates  # bitmaps reject sets before their tokens are looked at
+    # bitmaps reject sets before their tokens are looked at
+    assert plain.candidates > usual.candidates
     every = JOINER.counters(block, None, rule, "allpairs")
     assert plain.candidates <= every.candidates and plain.verified < every.verified
-    search = [joiner.SetSearch(block, None, rule, PPJoin(words=words)) for words in (0, None, 4)]
+    search = [
+        joiner.SetSearch(block, None, rule, PPJoin(words=words))
+        for words in (0, None, 4)
+    ]
     assert [one.choice.words for one in search] == [
         0,
         joiner.usual_words(np.diff(block["offsets"]).mean()),
@@ -177,7 +219,8 @@ def test_the_cheapest_algorithm_is_chosen():
     every = costs(some)
     assert choose(None, some) == min(every, key=every.get) == SetChoice(True, 2)
     assert choose(Bitmap(), some) == SetChoice(False, 2)
-    counted[OF_LISTS] = 1e5  # few entries are merged, so bitmaps cost more than they save
+    # few entries are merged, so bitmaps cost more than they save
+    counted[OF_LISTS] = 1e5
     assert choose(None, some) == choose(PPJoin(), some) == SetChoice(True, 0)
     counted[WORK, [LOOKUPS, ENTRIES]] = 1e7, 1e9
     assert not choose(None, some).listed
@@ -187,7 +230,9 @@ def test_bitmaps_take_limited_memory():
     counted = np.zeros((3, 8))
     counted[OF_LISTS] = counted[OF_PAIRS] = 1e12 / 10.0 ** np.arange(8)
     assert choose(None, Work(counted, 10_000, 300_000, 300_000, 100, 8.0)).words > 16
-    assert choose(None, Work(counted, 10_000, 300_000, 300_000, 300_000, 8.0)).words <= 8
+    assert (
+        choose(None, Work(counted, 10_000, 300_000, 300_000, 300_000, 8.0)).words <= 8
+    )
 
 
 def test_pairs_are_sampled_only_if_bitmaps_may_pay():
@@ -205,8 +250,14 @@ def test_pairs_are_sampled_only_if_bitmaps_may_pay():
 def test_the_sample_tells_the_work(two, threshold, monkeypatch):
     monkeypatch.setattr(joiner, "SAMPLED_SETS", 10**6)
     rng = np.random.default_rng(7)
-    sets = [rng.choice(400, rng.integers(5, 40), replace=False).tolist() for _ in range(2000)]
-    left, right = block_of(sets)[0], block_of(alike(rng, 500, 30, 400))[0] if two else None
+    sets = [
+        rng.choice(400, rng.integers(5, 40), replace=False).tolist()
+        for _ in range(2000)
+    ]
+    left, right = (
+        block_of(sets)[0],
+        block_of(alike(rng, 500, 30, 400))[0] if two else None,
+    )
     rule = Rule("jaccard", Fraction(threshold))
     search = SetSearch(left, right, rule, AllPairs())
     prefixes = search._prefixes()
@@ -219,7 +270,9 @@ def test_the_sample_tells_the_work(two, threshold, monkeypatch):
     assert 0.5 * listed < counted[WORK, ENTRIES] < 2 * listed
     by_bitmaps = JOINER.counters(left, right, rule, Bitmap(words=4))
     assert counted[WORK, ADMISSIBLE] == by_bitmaps.listed
-    assert (np.diff(counted[OF_PAIRS]) <= 0).all() and (np.diff(counted[OF_LISTS]) <= 1e-6).all()
+    assert (np.diff(counted[OF_PAIRS]) <= 0).all() and (
+        np.diff(counted[OF_LISTS]) <= 1e-6
+    ).all()
 
 
 def test_usual_words():

@@ -16,7 +16,9 @@ from tests.support.sets_oracle import block_of
 def choice_for(sizes, universe, threshold, method="auto"):
     """What is chosen for 3000 random sets."""
     rng = np.random.default_rng(0)
-    block, _ = block_of([rng.choice(universe, sizes, replace=False).tolist() for _ in range(3000)])
+    block, _ = block_of(
+        [rng.choice(universe, sizes, replace=False).tolist() for _ in range(3000)]
+    )
     return SetSearch(block, None, Rule("jaccard", Fraction(threshold)), method).choice
 
 
@@ -35,7 +37,14 @@ def test_sets_of_many_sizes(two, method, sampled, monkeypatch):
     rng = np.random.default_rng(5)
     left = [*alike(rng, 150, 90, 300), list(range(0, 900, 2))]
     right = [*alike(rng, 40, 30, 250), *left[::3]] if two else None
-    for similarity, threshold in [("jaccard", "0.7"), ("dice", "0.6"), ("cosine", "0.8"), ("overlap", "20")]:
+    for similarity, threshold in [
+        ("jaccard", "0.7"),
+        ("dice", "0.6"),
+        ("cosine", "0.8"),
+        ("overlap", "20"),
+    ]:
         for comparison in (">=", "="):
-            _, _, expected = check(left, right, Rule(similarity, Fraction(threshold), comparison), method)
+            _, _, expected = check(
+                left, right, Rule(similarity, Fraction(threshold), comparison), method
+            )
             assert expected or comparison == "="

@@ -12,8 +12,10 @@ from tests.support.sets_oracle import block_of
 def many():
     """Blocks of thousands of sets, of up to 300 tokens."""
     rng = np.random.default_rng(3)
-    return [block_of(random_sets(rng, n, universe, most))[0] for n, universe, most in
-            ((3000, 400, 40), (2500, 400, 60), (1500, 900, 300))]  # fmt: skip
+    return [
+        block_of(random_sets(rng, n, universe, most))[0]
+        for n, universe, most in ((3000, 400, 40), (2500, 400, 60), (1500, 900, 300))
+    ]
 
 
 @pytest.fixture(scope="module")

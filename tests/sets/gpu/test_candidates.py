@@ -1,4 +1,6 @@
-"""Candidates by an index on the GPU, and in chunks: one is filled while the GPU verifies another."""
+"""Candidates by an index on the GPU, and in chunks: one is filled while the GPU
+verifies another.
+"""
 
 from fractions import Fraction
 
@@ -32,7 +34,10 @@ def test_buffers_are_filled_again_once_they_are_copied(many):
     busy = cupy.RawKernel(SPIN, "spin")
 
     def found(room):
-        filters, pairs = HostFilter(join, prefixes(join, groups=False), 0, positional=False), []
+        filters, pairs = (
+            HostFilter(join, prefixes(join, groups=False), 0, positional=False),
+            [],
+        )
         for part in chunks(filters, len(join.left), room):
             pairs.append(flat(part.found))
             busy((1,), (1,), (np.int64(5_000_000),))
@@ -43,7 +48,9 @@ def test_buffers_are_filled_again_once_they_are_copied(many):
 
 
 def test_weights_and_universes():
-    """Weights that multiply beyond int32, tokens near the end of int32, and sides that share few."""
+    """Weights that multiply beyond int32, tokens near the end of int32, and sides that
+    share few.
+    """
     top = 2**31 - 2
     q, _ = block_of([[1, top], [1, 2, top]], [2**20, 3 * 2**20])
     d, _ = block_of([[1, 2, 3, top], [7]], [2**21, 5])

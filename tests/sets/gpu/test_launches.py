@@ -13,7 +13,9 @@ from tests.support.sets_oracle import block_of
 
 def test_blocks_without_sets(device):
     cupy, joiner = device
-    empty, some = (on_device(block_of(sets)[0], cupy) for sets in ([], [[1, 2], [1, 2, 3]]))
+    empty, some = (
+        on_device(block_of(sets)[0], cupy) for sets in ([], [[1, 2], [1, 2, 3]])
+    )
     rule = Rule("jaccard", Fraction("0.5"))
     for q, d in ((empty, None), (empty, some), (some, empty)):
         assert len(joiner.pairs(q, d, rule, "auto").left) == 0
@@ -24,12 +26,16 @@ def test_blocks_without_sets(device):
 
 
 @pytest.mark.parametrize(
-    "method", [Bitmap(), *(one for one in METHODS if isinstance(one, GroupJoin))], ids=str
+    "method",
+    [Bitmap(), *(one for one in METHODS if isinstance(one, GroupJoin))],
+    ids=str,
 )
 def test_one_set(device, method):
     """Nothing meets, and nothing is left to go on with."""
     cupy, joiner = device
-    check(joiner, [frozenset([0])], None, Rule("jaccard", Fraction("0.55")), method, cupy)
+    check(
+        joiner, [frozenset([0])], None, Rule("jaccard", Fraction("0.55")), method, cupy
+    )
 
 
 @pytest.mark.gpu
@@ -47,4 +53,6 @@ def test_budgets(many, kind, filtering, chunk_bytes):
     rule = Rule("jaccard", Fraction("0.6"))
     block = many[0]
     expected = dense_matching(block, None, rule)
-    check_blocks(JOINER, block, None, rule, kind(chunk_bytes=chunk_bytes, **more), expected, cupy)
+    check_blocks(
+        JOINER, block, None, rule, kind(chunk_bytes=chunk_bytes, **more), expected, cupy
+    )

@@ -1,11 +1,12 @@
-"""Kernels of Boruvka's rounds: find the lightest edge that leaves each component, and join components by it.
+"""Kernels of Boruvka's rounds: find the lightest edge that leaves each component, and
+join components by it.
 
-Nodes are places in one or two indexes. For each node, `least` is a lower bound of the weights of its edges to
-other components. When the lightest of these edges is known, `to` is its other end and `least` its weight;
-before that, `to` is -1.
+Nodes are places in one or two indexes. For each node, `least` is a lower bound of the
+weights of its edges to other components. When the lightest of these edges is known,
+`to` is its other end and `least` its weight; before that, `to` is -1.
 
-The first round joins most nodes. Often the lists of nearest nodes are enough for this round. Then `least` and
-`to` are empty arrays until its end, to save memory.
+The first round joins most nodes. Often the lists of nearest nodes are enough for this
+round. Then `least` and `to` are empty arrays until its end, to save memory.
 """
 
 from __future__ import annotations
@@ -22,14 +23,25 @@ from dask_simjoin.metrics.norms import Array
 
 
 @kernel
-def offer_listed(component: Array, core: Array, names: Array, near: Array, away: Array, beyond: Array,
-                 least: Array, to: Array, best: Any) -> None:  # fmt: skip
-    """Offer the edges that are known without a search: edges found earlier, and edges to nearest nodes.
+def offer_listed(
+    component: Array,
+    core: Array,
+    names: Array,
+    near: Array,
+    away: Array,
+    beyond: Array,
+    least: Array,
+    to: Array,
+    best: Any,
+) -> None:
+    """Offer the edges that are known without a search: edges found earlier, and edges
+    to nearest nodes.
 
-    `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of each node, -1 for none.
-    If its dtype is int16, it holds their offsets from the node instead, 0 for none. `away` (n, k): the totals
-    between the node and these nodes; (n, 0) if no total exceeds the node's core distance. `beyond` (n,): a
-    lower bound of the totals to all nodes that are not in `near`. The bound is set to -1 when all nodes of
+    `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of
+    each node, -1 for none. If its dtype is int16, it holds their offsets from the node
+    instead, 0 for none. `away` (n, k): the totals between the node and these nodes; (n,
+    0) if no total exceeds the node's core distance. `beyond` (n,): a lower bound of the
+    totals to all nodes that are not in `near`. The bound is set to -1 when all nodes of
     `near` are in the node's component. `best`: see `spanning.offer`.
     """
     k = near.shape[1]
@@ -67,8 +79,11 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
 
 
 @kernel
-def offer_edges(component: Array, names: Array, weight: Array, low: Array, high: Array, best: Any) -> int:
-    """Offer known edges to the components of both of their ends, and drop edges within one component.
+def offer_edges(
+    component: Array, names: Array, weight: Array, low: Array, high: Array, best: Any
+) -> int:
+    """Offer known edges to the components of both of their ends, and drop edges within
+    one component.
 
     Return the number of remaining edges, which move to the front of the arrays.
     """
@@ -85,14 +100,23 @@ def offer_edges(component: Array, names: Array, weight: Array, low: Array, high:
 
 
 @kernel
-def who_searches(component: Array, core: Array, least: Array, to: Array, beyond: Array, searching: Array,
-                 weights: Array, wanted: Array) -> int:  # fmt: skip
+def who_searches(
+    component: Array,
+    core: Array,
+    least: Array,
+    to: Array,
+    beyond: Array,
+    searching: Array,
+    weights: Array,
+    wanted: Array,
+) -> int:
     """Mark the nodes that must search, and return their number.
 
-    A node must search if it may have an edge as light as its component's best known edge, or lighter.
-    `searching`: mask of the components that search; empty: all components search. `weights`: weight of the
-    best known edge of each component. If `least` and `to` are empty, `beyond` is used as `least`. `wanted`:
-    output, one 64-bit mask of searching nodes per tile.
+    A node must search if it may have an edge as light as its component's best known
+    edge, or lighter. `searching`: mask of the components that search; empty: all
+    components search. `weights`: weight of the best known edge of each component. If
+    `least` and `to` are empty, `beyond` is used as `least`. `wanted`: output, one
+    64-bit mask of searching nodes per tile.
     """
     number = 0
     for a in range(wanted.size):
@@ -114,11 +138,14 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
 
 
 @kernel
-def raise_bounds(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
-    """Raise the bounds of the nodes that searched: none of them has an edge lighter than its component's
-    best.
+def raise_bounds(
+    component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array
+) -> None:
+    """Raise the bounds of the nodes that searched: none of them has an edge lighter
+    than its component's best.
 
-    `wanted`: masks of these nodes. `across`: first node of the second index; 0: there is one index.
+    `wanted`: masks of these nodes. `across`: first node of the second index; 0: there
+    is one index.
     """
     weights, starts, ends, _ = best
     for a in range(wanted.size):
@@ -130,19 +157,28 @@ def raise_bounds(component: Array, wanted: Array, best: Any, across: int, least:
                 i = a * TILE + t
                 c = component[i]
                 least[i] = max(least[i], weights[c])
-                if starts[c] == i and (across == 0 or (i < across) != (ends[c] < across)):
+                if starts[c] == i and (
+                    across == 0 or (i < across) != (ends[c] < across)
+                ):
                     to[i] = ends[c]
 
 
 @kernel
-def join_components(component: Array, searching: Array, best: Any, parent: Array, edges: Any,
-                    number: int) -> tuple[int, int]:  # fmt: skip
+def join_components(
+    component: Array,
+    searching: Array,
+    best: Any,
+    parent: Array,
+    edges: Any,
+    number: int,
+) -> tuple[int, int]:
     """Join components along their best edges, and number the new components.
 
-    `searching`: mask of the components whose best edge is known; empty: all. `parent`: output, the new number
-    of each component. If each node is a component, `parent` may be the array `component`. `edges`: output,
-    from index `number` on: weights and both nodes of the edges that join components. These arrays may be the
-    arrays of `best`. Return the number of edges in `edges`, and the number of components.
+    `searching`: mask of the components whose best edge is known; empty: all. `parent`:
+    output, the new number of each component. If each node is a component, `parent` may
+    be the array `component`. `edges`: output, from index `number` on: weights and both
+    nodes of the edges that join components. These arrays may be the arrays of `best`.
+    Return the number of edges in `edges`, and the number of components.
     """
     weights, starts, ends, _ = best
     weight, start, end = edges
@@ -154,10 +190,15 @@ def join_components(component: Array, searching: Array, best: Any, parent: Array
             a, b = find(parent, c), find(parent, component[ends[c]])
             if a != b:
                 parent[max(a, b)] = min(a, b)
-                weight[number], start[number], end[number] = weights[c], starts[c], ends[c]
+                weight[number], start[number], end[number] = (
+                    weights[c],
+                    starts[c],
+                    ends[c],
+                )
                 number += 1
     left = 0
-    for c in range(many):  # a root comes before its descendants, so its new number is known when they need it
+    # a root comes before its descendants, so its new number is known when they need it
+    for c in range(many):
         above = parent[c]
         if above == c:
             parent[c] = left
@@ -169,7 +210,9 @@ def join_components(component: Array, searching: Array, best: Any, parent: Array
 
 @kernel
 def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
-    """Move edges to the front if their weight is the larger core distance of their ends; count them."""
+    """Move edges to the front if their weight is the larger core distance of their
+    ends; count them.
+    """
     first, last = 0, weight.size - 1
     while first <= last:
         if weight[first] == max(core[start[first]], core[end[first]]):
@@ -184,10 +227,11 @@ def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
 
 @kernel
 def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
-    """Replace the component of each node by its new number, and count the nodes of each component.
+    """Replace the component of each node by its new number, and count the nodes of each
+    component.
 
-    `renamed`: old number -> new number; if it is empty, numbers do not change. `sizes`: output; the caller
-    fills it with zeros.
+    `renamed`: old number -> new number; if it is empty, numbers do not change. `sizes`:
+    output; the caller fills it with zeros.
     """
     for i in range(component.size):
         if component[i] >= 0:
@@ -198,7 +242,8 @@ def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
 
 @kernel
 def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
-    """Fill `tags`: for each box, the component that has all its points, or -1 if there is none.
+    """Fill `tags`: for each box, the component that has all its points, or -1 if there
+    is none.
 
     `values`: component of each node, -1 for padding.
     """
@@ -224,7 +269,9 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                     tag = tags[below + child, 0]
                     for t in range(1, TILE):
                         # empty boxes at the end of a level do not change the tag
-                        if tags[below + child, t] != tag and not _empty(levels, level, child, t, values.size):
+                        if tags[below + child, t] != tag and not _empty(
+                            levels, level, child, t, values.size
+                        ):
                             tag = np.int32(-1)
                             break
                 tags[levels[level] + number, bit] = tag
@@ -239,7 +286,9 @@ def _empty(levels: Array, level: int, group: int, bit: int, points: int) -> bool
 
 @kernel
 def min_core_distances(core: Array, levels: Array, least: Array) -> None:
-    """For each box, write the smallest core distance of its points to `least`; inf for empty boxes."""
+    """For each box, write the smallest core distance of its points to `least`; inf for
+    empty boxes.
+    """
     least[:] = np.inf
     for i in range(core.size):
         b = i // TILE
@@ -249,11 +298,14 @@ def min_core_distances(core: Array, levels: Array, least: Array) -> None:
         for child in range(levels[level] - levels[level - 1]):
             group = levels[level] + (child >> 6)
             for t in range(TILE):
-                least[group, child & 63] = min(least[group, child & 63], least[levels[level - 1] + child, t])
+                least[group, child & 63] = min(
+                    least[group, child & 63], least[levels[level - 1] + child, t]
+                )
 
 
 SPREAD, BITS = 2654435769, 2**32 - 1
-"""Constants of Fibonacci hashing (Knuth, TAOCP 3, 6.4): 2**32 / the golden ratio, and a mask of 32 bits.
+"""Constants of Fibonacci hashing (Knuth, TAOCP 3, 6.4): 2**32 / the golden ratio, and a
+mask of 32 bits.
 
 A hash is the upper bits of the product with `SPREAD`, modulo 2**32.
 """
@@ -261,10 +313,11 @@ A hash is the upper bits of the product with `SPREAD`, modulo 2**32.
 
 @kernel
 def nodes_of(names: Array, first: int, ends: Array, table: Array, found: Array) -> None:
-    """Replace the row ids in `ends`, the ends of edges, by nodes; look them up in a hash table.
+    """Replace the row ids in `ends`, the ends of edges, by nodes; look them up in a
+    hash table.
 
-    `names`: id of each node, beginning with the node `first`. `table`: scratch, filled with -1; its size is a
-    power of two, and at least twice the number of ids.
+    `names`: id of each node, beginning with the node `first`. `table`: scratch, filled
+    with -1; its size is a power of two, and at least twice the number of ids.
     """
     last, shift = table.size - 1, 32
     while (1 << (32 - shift)) < table.size:
@@ -282,20 +335,32 @@ def nodes_of(names: Array, first: int, ends: Array, table: Array, found: Array) 
 
 
 @kernel
-def contract(component: Array, bound: Array, weight: Array, low: Array, high: Array, parent: Array,
-             joined: Array, sizes: Array) -> tuple[int, int]:  # fmt: skip
-    """Join nodes along edges that must be in the common tree of two indexes, and number the components.
+def contract(
+    component: Array,
+    bound: Array,
+    weight: Array,
+    low: Array,
+    high: Array,
+    parent: Array,
+    joined: Array,
+    sizes: Array,
+) -> tuple[int, int]:
+    """Join nodes along edges that must be in the common tree of two indexes, and number
+    the components.
 
-    The edges of each index's own tree are visited in ascending order. Each edge joins two components, and no
-    lighter edge within its index leaves either of them. If one of these components has only heavier edges to
-    the other index, the edge must be in the common tree.
+    The edges of each index's own tree are visited in ascending order. Each edge joins
+    two components, and no lighter edge within its index leaves either of them. If one
+    of these components has only heavier edges to the other index, the edge must be in
+    the common tree.
 
-    `component` (nodes,), int32: -1 for padding; the other entries are overwritten with the number of the
-    node's component. `bound` (nodes,): lower bounds of the weights of edges to the other index; overwritten.
-    `weight`, `low`, `high` (edges,): the edges of one tree and then of the other, each in ascending order,
-    with their nodes. `parent`, `joined`: scratch. `sizes`: output, the number of nodes of each component.
+    `component` (nodes,), int32: -1 for padding; the other entries are overwritten with
+    the number of the node's component. `bound` (nodes,): lower bounds of the weights of
+    edges to the other index; overwritten. `weight`, `low`, `high` (edges,): the edges
+    of one tree and then of the other, each in ascending order, with their nodes.
+    `parent`, `joined`: scratch. `sizes`: output, the number of nodes of each component.
 
-    Return the number of components, and the number of remaining edges, which move to the front.
+    Return the number of components, and the number of remaining edges, which move to
+    the front.
     """
     for i in range(component.size):
         parent[i] = joined[i] = i

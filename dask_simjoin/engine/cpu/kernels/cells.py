@@ -1,18 +1,20 @@
-"""Density clusters by grid cells. Most cells are so small that all their points are near each other.
+"""Density clusters by grid cells. Most cells are so small that all their points are
+near each other.
 
-If such a cell has enough points, all of them are core points of one cluster, so their distances need not be
-computed. Wang, Gu & Shun (2020), "Theoretically-efficient and practical parallel DBSCAN", call it a core
-cell.
+If such a cell has enough points, all of them are core points of one cluster, so their
+distances need not be computed. Wang, Gu & Shun (2020), "Theoretically-efficient and
+practical parallel DBSCAN", call it a core cell.
 
-Decisions use the box of a cell's points, not the cell's borders, so rounding errors of the borders do not
-matter. The largest total of two boxes is computed from their bounds as the total of two points is, in the
-same order. Rounding is monotone, so this bound is at least the computed total of any two points of the boxes.
-Likewise, the smallest total of two boxes is at most the computed total (see `norms.box_gap`). So decisions by
-boxes agree with decisions by points.
+Decisions use the box of a cell's points, not the cell's borders, so rounding errors of
+the borders do not matter. The largest total of two boxes is computed from their bounds
+as the total of two points is, in the same order. Rounding is monotone, so this bound is
+at least the computed total of any two points of the boxes. Likewise, the smallest total
+of two boxes is at most the computed total (see `norms.box_gap`). So decisions by boxes
+agree with decisions by points.
 
-Cells are in ascending order of their keys, and the last dimension of the grid has stride 1. So the neighbors
-of a cell are a few runs of consecutive cells. The keys of a run differ by at most `REACH` from the key in its
-middle.
+Cells are in ascending order of their keys, and the last dimension of the grid has
+stride 1. So the neighbors of a cell are a few runs of consecutive cells. The keys of a
+run differ by at most `REACH` from the key in its middle.
 """
 
 from __future__ import annotations
@@ -29,23 +31,37 @@ from dask_simjoin.engine.index.grids import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64
-"""A run of cells with more points than this is tested cell by cell, which skips far cells.
+"""A run of cells with more points than this is tested cell by cell, which skips far
+cells.
 
 In shorter runs, all points are compared.
 """
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""Factor for Fibonacci hashing, 2**64 / the golden ratio: products with keys have well mixed high bits."""
+"""Factor for Fibonacci hashing, 2**64 / the golden ratio: products with keys have well
+mixed high bits.
+"""
 
 
 @kernel
-def sample_cells(x: Array, dims: Array, origin: Array, width: Array, strides: Array, scale: float, bits: int,
-                 begin: int, end: int, keys: Array, found: Array) -> int:  # fmt: skip
-    """Among the points `begin` ... `end` - 1, find points in sampled cells: one in 2**`bits` cells is
-    sampled.
+def sample_cells(
+    x: Array,
+    dims: Array,
+    origin: Array,
+    width: Array,
+    strides: Array,
+    scale: float,
+    bits: int,
+    begin: int,
+    end: int,
+    keys: Array,
+    found: Array,
+) -> int:
+    """Among the points `begin` ... `end` - 1, find points in sampled cells: one in
+    2**`bits` cells is sampled.
 
-    Write the keys of their cells to `found`, and return the number of keys, at most the size of `found`.
-    `keys` (BLOCK,): scratch.
+    Write the keys of their cells to `found`, and return the number of keys, at most the
+    size of `found`. `keys` (BLOCK,): scratch.
     """
     n, shift = 0, np.uint64(64 - bits)
     for first in range(begin, end, keys.size):
@@ -55,7 +71,9 @@ def sample_cells(x: Array, dims: Array, origin: Array, width: Array, strides: Ar
         for t in range(dims.size):
             zero, wide, stride, column = origin[t], width[t], strides[t], dims[t]
             for i in range(stop - first):
-                keys[i] += np.int64((x[first + i, column] * scale - zero) / wide) * stride
+                keys[i] += (
+                    np.int64((x[first + i, column] * scale - zero) / wide) * stride
+                )
         for i in range(stop - first):
             found[n] = keys[i]
             n += (np.uint64(keys[i]) * FACTOR) >> shift == np.uint64(0)
@@ -82,7 +100,9 @@ def _run_stop(keys: Array, p: int, most: int) -> int:
 
 @device_function
 def least_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
-    """A lower bound of the total between any point of cell `c` and any point of cell `e`."""
+    """A lower bound of the total between any point of cell `c` and any point of cell
+    `e`.
+    """
     total = 0.0
     for k in range(low.shape[1]):
         gap = max(low[e, k] - high[c, k], low[c, k] - high[e, k])
@@ -92,15 +112,21 @@ def least_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
 
 @device_function
 def largest_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
-    """An upper bound of the total between any point of cell `c` and any point of cell `e`."""
+    """An upper bound of the total between any point of cell `c` and any point of cell
+    `e`.
+    """
     total = 0.0
     for k in range(low.shape[1]):
-        total = add_term(total, max(high[e, k] - low[c, k], high[c, k] - low[e, k]), norm)
+        total = add_term(
+            total, max(high[e, k] - low[c, k], high[c, k] - low[e, k]), norm
+        )
     return total
 
 
 @device_function
-def point_total(cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind) -> float:
+def point_total(
+    cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind
+) -> float:
     """A lower bound of the total between point `i` and any point of cell `e`."""
     total = 0.0
     for k in range(low.shape[1]):
@@ -110,12 +136,21 @@ def point_total(cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind
 
 
 @kernel
-def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, end: int, low: Array,
-          high: Array, all_near: Array) -> None:  # fmt: skip
+def bound(
+    cols: Array,
+    starts: Array,
+    threshold: float,
+    norm: Kind,
+    begin: int,
+    end: int,
+    low: Array,
+    high: Array,
+    all_near: Array,
+) -> None:
     """Compute the boxes `low`, `high` of cells `begin` ... `end` - 1.
 
-    `all_near`: output, whether all points of a cell are near each other. An empty cell gets a box that is not
-    near any point.
+    `all_near`: output, whether all points of a cell are near each other. An empty cell
+    gets a box that is not near any point.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -125,16 +160,31 @@ def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, 
                 value = cols[k, i]
                 least, most = min(least, value), max(most, value)
             low[c, k], high[c, k] = least, most
-        all_near[c] = starts[c] < starts[c + 1] and largest_total(low, high, c, c, norm) <= threshold
+        all_near[c] = (
+            starts[c] < starts[c + 1]
+            and largest_total(low, high, c, c, norm) <= threshold
+        )
 
 
 @device_function
-def _count(cols: Array, dims: int, first: int, stop: int, start: int, end: int, threshold: float, norm: Kind,
-           enough: int, counts: Array, core: Array) -> int:  # fmt: skip
-    """For each of the points `first` ... `stop` - 1, count the near points among `start` ... `end` - 1.
+def _count(
+    cols: Array,
+    dims: int,
+    first: int,
+    stop: int,
+    start: int,
+    end: int,
+    threshold: float,
+    norm: Kind,
+    enough: int,
+    counts: Array,
+    core: Array,
+) -> int:
+    """For each of the points `first` ... `stop` - 1, count the near points among
+    `start` ... `end` - 1.
 
-    Counting for a point stops at `enough`: it is then a core point. Return how many points reached `enough`
-    in this call.
+    Counting for a point stops at `enough`: it is then a core point. Return how many
+    points reached `enough` in this call.
     """
     base, stride = cols.ctypes.data, cols.strides[0]
     done = 0
@@ -144,7 +194,9 @@ def _count(cols: Array, dims: int, first: int, stop: int, start: int, end: int, 
             continue
         j = start
         while j < end and found < enough:
-            near = sweep_near(dims, base, stride, j, end, base + 8 * i, stride, threshold, norm, 0)
+            near = sweep_near(
+                dims, base, stride, j, end, base + 8 * i, stride, threshold, norm, 0
+            )
             found += count_bits(near)
             j += SWEEP_LANES
         counts[i] = found
@@ -155,15 +207,31 @@ def _count(cols: Array, dims: int, first: int, stop: int, start: int, end: int, 
 
 
 @kernel
-def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array, all_near: Array,
-               offsets: Array, threshold: float, norm: Kind, enough: int, begin: int, end: int, at: Array,
-               counts: Array, core: Array) -> None:  # fmt: skip
-    """Find the core points in the cells `begin` ... `end` - 1: they have `enough` near points.
+def find_cores(
+    cols: Array,
+    keys: Array,
+    starts: Array,
+    low: Array,
+    high: Array,
+    all_near: Array,
+    offsets: Array,
+    threshold: float,
+    norm: Kind,
+    enough: int,
+    begin: int,
+    end: int,
+    at: Array,
+    counts: Array,
+    core: Array,
+) -> None:
+    """Find the core points in the cells `begin` ... `end` - 1: they have `enough` near
+    points.
 
-    A point is near itself. `offsets`: for each run of neighbor cells, the key in its middle minus the cell's
-    key. The run with the cell itself comes first, then the nearest runs. `at`: scratch, for each run a cell
-    where the search for the run starts. It must not be after the run's first cell. `counts` (points,):
-    scratch. `core`: output.
+    A point is near itself. `offsets`: for each run of neighbor cells, the key in its
+    middle minus the cell's key. The run with the cell itself comes first, then the
+    nearest runs. `at`: scratch, for each run a cell where the search for the run
+    starts. It must not be after the run's first cell. `counts` (points,): scratch.
+    `core`: output.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -180,13 +248,26 @@ def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array,
             if p == q:
                 continue
             if starts[q] - starts[p] <= RUN and (own == 0 or o > 0):
-                left -= _count(cols, dims, first, stop, starts[p], starts[q], threshold, norm, enough, counts,
-                               core)  # fmt: skip
+                left -= _count(
+                    cols,
+                    dims,
+                    first,
+                    stop,
+                    starts[p],
+                    starts[q],
+                    threshold,
+                    norm,
+                    enough,
+                    counts,
+                    core,
+                )
                 continue
             for e in range(p, q):
                 if left == 0:
                     break
-                if (e == c and own > 0) or least_total(low, high, c, e, norm) > threshold:
+                if (e == c and own > 0) or least_total(
+                    low, high, c, e, norm
+                ) > threshold:
                     continue
                 if largest_total(low, high, c, e, norm) <= threshold:
                     for i in range(first, stop):
@@ -196,14 +277,35 @@ def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array,
                             core[i] = True
                             left -= 1
                     continue
-                left -= _count(cols, dims, first, stop, starts[e], starts[e + 1], threshold, norm, enough,
-                               counts, core)  # fmt: skip
+                left -= _count(
+                    cols,
+                    dims,
+                    first,
+                    stop,
+                    starts[e],
+                    starts[e + 1],
+                    threshold,
+                    norm,
+                    enough,
+                    counts,
+                    core,
+                )
 
 
 @kernel
-def tie_cells(cols: Array, starts: Array, all_near: Array, threshold: float, norm: Kind, begin: int, end: int,
-              parent: Array) -> None:  # fmt: skip
-    """Initialize the forest for the cells `begin` ... `end` - 1: unite near points of the same cell."""
+def tie_cells(
+    cols: Array,
+    starts: Array,
+    all_near: Array,
+    threshold: float,
+    norm: Kind,
+    begin: int,
+    end: int,
+    parent: Array,
+) -> None:
+    """Initialize the forest for the cells `begin` ... `end` - 1: unite near points of
+    the same cell.
+    """
     dims, forest = cols.shape[0], parent.ctypes.data
     base, stride = cols.ctypes.data, cols.strides[0]
     for c in range(begin, end):
@@ -214,15 +316,36 @@ def tie_cells(cols: Array, starts: Array, all_near: Array, threshold: float, nor
             continue
         for i in range(first, stop):
             for j in range(i + 1, stop, SWEEP_LANES):
-                near = sweep_near(dims, base, stride, j, stop, base + 8 * i, stride, threshold, norm, 0)
+                near = sweep_near(
+                    dims,
+                    base,
+                    stride,
+                    j,
+                    stop,
+                    base + 8 * i,
+                    stride,
+                    threshold,
+                    norm,
+                    0,
+                )
                 while near != NONE:
                     unite(forest, i, j + lowest_bit(near))
                     near &= near - ONE
 
 
 @device_function
-def _near_cells(cols: Array, starts: Array, low: Array, high: Array, c: int, e: int, sweep: int, reach: float,
-                threshold: float, norm: Kind) -> bool:  # fmt: skip
+def _near_cells(
+    cols: Array,
+    starts: Array,
+    low: Array,
+    high: Array,
+    c: int,
+    e: int,
+    sweep: int,
+    reach: float,
+    threshold: float,
+    norm: Kind,
+) -> bool:
     """Whether a point of cell `c` is near a point of cell `e`."""
     if least_total(low, high, c, e, norm) > threshold:
         return False
@@ -233,11 +356,23 @@ def _near_cells(cols: Array, starts: Array, low: Array, high: Array, c: int, e: 
         if point_total(cols, i, low, high, e, norm) > threshold:
             continue
         for j in range(starts[e], starts[e + 1], SWEEP_LANES):
-            # points of a cell ascend along the swept coordinate, so all later points are farther away
+            # points of a cell ascend along the swept coordinate, so all later points
+            # are farther away
             if cols[sweep, j] - cols[sweep, i] > reach:
                 break
             if (
-                sweep_near(dims, base, stride, j, starts[e + 1], base + 8 * i, stride, threshold, norm, 0)
+                sweep_near(
+                    dims,
+                    base,
+                    stride,
+                    j,
+                    starts[e + 1],
+                    base + 8 * i,
+                    stride,
+                    threshold,
+                    norm,
+                    0,
+                )
                 != NONE
             ):
                 return True
@@ -245,26 +380,61 @@ def _near_cells(cols: Array, starts: Array, low: Array, high: Array, c: int, e: 
 
 
 @device_function
-def _link_cells(cols: Array, starts: Array, c: int, e: int, threshold: float, norm: Kind,
-                forest: int) -> None:  # fmt: skip
+def _link_cells(
+    cols: Array,
+    starts: Array,
+    c: int,
+    e: int,
+    threshold: float,
+    norm: Kind,
+    forest: int,
+) -> None:
     """Unite the sets of any two near points, one of cell `c` and one of cell `e`."""
     dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     for i in range(starts[c], starts[c + 1]):
         for j in range(starts[e], starts[e + 1], SWEEP_LANES):
-            near = sweep_near(dims, base, stride, j, starts[e + 1], base + 8 * i, stride, threshold, norm, 0)
+            near = sweep_near(
+                dims,
+                base,
+                stride,
+                j,
+                starts[e + 1],
+                base + 8 * i,
+                stride,
+                threshold,
+                norm,
+                0,
+            )
             while near != NONE:
                 unite(forest, i, j + lowest_bit(near))
                 near &= near - ONE
 
 
 @kernel
-def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, all_near: Array, sweep: int,
-            offsets: Array, reach: float, threshold: float, norm: Kind, begin: int, end: int, at: Array,
-            roots: Array, parent: Array) -> None:  # fmt: skip
-    """Unite the sets of near points: one in a cell of `begin` ... `end` - 1, one in a later neighbor cell.
+def connect(
+    cols: Array,
+    keys: Array,
+    starts: Array,
+    low: Array,
+    high: Array,
+    all_near: Array,
+    sweep: int,
+    offsets: Array,
+    reach: float,
+    threshold: float,
+    norm: Kind,
+    begin: int,
+    end: int,
+    at: Array,
+    roots: Array,
+    parent: Array,
+) -> None:
+    """Unite the sets of near points: one in a cell of `begin` ... `end` - 1, one in a
+    later neighbor cell.
 
-    `offsets`: see `find_cores`; none of them is negative. `roots` (cells,): the set that each cell was in
-    after an earlier step. Two cells of the same set are not compared.
+    `offsets`: see `find_cores`; none of them is negative. `roots` (cells,): the set
+    that each cell was in after an earlier step. Two cells of the same set are not
+    compared.
     """
     forest = parent.ctypes.data
     for c in range(begin, end):
@@ -288,14 +458,19 @@ def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, al
                 other = root_of(forest, starts[e])
                 if other != root:
                     root = root_of(forest, starts[c])
-                    if other != root and _near_cells(cols, starts, low, high, c, e, sweep, reach, threshold,
-                                                     norm):  # fmt: skip
+                    if other != root and _near_cells(
+                        cols, starts, low, high, c, e, sweep, reach, threshold, norm
+                    ):
                         root = unite(forest, root, other)
 
 
 @kernel
-def roots_of_cells(starts: Array, parent: Array, begin: int, end: int, roots: Array) -> None:
-    """Fill `roots` for the cells `begin` ... `end` - 1: the root of the first point of each cell."""
+def roots_of_cells(
+    starts: Array, parent: Array, begin: int, end: int, roots: Array
+) -> None:
+    """Fill `roots` for the cells `begin` ... `end` - 1: the root of the first point of
+    each cell.
+    """
     forest = parent.ctypes.data
     for c in range(begin, end):
         if starts[c] < starts[c + 1]:
@@ -303,11 +478,20 @@ def roots_of_cells(starts: Array, parent: Array, begin: int, end: int, roots: Ar
 
 
 @kernel
-def roots_of_points(starts: Array, all_near: Array, parent: Array, places: Array, begin: int, end: int,
-                    out: Array) -> None:  # fmt: skip
-    """Fill `out`: the place of the root of each point in the cells `begin` ... `end` - 1.
+def roots_of_points(
+    starts: Array,
+    all_near: Array,
+    parent: Array,
+    places: Array,
+    begin: int,
+    end: int,
+    out: Array,
+) -> None:
+    """Fill `out`: the place of the root of each point in the cells `begin` ... `end` -
+    1.
 
-    The cells contain only core points. `places`: place of each of them in the index of all points.
+    The cells contain only core points. `places`: place of each of them in the index of
+    all points.
     """
     forest = parent.ctypes.data
     for c in range(begin, end):
@@ -319,8 +503,12 @@ def roots_of_points(starts: Array, all_near: Array, parent: Array, places: Array
 
 
 @kernel
-def lowest_labels(starts: Array, labels: Array, begin: int, end: int, lowest: Array) -> None:
-    """Fill `lowest` for the cells `begin` ... `end` - 1: the lowest label of the points in each cell."""
+def lowest_labels(
+    starts: Array, labels: Array, begin: int, end: int, lowest: Array
+) -> None:
+    """Fill `lowest` for the cells `begin` ... `end` - 1: the lowest label of the points
+    in each cell.
+    """
     for c in range(begin, end):
         least = np.int64(2**62)
         for i in range(starts[c], starts[c + 1]):
@@ -329,13 +517,31 @@ def lowest_labels(starts: Array, labels: Array, begin: int, end: int, lowest: Ar
 
 
 @kernel
-def lower(cols: Array, keys: Array, starts: Array, core: Array, core_cols: Array, core_starts: Array,
-          low: Array, high: Array, labels: Array, lowest: Array, offsets: Array, threshold: float, norm: Kind,
-          begin: int, end: int, at: Array, found: Array) -> None:  # fmt: skip
-    """Lower `found` for points that are not core points, in the cells `begin` ... `end` - 1.
+def lower(
+    cols: Array,
+    keys: Array,
+    starts: Array,
+    core: Array,
+    core_cols: Array,
+    core_starts: Array,
+    low: Array,
+    high: Array,
+    labels: Array,
+    lowest: Array,
+    offsets: Array,
+    threshold: float,
+    norm: Kind,
+    begin: int,
+    end: int,
+    at: Array,
+    found: Array,
+) -> None:
+    """Lower `found` for points that are not core points, in the cells `begin` ... `end`
+    - 1.
 
-    The entry of a point becomes the lowest label of the core points near it. `core_cols`, `core_starts`,
-    `low`, `high`, `labels` and `lowest` describe core points only.
+    The entry of a point becomes the lowest label of the core points near it.
+    `core_cols`, `core_starts`, `low`, `high`, `labels` and `lowest` describe core
+    points only.
     """
     dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     core_base, core_stride = core_cols.ctypes.data, core_cols.strides[0]
@@ -353,13 +559,25 @@ def lower(cols: Array, keys: Array, starts: Array, core: Array, core_cols: Array
                 e = p
                 while e < q and best > 0:
                     stop = e + 1 if one_by_one else q
-                    if one_by_one and (lowest[e] >= best
-                                       or point_total(cols, i, low, high, e, norm) > threshold):  # fmt: skip
+                    if one_by_one and (
+                        lowest[e] >= best
+                        or point_total(cols, i, low, high, e, norm) > threshold
+                    ):
                         e = stop
                         continue
                     for j in range(core_starts[e], core_starts[stop], SWEEP_LANES):
-                        near = sweep_near(dims, core_base, core_stride, j, core_starts[stop], base + 8 * i,
-                                          stride, threshold, norm, 0)  # fmt: skip
+                        near = sweep_near(
+                            dims,
+                            core_base,
+                            core_stride,
+                            j,
+                            core_starts[stop],
+                            base + 8 * i,
+                            stride,
+                            threshold,
+                            norm,
+                            0,
+                        )
                         while near != NONE:
                             best = min(best, labels[j + lowest_bit(near)])
                             near &= near - ONE

@@ -1,11 +1,12 @@
 """Kernels of connected components, greedy selection, and sparse matrices.
 
-Components are found by disjoint-set forests, of two kinds. A forest that is passed as an array of parents, as
-in `find`, may be changed by one thread only. A forest that is passed as the address of int32 parents, as in
-`root_of` and `unite`, may be changed by several threads without locks. A root is its own parent, and is
-smaller than all other nodes of its set. A thread makes a smaller node the parent of a root by one atomic
-compare-and-swap, which fails if the node is no longer a root. All other writes replace a node's parent by
-another of its ancestors, so they may happen in any order.
+Components are found by disjoint-set forests, of two kinds. A forest that is passed as
+an array of parents, as in `find`, may be changed by one thread only. A forest that is
+passed as the address of int32 parents, as in `root_of` and `unite`, may be changed by
+several threads without locks. A root is its own parent, and is smaller than all other
+nodes of its set. A thread makes a smaller node the parent of a root by one atomic
+compare-and-swap, which fails if the node is no longer a root. All other writes replace
+a node's parent by another of its ancestors, so they may happen in any order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from llvmlite import ir
 from numba import types
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
-from dask_simjoin.engine.cpu.kernels.simd import I32, I64, Builder, Value, const, llvm_function
+from dask_simjoin.engine.cpu.kernels.simd import (
+    I32,
+    I64,
+    Builder,
+    Value,
+    const,
+    llvm_function,
+)
 from dask_simjoin.metrics.norms import Array
 
 
@@ -32,8 +40,11 @@ def find(parent: Array, i: int) -> int:
 
 
 @kernel
-def link(parent: Array, left: Array, right: Array, left_nodes: Array, right_nodes: Array) -> None:
-    """Join the components of the two rows of each pair, if both rows are nodes. Other rows have the node -1.
+def link(
+    parent: Array, left: Array, right: Array, left_nodes: Array, right_nodes: Array
+) -> None:
+    """Join the components of the two rows of each pair, if both rows are nodes. Other
+    rows have the node -1.
 
     The smaller of both roots becomes the root.
     """
@@ -60,18 +71,24 @@ def link_nodes(parent: Array, left: Array, right: Array) -> None:
 
 @kernel
 def roots(parent: Array) -> None:
-    """Replace each node's parent by its root. Smaller nodes come first, so a parent's parent is a root
-    already.
+    """Replace each node's parent by its root. Smaller nodes come first, so a parent's
+    parent is a root already.
     """
     for i in range(parent.size):
         parent[i] = parent[parent[i]]
 
 
 @kernel
-def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
-           right_low: Array) -> None:  # fmt: skip
-    """For each row without a label (-1), lower `left_low` or `right_low` to the lowest label of its
-    neighbors.
+def lowest(
+    left: Array,
+    right: Array,
+    left_labels: Array,
+    right_labels: Array,
+    left_low: Array,
+    right_low: Array,
+) -> None:
+    """For each row without a label (-1), lower `left_low` or `right_low` to the lowest
+    label of its neighbors.
 
     `left`, `right`: the pairs of neighbors.
     """
@@ -85,11 +102,14 @@ def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, l
 
 
 @kernel
-def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array) -> None:
-    """Lower `first` of each root to the smallest row of its nodes `start` ... `stop` - 1.
+def first_rows(
+    parent: Array, order: Array, start: int, stop: int, first: Array
+) -> None:
+    """Lower `first` of each root to the smallest row of its nodes `start` ... `stop` -
+    1.
 
-    `order`: the row of each node. Entries of roots before `start` are skipped, because another thread may
-    write them.
+    `order`: the row of each node. Entries of roots before `start` are skipped, because
+    another thread may write them.
     """
     for i in range(start, stop):
         root = parent[i]
@@ -98,10 +118,15 @@ def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array)
 
 
 @kernel
-def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop: int, labels: Array) -> None:
-    """Label the nodes `start` ... `stop` - 1: core nodes get the `number` of their root, others get -1."""
+def labels_of_roots(
+    parent: Array, core: Array, number: Array, start: int, stop: int, labels: Array
+) -> None:
+    """Label the nodes `start` ... `stop` - 1: core nodes get the `number` of their
+    root, others get -1.
+    """
     for i in range(start, stop):
-        label = number[parent[i]]  # read for all nodes, because the processor would mispredict a branch
+        # read for all nodes, because the processor would mispredict a branch
+        label = number[parent[i]]
         labels[i] = label if core[i] else -1
 
 
@@ -109,8 +134,8 @@ def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop:
 def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
     """Mark the rows to drop: the later row of each pair whose earlier row is kept.
 
-    Pairs are in the order of their earlier rows. So all pairs that could drop a row are visited before the
-    pairs that need to know whether this row is kept.
+    Pairs are in the order of their earlier rows. So all pairs that could drop a row are
+    visited before the pairs that need to know whether this row is kept.
     """
     for n in range(earlier.size):
         if not dropped[earlier[n]]:
@@ -125,8 +150,12 @@ The list is extended for longer rows: each further gap is 2.25 times the previou
 
 
 @kernel
-def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Write entries of a sparse matrix; `at` (n,): index in `out` of each row's next entry, updated."""
+def put(
+    rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
+) -> None:
+    """Write entries of a sparse matrix; `at` (n,): index in `out` of each row's next
+    entry, updated.
+    """
     for n in range(rows.size):
         to = at[rows[n]]
         at[rows[n]] = to + 1
@@ -134,11 +163,19 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
 
 
 @kernel
-def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Append the entries of one sparse matrix to the rows of another, `out` and `out_values`.
+def move(
+    starts: Array,
+    columns: Array,
+    values: Array,
+    at: Array,
+    out: Array,
+    out_values: Array,
+) -> None:
+    """Append the entries of one sparse matrix to the rows of another, `out` and
+    `out_values`.
 
-    `starts` (n + 1,): start of each row's entries. `at` (n,): index in `out` of each row's next entry,
-    updated.
+    `starts` (n + 1,): start of each row's entries. `at` (n,): index in `out` of each
+    row's next entry, updated.
     """
     for i in range(at.size):
         to = at[i]
@@ -150,8 +187,8 @@ def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, ou
 
 @device_function
 def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> None:
-    """Sort each sequence of entries that are `gap` apart, among `first` ... `stop` - 1, by value, then by
-    column.
+    """Sort each sequence of entries that are `gap` apart, among `first` ... `stop` - 1,
+    by value, then by column.
     """
     for n in range(first + gap, stop):
         value, column = values[n], columns[n]
@@ -167,7 +204,9 @@ def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> N
 
 @kernel
 def sort(starts: Array, columns: Array, values: Array) -> None:
-    """Sort the entries of each row of a sparse matrix by value and then by column, in place."""
+    """Sort the entries of each row of a sparse matrix by value and then by column, in
+    place.
+    """
     for i in range(starts.size - 1):
         first, stop = starts[i], starts[i + 1]
         if stop - first <= 12:
@@ -198,13 +237,17 @@ def _node(builder: Builder, parent: Value, node: Value) -> Value:
 
 @llvm_function(types.int64, types.int64, types.int64)
 def parent_of(builder: Builder, parent: Value, node: Value) -> Value:
-    return builder.sext(builder.load_atomic(_node(builder, parent, node), RELAXED, 4), I64)
+    return builder.sext(
+        builder.load_atomic(_node(builder, parent, node), RELAXED, 4), I64
+    )
 
 
 @llvm_function(types.void, types.int64, types.int64, types.int64)
 def put_parent(builder: Builder, parent: Value, node: Value, to: Value) -> None:
     """Replace the parent of a node that is not a root by another ancestor."""
-    builder.store_atomic(builder.trunc(to, I32), _node(builder, parent, node), RELAXED, 4)
+    builder.store_atomic(
+        builder.trunc(to, I32), _node(builder, parent, node), RELAXED, 4
+    )
 
 
 @llvm_function(types.boolean, types.int64, types.int64, types.int64)
@@ -217,7 +260,9 @@ def tie_root(builder: Builder, parent: Value, root: Value, to: Value) -> Value:
 
 @device_function
 def root_of(parent: int, node: int) -> int:
-    """Return the root of a node. On the way, each node is attached to its grandparent (path splitting)."""
+    """Return the root of a node. On the way, each node is attached to its grandparent
+    (path splitting).
+    """
     up = parent_of(parent, node)
     while up != node:
         above = parent_of(parent, up)

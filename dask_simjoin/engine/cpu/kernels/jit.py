@@ -1,9 +1,11 @@
-"""Compile kernels with Numba, and cache the compiled code in files that all processes of a machine share.
+"""Compile kernels with Numba, and cache the compiled code in files that all processes
+of a machine share.
 
-We do not use Numba's own cache, for four reasons. It loads the whole compiler before it looks for a kernel,
-which makes the first call slow. It notices changes in a kernel's module, but not in modules that the kernel's
-module imports. Two processes that write at the same time may choose the same file name for different kernels.
-It reads only from folders that it can write to, so a container image could not include compiled kernels.
+We do not use Numba's own cache, for four reasons. It loads the whole compiler before it
+looks for a kernel, which makes the first call slow. It notices changes in a kernel's
+module, but not in modules that the kernel's module imports. Two processes that write at
+the same time may choose the same file name for different kernels. It reads only from
+folders that it can write to, so a container image could not include compiled kernels.
 """
 
 from __future__ import annotations
@@ -31,10 +33,18 @@ from dask_simjoin.errors import OptionError
 LOG = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
-PACKAGE = resources.files("dask_simjoin")  # not a Path, because the package may be in a zip file
+# not a Path, because the package may be in a zip file
+PACKAGE = resources.files("dask_simjoin")
 
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-"""Numba's options for kernels. Kernels allocate nothing, so `_nrt` turns reference counting off."""
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cfunc_wrapper": True,
+}
+"""Numba's options for kernels. Kernels allocate nothing, so `_nrt` turns reference
+counting off.
+"""
 
 DEVICE = OPTIONS | {"no_cpython_wrapper": True}
 """Numba's options for functions that only kernels call."""
@@ -43,7 +53,8 @@ DIGEST = hashlib.sha256().digest_size
 
 
 def kernel(function: Callable[..., Any], variant: str = "") -> Any:
-    """Make a kernel: it is compiled at its first call, cached on disk, and runs without the GIL.
+    """Make a kernel: it is compiled at its first call, cached on disk, and runs without
+    the GIL.
 
     `variant`: distinguishes kernels that are made from the same source code.
     """
@@ -65,22 +76,32 @@ def inline_function(function: Callable[..., Any]) -> Any:
 
 
 def inline_source(function: Callable[..., Any]) -> Any:
-    """Make a short function that only kernels call; Numba inlines its source before it infers types."""
+    """Make a short function that only kernels call; Numba inlines its source before it
+    infers types.
+    """
     return njit(**DEVICE, inline="always")(function)
 
 
 def _refuse(*_: object) -> NoReturn:
     """Raise an error.
 
-    This replaces each kernel if Numba is disabled, because intrinsics cannot run as Python.
+    This replaces each kernel if Numba is disabled, because intrinsics cannot run as
+    Python.
     """
     raise OptionError(
-        "NUMBA_DISABLE_JIT=1 is set in the environment, and joins on a CPU need Numba's compiler. "
+        "NUMBA_DISABLE_JIT=1 is set in the environment, and joins on a CPU need "
+        "Numba's compiler. "
         "Unset it, or set it to 0, and restart Python."
     )
 
 
-KERNEL_FOLDERS = "engine/cpu/kernels", "engine/index", "engine/filters", "metrics", "papers/cpu"
+KERNEL_FOLDERS = (
+    "engine/cpu/kernels",
+    "engine/index",
+    "engine/filters",
+    "metrics",
+    "papers/cpu",
+)
 
 KERNEL_FILES = (
     "sets/predicate.py",
@@ -101,27 +122,38 @@ def sources() -> list[Any]:
 
 @functools.cache
 def stamp() -> str:
-    """Return a digest of the kernels' source files, and of the versions of Python, Numba and llvmlite."""
-    text = hashlib.sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__}".encode())
+    """Return a digest of the kernels' source files, and of the versions of Python,
+    Numba and llvmlite.
+    """
+    text = hashlib.sha256(
+        f"{sys.version} {numba.__version__} {llvmlite.__version__}".encode()
+    )
     for path in sources():
-        text.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+        text.update(
+            f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest()
+        )
     return text.hexdigest()[:16]
 
 
-stamp()  # cached here, before kernel modules are imported, because source files may change after that
+# cached here, before kernel modules are imported, because source files may change after
+# that
+stamp()
 
 
 @functools.cache
 def processor() -> str:
     """Return the name of the processor that kernels are compiled for.
 
-    Numba's environment variables set it; by default it is the processor of this machine.
+    Numba's environment variables set it; by default it is the processor of this
+    machine.
     """
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     features = config.CPU_FEATURES
     if features is None:
         features = llvmlite.binding.get_host_cpu_features().flatten()
-    return repr((llvmlite.binding.get_process_triple(), name, features, config.ENABLE_AVX))
+    return repr(
+        (llvmlite.binding.get_process_triple(), name, features, config.ENABLE_AVX)
+    )
 
 
 def folders() -> list[Path]:
@@ -139,10 +171,11 @@ def folders() -> list[Path]:
 
 
 def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
-    """Return `rebuilt(content)` for the cached file with this name; None if there is no intact file.
+    """Return `rebuilt(content)` for the cached file with this name; None if there is no
+    intact file.
 
-    Unpickling can run any code, so a file is loaded only if no other user can have written it: see
-    `engine.process`.
+    Unpickling can run any code, so a file is loaded only if no other user can have
+    written it: see `engine.process`.
     """
     for folder in folders():
         try:
@@ -159,10 +192,11 @@ def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
 
 
 def write(name: str, text: bytes) -> None:
-    """Write a file with this name, atomically, to the first writable folder of the cache.
+    """Write a file with this name, atomically, to the first writable folder of the
+    cache.
 
-    Nothing is written if a source file has changed since it was imported, because the code in memory may then
-    be outdated.
+    Nothing is written if a source file has changed since it was imported, because the
+    code in memory may then be outdated.
     """
     if stamp.__wrapped__() != stamp():
         return
@@ -177,7 +211,9 @@ def write(name: str, text: bytes) -> None:
 
 
 def _digest(folder: Path, name: str, text: bytes) -> bytes:
-    """Return the digest of a file's folder, name and content. A file begins with its digest."""
+    """Return the digest of a file's folder, name and content. A file begins with its
+    digest.
+    """
     return hashlib.sha256(f"{folder.name}/{name} ".encode() + text).digest()
 
 
@@ -189,7 +225,8 @@ def _forget_others(folder: Path) -> None:
 
 
 class KernelCache:
-    """Cache for one function, in place of Numba's. The cache has one file for each signature and processor.
+    """Cache for one function, in place of Numba's. The cache has one file for each
+    signature and processor.
 
     The file's name has a digest of everything that the compiled code depends on.
     """
@@ -204,12 +241,22 @@ class KernelCache:
     def _name(self, signature: Any) -> str:
         function = self._function
         types = getattr(signature, "args", signature)
-        key = repr((function.__module__, function.__code__.co_firstlineno, self._variant, types, processor()))
+        key = repr(
+            (
+                function.__module__,
+                function.__code__.co_firstlineno,
+                self._variant,
+                types,
+                processor(),
+            )
+        )
         module = function.__module__.rpartition(".")[2]
         return f"{module}.{function.__name__}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.nbc"
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the cached code for these types of arguments; None: it is missing, so Numba compiles it."""
+        """Return the cached code for these types of arguments; None: it is missing, so
+        Numba compiles it.
+        """
 
         def rebuilt(text: bytes) -> Any:
             rebuild, parts = pickle.loads(text)
@@ -218,7 +265,9 @@ class KernelCache:
         return read(self._name(signature), rebuilt)
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Write compiled code to the cache, unless it contains addresses of this process."""
+        """Write compiled code to the cache, unless it contains addresses of this
+        process.
+        """
         if getattr(compiled.library, "has_dynamic_globals", True):
             return
         # these methods are private: if a version of Numba lacks them, nothing is cached

@@ -1,19 +1,24 @@
-"""Joins of tiles: tuples that pass addresses to kernels, and the marks of tiles in joins that write no pairs.
+"""Joins of tiles: tuples that pass addresses to kernels, and the marks of tiles in
+joins that write no pairs.
 
-A join that writes no pairs has one of three tasks. Each point has a value (int64), in index order:
+A join that writes no pairs has one of three tasks. Each point has a value (int64), in
+index order:
 
 - `COUNT` counts the pairs of each point. The value is this count.
-- `LINK` unites the sets of the two points of each pair. The value is the point's node in a disjoint-set
-  forest, or -1 if the point takes no part.
-- `LOWEST` finds the lowest label near each query without a label. The value is the point's label, or -1.
+- `LINK` unites the sets of the two points of each pair. The value is the point's node
+  in a disjoint-set forest, or -1 if the point takes no part.
+- `LOWEST` finds the lowest label near each query without a label. The value is the
+  point's label, or -1.
 
-Each tile has a mark, which summarizes the values of its points. So does each node of the tree of boxes; these
-marks come after the marks of the tiles. Two tiles are skipped if their marks show that none of their pairs
-can change a value. If the boxes of two tiles show that all their points are near each other, all pairs are
-recorded without a comparison.
+Each tile has a mark, which summarizes the values of its points. So does each node of
+the tree of boxes; these marks come after the marks of the tiles. Two tiles are skipped
+if their marks show that none of their pairs can change a value. If the boxes of two
+tiles show that all their points are near each other, all pairs are recorded without a
+comparison.
 
-Several threads may share the tasks `LOWEST`, and `COUNT` in a self-join. Each thread has its own range of
-query tiles and its own marks, and changes only values of these tiles.
+Several threads may share the tasks `LOWEST`, and `COUNT` in a self-join. Each thread
+has its own range of query tiles and its own marks, and changes only values of these
+tiles.
 """
 
 from __future__ import annotations
@@ -24,7 +29,13 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_function
 from dask_simjoin.engine.cpu.kernels.scan import STATES
-from dask_simjoin.engine.cpu.kernels.simd import add_long, int32_at, long_at, put_int32, put_long
+from dask_simjoin.engine.cpu.kernels.simd import (
+    add_long,
+    int32_at,
+    long_at,
+    put_int32,
+    put_long,
+)
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Index
 
@@ -35,9 +46,10 @@ STACK = 64 * 8
 class TileSide(NamedTuple):
     """Number of `points` of an index, and the addresses of its tiles.
 
-    `low`, `high` (tiles, dims): boxes, float32 or float64. `names` (points,), int32: what the join writes for
-    a point. `z`: the points' vectors that are tested against boxes, `z_step` bytes per tile. `first`: the
-    data that a comparison of tiles reads first. It is prefetched, and has `step` bytes per tile.
+    `low`, `high` (tiles, dims): boxes, float32 or float64. `names` (points,), int32:
+    what the join writes for a point. `z`: the points' vectors that are tested against
+    boxes, `z_step` bytes per tile. `first`: the data that a comparison of tiles reads
+    first. It is prefetched, and has `step` bytes per tile.
     """
 
     points: int
@@ -53,9 +65,9 @@ class TileSide(NamedTuple):
 class Boxes(NamedTuple):
     """The tree of an index's boxes.
 
-    It has the addresses of three arrays: lower and upper bounds (groups, dims, 64), and `levels`, the first
-    group of each level. `size`: bytes of one number in these bounds. `tiles`: number of boxes in the lowest
-    level. `height`: number of levels.
+    It has the addresses of three arrays: lower and upper bounds (groups, dims, 64), and
+    `levels`, the first group of each level. `size`: bytes of one number in these
+    bounds. `tiles`: number of boxes in the lowest level. `height`: number of levels.
     """
 
     tiles: int
@@ -68,7 +80,9 @@ class Boxes(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Addresses of the output, int32 names of left and of right rows; and its capacity in pairs."""
+    """Addresses of the output, int32 names of left and of right rows; and its capacity
+    in pairs.
+    """
 
     left: int
     right: int
@@ -76,7 +90,9 @@ class Out(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Addresses of scratch arrays: candidate tiles, masks of points, a stack of boxes, and their levels."""
+    """Addresses of scratch arrays: candidate tiles, masks of points, a stack of boxes,
+    and their levels.
+    """
 
     found: int
     masks: int
@@ -85,11 +101,15 @@ class Scratch(NamedTuple):
 
 
 def scratch(tiles: int) -> tuple[np.ndarray, ...]:
-    """Allocate the arrays of a `Scratch` for a join whose data have this number of tiles."""
+    """Allocate the arrays of a `Scratch` for a join whose data have this number of
+    tiles.
+    """
     return (
-        np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
+        np.empty(tiles, np.int64),
+        np.zeros(STATES, np.uint64),
         np.empty(STACK, np.int64),
-    )  # fmt: skip
+        np.empty(STACK, np.int64),
+    )
 
 
 def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
@@ -100,64 +120,93 @@ def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSi
     z = index["z"]
     assert names.dtype == np.int32
     return TileSide(
-        len(index["y"]), index["low"].ctypes.data, index["high"].ctypes.data, names.ctypes.data,
-        z.ctypes.data, z.strides[0], *first,
-    )  # fmt: skip
+        len(index["y"]),
+        index["low"].ctypes.data,
+        index["high"].ctypes.data,
+        names.ctypes.data,
+        z.ctypes.data,
+        z.strides[0],
+        *first,
+    )
 
 
 def boxes_of(index: Index) -> Boxes:
-    """Return the `Boxes` of an index. The addresses are valid as long as its arrays exist."""
-    low, (lower, upper, levels) = index["low"], (index[name] for name in ("lower", "upper", "levels"))
+    """Return the `Boxes` of an index. The addresses are valid as long as its arrays
+    exist.
+    """
+    low, (lower, upper, levels) = (
+        index["low"],
+        (index[name] for name in ("lower", "upper", "levels")),
+    )
     return Boxes(
-        len(low), low.shape[1], low.itemsize, lower.ctypes.data, upper.ctypes.data, levels.ctypes.data,
+        len(low),
+        low.shape[1],
+        low.itemsize,
+        lower.ctypes.data,
+        upper.ctypes.data,
+        levels.ctypes.data,
         len(levels) - 1,
-    )  # fmt: skip
+    )
 
 
 COUNT, LINK, LOWEST = range(3)
 """The three tasks. They define the mark of a tile as follows:
 
 - `COUNT`: 1 if all counts are at least `enough`, else 0;
-- `LINK`: a node of the set that all participating points belong to; `MIXED` if they belong to several sets;
-  `NOBODY` if no point takes part;
+- `LINK`: a node of the set that all participating points belong to; `MIXED` if they
+  belong to several sets; `NOBODY` if no point takes part;
 - `LOWEST`, tile of data: the lowest label, or `ENDLESS` if no point has a label;
-- `LOWEST`, tile of queries: the highest `q_low` of its queries without a label, or -1 if all have labels.
+- `LOWEST`, tile of queries: the highest `q_low` of its queries without a label, or -1
+  if all have labels.
 """
 
 MIXED, NOBODY, ASK = -1, -2, 2
-"""`MIXED`, `NOBODY`: marks of `LINK`. `ASK`: result of `settled` if the forest must be asked."""
+"""`MIXED`, `NOBODY`: marks of `LINK`. `ASK`: result of `settled` if the forest must be
+asked.
+"""
 
 ENDLESS = np.iinfo(np.int64).max
 """Value of `enough` for exact counts: no count reaches it."""
 
 
 class Notes(NamedTuple):
-    """Arguments of a join of tiles that writes no pairs. In a self-join, queries and data share arrays."""
+    """Arguments of a join of tiles that writes no pairs. In a self-join, queries and
+    data share arrays.
+    """
 
     task: int  # `COUNT`, `LINK` or `LOWEST`
     enough: int  # for `COUNT`: counts of at least this value need not be exact
-    # address of int64 (points or more,): value of each query, and of each point of the data
+    # address of int64 (points or more,): value of each query, and of each point of the
+    # data
     q_values: int
     d_values: int
-    q_low: int  # for `LOWEST`: address of int64 (queries or more,), the lowest label found near each query
+    # for `LOWEST`: address of int64 (queries or more,), the lowest label found near
+    # each query
+    q_low: int
     d_low: int  # 0, because the data need no such array
-    # address of int64 (tiles and nodes of the tree,): marks of the queries, and of the data
+    # address of int64 (tiles and nodes of the tree,): marks of the queries, and of the
+    # data
     q_marks: int
     d_marks: int
-    # for `LINK`: address of int32 (nodes,), the disjoint-set forest. The root of a set is its smallest node
+    # for `LINK`: address of int32 (nodes,), the disjoint-set forest. The root of a set
+    # is its smallest node
     parent: int
-    # for `COUNT`: address of int64 (tiles + 1,). Each is added to the counts of all points in a tile, as the
-    # difference from the tile before it
+    # for `COUNT`: address of int64 (tiles + 1,). Each is added to the counts of all
+    # points in a tile, as the difference from the tile before it
     more: int
-    # the tiles `first` ... `stop` - 1 are the queries; in a self-join, other tiles are only data
+    # the tiles `first` ... `stop` - 1 are the queries; in a self-join, other tiles are
+    # only data
     first: int
     stop: int
-    # in a self-join, each tile is first compared with this number of tiles: itself and the tiles after it
+    # in a self-join, each tile is first compared with this number of tiles: itself and
+    # the tiles after it
     window: int
-    # the call ends before this turn. In a self-join each tile of queries has two turns. In the first it is
-    # compared with its window, and in the second with all other tiles
+    # the call ends before this turn. In a self-join each tile of queries has two turns.
+    # In the first it is compared with its window, and in the second with all other
+    # tiles
     turns: int
-    # whether a pair of a self-join counts for both of its points; if not, all data must be marked 1
+    # whether a pair of a self-join counts for both of its points; if not, all data must
+    # be marked 1
     both: bool
 
 
@@ -195,7 +244,9 @@ def unite(parent: int, i: int, j: int) -> int:
 
 @device_function
 def _both(task: int, parent: int, x: int, y: int) -> int:
-    """Return the mark for all points below two nodes of the tree, from the nodes' marks `x` and `y`."""
+    """Return the mark for all points below two nodes of the tree, from the nodes' marks
+    `x` and `y`.
+    """
     if task == COUNT:
         return x & y
     if task == LOWEST:
@@ -209,7 +260,9 @@ def _both(task: int, parent: int, x: int, y: int) -> int:
 
 @device_function
 def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
-    """Return the mark of a tile; `low`: `q_low` for a tile of queries, `d_low` for a tile of data."""
+    """Return the mark of a tile; `low`: `q_low` for a tile of queries, `d_low` for a
+    tile of data.
+    """
     first, last = tile * TILE, _end(tile, points)
     task, enough, parent = notes.task, notes.enough, notes.parent
     if task == COUNT:
@@ -239,8 +292,11 @@ def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
 
 
 @device_function
-def open_points(task: int, enough: int, values: int, low: int, tile: int, points: int, mark: int) -> Any:
-    """Return a mask of a tile's queries that must be compared with a tile of data. `mark`: mark of the data.
+def open_points(
+    task: int, enough: int, values: int, low: int, tile: int, points: int, mark: int
+) -> Any:
+    """Return a mask of a tile's queries that must be compared with a tile of data.
+    `mark`: mark of the data.
 
     The values of the other queries cannot change.
     """
@@ -248,13 +304,17 @@ def open_points(task: int, enough: int, values: int, low: int, tile: int, points
     for i in range(first, _end(tile, points)):
         value = long_at(values, i)
         # `&` instead of `and` avoids a branch, which would be mispredicted
-        may = (value < 0) & (long_at(low, i) > mark) if task == LOWEST else value < enough
+        may = (
+            (value < 0) & (long_at(low, i) > mark) if task == LOWEST else value < enough
+        )
         mask |= np.uint64(may) << np.uint64(i - first)
     return mask
 
 
 @device_function
-def mark_tiles(notes: Any, values: int, low: int, marks: int, first: int, stop: int, points: int) -> None:
+def mark_tiles(
+    notes: Any, values: int, low: int, marks: int, first: int, stop: int, points: int
+) -> None:
     for tile in range(first, stop):
         put_long(marks, tile, mark_tile(notes, values, low, tile, points))
 
@@ -268,16 +328,20 @@ def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> 
         for node in range(end - begin):
             mark = long_at(marks, below + node * TILE)
             for child in range(node * TILE + 1, _end(node, number)):
-                mark = _both(notes.task, notes.parent, mark, long_at(marks, below + child))
+                mark = _both(
+                    notes.task, notes.parent, mark, long_at(marks, below + child)
+                )
             put_long(marks, tiles + begin + node, mark)
         below, number = tiles + begin, end - begin
 
 
 @inline_function
 def settled(task: int, x: int, y: int) -> int:
-    """Return 1 if no pair of queries with mark `x` and data with mark `y` can change a value, else 0.
+    """Return 1 if no pair of queries with mark `x` and data with mark `y` can change a
+    value, else 0.
 
-    Return `ASK` if this depends on the forest: no value changes if the nodes `x` and `y` are in one set.
+    Return `ASK` if this depends on the forest: no value changes if the nodes `x` and
+    `y` are in one set.
     """
     if task == COUNT:
         return x & y
@@ -289,8 +353,11 @@ def settled(task: int, x: int, y: int) -> int:
 
 
 @device_function
-def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root: int) -> int:
-    """Unite the participating points of a tile with each other, and with the set of `root` unless it is -1.
+def _tie_tile(
+    parent: int, values: int, marks: int, tile: int, points: int, root: int
+) -> int:
+    """Unite the participating points of a tile with each other, and with the set of
+    `root` unless it is -1.
 
     Return the root of the united set; -1 if `root` is -1 and no point takes part.
     """
@@ -322,12 +389,21 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
 
 
 @device_function
-def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int,
-              both: Any) -> None:  # fmt: skip
-    """Record all pairs between points of tile `a` and of tiles `first` ... `last` - 1, which are all near.
+def all_pairs(
+    notes: Any,
+    a: int,
+    q_points: int,
+    node: int,
+    first: int,
+    last: int,
+    d_points: int,
+    both: Any,
+) -> None:
+    """Record all pairs between points of tile `a` and of tiles `first` ... `last` - 1,
+    which are all near.
 
-    `node`: index in the marks of the box that holds these tiles. `both`: whether to record each pair for both
-    of its points.
+    `node`: index in the marks of the box that holds these tiles. `both`: whether to
+    record each pair for both of its points.
     """
     parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks
     if notes.task == LINK:
@@ -349,7 +425,11 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
     if both and last == first + 1 and notes.enough != ENDLESS:
         for j in range(first * TILE, _end(first, d_points)):
             add_long(notes.d_values, j, end - begin)
-        put_long(d_marks, first, mark_tile(notes, notes.d_values, notes.d_low, first, d_points))
+        put_long(
+            d_marks,
+            first,
+            mark_tile(notes, notes.d_values, notes.d_low, first, d_points),
+        )
     elif both:
         add_long(notes.more, first, end - begin)
         add_long(notes.more, last, begin - end)

@@ -1,14 +1,17 @@
-"""Compare a tile of queries with a tile of points, and keep the k nearest points of each query.
+"""Compare a tile of queries with a tile of points, and keep the k nearest points of
+each query.
 
-Neighbors are ordered by (d2, id). A free slot is (inf, -1). It comes after all neighbors, because ids are
-compared as unsigned numbers, and -1 is then the largest. So a neighbor with d2 = inf replaces a free slot.
+Neighbors are ordered by (d2, id). A free slot is (inf, -1). It comes after all
+neighbors, because ids are compared as unsigned numbers, and -1 is then the largest. So
+a neighbor with d2 = inf replaces a free slot.
 
-A query that has fewer than k neighbors so far would accept all points of a tile. So it first guesses a limit
-from the worst d2 of the previous query. This limit excludes most points. If too few points are within the
-guess, a larger limit is tried.
+A query that has fewer than k neighbors so far would accept all points of a tile. So it
+first guesses a limit from the worst d2 of the previous query. This limit excludes most
+points. If too few points are within the guess, a larger limit is tried.
 
-The first part of the module emits vector instructions: totals of a tile, gaps between boxes, and masks of
-lanes within a limit. Masks are ``uint64``: bit ``t`` belongs to lane ``t`` of a tile.
+The first part of the module emits vector instructions: totals of a tile, gaps between
+boxes, and masks of lanes within a limit. Masks are ``uint64``: bit ``t`` belongs to
+lane ``t`` of a tile.
 """
 
 from __future__ import annotations
@@ -39,22 +42,41 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     splat,
     store,
 )
-from dask_simjoin.engine.cpu.kernels.tile_simd import ALL, NONE, ONE, REGISTER, count_bits, lowest_bit
-from dask_simjoin.engine.cpu.kernels.totals import Kind, Squares, add_terms, larger, zeros
+from dask_simjoin.engine.cpu.kernels.tile_simd import (
+    ALL,
+    NONE,
+    ONE,
+    REGISTER,
+    count_bits,
+    lowest_bit,
+)
+from dask_simjoin.engine.cpu.kernels.totals import (
+    Kind,
+    Squares,
+    add_terms,
+    larger,
+    zeros,
+)
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 VECTORS = 4
-"""Number of vectors of totals that are computed at a time. With more, they would not fit into registers."""
+"""Number of vectors of totals that are computed at a time. With more, they would not
+fit into registers.
+"""
 
 UNROLLED_DIMS = 4
 """Up to this number of dimensions, the loop over dimensions is unrolled."""
 
 
-def _by_dims(builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int | None], None]) -> None:
-    """Emit unrolled code, ``emit(d)``, for each number of dimensions d up to `UNROLLED_DIMS`; and a loop.
+def _by_dims(
+    builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int | None], None]
+) -> None:
+    """Emit unrolled code, ``emit(d)``, for each number of dimensions d up to
+    `UNROLLED_DIMS`; and a loop.
 
-    ``emit(None)`` emits the loop, which handles more dimensions. At run time, `dims` selects the code.
+    ``emit(None)`` emits the loop, which handles more dimensions. At run time, `dims`
+    selects the code.
     """
     if norm.kind is not Squares:
         emit(None)
@@ -74,11 +96,18 @@ def _by_dims(builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int
     builder.position_at_end(done)
 
 
-def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMType, norm: NormValue,
-            differences: Callable[[Value], Callable[[int], Value]]) -> list[Value]:  # fmt: skip
+def _totals(
+    builder: Builder,
+    dims: Value,
+    unrolled: int | None,
+    vector: LLVMType,
+    norm: NormValue,
+    differences: Callable[[Value], Callable[[int], Value]],
+) -> list[Value]:
     """Vectors of totals, summed over the dimensions in order.
 
-    `differences(k)(n)`: emits vector n of the differences in dimension k. `unrolled`: see `_by_dims`.
+    `differences(k)(n)`: emits vector n of the differences in dimension k. `unrolled`:
+    see `_by_dims`.
     """
     slots = zeros(builder, vector, VECTORS)
 
@@ -95,12 +124,20 @@ def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMTyp
 
 
 @llvm_function(types.uint64, *(types.int64,) * 3, types.float64, types.int64, None)
-def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit: Value, out: Value,
-                norm: NormValue) -> Value:  # fmt: skip
-    """Write the totals between 64 points and one point. Return a mask of the totals that are at most `limit`.
+def tile_totals(
+    builder: Builder,
+    tile: Value,
+    dims: Value,
+    point: Value,
+    limit: Value,
+    out: Value,
+    norm: NormValue,
+) -> Value:
+    """Write the totals between 64 points and one point. Return a mask of the totals
+    that are at most `limit`.
 
-    `tile`: address of the points, float64 [dims][64]. `point`: address of the point's first coordinate in its
-    own tile. `out`: address of the 64 totals, float64.
+    `tile`: address of the points, float64 [dims][64]. `point`: address of the point's
+    first coordinate in its own tile. `out`: address of the 64 totals, float64.
     """
     vector = ir.VectorType(F64, REGISTER // 8)
     width = REGISTER
@@ -113,10 +150,14 @@ def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit:
             def differences(k: Value, first: int = first) -> Value:
                 offset = builder.mul(k, const(TILE * 8))
                 row = builder.add(tile, offset)
-                p = splat(builder, load(builder, builder.add(point, offset), F64, 8), vector)
+                p = splat(
+                    builder, load(builder, builder.add(point, offset), F64, 8), vector
+                )
 
                 def difference(n: int) -> Value:
-                    z = load(builder, builder.add(row, const((first + n) * width)), vector, 8)
+                    z = load(
+                        builder, builder.add(row, const((first + n) * width)), vector, 8
+                    )
                     return builder.fsub(z, p)
 
                 return difference
@@ -132,8 +173,13 @@ def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit:
     return builder.load(mask)
 
 
-def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
-           compare: Callable[[Value], Value]) -> Value:  # fmt: skip
+def _lanes(
+    builder: Builder,
+    numbers: Value,
+    kind: LLVMType,
+    size: int,
+    compare: Callable[[Value], Value],
+) -> Value:
     """A mask of the numbers that pass a test, among 64 at an address.
 
     `compare`: emits the test for a vector.
@@ -151,28 +197,44 @@ def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
 def lanes_within(builder: Builder, numbers: Value, limit: Value) -> Value:
     """A mask of the numbers that are at most `limit`, among 64 float64 at an address."""
     bound = splat(builder, limit, ir.VectorType(F64, REGISTER // 8))
-    return _lanes(builder, numbers, F64, 8, lambda some: builder.fcmp_ordered("<=", some, bound))
+    return _lanes(
+        builder, numbers, F64, 8, lambda some: builder.fcmp_ordered("<=", some, bound)
+    )
 
 
 @llvm_function(types.uint64, types.int64, types.int32)
 def lanes_other(builder: Builder, numbers: Value, number: Value) -> Value:
     """A mask of the numbers that differ from `number`, among 64 int32 at an address."""
     own = splat(builder, number, ir.VectorType(I32, REGISTER // 4))
-    return _lanes(builder, numbers, I32, 4, lambda some: builder.icmp_signed("!=", some, own))
+    return _lanes(
+        builder, numbers, I32, 4, lambda some: builder.icmp_signed("!=", some, own)
+    )
 
 
 @llvm_function(types.uint64, *(types.int64,) * 7, None, None)
-def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
-             limits: Value, out: Value, kind: Value, norm: NormValue) -> Value:  # fmt: skip
-    """Write the totals of the gaps between 64 boxes and one box. Return a mask of the boxes within their
-    limits.
+def box_gaps(
+    builder: Builder,
+    lower: Value,
+    upper: Value,
+    dims: Value,
+    low: Value,
+    high: Value,
+    limits: Value,
+    out: Value,
+    kind: Value,
+    norm: NormValue,
+) -> Value:
+    """Write the totals of the gaps between 64 boxes and one box. Return a mask of the
+    boxes within their limits.
 
-    `lower`, `upper`: addresses of the 64 boxes, [dims][64] each; for 64 points, both are the same address.
-    `low`, `high`: addresses of the bounds of the one box. `limits`: address of a limit for each of the 64
-    boxes. `out`: address of the 64 totals. All numbers have the type of `kind`.
+    `lower`, `upper`: addresses of the 64 boxes, [dims][64] each; for 64 points, both
+    are the same address. `low`, `high`: addresses of the bounds of the one box.
+    `limits`: address of a limit for each of the 64 boxes. `out`: address of the 64
+    totals. All numbers have the type of `kind`.
 
-    In float64, gaps are added as the differences of two points are, in the same order. Rounding is monotone,
-    so the total of the gaps is at most the computed total of any two points of the boxes.
+    In float64, gaps are added as the differences of two points are, in the same order.
+    Rounding is monotone, so the total of the gaps is at most the computed total of any
+    two points of the boxes.
     """
     number, size = (F32, 4) if kind.type == F32 else (F64, 8)
     vector = ir.VectorType(number, REGISTER // size)
@@ -185,14 +247,26 @@ def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Val
 
             def gaps(k: Value, first: int = first) -> Value:
                 offset = builder.mul(k, const(size))
-                lo = splat(builder, load(builder, builder.add(low, offset), number, size), vector)
-                hi = splat(builder, load(builder, builder.add(high, offset), number, size), vector)
+                lo = splat(
+                    builder,
+                    load(builder, builder.add(low, offset), number, size),
+                    vector,
+                )
+                hi = splat(
+                    builder,
+                    load(builder, builder.add(high, offset), number, size),
+                    vector,
+                )
                 row = builder.mul(k, const(TILE * size))
 
                 def gap(n: int) -> Value:
                     at = builder.add(row, const((first + n) * width))
-                    a = builder.fsub(load(builder, builder.add(lower, at), vector, size), hi)
-                    b = builder.fsub(lo, load(builder, builder.add(upper, at), vector, size))
+                    a = builder.fsub(
+                        load(builder, builder.add(lower, at), vector, size), hi
+                    )
+                    b = builder.fsub(
+                        lo, load(builder, builder.add(upper, at), vector, size)
+                    )
                     return larger(builder, larger(builder, a, b), zero)
 
                 return gap
@@ -206,7 +280,8 @@ def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Val
                 near = builder.shl(near, const(g * vector.count))
                 builder.store(builder.or_(builder.load(mask), near), mask)
 
-    # boxes are float32 only with the filter, which is used in more than `UNROLLED_DIMS` dimensions
+    # boxes are float32 only with the filter, which is used in more than `UNROLLED_DIMS`
+    # dimensions
     if number is F32:
         emit(None)
     else:
@@ -217,15 +292,19 @@ def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Val
 @inline_source
 def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
     """Whether (d2, name) comes after (other_d2, other)."""
-    return bool(d2 > other_d2 or (d2 == other_d2 and np.uint64(name) > np.uint64(other)))
+    return bool(
+        d2 > other_d2 or (d2 == other_d2 and np.uint64(name) > np.uint64(other))
+    )
 
 
 @device_function
-def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
+def take_in(
+    best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int
+) -> None:
     """Merge `m` new neighbors into the k neighbors of a row, and keep the k best.
 
-    The new neighbors may have any order; they are sorted in place. Then one pass from the end of the row
-    merges them.
+    The new neighbors may have any order; they are sorted in place. Then one pass from
+    the end of the row merges them.
     """
     k = best_d2.shape[1]
     for n in range(1, m):
@@ -238,15 +317,23 @@ def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name:
     old, new = k - 1, m - 1
     for _ in range(m):  # drop the m worst of the k + m neighbors
         if old < 0 or (
-            new >= 0 and worse(new_d2[new], new_name[new], best_d2[row, old], best_name[row, old])
+            new >= 0
+            and worse(
+                new_d2[new], new_name[new], best_d2[row, old], best_name[row, old]
+            )
         ):
             new -= 1
         else:
             old -= 1
     at = k - 1
     while new >= 0:
-        if old >= 0 and worse(best_d2[row, old], best_name[row, old], new_d2[new], new_name[new]):
-            best_d2[row, at], best_name[row, at] = best_d2[row, old], best_name[row, old]
+        if old >= 0 and worse(
+            best_d2[row, old], best_name[row, old], new_d2[new], new_name[new]
+        ):
+            best_d2[row, at], best_name[row, at] = (
+                best_d2[row, old],
+                best_name[row, old],
+            )
             old -= 1
         else:
             best_d2[row, at], best_name[row, at] = new_d2[new], new_name[new]
@@ -255,11 +342,14 @@ def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name:
 
 
 MAX_GUESS, SLACK = 2.0**1000, 1.5
-"""The guess for a query is `SLACK` times the worst d2 of the previous query, if that is below `MAX_GUESS`."""
+"""The guess for a query is `SLACK` times the worst d2 of the previous query, if that is
+below `MAX_GUESS`.
+"""
 
 U = 2.0**-24
 MIN_D2 = 2.0**-900
-"""Squared distances below this are raised to it before the filter uses them as limits."""
+"""Squared distances below this are raised to it before the filter uses them as limits.
+"""
 
 
 @inline_source
@@ -272,13 +362,22 @@ def begin(q: Terms, a: int, rows: Array) -> None:
 
 
 @inline_source
-def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, reach: Array,
-               limit: Array) -> None:  # fmt: skip
+def set_limits(
+    q: Terms,
+    terms: Any,
+    i: int,
+    t: int,
+    d2: float,
+    first: float,
+    reach: Array,
+    limit: Array,
+) -> None:
     """Set the limits of query `i`, which is in lane `t`, for the filter.
 
-    ``reach[t]`` is the largest gap to a box that may have a neighbor. It is computed from `d2`, the largest
-    total that a neighbor may have. ``limit[t]`` is the filter's term h (see `filters.quantization`). It is
-    computed from `first`, which is `d2` or a smaller guess to try first.
+    ``reach[t]`` is the largest gap to a box that may have a neighbor. It is computed
+    from `d2`, the largest total that a neighbor may have. ``limit[t]`` is the filter's
+    term h (see `filters.quantization`). It is computed from `first`, which is `d2` or a
+    smaller guess to try first.
     """
     scale2, kappa, tiny, most, largest_norm = terms
     # `most` exceeds the squared distance of any two points, and keeps `e2` finite
@@ -293,7 +392,8 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
 
 @inline_source
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
-    """Whether a point (d2, `name`) replaces the worst neighbor. The caller has checked that d2 <= `worst`.
+    """Whether a point (d2, `name`) replaces the worst neighbor. The caller has checked
+    that d2 <= `worst`.
 
     `own`: id of the query, or -1 if the query may be its own neighbor.
     """
@@ -301,12 +401,25 @@ def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> boo
 
 
 @device_function
-def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, least: float, most: float,
-             worst: float, worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
+def _measure(
+    q_y: Array,
+    i: int,
+    d_y: Array,
+    d_names: Array,
+    b: int,
+    mask: Any,
+    least: float,
+    most: float,
+    worst: float,
+    worst_name: int,
+    own: int,
+    new_d2: Array,
+    new_name: Array,
+) -> int:
     """Find the new neighbors of query `i` among the points `mask` of tile `b`.
 
-    Write points with a d2 from `least` to `most` that are better than the worst neighbor. Return their
-    number.
+    Write points with a d2 from `least` to `most` that are better than the worst
+    neighbor. Return their number.
     """
     m = 0
     while mask != NONE:
@@ -314,8 +427,8 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
         mask &= mask - ONE
         d2 = 0.0
         for k in range(q_y.shape[1]):
-            # the filter is for norm 2 only, so add squares; in order and without fused multiply-add, as
-            # elsewhere
+            # the filter is for norm 2 only, so add squares; in order and without fused
+            # multiply-add, as elsewhere
             t = q_y[i, k] - d_y[j, k]
             d2 += t * t
         name = d_names[j]
@@ -326,9 +439,21 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
 
 
 @inline_source
-def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, least2: float,
-               bound2: float, guess: float, norm: Kind, work: Any) -> np.uint64:  # fmt: skip
-    """Update the neighbors of the `wanted` queries of tile `a` with the points of tile `b`.
+def scan_exact(
+    q: Terms,
+    d: Terms,
+    a: int,
+    b: int,
+    wanted: np.uint64,
+    state: Any,
+    least2: float,
+    bound2: float,
+    guess: float,
+    norm: Kind,
+    work: Any,
+) -> np.uint64:
+    """Update the neighbors of the `wanted` queries of tile `a` with the points of tile
+    `b`.
 
     Return a mask of the queries whose neighbors changed.
     """
@@ -337,16 +462,22 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
     k = best_d2.shape[1]
     z = d[0]
     dims, size = np.int64(z.shape[1]), z.itemsize
-    tile, points = z.ctypes.data + b * z.strides[0], q[0].ctypes.data + a * q[0].strides[0]
+    tile, points = (
+        z.ctypes.data + b * z.strides[0],
+        q[0].ctypes.data + a * q[0].strides[0],
+    )
     changed = NONE
     while wanted != NONE:
         t = lowest_bit(wanted)
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        # with `least2` there is no guess: points nearer than `least2` would count as found within the guess
+        # with `least2` there is no guess: points nearer than `least2` would count as
+        # found within the guess
         first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
-        mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
+        mask = tile_totals(
+            tile, dims, points + t * size, first, distances.ctypes.data, norm
+        )
         while first < most and count_bits(mask) <= k:
             first = min(4 * first, most) if first > 0 else most
             mask = lanes_within(distances.ctypes.data, first)
@@ -369,8 +500,19 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
 
 
 @inline_source
-def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, limit: Array,
-                  least2: float, bound2: float, guess: float, work: Any) -> np.uint64:  # fmt: skip
+def scan_filtered(
+    q: Terms,
+    d: Terms,
+    a: int,
+    b: int,
+    wanted: np.uint64,
+    state: Any,
+    limit: Array,
+    least2: float,
+    bound2: float,
+    guess: float,
+    work: Any,
+) -> np.uint64:
     """Find the same neighbors as `scan_exact`, but run the float32 filter first."""
     rows, own, worst, best_d2, best_name, d_names = state
     _, new_d2, new_name, picked, masks, points = work
@@ -395,7 +537,9 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: 
         limits_and_scratch = furthest, last, own[t], new_d2, new_name
         m = _measure(q[2], i, d_y, d_names, b, mask, least2, first, *limits_and_scratch)
         if m < k and first < most:
-            m = _measure(q[2], i, d_y, d_names, b, every, least2, most, *limits_and_scratch)
+            m = _measure(
+                q[2], i, d_y, d_names, b, every, least2, most, *limits_and_scratch
+            )
         if m > 0:
             take_in(best_d2, best_name, row, new_d2, new_name, m)
             worst[t] = best_d2[row, k - 1]

@@ -1,4 +1,6 @@
-"""Kernels of OPTICS: find the k smallest distances of each row, group edges by row, and order the rows."""
+"""Kernels of OPTICS: find the k smallest distances of each row, group edges by row, and
+order the rows.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from dask_simjoin.metrics.norms import Array
 
 @kernel
 def keep_smallest(best: Array, rows: Array, values: Array) -> None:
-    """Update the k smallest values of each row with new values; `best` (n, k): ascending in each row."""
+    """Update the k smallest values of each row with new values; `best` (n, k):
+    ascending in each row.
+    """
     k = best.shape[1]
     for n in range(rows.size):
         row, value = best[rows[n]], values[n]
@@ -26,11 +30,19 @@ def keep_smallest(best: Array, rows: Array, values: Array) -> None:
 
 
 @kernel
-def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, out_values: Array) -> None:
-    """Group edges by row: write their other ends to `out`, and their values to `out_values`.
+def by_row(
+    rows: Array,
+    others: Array,
+    values: Array,
+    ends: Array,
+    out: Array,
+    out_values: Array,
+) -> None:
+    """Group edges by row: write their other ends to `out`, and their values to
+    `out_values`.
 
-    `ends` (n + 1,): output; the caller fills it with zeros. The edges of row i are at `ends[i]` ... `ends[i +
-    1]` - 1.
+    `ends` (n + 1,): output; the caller fills it with zeros. The edges of row i are at
+    `ends[i]` ... `ends[i + 1]` - 1.
     """
     for n in range(rows.size):
         ends[rows[n] + 1] += 1
@@ -47,12 +59,19 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
 
 
 @kernel
-def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array, out: Array,
-                out_values: Array) -> None:  # fmt: skip
+def append_rows(
+    ends: Array,
+    others: Array,
+    values: Array,
+    node: int,
+    at: Array,
+    out: Array,
+    out_values: Array,
+) -> None:
     """Append a batch of grouped edges to the edges of each row.
 
-    `ends` (n + 1,): see `by_row`. `others`: the other ends; `node` is added to each of them. `at` (n,): index
-    in `out` for the next edge of each row; updated.
+    `ends` (n + 1,): see `by_row`. `others`: the other ends; `node` is added to each of
+    them. `at` (n,): index in `out` for the next edge of each row; updated.
     """
     for i in range(at.size):
         to = at[i]
@@ -68,8 +87,8 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
 
     `ends` (n + 1,): see `by_row`. `some`: scratch, as long as the longest row.
 
-    This is Hoare's FIND (1961, Communications of the ACM 4, algorithm 65) on a copy of the row. We do not use
-    `numpy.partition`, because compiling it takes four seconds.
+    This is Hoare's FIND (1961, Communications of the ACM 4, algorithm 65) on a copy of
+    the row. We do not use `numpy.partition`, because compiling it takes four seconds.
     """
     for i in range(out.size):
         n = ends[i + 1] - ends[i]
@@ -100,21 +119,33 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
 
 
 @kernel
-def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: Array, weights_at: Array,
-          reach: Array, before: Array, place: Array, heap: Array, where: Array) -> None:  # fmt: skip
-    """Compute the order of nodes. The next node is always the node that is nearest to the nodes visited so
-    far.
+def order(
+    rank: Array,
+    by_rank: Array,
+    expands: Array,
+    degree: Array,
+    nodes_at: Array,
+    weights_at: Array,
+    reach: Array,
+    before: Array,
+    place: Array,
+    heap: Array,
+    where: Array,
+) -> None:
+    """Compute the order of nodes. The next node is always the node that is nearest to
+    the nodes visited so far.
 
-    Ties go to the lowest rank. A binary heap holds the nodes that have been reached but not visited. If it is
-    empty, the unvisited node of lowest rank is next.
+    Ties go to the lowest rank. A binary heap holds the nodes that have been reached but
+    not visited. If it is empty, the unvisited node of lowest rank is next.
 
-    `rank`: rank of each node; `by_rank`: nodes in the order of their ranks. `expands`: mask of core nodes;
-    other nodes are reached only from these. `degree`: number of edges of each node; `nodes_at`, `weights_at`:
-    addresses of their other ends (int32) and weights (float64). `heap`, `where`: scratch.
+    `rank`: rank of each node; `by_rank`: nodes in the order of their ranks. `expands`:
+    mask of core nodes; other nodes are reached only from these. `degree`: number of
+    edges of each node; `nodes_at`, `weights_at`: addresses of their other ends (int32)
+    and weights (float64). `heap`, `where`: scratch.
 
-    Output (the caller fills each array with the value in parentheses): `reach`, the smallest weight of an
-    edge that reached each node (inf); `before`, the node that this edge came from (-1); `place`, the node's
-    number in the order (-1).
+    Output (the caller fills each array with the value in parentheses): `reach`, the
+    smallest weight of an edge that reached each node (inf); `before`, the node that
+    this edge came from (-1); `place`, the node's number in the order (-1).
     """
     size, seed = 0, 0
     for done in range(rank.size):
@@ -133,10 +164,14 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
                     break
                 if child + 1 < size:
                     a, b = heap[child], heap[child + 1]
-                    if reach[b] < reach[a] or (reach[b] == reach[a] and rank[b] < rank[a]):
+                    if reach[b] < reach[a] or (
+                        reach[b] == reach[a] and rank[b] < rank[a]
+                    ):
                         child += 1
                 c = heap[child]
-                if reach[last] < reach[c] or (reach[last] == reach[c] and rank[last] < rank[c]):
+                if reach[last] < reach[c] or (
+                    reach[last] == reach[c] and rank[last] < rank[c]
+                ):
                     break
                 heap[at] = c
                 where[c] = at
@@ -172,7 +207,8 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
 
 @kernel
 def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
-    """Find the spanning forest of edges that are sorted by weight; return its number of edges.
+    """Find the spanning forest of edges that are sorted by weight; return its number of
+    edges.
 
     `kept`: output, the indexes of the forest's edges.
     """
@@ -190,7 +226,9 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
 
 
 MAX_INSERTION = 32
-"""Runs of up to this many entries with equal weights are sorted by insertion sort, longer ones by NumPy."""
+"""Runs of up to this many entries with equal weights are sorted by insertion sort,
+longer ones by NumPy.
+"""
 
 
 @kernel
@@ -219,7 +257,8 @@ def _sort_short_runs(order: Array, weight: Array, key: Array, many: Array) -> in
 
 
 def sort_ties(order: Array, weight: Array, key: Array) -> None:
-    """Sort entries of `order` with equal weights by a second key; `order` is already sorted by weight.
+    """Sort entries of `order` with equal weights by a second key; `order` is already
+    sorted by weight.
 
     NumPy sorts the longer runs, because compiling a sort with Numba takes two seconds.
     """
@@ -230,11 +269,13 @@ def sort_ties(order: Array, weight: Array, key: Array) -> None:
 
 
 @kernel
-def attach(rows: Array, names: Array, weights: Array, best: Array, best_name: Array) -> None:
+def attach(
+    rows: Array, names: Array, weights: Array, best: Array, best_name: Array
+) -> None:
     """For each row, keep the smallest (weight, id) of its edges.
 
-    `rows`, `names`, `weights`: row, id of the other end, and weight of each edge. `best`, `best_name`: the
-    result, updated.
+    `rows`, `names`, `weights`: row, id of the other end, and weight of each edge.
+    `best`, `best_name`: the result, updated.
     """
     for n in range(rows.size):
         i, w = rows[n], weights[n]

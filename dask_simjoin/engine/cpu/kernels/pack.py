@@ -1,4 +1,6 @@
-"""Kernels that fill the tiles of an index and the rows of a grid, and that assign points to regions."""
+"""Kernels that fill the tiles of an index and the rows of a grid, and that assign
+points to regions.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,29 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 AHEAD = 16
-"""While a row of coordinates is copied, the row that comes this many rows later is prefetched."""
+"""While a row of coordinates is copied, the row that comes this many rows later is
+prefetched.
+"""
 
 AHEAD_BYTES = 1024
-"""At most this many bytes of a row are prefetched. The processor prefetches the rest by itself."""
+"""At most this many bytes of a row are prefetched. The processor prefetches the rest by
+itself.
+"""
 
 
 @inline_source
 def _above(value: float) -> np.float32:
-    """Round up to float32; the result is larger by less than 2**-22 * abs(value) + 2**-147."""
+    """Round up to float32; the result is larger by less than 2**-22 * abs(value) +
+    2**-147.
+    """
     return np.float32(value + abs(value) * 2.0**-23 + 2.0**-148)
 
 
 @inline_source
 def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
-    """Copy the coordinates of a tile's points to `y`, and prefetch the rows that are copied next."""
+    """Copy the coordinates of a tile's points to `y`, and prefetch the rows that are
+    copied next.
+    """
     base, step = x.ctypes.data, x.strides[0]
     last = order.size - 1
     lines = (step if step < AHEAD_BYTES else AHEAD_BYTES) + 64
@@ -40,18 +50,36 @@ def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
 
 
 @kernel
-def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float, kappa: float, eps2: float,
-                sure: float, y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array,
-                low: Array, high: Array, norms: Array) -> float:  # fmt: skip
-    """Fill the arrays of a tile index with the float32 filter; return the largest squared norm.
+def pack_filter(
+    x: Array,
+    order: Array,
+    dims: Array,
+    centre: Array,
+    scale: float,
+    kappa: float,
+    eps2: float,
+    sure: float,
+    y: Array,
+    z: Array,
+    start: Array,
+    limit: Array,
+    q_sure: Array,
+    d_sure: Array,
+    low: Array,
+    high: Array,
+    norms: Array,
+) -> float:
+    """Fill the arrays of a tile index with the float32 filter; return the largest
+    squared norm.
 
-    `order`: positions of the points in index order. `dims` (m,), int64: the dimensions that the filter uses.
-    `norms` (64,), float64: scratch. It is not allocated here, because that would add 0.1 seconds to
-    compilation.
+    `order`: positions of the points in index order. `dims` (m,), int64: the dimensions
+    that the filter uses. `norms` (64,), float64: scratch. It is not allocated here,
+    because that would add 0.1 seconds to compilation.
 
-    Output: `y` (n, d), float64, coordinates in index order. `z` (tiles, m, 64), float32, coordinates of
-    `dims`, centered and scaled. `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,), float32,
-    the filter's terms. `low`, `high` (tiles, m), float32, the boxes.
+    Output: `y` (n, d), float64, coordinates in index order. `z` (tiles, m, 64),
+    float32, coordinates of `dims`, centered and scaled. `start` (tiles, 64), `limit`
+    (n,), `q_sure` (n,), `d_sure` (tiles,), float32, the filter's terms. `low`, `high`
+    (tiles, m), float32, the boxes.
     """
     n = len(order)
     largest = 0.0
@@ -87,13 +115,23 @@ def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float
 
 
 @kernel
-def pack_exact(x: Array, order: Array, dims: Array, centre: Array, scale: float, y: Array, z: Array,
-               low: Array, high: Array) -> None:  # fmt: skip
+def pack_exact(
+    x: Array,
+    order: Array,
+    dims: Array,
+    centre: Array,
+    scale: float,
+    y: Array,
+    z: Array,
+    low: Array,
+    high: Array,
+) -> None:
     """Fill the arrays of a tile index without the terms of a filter.
 
-    `order`: positions of the points in index order. Output: `y` (n, d), float64, coordinates in index order.
-    `z` (tiles, m, 64), coordinates of `dims`, centered and scaled, as float64 or rounded to float32. `low`,
-    `high` (tiles, m), the boxes of `z`.
+    `order`: positions of the points in index order. Output: `y` (n, d), float64,
+    coordinates in index order. `z` (tiles, m, 64), coordinates of `dims`, centered and
+    scaled, as float64 or rounded to float32. `low`, `high` (tiles, m), the boxes of
+    `z`.
     """
     n = len(order)
     for tile in range(z.shape[0]):
@@ -106,25 +144,40 @@ def pack_exact(x: Array, order: Array, dims: Array, centre: Array, scale: float,
             for t in range(count):
                 value = (y[first + t, own] - middle) * scale
                 z[tile, k, t] = value
-                least, most = (value if value < least else least), (value if value > most else most)
+                least, most = (
+                    (value if value < least else least),
+                    (value if value > most else most),
+                )
             for t in range(count, TILE):
                 z[tile, k, t] = np.nan
             low[tile, k], high[tile, k] = least, most
 
 
 @kernel
-def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: int, bias: int, queries: Array,
-                   points: Array, take: Array, first: Array, marked: Array, sums: Array) -> None:  # fmt: skip
+def pack_quantized(
+    y: Array,
+    centre: Array,
+    scale: float,
+    outer: float,
+    most: int,
+    bias: int,
+    queries: Array,
+    points: Array,
+    take: Array,
+    first: Array,
+    marked: Array,
+    sums: Array,
+) -> None:
     """Fill the arrays of the 8-bit filter: see `filters.quantization`.
 
-    `y` (n, d), float64: coordinates in index order. `sums` (3, 2), float64: scratch for both halves of the
-    coordinates.
+    `y` (n, d), float64: coordinates in index order. `sums` (3, 2), float64: scratch for
+    both halves of the coordinates.
 
-    Output: `queries` (n, steps, 4), int8, and `points` (tiles, steps, 64, 4), uint8, rounded coordinates.
-    `take` (n, 2) and `first` (tiles, 64, 2), int16: the terms of queries and of points for each half of the
-    coordinates. The caller fills both with zeros. With 32-bit sums there is one term for both halves: int32,
-    (n, 1) and (tiles, 64, 1).
-    `marked` (tiles,), uint64: masks of the points that always pass.
+    Output: `queries` (n, steps, 4), int8, and `points` (tiles, steps, 64, 4), uint8,
+    rounded coordinates. `take` (n, 2) and `first` (tiles, 64, 2), int16: the terms of
+    queries and of points for each half of the coordinates. The caller fills both with
+    zeros. With 32-bit sums there is one term for both halves: int32, (n, 1) and (tiles,
+    64, 1). `marked` (tiles,), uint64: masks of the points that always pass.
     """
     n, d = y.shape
     ones = np.uint64(1)
@@ -148,8 +201,13 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
             rest_j += (a - p / 2) * (a - p / 2)
         for side in range(2):
             square, rest = (square_i, rest_i) if side == 0 else (square_j, rest_j)
-            r = np.sqrt(rest) * (1 + 2.0**-40) + np.sqrt(square[0] + square[1]) * 2.0**-50
-            own = (outer * outer / 2 + 2 * outer * r + 2 * r * r) * (1 + 2.0**-40) + 2.0**-20
+            r = (
+                np.sqrt(rest) * (1 + 2.0**-40)
+                + np.sqrt(square[0] + square[1]) * 2.0**-50
+            )
+            own = (outer * outer / 2 + 2 * outer * r + 2 * r * r) * (
+                1 + 2.0**-40
+            ) + 2.0**-20
             if not own <= 2 * most:
                 marked[tile] |= ones << np.uint64(t)
                 own = 2.0 * most
@@ -157,7 +215,9 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
             for half in range(2):
                 place = half % take.shape[1]
                 if side == 0:
-                    take[i, place] += np.int64(square[half] + 128 * total[half] - x) - bias
+                    take[i, place] += (
+                        np.int64(square[half] + 128 * total[half] - x) - bias
+                    )
                 else:
                     first[tile, t, place] += np.int64(x - np.floor(square[half]))
     if n % TILE:
@@ -165,13 +225,22 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
 
 
 @kernel
-def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Array, table: Array,
-              out: Array) -> int:  # fmt: skip
-    """Find the rows whose grid cell is marked. Write their positions to `out`, and return their number.
+def find_near(
+    x: Array,
+    y: Array,
+    z: Array,
+    low: Array,
+    scale: Array,
+    cells: Array,
+    table: Array,
+    out: Array,
+) -> int:
+    """Find the rows whose grid cell is marked. Write their positions to `out`, and
+    return their number.
 
-    `x`, `y`, `z` (n,): coordinates. `low`, `scale`, `cells` (3,): for each coordinate, where its first cell
-    starts, the cells per unit of length, and the number of cells. A coordinate with one cell is ignored.
-    `table`: the mark of each cell of the grid.
+    `x`, `y`, `z` (n,): coordinates. `low`, `scale`, `cells` (3,): for each coordinate,
+    where its first cell starts, the cells per unit of length, and the number of cells.
+    A coordinate with one cell is ignored. `table`: the mark of each cell of the grid.
     """
     n = 0
     most = cells[0] - 1.0, cells[1] - 1.0, cells[2] - 1.0
@@ -186,13 +255,22 @@ def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Arr
 
 
 @device_function
-def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array,
-                 place: Array, value: Array, below: Array) -> None:  # fmt: skip
+def _find_leaves(
+    x: Array,
+    dim: Array,
+    split: Array,
+    child: Array,
+    depth: int,
+    own: Array,
+    place: Array,
+    value: Array,
+    below: Array,
+) -> None:
     """For each point, write to `own` the leaf of the kd tree that the point is in.
 
-    All points descend the same number of levels, so that no branch is mispredicted. A leaf above the last
-    level is its own child. Scratch: `place` and `value` (nodes and leaves,), filled with zeros by the caller;
-    and `below`, twice as long.
+    All points descend the same number of levels, so that no branch is mispredicted. A
+    leaf above the last level is its own child. Scratch: `place` and `value` (nodes and
+    leaves,), filled with zeros by the caller; and `below`, twice as long.
     """
     nodes = dim.size
     if nodes == 0:
@@ -214,34 +292,63 @@ def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, o
 
 
 def scratch(cuts: int) -> tuple[np.ndarray, ...]:
-    """Return the last four arguments of `find_regions`; `cuts`: number of inner nodes of the tree."""
+    """Return the last four arguments of `find_regions`; `cuts`: number of inner nodes
+    of the tree.
+    """
     nodes = 2 * cuts + 1
     return (
-        np.empty(cuts + 2, np.int64), np.zeros(nodes, np.int64), np.zeros(nodes),
+        np.empty(cuts + 2, np.int64),
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes),
         np.empty(2 * nodes, np.int64),
-    )  # fmt: skip
+    )
 
 
 @kernel
-def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array, lower: Array, upper: Array,
-                 depth: int, cut: Array, low_wall: Array, high_wall: Array, everywhere: bool, mutual: bool,
-                 reach: float, threshold: float, norm: Kind, own: Array, rows: Array, regions: Array,
-                 stack: Array, place: Array, value: Array, below: Array) -> int:  # fmt: skip
-    """Write the region of each point of `x` (n, d) to `own`, and find the other regions that need the point.
+def find_regions(
+    x: Array,
+    dim: Array,
+    split: Array,
+    child: Array,
+    middle: Array,
+    lower: Array,
+    upper: Array,
+    depth: int,
+    cut: Array,
+    low_wall: Array,
+    high_wall: Array,
+    everywhere: bool,
+    mutual: bool,
+    reach: float,
+    threshold: float,
+    norm: Kind,
+    own: Array,
+    rows: Array,
+    regions: Array,
+    stack: Array,
+    place: Array,
+    value: Array,
+    below: Array,
+) -> int:
+    """Write the region of each point of `x` (n, d) to `own`, and find the other regions
+    that need the point.
 
-    A region needs a point if its box is near the point, and its number is lower than the number of the
-    point's own region. With `everywhere`, the number does not matter. With `mutual`, it does not matter
-    either, but the point's own region is left out. For each point and each region that needs it, write the
-    point to `rows` and the region to `regions`, as many as fit. Return the number of all such pairs,
-    including pairs that did not fit.
+    A region needs a point if its box is near the point, and its number is lower than
+    the number of the point's own region. With `everywhere`, the number does not matter.
+    With `mutual`, it does not matter either, but the point's own region is left out.
+    For each point and each region that needs it, write the point to `rows` and the
+    region to `regions`, as many as fit. Return the number of all such pairs, including
+    pairs that did not fit.
 
-    The gap between a point and a box is computed as a total is. Rounding is monotone, so it never exceeds the
-    total of the point and any point in the box. Other regions are behind the walls of the point's own region.
-    So no other region needs a point that is farther than `reach` from all walls.
+    The gap between a point and a box is computed as a total is. Rounding is monotone,
+    so it never exceeds the total of the point and any point in the box. Other regions
+    are behind the walls of the point's own region. So no other region needs a point
+    that is farther than `reach` from all walls.
 
-    `middle`: the first region to the right of each cut. `depth`: number of levels of the tree. `cut`: the
-    dimensions that the tree splits. `low_wall`, `high_wall` (regions, cut): bounds of each region in these
-    dimensions. `norm`: see `totals.kind_of`. The last four arguments: see `scratch`.
+    `middle`: the first region to the right of each cut. `depth`: number of levels of
+    the tree. `cut`: the dimensions that the tree splits. `low_wall`, `high_wall`
+    (regions, cut): bounds of each region in these dimensions. `norm`: see
+    `totals.kind_of`. The last four arguments: see `scratch`.
     """
     dims = x.shape[1]
     _find_leaves(x, dim, split, child, depth, own, place, value, below)
@@ -251,7 +358,9 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
         near = False
         for c in range(cut.size):
             at = x[i, cut[c]]
-            near = not (at - low_wall[home, c] > reach and high_wall[home, c] - at > reach)
+            near = not (
+                at - low_wall[home, c] > reach and high_wall[home, c] - at > reach
+            )
             if near:
                 break
         if not near:
@@ -275,7 +384,9 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                     continue
                 total = 0.0
                 for k in range(dims):
-                    gap = max(max(lower[region, k] - x[i, k], x[i, k] - upper[region, k]), 0.0)
+                    gap = max(
+                        max(lower[region, k] - x[i, k], x[i, k] - upper[region, k]), 0.0
+                    )
                     total = add_term(total, gap, norm)
                 if total <= threshold:
                     if n < rows.size:
@@ -297,9 +408,9 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
 def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
     """Group rows by chunk; rows of a chunk stay in their order.
 
-    `chunk` (n,): chunk of each row. `order` (n,): output, the rows by chunk. `ends` (chunks + 1,): output,
-    filled with zeros by the caller; chunk c has the rows order[ends[c] : ends[c + 1]]. `free` (chunks + 1,):
-    scratch.
+    `chunk` (n,): chunk of each row. `order` (n,): output, the rows by chunk. `ends`
+    (chunks + 1,): output, filled with zeros by the caller; chunk c has the rows
+    order[ends[c] : ends[c + 1]]. `free` (chunks + 1,): scratch.
     """
     for i in range(chunk.size):
         ends[chunk[i] + 1] += 1
@@ -313,18 +424,37 @@ def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
 
 
 BLOCK = 2048
-"""Number of points whose keys are computed at a time, so that they stay in a core's first-level cache."""
+"""Number of points whose keys are computed at a time, so that they stay in a core's
+first-level cache.
+"""
 
 
 @kernel
-def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
-              scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
-              position_bits: int, packed: Array, keys: Array) -> None:  # fmt: skip
-    """Pack each of the points `begin` ... `end` - 1 into a 64-bit number, which serves as a sort key.
+def pack_keys(
+    x: Array,
+    begin: int,
+    end: int,
+    dims: Array,
+    origin: Array,
+    width: Array,
+    strides: Array,
+    scale: float,
+    least: int,
+    sweep: int,
+    low: float,
+    factor: float,
+    value_bits: int,
+    position_bits: int,
+    packed: Array,
+    keys: Array,
+) -> None:
+    """Pack each of the points `begin` ... `end` - 1 into a 64-bit number, which serves
+    as a sort key.
 
-    From the highest bits down, the number has the point's row key minus `least`, its swept coordinate in
-    fixed point, and its position. `dims`, `origin`, `width`, `strides`, `scale`, `sweep`: fields of
-    `index.grids.SweepGrid`. `keys` (BLOCK,): scratch.
+    From the highest bits down, the number has the point's row key minus `least`, its
+    swept coordinate in fixed point, and its position. `dims`, `origin`, `width`,
+    `strides`, `scale`, `sweep`: fields of `index.grids.SweepGrid`. `keys` (BLOCK,):
+    scratch.
     """
     for first in range(begin, end, BLOCK):
         stop = min(first + BLOCK, end)
@@ -333,8 +463,8 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
             zero, wide, stride = origin[t], width[t], strides[t]
             column = x[first:stop, dims[t]]
             for i in range(stop - first):
-                # cells are numbered from 1, so that even the neighbor before the first cell has no negative
-                # number
+                # cells are numbered from 1, so that even the neighbor before the first
+                # cell has no negative number
                 keys[i] += (np.int64((column[i] * scale - zero) / wide) + 1) * stride
         column, out = x[first:stop, sweep], packed[first:stop]
         for i in range(stop - first):
@@ -344,18 +474,32 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
 
 
 @kernel
-def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bits: int, position_bits: int,
-            least: int, order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
-    """Fill an index from the sorted numbers of `pack_keys`; return the number of grid rows.
+def lay_out(
+    packed: Array,
+    begin: int,
+    end: int,
+    x: Array,
+    sweep: int,
+    value_bits: int,
+    position_bits: int,
+    least: int,
+    order: Array,
+    cols: Array,
+    keys: Array,
+    starts: Array,
+) -> int:
+    """Fill an index from the sorted numbers of `pack_keys`; return the number of grid
+    rows.
 
-    The numbers `begin` ... `end` - 1 must be complete grid rows. `keys` and `starts` are filled from `begin`
-    on. Points with equal fixed-point values are then sorted by their coordinates, by insertion. If there are
-    too many of them, return -1, so that the caller uses a faster sort.
+    The numbers `begin` ... `end` - 1 must be complete grid rows. `keys` and `starts`
+    are filled from `begin` on. Points with equal fixed-point values are then sorted by
+    their coordinates, by insertion. If there are too many of them, return -1, so that
+    the caller uses a faster sort.
     """
     dims = x.shape[1]
     mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
-    # one loop per column, with unsigned indexes, takes a third of the time of a loop over rows, because reads
-    # overlap
+    # one loop per column, with unsigned indexes, takes a third of the time of a loop
+    # over rows, because reads overlap
     for first in range(begin, end, BLOCK):
         some = packed[first : min(first + BLOCK, end)]
         for k in range(dims):
@@ -386,7 +530,9 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 
 
 @kernel
-def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
+def count_parts(
+    packed: Array, begin: int, end: int, limits: Array, numbers: Array
+) -> None:
     """Count how many of the numbers `begin` ... `end` - 1 belong to each part.
 
     `limits`: for each part except the last, an upper limit of its numbers.
@@ -399,8 +545,12 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 
 @kernel
-def deal_keys(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Copy the numbers `begin` ... `end` - 1 to parts. `at`: index in `out` of each part's next number."""
+def deal_keys(
+    packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array
+) -> None:
+    """Copy the numbers `begin` ... `end` - 1 to parts. `at`: index in `out` of each
+    part's next number.
+    """
     for i in range(begin, end):
         part = 0
         for limit in limits:

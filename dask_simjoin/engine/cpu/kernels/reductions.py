@@ -1,10 +1,12 @@
-"""Reductions: the moments of columns, a checksum of bytes, and counters of the candidates of a join.
+"""Reductions: the moments of columns, a checksum of bytes, and counters of the
+candidates of a join.
 
-The checksum detects accidental changes, not forgery. Each 64-bit word is increased by its position times
-`KEY`. The checksum is the sum of these words, and of the product of the two halves of each word. This is NH
-(Black et al. 1999, "UMAC") with keys computed from positions. A change within one half of a word always
-changes the checksum. Other changes go undetected with a probability of 2**-32. We do not use zlib's CRC-32,
-because it takes ten times as long.
+The checksum detects accidental changes, not forgery. Each 64-bit word is increased by
+its position times `KEY`. The checksum is the sum of these words, and of the product of
+the two halves of each word. This is NH (Black et al. 1999, "UMAC") with keys computed
+from positions. A change within one half of a word always changes the checksum. Other
+changes go undetected with a probability of 2**-32. We do not use zlib's CRC-32, because
+it takes ten times as long.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ from dask_simjoin.metrics.norms import Array
 CACHED = 2048
 """Number of values of a column that are processed at a time.
 
-They are read twice: for their sum, and then for their squared deviations. The second time they are still in a
-CPU cache.
+They are read twice: for their sum, and then for their squared deviations. The second
+time they are still in a CPU cache.
 """
 
 LANES = 8
@@ -59,12 +61,17 @@ def _smaller(builder: Builder, a: Value, b: Value) -> Value:
     return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
 
-def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tuple[Reduce, float]],
-             term: Callable[[Value], Value]) -> list[Value]:  # fmt: skip
+def _reduced(
+    builder: Builder,
+    address: Value,
+    rows: Value,
+    parts: Sequence[tuple[Reduce, float]],
+    term: Callable[[Value], Value],
+) -> list[Value]:
     """Reduce float64 numbers at an address by several operations in one pass.
 
-    `parts`: the operations, each with its initial value. `term(value)`: emits the number that replaces each
-    value.
+    `parts`: the operations, each with its initial value. `term(value)`: emits the
+    number that replaces each value.
     """
     slots = [cgutils.alloca_once(builder, EIGHT) for _ in parts]
     for slot, (_, begin) in zip(slots, parts, strict=True):
@@ -72,7 +79,9 @@ def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tupl
     whole = builder.and_(rows, const(-LANES))
 
     def take_in(slots: list[Value], kind: ir.Type, place: Value) -> None:
-        value = term(load(builder, builder.add(address, builder.mul(place, const(8))), kind, 8))
+        value = term(
+            load(builder, builder.add(address, builder.mul(place, const(8))), kind, 8)
+        )
         for slot, (reduce, _) in zip(slots, parts, strict=True):
             builder.store(reduce(builder, value, builder.load(slot)), slot)
 
@@ -81,9 +90,15 @@ def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tupl
     ends = [cgutils.alloca_once(builder, F64) for _ in parts]
     for slot, end, (reduce, _) in zip(slots, ends, parts, strict=True):
         vector = builder.load(slot)
-        lanes = [builder.extract_element(vector, ir.Constant(I32, lane)) for lane in range(LANES)]
+        lanes = [
+            builder.extract_element(vector, ir.Constant(I32, lane))
+            for lane in range(LANES)
+        ]
         while len(lanes) > 1:
-            lanes = [reduce(builder, a, b) for a, b in zip(lanes[::2], lanes[1::2], strict=True)]
+            lanes = [
+                reduce(builder, a, b)
+                for a, b in zip(lanes[::2], lanes[1::2], strict=True)
+            ]
         builder.store(lanes[0], end)
     with cgutils.for_range_slice(builder, whole, rows, const(1)) as (place, _):
         take_in(ends, F64, place)
@@ -92,7 +107,9 @@ def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tupl
 
 @llvm_function(types.float64, types.int64, types.int64, types.int64)
 def summed(builder: Builder, address: Value, rows: Value, bounds: Value) -> Value:
-    """The sum of float64 numbers at an address. It also updates their minimum and maximum in `bounds`."""
+    """The sum of float64 numbers at an address. It also updates their minimum and
+    maximum in `bounds`.
+    """
     parts = [(_plus, 0.0), (_smaller, np.inf), (larger, -np.inf)]
     total, *found = _reduced(builder, address, rows, parts, lambda value: value)
     for n, (value, (reduce, _)) in enumerate(zip(found, parts[1:], strict=True)):
@@ -102,8 +119,12 @@ def summed(builder: Builder, address: Value, rows: Value, bounds: Value) -> Valu
 
 
 @llvm_function(types.float64, types.int64, types.int64, types.float64)
-def summed_squares(builder: Builder, address: Value, rows: Value, middle: Value) -> Value:
-    """The sum of squared differences between float64 numbers at an address and `middle`."""
+def summed_squares(
+    builder: Builder, address: Value, rows: Value, middle: Value
+) -> Value:
+    """The sum of squared differences between float64 numbers at an address and
+    `middle`.
+    """
 
     def term(value: Value) -> Value:
         about = splat(builder, middle, EIGHT) if value.type == EIGHT else middle
@@ -117,9 +138,10 @@ def summed_squares(builder: Builder, address: Value, rows: Value, middle: Value)
 def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
     """Compute the moments of `columns` (d, n), n > 0.
 
-    Output: `mean` (d,); `squares` (d,), sums of squared deviations; `bounds` (d, 2), smallest and largest
-    values. If a value of a column is not finite, or if its sum overflows, its mean is not finite. Its other
-    results are then undefined. Parts are combined by the pairwise update of Chan, Golub & LeVeque 1979.
+    Output: `mean` (d,); `squares` (d,), sums of squared deviations; `bounds` (d, 2),
+    smallest and largest values. If a value of a column is not finite, or if its sum
+    overflows, its mean is not finite. Its other results are then undefined. Parts are
+    combined by the pairwise update of Chan, Golub & LeVeque 1979.
     """
     d, n = columns.shape
     column, bound = columns.ctypes.data, bounds.ctypes.data
@@ -159,22 +181,27 @@ def sum_of(address: int, size: int) -> int:
 
 @kernel
 def checksum(address: int, size: int) -> int:
-    """Return the checksum, a uint64, of `size` bytes at an address; `size`: at least eight."""
+    """Return the checksum, a uint64, of `size` bytes at an address; `size`: at least
+    eight.
+    """
     return sum_of(address, size)
 
 
 @kernel
 def are_intact(address: int, starts: int, sums: int, first: int, last: int) -> bool:
-    """Return whether runs, which are consecutive byte ranges, have the expected checksums.
+    """Return whether runs, which are consecutive byte ranges, have the expected
+    checksums.
 
-    `address`: where the bytes of run `first` begin; runs `first` ... `last` - 1 are checked. `starts`:
-    address of the offsets of the runs in their file, int64 (runs + 1,). `sums`: address of the expected
-    checksums, uint64 (runs,).
+    `address`: where the bytes of run `first` begin; runs `first` ... `last` - 1 are
+    checked. `starts`: address of the offsets of the runs in their file, int64 (runs +
+    1,). `sums`: address of the expected checksums, uint64 (runs,).
     """
     begin = long_at(starts, first)
     for n in range(first, last):
         start = long_at(starts, n)
-        if sum_of(address + start - begin, long_at(starts, n + 1) - start) != mask_at(sums, n):
+        if sum_of(address + start - begin, long_at(starts, n + 1) - start) != mask_at(
+            sums, n
+        ):
             return False
     return True
 
@@ -183,10 +210,11 @@ def are_intact(address: int, starts: int, sums: int, first: int, last: int) -> b
 def count_windows(
     x: Array, keys: Array, starts: Array, offsets: Array, reach: float, counters: Array
 ) -> None:
-    """Count the grid rows that a sweep looks up, the rows among them that exist, and the candidates.
+    """Count the grid rows that a sweep looks up, the rows among them that exist, and
+    the candidates.
 
-    `counters` (3,): output. `x` (n or more,): the swept coordinate. `offsets`: key of each neighbor row minus
-    the key of a row, 0 first.
+    `counters` (3,): output. `x` (n or more,): the swept coordinate. `offsets`: key of
+    each neighbor row minus the key of a row, 0 first.
     """
     for r in range(keys.size):
         for o in range(offsets.size):
@@ -210,18 +238,29 @@ def count_windows(
 
 @kernel
 def count_tiles(
-    low: Array, high: Array, z: Array, points: int, reach: float, norm: Kind, counters: Array
+    low: Array,
+    high: Array,
+    z: Array,
+    points: int,
+    reach: float,
+    norm: Kind,
+    counters: Array,
 ) -> None:
-    """Count the pairs of near tiles, the pairs of a query and a near tile, and the candidates.
+    """Count the pairs of near tiles, the pairs of a query and a near tile, and the
+    candidates.
 
-    `counters` (3,): output. `low`, `high` (tiles, k): the boxes. `z` (tiles, k, 64): the points.
+    `counters` (3,): output. `low`, `high` (tiles, k): the boxes. `z` (tiles, k, 64):
+    the points.
     """
     number, k = low.shape
     for a in range(number):
         for b in range(a, number):
             total = 0.0
             for m in range(k):
-                gap = max(np.float64(low[b, m]) - high[a, m], np.float64(low[a, m]) - high[b, m])
+                gap = max(
+                    np.float64(low[b, m]) - high[a, m],
+                    np.float64(low[a, m]) - high[b, m],
+                )
                 total = add_term(total, max(gap, 0.0), norm)
                 if total > reach:
                     break
@@ -236,4 +275,6 @@ def count_tiles(
                     total = add_term(total, max(gap, 0.0), norm)
                 if total <= reach:
                     counters[1] += 1
-                    counters[2] += min(TILE, points - b * TILE) - (t + 1 if a == b else 0)
+                    counters[2] += min(TILE, points - b * TILE) - (
+                        t + 1 if a == b else 0
+                    )

@@ -1,8 +1,8 @@
 """Helpers that emit LLVM vector instructions for Numba intrinsics.
 
-LLVM splits vectors that are wider than the machine's registers, so the same code serves AVX-512, AVX2 and
-NEON. A function here emits code and returns an LLVM value. Docstrings of the form "The ..." describe this
-value at run time.
+LLVM splits vectors that are wider than the machine's registers, so the same code serves
+AVX-512, AVX2 and NEON. A function here emits code and returns an LLVM value. Docstrings
+of the form "The ..." describe this value at run time.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ Intrinsic = tuple[Signature, Callable[..., Any]]
 """Numba's signature of a call, and the function that emits its code."""
 
 Terms = tuple[Any, ...]
-"""Data of one index that kernels compare: arrays, or tuples of addresses (see `scan.terms_of`)."""
+"""Data of one index that kernels compare: arrays, or tuples of addresses (see
+`scan.terms_of`).
+"""
 
 Tree = tuple[Array, Array, Array]
-"""A tree of boxes: their lower bounds, their upper bounds, and the first group of boxes of each level."""
+"""A tree of boxes: their lower bounds, their upper bounds, and the first group of boxes
+of each level.
+"""
 
 __all__ = [
     "Builder",
@@ -57,7 +61,9 @@ __all__ = [
 
 
 SWEEP_LANES = 16
-"""The row sweep compares this many points at once. So its arrays end with this many items of padding."""
+"""The row sweep compares this many points at once. So its arrays end with this many
+items of padding.
+"""
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
@@ -66,11 +72,16 @@ F32, F64 = ir.FloatType(), ir.DoubleType()
 def _features() -> frozenset[str]:
     """Return LLVM's names for the features of the target processor.
 
-    Numba's environment variables set them; by default they are the features of this machine.
+    Numba's environment variables set them; by default they are the features of this
+    machine.
     """
     if config.CPU_FEATURES is not None:
-        return frozenset(name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+"))
-    return frozenset(name for name, has in llvmlite.binding.get_host_cpu_features().items() if has)
+        return frozenset(
+            name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+")
+        )
+    return frozenset(
+        name for name, has in llvmlite.binding.get_host_cpu_features().items() if has
+    )
 
 
 FEATURES = _features()
@@ -82,7 +93,9 @@ def const(value: int) -> ir.Constant:
 
 def splat(builder: Builder, value: Value, vector: ir.VectorType) -> Value:
     """A vector with `value` in every lane."""
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
+    one = builder.insert_element(
+        ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0)
+    )
     zeros = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
 
@@ -94,12 +107,16 @@ def load(builder: Builder, address: Value, kind: ir.Type, align: int) -> Value:
 
 def store(builder: Builder, value: Value, address: Value, align: int) -> None:
     """Write `value` at an address (an integer), which is a multiple of `align` bytes."""
-    builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=align)
+    builder.store(
+        value, builder.inttoptr(address, value.type.as_pointer()), align=align
+    )
 
 
 def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
     signature = ir.FunctionType(kind, [a.type for a in args])
-    return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), args)
+    return builder.call(
+        cgutils.get_or_insert_function(builder.module, signature, name), args
+    )
 
 
 def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
@@ -124,7 +141,8 @@ def bits(builder: Builder, mask: Value) -> Value:
 _BYTES = {"avx512vl": 64, "avx2": 32, "other": 64}
 """Way to compress a vector -> bytes that `store_compressed` handles at once.
 
-The ways are an instruction of AVX-512, a table of permutations for AVX2, and LLVM's generic code.
+The ways are an instruction of AVX-512, a table of permutations for AVX2, and LLVM's
+generic code.
 """
 
 WAYS = tuple(way for way in _BYTES if way == "other" or way in FEATURES)
@@ -133,12 +151,14 @@ WAYS = tuple(way for way in _BYTES if way == "other" or way in FEATURES)
 _IS_GENERIC = llvmlite.binding.llvm_version_info[0] >= 20
 
 
-def store_compressed(builder: Builder, value: Value, mask: Value, address: Value,
-                     way: str = WAYS[0]) -> None:  # fmt: skip
-    """Write the selected lanes of `value` side by side at `address`; `mask` (64 bits) selects them.
+def store_compressed(
+    builder: Builder, value: Value, mask: Value, address: Value, way: str = WAYS[0]
+) -> None:
+    """Write the selected lanes of `value` side by side at `address`; `mask` (64 bits)
+    selects them.
 
-    The memory behind the written lanes may be overwritten, up to the full width of the vector. `way`: one of
-    `WAYS`.
+    The memory behind the written lanes may be overwritten, up to the full width of the
+    vector. `way`: one of `WAYS`.
     """
     size = 4 if value.type.element == I32 else 8
     width = min(_BYTES[way] // size, value.type.count)
@@ -159,15 +179,21 @@ def _lanes(builder: Builder, value: Value, first: int, width: int) -> Value:
 
 def _store_part(builder: Builder, part: Value, some: Value, address: Value) -> None:
     kind, width = suffix(part.type), part.type.count
-    mask = builder.bitcast(builder.trunc(some, ir.IntType(width)), ir.VectorType(ir.IntType(1), width))
+    mask = builder.bitcast(
+        builder.trunc(some, ir.IntType(width)), ir.VectorType(ir.IntType(1), width)
+    )
     if _IS_GENERIC:
         name = f"llvm.experimental.vector.compress.{kind}"
-        packed = call(builder, name, part.type, part, mask, ir.Constant(part.type, ir.Undefined))
+        packed = call(
+            builder, name, part.type, part, mask, ir.Constant(part.type, ir.Undefined)
+        )
         store(builder, packed, address, 4)
         return
     pointer = builder.inttoptr(address, part.type.element.as_pointer())
     signature = ir.FunctionType(ir.VoidType(), [part.type, pointer.type, mask.type])
-    write = cgutils.get_or_insert_function(builder.module, signature, f"llvm.masked.compressstore.{kind}")
+    write = cgutils.get_or_insert_function(
+        builder.module, signature, f"llvm.masked.compressstore.{kind}"
+    )
     builder.call(write, [part, pointer, mask])
 
 
@@ -180,14 +206,17 @@ def _permuted(builder: Builder, part: Value, some: Value) -> Value:
     table = _table(builder, part.type.count)
     row = builder.add(builder.ptrtoint(table, I64), builder.mul(some, const(8)))
     places = builder.zext(load(builder, row, ir.VectorType(I8, 8), 8), longs)
-    moved = call(builder, "llvm.x86.avx2.permd", longs, builder.bitcast(part, longs), places)
+    moved = call(
+        builder, "llvm.x86.avx2.permd", longs, builder.bitcast(part, longs), places
+    )
     return builder.bitcast(moved, part.type)
 
 
 def _table(builder: Builder, width: int) -> Value:
     """Build the table of permutations of `width` lanes.
 
-    For each of 2**width masks, the table has 8 indexes, each of a part of 32 bits. Each index takes one byte.
+    For each of 2**width masks, the table has 8 indexes, each of a part of 32 bits. Each
+    index takes one byte.
     """
     name = f"simjoin.compress.{width}"
     if name in builder.module.globals:
@@ -206,18 +235,22 @@ def _table(builder: Builder, width: int) -> Value:
 
 
 class NormValue(NamedTuple):
-    """A norm while code is emitted: its class in `totals`, and the LLVM value of its tuple."""
+    """A norm while code is emitted: its class in `totals`, and the LLVM value of its
+    tuple.
+    """
 
     kind: Any
     value: Value
 
 
-def llvm_function(result: NumbaType, *arguments: NumbaType | None) -> Callable[[Callable[..., Any]], Any]:
+def llvm_function(
+    result: NumbaType, *arguments: NumbaType | None
+) -> Callable[[Callable[..., Any]], Any]:
     """Convert a function that emits LLVM code to a function that kernels can call.
 
-    `result`: Numba type of the new function's result. `arguments`: Numba types of its arguments; None: any
-    type. The decorated function gets an LLVM builder and the LLVM value of each argument. For a norm, it gets
-    a `NormValue`.
+    `result`: Numba type of the new function's result. `arguments`: Numba types of its
+    arguments; None: any type. The decorated function gets an LLVM builder and the LLVM
+    value of each argument. For a norm, it gets a `NormValue`.
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
@@ -225,13 +258,21 @@ def llvm_function(result: NumbaType, *arguments: NumbaType | None) -> Callable[[
             kinds = [own or some for own, some in zip(arguments, given, strict=True)]
 
             def codegen(
-                context: TargetContext, builder: Builder, signature: Signature, args: Values
+                context: TargetContext,
+                builder: Builder,
+                signature: Signature,
+                args: Values,
             ) -> Value:
                 pairs = zip(kinds, args, strict=True)
-                value = emit(builder, *(
-                    NormValue(kind.instance_class, arg) if isinstance(kind, types.NamedUniTuple) else arg
-                    for kind, arg in pairs
-                ))  # fmt: skip
+                value = emit(
+                    builder,
+                    *(
+                        NormValue(kind.instance_class, arg)
+                        if isinstance(kind, types.NamedUniTuple)
+                        else arg
+                        for kind, arg in pairs
+                    ),
+                )
                 return context.get_dummy_value() if value is None else value
 
             return result(*kinds), codegen
@@ -253,7 +294,9 @@ def _where(builder: Builder, address: Value, place: Value, size: int) -> Value:
 
 
 def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
-    """Make a function that reads item `place` of the array at an address, and widens int32 to int64."""
+    """Make a function that reads item `place` of the array at an address, and widens
+    int32 to int64.
+    """
 
     @llvm_function(number, types.int64, types.int64)
     def read(builder: Builder, address: Value, place: Value) -> Value:
@@ -292,7 +335,9 @@ def add_long(builder: Builder, address: Value, place: Value, value: Value) -> No
 
 @llvm_function(types.float64, types.int64, types.int64, None)
 def number_at(builder: Builder, address: Value, place: Value, like: Value) -> Value:
-    """Item `place` of the array at an address, as float64. The array has the type of `like`."""
+    """Item `place` of the array at an address, as float64. The array has the type of
+    `like`.
+    """
     kind, size = (F32, 4) if like.type == F32 else (F64, 8)
     value = load(builder, _where(builder, address, place, size), kind, size)
     return builder.fpext(value, F64) if kind == F32 else value

@@ -1,8 +1,9 @@
 """The row sweep: join two grid indexes of 1 to 4 dimensions in float64.
 
-The points of a grid row ascend along the swept coordinate. A point is compared with 16 points of a row at a
-time, starting at the first one within reach. The search for the first and the last of these points is almost
-branch-free, because the processor would mispredict most branches.
+The points of a grid row ascend along the swept coordinate. A point is compared with 16
+points of a row at a time, starting at the first one within reach. The search for the
+first and the last of these points is almost branch-free, because the processor would
+mispredict most branches.
 """
 
 from __future__ import annotations
@@ -41,24 +42,42 @@ _NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
 @llvm_function(types.int64, types.int64, types.float64, types.float64)
 def first_within(builder: Builder, numbers: Value, x: Value, reach: Value) -> Value:
-    """The index of the first number y with x - y <= reach, among 16 ascending numbers; 16 if none has it."""
-    away = builder.fsub(splat(builder, x, _NUMBERS), load(builder, numbers, _NUMBERS, 8))
-    within = bits(builder, builder.fcmp_unordered("<=", away, splat(builder, reach, _NUMBERS)))
+    """The index of the first number y with x - y <= reach, among 16 ascending numbers;
+    16 if none has it.
+    """
+    away = builder.fsub(
+        splat(builder, x, _NUMBERS), load(builder, numbers, _NUMBERS, 8)
+    )
+    within = bits(
+        builder, builder.fcmp_unordered("<=", away, splat(builder, reach, _NUMBERS))
+    )
     within = builder.or_(within, const(1 << SWEEP_LANES))
     return builder.cttz(within, ir.Constant(ir.IntType(1), 1))
 
 
 @llvm_function(types.uint64, *(types.int64,) * 7, types.float64, None, types.int64)
-def sweep_near(builder: Builder, dims: Value, base: Value, stride: Value, j: Value, stop: Value, point: Value,
-               point_stride: Value, threshold: Value, norm: NormValue, totals: Value) -> Value:  # fmt: skip
-    """Decide in float64 which points are near one point, among j ... j+15 and before `stop`. Return a mask.
+def sweep_near(
+    builder: Builder,
+    dims: Value,
+    base: Value,
+    stride: Value,
+    j: Value,
+    stop: Value,
+    point: Value,
+    point_stride: Value,
+    threshold: Value,
+    norm: NormValue,
+    totals: Value,
+) -> Value:
+    """Decide in float64 which points are near one point, among j ... j+15 and before
+    `stop`. Return a mask.
 
-    Terms are added in the order of dimensions, and each difference, product and sum is rounded. LLVM does not
-    fuse a product and a sum, because no flag allows it.
+    Terms are added in the order of dimensions, and each difference, product and sum is
+    rounded. LLVM does not fuse a product and a sum, because no flag allows it.
 
-    `base`: address of column 0, float64; `stride`: bytes from one column to the next. `point`: address of the
-    point's first coordinate; `point_stride`: bytes to its next one. `totals`: address for the 16 totals; 0:
-    do not write them.
+    `base`: address of column 0, float64; `stride`: bytes from one column to the next.
+    `point`: address of the point's first coordinate; `point_stride`: bytes to its next
+    one. `totals`: address for the 16 totals; 0: do not write them.
     """
     first = builder.add(base, builder.mul(j, const(8)))
     done = builder.append_basic_block("near.done")
@@ -84,37 +103,65 @@ def sweep_near(builder: Builder, dims: Value, base: Value, stride: Value, j: Val
         total.add_incoming(value, block)
     with builder.if_then(builder.icmp_signed("!=", totals, const(0)), likely=False):
         store(builder, total, totals, 8)
-    near = bits(builder, builder.fcmp_ordered("<=", total, splat(builder, threshold, _NUMBERS)))
+    near = bits(
+        builder, builder.fcmp_ordered("<=", total, splat(builder, threshold, _NUMBERS))
+    )
     left = builder.sub(stop, j)
     few = builder.icmp_signed("<", left, const(SWEEP_LANES))
-    inside = builder.sub(builder.shl(const(1), builder.select(few, left, const(0))), const(1))
-    return builder.and_(near, builder.select(few, inside, const((1 << SWEEP_LANES) - 1)))
+    inside = builder.sub(
+        builder.shl(const(1), builder.select(few, left, const(0))), const(1)
+    )
+    return builder.and_(
+        near, builder.select(few, inside, const((1 << SWEEP_LANES) - 1))
+    )
 
 
 @llvm_function(types.uint64, types.int64, types.float64)
 def within_limit(builder: Builder, totals: Value, limit: Value) -> Value:
     """A mask of the numbers that are at most `limit`, among 16 float64 at an address."""
-    return bits(builder, builder.fcmp_ordered("<=", load(builder, totals, _NUMBERS, 8),
-                                              splat(builder, limit, _NUMBERS)))  # fmt: skip
+    return bits(
+        builder,
+        builder.fcmp_ordered(
+            "<=", load(builder, totals, _NUMBERS, 8), splat(builder, limit, _NUMBERS)
+        ),
+    )
 
 
 @llvm_function(types.void, types.uint64, *(types.int64,) * 4, None, *(types.int64,) * 3)
-def sweep_write(builder: Builder, mask: Value, j: Value, order: Value, mine: Value, names: Value, name: Value,
-                orient_by_position: Value, left: Value, right: Value) -> None:  # fmt: skip
-    """Write the names of the pairs of one point with the points that `mask` selects from j ... j+15.
+def sweep_write(
+    builder: Builder,
+    mask: Value,
+    j: Value,
+    order: Value,
+    mine: Value,
+    names: Value,
+    name: Value,
+    orient_by_position: Value,
+    left: Value,
+    right: Value,
+) -> None:
+    """Write the names of the pairs of one point with the points that `mask` selects
+    from j ... j+15.
 
-    `name`: name of the one point; `mine`: its position. `names`: address of the names of the other points, of
-    the same type; `order`: address of their positions, int32. `left`, `right`: addresses of the output.
-    `orient_by_position`: write the point with the smaller position to `left`.
+    `name`: name of the one point; `mine`: its position. `names`: address of the names
+    of the other points, of the same type; `order`: address of their positions, int32.
+    `left`, `right`: addresses of the output. `orient_by_position`: write the point with
+    the smaller position to `left`.
     """
     kind, size = (I32, 4) if name.type == I32 else (I64, 8)
     vector, longs = ir.VectorType(kind, SWEEP_LANES), ir.VectorType(I32, SWEEP_LANES)
     other = load(builder, builder.add(names, builder.mul(j, const(size))), vector, size)
     own = splat(builder, name, vector)
     pair = [cgutils.alloca_once_value(builder, value) for value in (own, other)]
-    with builder.if_then(builder.icmp_signed("!=", orient_by_position, const(0)), likely=True):
-        positions = load(builder, builder.add(order, builder.mul(j, const(4))), longs, 4)
-        earlier = builder.icmp_signed("<", positions, splat(builder, builder.trunc(mine, I32), longs))
+    with builder.if_then(
+        builder.icmp_signed("!=", orient_by_position, const(0)), likely=True
+    ):
+        positions = load(
+            builder, builder.add(order, builder.mul(j, const(4))), longs, 4
+        )
+        earlier = builder.icmp_signed(
+            "<", positions, splat(builder, builder.trunc(mine, I32), longs)
+        )
         builder.store(builder.select(earlier, other, own), pair[0])
         builder.store(builder.select(earlier, own, other), pair[1])
     for slot, address in zip(pair, (left, right), strict=True):
@@ -123,21 +170,25 @@ def sweep_write(builder: Builder, mask: Value, j: Value, order: Value, mine: Val
 
 @llvm_function(types.void, types.uint64, types.int64, types.int64)
 def keep_totals(builder: Builder, mask: Value, totals: Value, out: Value) -> None:
-    """Write the selected numbers of 16 float64 side by side to the address `out`; `mask` selects them."""
+    """Write the selected numbers of 16 float64 side by side to the address `out`;
+    `mask` selects them.
+    """
     store_compressed(builder, load(builder, totals, _NUMBERS, 8), mask, out)
 
 
 FRESH = (0, 0, -1, 0, -1)
 """State of a join before it starts.
 
-The numbers are: row; offset; point (-1: none yet); start of the point's window; next place in this window
-(-1: its start).
+The numbers are: row; offset; point (-1: none yet); start of the point's window; next
+place in this window (-1: its start).
 """
 
 
 @inline_source
 def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
-    """The first place of `lo` ... `stop` - 1 that is at most `reach` below `x`; `stop` if there is none."""
+    """The first place of `lo` ... `stop` - 1 that is at most `reach` below `x`; `stop`
+    if there is none.
+    """
     passed = SWEEP_LANES
     while passed == SWEEP_LANES and lo < stop:
         passed = first_within(base + 8 * lo, x, reach)
@@ -146,31 +197,56 @@ def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
 
 
 @kernel
-def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Array, q_names: Array,
-          d_cols: Array, d_keys: Array, d_starts: Array, d_order: Array, d_names: Array, offsets: Array,
-          reach: float, threshold: float, norm: Kind, is_self_join: bool, orient_by_position: bool,
-          left: Array, right: Array, totals: Array, cap: int, state: Array, at: Array, behind: Array,
-          some: Array) -> int:  # fmt: skip
-    """Write the names of pairs to `left` and `right`, and their totals to `totals` unless it is empty.
+def pairs(
+    sweep: int,
+    q_cols: Array,
+    q_keys: Array,
+    q_starts: Array,
+    q_order: Array,
+    q_names: Array,
+    d_cols: Array,
+    d_keys: Array,
+    d_starts: Array,
+    d_order: Array,
+    d_names: Array,
+    offsets: Array,
+    reach: float,
+    threshold: float,
+    norm: Kind,
+    is_self_join: bool,
+    orient_by_position: bool,
+    left: Array,
+    right: Array,
+    totals: Array,
+    cap: int,
+    state: Array,
+    at: Array,
+    behind: Array,
+    some: Array,
+) -> int:
+    """Write the names of pairs to `left` and `right`, and their totals to `totals`
+    unless it is empty.
 
-    Return the number of pairs. The call stops if 16 more pairs might not fit into `cap`. It saves its
-    progress in `state`, and in ``state[5]`` the capacity that it needs to continue; 0 means that the join is
-    complete.
+    Return the number of pairs. The call stops if 16 more pairs might not fit into
+    `cap`. It saves its progress in `state`, and in ``state[5]`` the capacity that it
+    needs to continue; 0 means that the join is complete.
 
-    `offsets`: the key of each neighbor row minus the key of the row itself. `norm`: see `totals.kind_of`.
-    `is_self_join`: both indexes are the same, and only the later half of each neighborhood is visited.
-    `orient_by_position`: write the point with the smaller position to `left`. Scratch: `at`, an index into
-    `d_keys` for each offset; `behind`, the last 16 names and 16 zeros after them; `some`, 16 totals.
+    `offsets`: the key of each neighbor row minus the key of the row itself. `norm`: see
+    `totals.kind_of`. `is_self_join`: both indexes are the same, and only the later half
+    of each neighborhood is visited. `orient_by_position`: write the point with the
+    smaller position to `left`. Scratch: `at`, an index into `d_keys` for each offset;
+    `behind`, the last 16 names and 16 zeros after them; `some`, 16 totals.
     """
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
     names, order, size = d_names.ctypes.data, d_order.ctypes.data, d_names.itemsize
     out_l, out_r, out_t = left.ctypes.data, right.ctypes.data, totals.ctypes.data
-    # names are read 16 at a time; for the last ones this would pass the end, so they are read from a padded
-    # copy
+    # names are read 16 at a time; for the last ones this would pass the end, so they
+    # are read from a padded copy
     last = max(d_names.size - SWEEP_LANES, 0)
-    for n in range(last, d_names.size):  # a loop, because Numba takes seconds to compile a slice
+    # a loop, because Numba takes seconds to compile a slice
+    for n in range(last, d_names.size):
         behind[n - last] = d_names[n]
     names_behind = behind.ctypes.data - last * size
     some_at = some.ctypes.data if totals.size > 0 else 0
@@ -200,15 +276,38 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
                         j = lo
                     while j < stop_j and xd[j] - x <= reach:
                         if n + SWEEP_LANES > cap:
-                            state[0], state[1], state[2], state[3], state[4] = r, o, i, lo, j
+                            state[0], state[1], state[2], state[3], state[4] = (
+                                r,
+                                o,
+                                i,
+                                lo,
+                                j,
+                            )
                             state[5] = SWEEP_LANES
                             return n
-                        near = sweep_near(dims, d_base, d_stride, j, stop_j, q_base + 8 * i, q_stride,
-                                          threshold, norm, some_at)  # fmt: skip
-                        sweep_write(near, j, order, np.int64(q_order[i]),
-                                    names if j <= last else names_behind, q_names[i],
-                                    np.int64(orient_by_position), out_l + n * size,
-                                    out_r + n * size)  # fmt: skip
+                        near = sweep_near(
+                            dims,
+                            d_base,
+                            d_stride,
+                            j,
+                            stop_j,
+                            q_base + 8 * i,
+                            q_stride,
+                            threshold,
+                            norm,
+                            some_at,
+                        )
+                        sweep_write(
+                            near,
+                            j,
+                            order,
+                            np.int64(q_order[i]),
+                            names if j <= last else names_behind,
+                            q_names[i],
+                            np.int64(orient_by_position),
+                            out_l + n * size,
+                            out_r + n * size,
+                        )
                         if some_at != 0:
                             keep_totals(near, some_at, out_t + n * 8)
                         n += count_bits(near)
@@ -223,9 +322,22 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
 
 
 @kernel
-def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
-           d_starts: Array, offsets: Array, reach: float, threshold: float, norm: Kind, half: bool,
-           q_counts: Array, at: Array) -> None:  # fmt: skip
+def counts(
+    sweep: int,
+    q_cols: Array,
+    q_keys: Array,
+    q_starts: Array,
+    d_cols: Array,
+    d_keys: Array,
+    d_starts: Array,
+    offsets: Array,
+    reach: float,
+    threshold: float,
+    norm: Kind,
+    half: bool,
+    q_counts: Array,
+    at: Array,
+) -> None:
     """Add to each query's count the number of points of `d` near it.
 
     `half`: both indexes are the same, and only points after the query are counted.
@@ -253,21 +365,46 @@ def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Ar
                 lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
                 j, found = lo, 0
                 while j < stop_j and xd[j] - x <= reach:
-                    near = sweep_near(dims, d_base, d_stride, j, stop_j, q_base + 8 * i, q_stride,
-                                      threshold, norm, 0)  # fmt: skip
+                    near = sweep_near(
+                        dims,
+                        d_base,
+                        d_stride,
+                        j,
+                        stop_j,
+                        q_base + 8 * i,
+                        q_stride,
+                        threshold,
+                        norm,
+                        0,
+                    )
                     found += count_bits(near)
                     j += SWEEP_LANES
                 q_counts[i] += found
 
 
 @kernel
-def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
-          d_starts: Array, offsets: Array, reach: float, limits: Array, norm: Kind, half: bool, by_row: bool,
-          found: Array, at: Array, totals: Array) -> None:  # fmt: skip
+def tally(
+    sweep: int,
+    q_cols: Array,
+    q_keys: Array,
+    q_starts: Array,
+    d_cols: Array,
+    d_keys: Array,
+    d_starts: Array,
+    offsets: Array,
+    reach: float,
+    limits: Array,
+    norm: Kind,
+    half: bool,
+    by_row: bool,
+    found: Array,
+    at: Array,
+    totals: Array,
+) -> None:
     """Count near points as `counts` does, for each of several ascending limits.
 
-    `found`: output, (queries, limits) if `by_row`, else (1, limits) for all queries together. `totals` (16,):
-    scratch.
+    `found`: output, (queries, limits) if `by_row`, else (1, limits) for all queries
+    together. `totals` (16,): scratch.
     """
     dims, most = q_cols.shape[0], limits.size - 1
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
@@ -294,12 +431,22 @@ def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Arr
                 j = lo
                 row = i if by_row else 0
                 while j < stop_j and xd[j] - x <= reach:
-                    near = sweep_near(dims, d_base, d_stride, j, stop_j, q_base + 8 * i, q_stride,
-                                      limits[most], norm, totals_at)  # fmt: skip
+                    near = sweep_near(
+                        dims,
+                        d_base,
+                        d_stride,
+                        j,
+                        stop_j,
+                        q_base + 8 * i,
+                        q_stride,
+                        limits[most],
+                        norm,
+                        totals_at,
+                    )
                     j += SWEEP_LANES
                     k = most
-                    # from the largest limit down, because a point beyond one limit is beyond all smaller
-                    # limits
+                    # from the largest limit down, because a point beyond one limit is
+                    # beyond all smaller limits
                     while near != NONE:
                         found[row, k] += count_bits(near)
                         if k == 0:

@@ -1,10 +1,10 @@
 """Join two tile indexes of any number of dimensions.
 
-Points are stored in tiles of 64. The boxes of tiles are stored in groups of 64, and so are the boxes of
-groups. So one vector test covers 64 points, tiles or groups.
+Points are stored in tiles of 64. The boxes of tiles are stored in groups of 64, and so
+are the boxes of groups. So one vector test covers 64 points, tiles or groups.
 
-Kernels get addresses instead of arrays. With arrays, compilation would take 1.5 times as long, because Numba
-would count references to each of them.
+Kernels get addresses instead of arrays. With arrays, compilation would take 1.5 times
+as long, because Numba would count references to each of them.
 """
 
 from __future__ import annotations
@@ -68,14 +68,18 @@ PROBE_TESTS = 8
 """Number of candidate tiles that a trial tests."""
 
 PREFETCHED = 16384
-"""Tiles of at most this many bytes are prefetched: two of them fit into a core's first-level cache."""
+"""Tiles of at most this many bytes are prefetched: two of them fit into a core's
+first-level cache.
+"""
 
 GROUPS = 16
-"""Number of groups of four queries in a tile. Each group prefetches its share of the next tile."""
+"""Number of groups of four queries in a tile. Each group prefetches its share of the
+next tile.
+"""
 
 MIN_WHOLE_MASK = 16
-"""If a query has at least this many neighbors in a tile, adding its mask to all 64 counts is faster than
-visiting each neighbor."""
+"""If a query has at least this many neighbors in a tile, adding its mask to all 64
+counts is faster than visiting each neighbor."""
 
 WORTHWHILE = 58
 """A test saves time if fewer than this many of 64 queries remain after it.
@@ -92,20 +96,38 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
     """
     total = 0.0
     for k in range(dims):
-        total = add_term(total, number_at(high, k, sure) - number_at(low, k, sure), norm)
+        total = add_term(
+            total, number_at(high, k, sure) - number_at(low, k, sure), norm
+        )
     return bool(total <= sure)
 
 
 @device_function
-def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_from: int, skip_to: int,
-               norm: Kind, notes: Any, a: int, q_points: int, d_points: int, counted: int, counted_to: int,
-               scratch: Scratch) -> int:  # fmt: skip
-    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`, and count them.
+def candidates(
+    boxes: Boxes,
+    low: int,
+    high: int,
+    reach: Any,
+    sure: Any,
+    skip_from: int,
+    skip_to: int,
+    norm: Kind,
+    notes: Any,
+    a: int,
+    q_points: int,
+    d_points: int,
+    counted: int,
+    counted_to: int,
+    scratch: Scratch,
+) -> int:
+    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`,
+    and count them.
 
-    `low`, `high`: box of tile `a`. Tiles `skip_from` ... `skip_to` - 1 are skipped. With `notes`, tiles whose
-    pairs cannot change a value are skipped, too. If the boxes show by `sure` that all points of two tiles are
-    pairs, these pairs are recorded here. If the other tile is one of `counted` ... `counted_to` - 1, these
-    pairs also count for its points.
+    `low`, `high`: box of tile `a`. Tiles `skip_from` ... `skip_to` - 1 are skipped.
+    With `notes`, tiles whose pairs cannot change a value are skipped, too. If the boxes
+    show by `sure` that all points of two tiles are pairs, these pairs are recorded
+    here. If the other tile is one of `counted` ... `counted_to` - 1, these pairs also
+    count for its points.
     """
     least = skip_to if skip_from == 0 else 0
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
@@ -125,7 +147,9 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
             mask = mask & (ALL << np.uint64(skip)) if skip < TILE else NONE
         whole = NONE
         if notes is not None and mask != NONE and notes.task != LOWEST:
-            whole = mask & boxes_within(boxes.lower + at, boxes.upper + at, d, low, high, sure, norm)
+            whole = mask & boxes_within(
+                boxes.lower + at, boxes.upper + at, d, low, high, sure, norm
+            )
         below = long_at(levels, level - 1) if level > 0 else 0
         limit = begins - below if level > 0 else tiles
         marks = tiles + below if level > 0 else 0
@@ -138,7 +162,10 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
             if notes is not None:
                 x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, marks + child)
                 verdict = settled(notes.task, x, y)
-                if verdict == 1 or (verdict == ASK and root_of(notes.parent, x) == root_of(notes.parent, y)):
+                if verdict == 1 or (
+                    verdict == ASK
+                    and root_of(notes.parent, x) == root_of(notes.parent, y)
+                ):
                     continue
                 begin, end = child << (6 * level), (child + 1) << (6 * level)
                 end = end if end < tiles else tiles
@@ -151,7 +178,9 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
                     and (begin >= skip_to or end <= skip_from)
                     and (notes.task == LINK or both or apart)
                 ):
-                    all_pairs(notes, a, q_points, marks + child, begin, end, d_points, both)
+                    all_pairs(
+                        notes, a, q_points, marks + child, begin, end, d_points, both
+                    )
                     continue
             if level == 0:
                 put_long(scratch.found, n, child)
@@ -164,14 +193,31 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
 
 
 def _join_of(scan: Any, within: Any, variant: str) -> Any:
-    """Make the kernel for one type of terms. `scan`, `within`: the functions for this type in `SCANS`."""
+    """Make the kernel for one type of terms. `scan`, `within`: the functions for this
+    type in `SCANS`.
+    """
 
-    def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
-             threshold: float, norm: Kind, is_self_join: bool, out: Out, notes: Any, state: int,
-             scratch: Scratch) -> int:  # fmt: skip
-        """Write the names of pairs to `out`, or with `notes` record them there; return the number of pairs.
+    def join(
+        q: Terms,
+        q_side: TileSide,
+        d: Terms,
+        d_side: TileSide,
+        boxes: Boxes,
+        reach: Any,
+        sure_span: Any,
+        threshold: float,
+        norm: Kind,
+        is_self_join: bool,
+        out: Out,
+        notes: Any,
+        state: int,
+        scratch: Scratch,
+    ) -> int:
+        """Write the names of pairs to `out`, or with `notes` record them there; return
+        the number of pairs.
 
-        The call stops if the pairs of two tiles might not fit. `state` is the address of five int64:
+        The call stops if the pairs of two tiles might not fit. `state` is the address
+        of five int64:
 
         - 0: the current tile of queries;
         - 1: number of its candidate tiles that are done;
@@ -179,9 +225,9 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         - 3: number of candidates that only float64 could decide;
         - 4: how many of these are not pairs.
 
-        `q`, `d`: see `scan.terms_of`; `norm`: see `totals.kind_of`. `reach`: largest total of the gaps
-        between two boxes that may have a pair. `sure_span`: largest total of the spans of two boxes that
-        proves all their points to be pairs.
+        `q`, `d`: see `scan.terms_of`; `norm`: see `totals.kind_of`. `reach`: largest
+        total of the gaps between two boxes that may have a pair. `sure_span`: largest
+        total of the spans of two boxes that proves all their points to be pairs.
         """
         dims, tiles, masks = boxes.dims, boxes.tiles, scratch.masks
         box = dims * boxes.size
@@ -190,7 +236,13 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         n, checked, refused = 0, 0, 0
         needed = 0
         share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
-        begin, own_round, first_tile, turns, both = long_at(state, 1), 0, 0, q_tiles, True
+        begin, own_round, first_tile, turns, both = (
+            long_at(state, 1),
+            0,
+            0,
+            q_tiles,
+            True,
+        )
         counted, counted_to = 0, 0
         if notes is not None:
             task, enough, parent = notes.task, notes.enough, notes.parent
@@ -199,15 +251,32 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             unsettled = MIXED if task == LINK else 0
             first_tile, turns, both = notes.first, notes.turns, notes.both
             if both:
-                counted, counted_to = (first_tile, notes.stop) if is_self_join else (0, tiles)
-            # compare each tile with itself and its successors first: that often settles most tiles, and later
-            # turns skip these
+                counted, counted_to = (
+                    (first_tile, notes.stop) if is_self_join else (0, tiles)
+                )
+            # compare each tile with itself and its successors first: that often settles
+            # most tiles, and later turns skip these
             own_round = notes.stop - first_tile if is_self_join else 0
-            again = own_round  # before this turn, the marks of the tree's nodes are computed again
-            mark_tiles(notes, notes.d_values, notes.d_low, notes.d_marks, counted, counted_to, d_points)
+            # before this turn, the marks of the tree's nodes are computed again
+            again = own_round
+            mark_tiles(
+                notes,
+                notes.d_values,
+                notes.d_low,
+                notes.d_marks,
+                counted,
+                counted_to,
+                d_points,
+            )
             if notes.q_marks != notes.d_marks:
                 mark_tiles(
-                    notes, notes.q_values, notes.q_low, notes.q_marks, first_tile, notes.stop, q_points
+                    notes,
+                    notes.q_values,
+                    notes.q_low,
+                    notes.q_marks,
+                    first_tile,
+                    notes.stop,
+                    q_points,
                 )
         turn = long_at(state, 0)
         while turn < turns and needed == 0:
@@ -223,9 +292,14 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 skip_from = first_tile if both or before < first_tile else before
                 skip_to = a + notes.window
                 skip_to = skip_to if skip_to < notes.stop else notes.stop
-            # update its mark, because earlier turns may have changed counts in this tile
+            # update its mark, because earlier turns may have changed counts in this
+            # tile
             if notes is not None and counting:
-                put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
+                put_long(
+                    notes.q_marks,
+                    a,
+                    mark_tile(notes, notes.q_values, notes.q_low, a, q_points),
+                )
             if notes is not None and turn < own_round:
                 count = skip_to - a
                 for c in range(count):
@@ -238,9 +312,28 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             elif notes is not None and not both and long_at(notes.q_marks, a) == 1:
                 count = 0
             else:
-                count = candidates(boxes, low, high, reach, sure_span, skip_from, skip_to, norm, notes, a,
-                                   q_points, d_points, counted, counted_to, scratch)  # fmt: skip
-            valid = ALL if (a + 1) * TILE <= q_points else (ONE << np.uint64(q_points - a * TILE)) - ONE
+                count = candidates(
+                    boxes,
+                    low,
+                    high,
+                    reach,
+                    sure_span,
+                    skip_from,
+                    skip_to,
+                    norm,
+                    notes,
+                    a,
+                    q_points,
+                    d_points,
+                    counted,
+                    counted_to,
+                    scratch,
+                )
+            valid = (
+                ALL
+                if (a + 1) * TILE <= q_points
+                else (ONE << np.uint64(q_points - a * TILE)) - ONE
+            )
             tested, kept = 0, 0
             rounds = 1
             if notes is not None:
@@ -256,20 +349,27 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 b = long_at(scratch.found, c)
                 one, other, near = a, b, valid
                 if notes is not None:
-                    if b < 0 or (near_first and (-TILE < b - a < TILE) == (step >= count)):
+                    if b < 0 or (
+                        near_first and (-TILE < b - a < TILE) == (step >= count)
+                    ):
                         continue
                     x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
                     verdict = settled(task, x, y)
-                    if verdict == 1 or (verdict == ASK and root_of(parent, x) == root_of(parent, y)):
+                    if verdict == 1 or (
+                        verdict == ASK and root_of(parent, x) == root_of(parent, y)
+                    ):
                         continue
                     # both tiles are in one set each, so a single pair unites them
                     alike = task == LINK and x >= 0 and y >= 0
                     one_way = task == LOWEST or (task == COUNT and y == 1)
-                    # tile a needs no more counts, so the points of tile b become the queries
+                    # tile a needs no more counts, so the points of tile b become the
+                    # queries
                     if task == COUNT and x == 1 and is_self_join:
                         one, other, one_way = b, a, True
                     if one_way:
-                        near = open_points(task, enough, notes.q_values, notes.q_low, one, q_points, y)
+                        near = open_points(
+                            task, enough, notes.q_values, notes.q_low, one, q_points, y
+                        )
                         if near == NONE:
                             continue
                 if c % PROBE == 0:
@@ -277,10 +377,22 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 if tested < PROBE_TESTS or kept < WORTHWHILE * tested:
                     at = q_side.z + one * q_side.z_step
                     there = other * box
-                    near &= boxes_near(at, at, dims, d_side.low + there, d_side.high + there, reach, norm)
+                    near &= boxes_near(
+                        at,
+                        at,
+                        dims,
+                        d_side.low + there,
+                        d_side.high + there,
+                        reach,
+                        norm,
+                    )
                     tested += 1
                     kept += count_bits(near)
-                ahead = d_side.first + long_at(scratch.found, c + 1 if c + 1 < count else c) * d_side.step
+                ahead = (
+                    d_side.first
+                    + long_at(scratch.found, c + 1 if c + 1 < count else c)
+                    * d_side.step
+                )
                 hit = scan(q, d, one, other, near, ahead, share, masks, norm)
                 hits = 0
                 while hit != NONE:
@@ -289,8 +401,8 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
                     i = one * TILE + t
                     if is_self_join and one == other:
-                        # keep only later points, so that each pair is found once, and no point is paired with
-                        # itself
+                        # keep only later points, so that each pair is found once, and
+                        # no point is paired with itself
                         upto = ONE << np.uint64(t)
                         mask &= ~(upto | (upto - ONE))
                     if notes is not None and task == COUNT and mask & ~sure == NONE:
@@ -302,10 +414,15 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                             hits += 1
                             add_long(notes.q_values, i, count_bits(mask))
                             for k in range(
-                                TILE if (other + 1) * TILE <= d_points else d_points - other * TILE
+                                TILE
+                                if (other + 1) * TILE <= d_points
+                                else d_points - other * TILE
                             ):
-                                add_long(notes.d_values, other * TILE + k,
-                                         np.int64((mask >> np.uint64(k)) & ONE))  # fmt: skip
+                                add_long(
+                                    notes.d_values,
+                                    other * TILE + k,
+                                    np.int64((mask >> np.uint64(k)) & ONE),
+                                )
                             continue
                     name = int32_at(q_side.names, i)
                     while mask != NONE:
@@ -324,7 +441,10 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                                 if not one_way:
                                     add_long(notes.d_values, j, 1)
                                 continue
-                            x, y = long_at(notes.q_values, i), long_at(notes.d_values, j)
+                            x, y = (
+                                long_at(notes.q_values, i),
+                                long_at(notes.d_values, j),
+                            )
                             if task == LOWEST:
                                 if 0 <= y < long_at(notes.q_low, i):
                                     put_long(notes.q_low, i, y)
@@ -344,10 +464,24 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     and hits >= (1 if one_way else MIN_WHOLE_MASK)
                 ):
                     if task == LOWEST or long_at(notes.q_marks, a) == unsettled:
-                        put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
+                        put_long(
+                            notes.q_marks,
+                            a,
+                            mark_tile(notes, notes.q_values, notes.q_low, a, q_points),
+                        )
                     if task != LOWEST and long_at(notes.d_marks, b) == unsettled:
-                        put_long(notes.d_marks, b, mark_tile(notes, notes.d_values, notes.d_low, b, d_points))
-            if notes is not None and counting and is_self_join and both and long_at(notes.q_marks, a) == 1:
+                        put_long(
+                            notes.d_marks,
+                            b,
+                            mark_tile(notes, notes.d_values, notes.d_low, b, d_points),
+                        )
+            if (
+                notes is not None
+                and counting
+                and is_self_join
+                and both
+                and long_at(notes.q_marks, a) == 1
+            ):
                 put_long(notes.d_marks, a, 1)
             if needed == 0:
                 begin = 0
@@ -363,7 +497,9 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
     return kernel(join, variant)
 
 
-_JOINS = {kind: _join_of(*functions, kind.__name__) for kind, functions in SCANS.items()}
+_JOINS = {
+    kind: _join_of(*functions, kind.__name__) for kind, functions in SCANS.items()
+}
 
 
 def join(q: Terms, *args: Any) -> int:

@@ -1,7 +1,8 @@
 """Compute totals, as numbers or vectors, and decide which candidates are pairs.
 
-A norm is passed to kernels as a tuple whose type is the kind of norm. So Numba compiles a kernel for each
-kind, and kernels for the usual norm, squares, contain no code for other norms.
+A norm is passed to kernels as a tuple whose type is the kind of norm. So Numba compiles
+a kernel for each kind, and kernels for the usual norm, squares, contain no code for
+other norms.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from numba.core import cgutils
 from numba.extending import overload
 
 from dask_simjoin.engine.cpu.kernels.jit import kernel
-from dask_simjoin.engine.cpu.kernels.simd import I64, Builder, NormValue, Value, call, const, suffix
+from dask_simjoin.engine.cpu.kernels.simd import (
+    I64,
+    Builder,
+    NormValue,
+    Value,
+    call,
+    const,
+    suffix,
+)
 from dask_simjoin.metrics.norms import Array, Norm
 
 
@@ -33,7 +42,9 @@ class Squares(NamedTuple):
 
 
 class Powers(NamedTuple):
-    """Sums of other powers of differences. `bit`: second highest bit of p, where `add_term` begins."""
+    """Sums of other powers of differences. `bit`: second highest bit of p, where
+    `add_term` begins.
+    """
 
     p: int
     bit: int
@@ -97,8 +108,12 @@ def terms(builder: Builder, norm: NormValue, differences: list[Value]) -> list[V
     if norm.kind is Squares:
         return [builder.fmul(t, t) for t in differences]
     if norm.kind not in (Sums, Powers, Largest):
-        raise NotImplementedError(f"{norm.kind.__name__} has no vector instructions for its terms yet.")
-    sizes = [call(builder, f"llvm.fabs.{suffix(t.type)}", t.type, t) for t in differences]
+        raise NotImplementedError(
+            f"{norm.kind.__name__} has no vector instructions for its terms yet."
+        )
+    sizes = [
+        call(builder, f"llvm.fabs.{suffix(t.type)}", t.type, t) for t in differences
+    ]
     return _powers(builder, norm.value, sizes) if norm.kind is Powers else sizes
 
 
@@ -109,29 +124,42 @@ def plus(builder: Builder, norm: NormValue, total: Value, term: Value) -> Value:
     return builder.fadd(total, term)
 
 
-def add_terms(builder: Builder, norm: NormValue, slots: list[Value],
-              difference: Callable[[int], Value]) -> None:  # fmt: skip
-    """Add the terms of one dimension to the totals in these slots; a slot is a variable for one vector.
+def add_terms(
+    builder: Builder,
+    norm: NormValue,
+    slots: list[Value],
+    difference: Callable[[int], Value],
+) -> None:
+    """Add the terms of one dimension to the totals in these slots; a slot is a variable
+    for one vector.
 
-    `difference(n)`: emits the vector of differences for slot n. If all differences of a lane are NaN, its
-    total is NaN.
+    `difference(n)`: emits the vector of differences for slot n. If all differences of a
+    lane are NaN, its total is NaN.
     """
     together = len(slots) if norm.kind is Powers else 1
     for first in range(0, len(slots), together):
         some = range(first, first + together)
-        for g, term in zip(some, terms(builder, norm, [difference(g) for g in some]), strict=True):
+        for g, term in zip(
+            some, terms(builder, norm, [difference(g) for g in some]), strict=True
+        ):
             builder.store(plus(builder, norm, builder.load(slots[g]), term), slots[g])
 
 
 def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
-    """The powers of several vectors. One loop over the bits of the exponent computes them all."""
+    """The powers of several vectors. One loop over the bits of the exponent computes
+    them all.
+    """
     p, first = (builder.extract_value(norm, k) for k in range(2))
     slots = [cgutils.alloca_once(builder, a.type) for a in sizes]
     for slot, a in zip(slots, sizes, strict=True):
         builder.store(a, slot)
     before = builder.block
-    head, times = (builder.append_basic_block(f"power.{name}") for name in ("head", "times"))
-    following, done = (builder.append_basic_block(f"power.{name}") for name in ("next", "done"))
+    head, times = (
+        builder.append_basic_block(f"power.{name}") for name in ("head", "times")
+    )
+    following, done = (
+        builder.append_basic_block(f"power.{name}") for name in ("next", "done")
+    )
     builder.branch(head)
     builder.position_at_end(head)
     bit = builder.phi(I64)
@@ -142,7 +170,9 @@ def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
     for slot in slots:
         result = builder.load(slot)
         builder.store(builder.fmul(result, result), slot)
-    builder.cbranch(builder.icmp_signed("!=", builder.and_(p, bit), const(0)), times, following)
+    builder.cbranch(
+        builder.icmp_signed("!=", builder.and_(p, bit), const(0)), times, following
+    )
     builder.position_at_end(times)
     for slot, a in zip(slots, sizes, strict=True):
         builder.store(builder.fmul(builder.load(slot), a), slot)
@@ -155,7 +185,9 @@ def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
 
 
 def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
-    """Allocate slots, which are variables for one vector of totals each, and set them to 0."""
+    """Allocate slots, which are variables for one vector of totals each, and set them
+    to 0.
+    """
     slots = [cgutils.alloca_once(builder, vector) for _ in range(number)]
     for slot in slots:
         builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
@@ -163,10 +195,14 @@ def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
 
 
 BLOCK = 512
-"""`decide` handles this many candidates at a time: first `STEP` dimensions of all of them, then the next."""
+"""`decide` handles this many candidates at a time: first `STEP` dimensions of all of
+them, then the next.
+"""
 
 STEP = 4
-"""After each `STEP` dimensions, candidates are dropped if their totals exceed the threshold."""
+"""After each `STEP` dimensions, candidates are dropped if their totals exceed the
+threshold.
+"""
 
 
 def scratch() -> tuple[np.ndarray, ...]:
@@ -175,21 +211,41 @@ def scratch() -> tuple[np.ndarray, ...]:
 
 
 @kernel
-def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: float, norm: Kind,
-           near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
-    """Decide candidates. Write the indexes of those that are pairs to `near`, and their totals to `totals`.
+def decide(
+    q_x: Array,
+    d_x: Array,
+    q_places: Array,
+    d_places: Array,
+    threshold: float,
+    norm: Kind,
+    near: Array,
+    totals: Array,
+    i: Array,
+    j: Array,
+    number: Array,
+    total: Array,
+) -> int:
+    """Decide candidates. Write the indexes of those that are pairs to `near`, and their
+    totals to `totals`.
 
-    `q_x`, `d_x` (d, n or more): coordinates in index order. `q_places`, `d_places`: the candidates. The last
-    four arguments are scratch for a block of candidates. Return the number of pairs.
+    `q_x`, `d_x` (d, n or more): coordinates in index order. `q_places`, `d_places`: the
+    candidates. The last four arguments are scratch for a block of candidates. Return
+    the number of pairs.
 
-    The code is branch-free, because the processor would often mispredict whether a total is too large.
+    The code is branch-free, because the processor would often mispredict whether a
+    total is too large.
     """
     dims = q_x.shape[0]
     found = 0
     for first in range(0, q_places.size, BLOCK):
         left = min(BLOCK, q_places.size - first)
         for t in range(left):
-            i[t], j[t], number[t], total[t] = q_places[first + t], d_places[first + t], t, 0.0
+            i[t], j[t], number[t], total[t] = (
+                q_places[first + t],
+                d_places[first + t],
+                t,
+                0.0,
+            )
         for begin in range(0, dims, STEP):
             kept = 0
             for t in range(left):
@@ -206,12 +262,22 @@ def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: 
 
 
 @kernel
-def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, is_self_join: bool,
-          q_places: Array, d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
+def label(
+    q_order: Array,
+    q_labels: Array,
+    d_order: Array,
+    d_labels: Array,
+    is_self_join: bool,
+    q_places: Array,
+    d_places: Array,
+    left: Array,
+    right: Array,
+) -> None:
     """Convert pairs of places to pairs of labels, `left` and `right`.
 
-    `q_order`, `d_order`: positions in index order. `q_labels`, `d_labels`: labels in index order. In a
-    self-join, the label of the row with the smaller position goes to `left`.
+    `q_order`, `d_order`: positions in index order. `q_labels`, `d_labels`: labels in
+    index order. In a self-join, the label of the row with the smaller position goes to
+    `left`.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
@@ -222,12 +288,22 @@ def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, is_s
 
 
 @kernel
-def orient(q_order: Array, d_order: Array, is_self_join: bool, q_places: Array, d_places: Array, q_first: int,
-           d_first: int, left: Array, right: Array) -> None:  # fmt: skip
-    """Convert pairs of places in parts of indexes to places in the whole indexes, `left` and `right`.
+def orient(
+    q_order: Array,
+    d_order: Array,
+    is_self_join: bool,
+    q_places: Array,
+    d_places: Array,
+    q_first: int,
+    d_first: int,
+    left: Array,
+    right: Array,
+) -> None:
+    """Convert pairs of places in parts of indexes to places in the whole indexes,
+    `left` and `right`.
 
-    `q_first`, `d_first`: first places of the parts. In a self-join, the place of the row with the smaller
-    position goes to `left`.
+    `q_first`, `d_first`: first places of the parts. In a self-join, the place of the
+    row with the smaller position goes to `left`.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
@@ -243,7 +319,9 @@ def gather(values: Array, places: Array, out: Array) -> None:
 
 
 @kernel
-def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind, totals: Array) -> None:
+def measure(
+    q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind, totals: Array
+) -> None:
     """Fill `totals` with the totals of pairs.
 
     `q_y`, `d_y` (n, d): coordinates in index order; `norm`: see `kind_of`.
@@ -258,16 +336,25 @@ def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind
 
 
 @kernel
-def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool, q_found: Array,
-          d_found: Array) -> None:  # fmt: skip
-    """Make a histogram of totals: count each pair at the smallest limit that its total does not exceed.
+def tally(
+    left: Array,
+    right: Array,
+    totals: Array,
+    limits: Array,
+    by_row: bool,
+    q_found: Array,
+    d_found: Array,
+) -> None:
+    """Make a histogram of totals: count each pair at the smallest limit that its total
+    does not exceed.
 
-    `limits`: ascending. `by_row`: a pair counts for both of its rows, in `q_found` and `d_found` (n, limits).
-    Otherwise all pairs count in `q_found` (1, limits).
+    `limits`: ascending. `by_row`: a pair counts for both of its rows, in `q_found` and
+    `d_found` (n, limits). Otherwise all pairs count in `q_found` (1, limits).
     """
     for n in range(totals.size):
         first, size = 0, limits.size
-        while size > 1:  # a binary search without branches, because the processor would mispredict them
+        # a binary search without branches, because the processor would mispredict them
+        while size > 1:
             half = size >> 1
             first += half * (limits[first + half - 1] < totals[n])
             size -= half

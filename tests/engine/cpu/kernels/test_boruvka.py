@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.cpu.kernels.boruvka import number_nodes, offer_edges, part_edges
+from dask_simjoin.engine.cpu.kernels.boruvka import (
+    number_nodes,
+    offer_edges,
+    part_edges,
+)
 
 NONE = np.empty(0, np.int32)
 
@@ -38,7 +42,9 @@ def test_the_least_edge_of_each_component_is_kept_and_inner_edges_go():
     low, high = np.array([0, 0, 1, 0], np.int32), np.array([2, 1, 3, 4], np.int32)
     best = np.full(3, np.inf), np.full(3, -1, np.int32), np.full(3, -1, np.int32), names
     kept = offer_edges(component, names, weight, low, high, best)
-    assert kept == 3 and list(zip(low[:3].tolist(), high[:3].tolist(), strict=True)) == [
+    assert kept == 3 and list(
+        zip(low[:3].tolist(), high[:3].tolist(), strict=True)
+    ) == [
         (0, 2),
         (1, 3),
         (0, 4),

@@ -8,7 +8,9 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from tests.support.oracle import totals
 
 
-@pytest.mark.parametrize(("metric", "p"), [("manhattan", 1), ("euclidean", 2), ("chebyshev", np.inf)])
+@pytest.mark.parametrize(
+    ("metric", "p"), [("manhattan", 1), ("euclidean", 2), ("chebyshev", np.inf)]
+)
 def test_a_cell_is_whole_only_if_all_its_points_are_near(metric, p):
     random = np.random.default_rng(0)
     for _ in range(100):
@@ -17,8 +19,15 @@ def test_a_cell_is_whole_only_if_all_its_points_are_near(metric, p):
         for threshold in (largest, np.nextafter(largest, -1.0)):
             low, high, whole = np.empty((1, 3)), np.empty((1, 3)), np.empty(1, bool)
             cells.bound(
-                np.ascontiguousarray(x.T), np.array([0, len(x)]), float(threshold), kind_of(p), 0, 1, low,
-                high, whole,
-            )  # fmt: skip
+                np.ascontiguousarray(x.T),
+                np.array([0, len(x)]),
+                float(threshold),
+                kind_of(p),
+                0,
+                1,
+                low,
+                high,
+                whole,
+            )
             assert (low[0] == x.min(axis=0)).all() and (high[0] == x.max(axis=0)).all()
             assert not whole[0] or largest <= threshold

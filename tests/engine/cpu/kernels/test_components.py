@@ -20,7 +20,9 @@ def test_numbers(n, monkeypatch):
     assert found.tolist() == numbers_of(parent, np.ones(n, bool), np.arange(n))
     for number in (1, 3):
         found = JOINER.numbers(parent, (taking, order), number)
-        assert found.dtype == np.int64 and found.tolist() == numbers_of(parent, taking, order)
+        assert found.dtype == np.int64 and found.tolist() == numbers_of(
+            parent, taking, order
+        )
 
 
 @kernel
@@ -43,9 +45,19 @@ def test_threads_join_the_sets_of_one_thread():
         found = []
         for threads in (1, 4):
             parent, out = np.arange(n, dtype=np.int32), np.empty(n, np.int64)
-            parts = [(left[k::threads].copy(), right[k::threads].copy()) for k in range(threads)]
-            together([lambda part=part, parent=parent: unite_all(parent, *part) for part in parts])
+            parts = [
+                (left[k::threads].copy(), right[k::threads].copy())
+                for k in range(threads)
+            ]
+            together(
+                [
+                    lambda part=part, parent=parent: unite_all(parent, *part)
+                    for part in parts
+                ]
+            )
             roots(parent, out)
             found.append(out)
         assert (found[0] == found[1]).all()
-        assert (found[0] <= np.arange(n)).all() and (found[0][left] == found[0][right]).all()
+        assert (found[0] <= np.arange(n)).all() and (
+            found[0][left] == found[0][right]
+        ).all()

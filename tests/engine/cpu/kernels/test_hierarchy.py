@@ -1,4 +1,6 @@
-"""Kernels of single linkage, and of merging sorted edge lists, against a few lines of Python."""
+"""Kernels of single linkage, and of merging sorted edge lists, against a few lines of
+Python.
+"""
 
 import numpy as np
 import pytest
@@ -28,7 +30,10 @@ def kruskal(rows, edges):
 
 
 def columns(edges):
-    return tuple(np.array([e[k] for e in edges], kind) for k, kind in enumerate(("f8", "i4", "i4")))
+    return tuple(
+        np.array([e[k] for e in edges], kind)
+        for k, kind in enumerate(("f8", "i4", "i4"))
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -38,8 +43,12 @@ def test_merged_forests_are_what_kruskal_keeps_of_both(seed):
     parts = []
     for _ in range(2):
         ends = [sorted(rng.choice(rows, 2, replace=False).tolist()) for _ in range(15)]
-        parts.append(kruskal(rows, {(float(rng.integers(0, 4)), *pair) for pair in ends}))
+        parts.append(
+            kruskal(rows, {(float(rng.integers(0, 4)), *pair) for pair in ends})
+        )
     room = columns([(0.0, 0, 0)] * sum(map(len, parts)))
-    number = merge(*columns(parts[0]), *columns(parts[1]), np.zeros(rows, np.int32), *room)
+    number = merge(
+        *columns(parts[0]), *columns(parts[1]), np.zeros(rows, np.int32), *room
+    )
     found = list(zip(*(side[:number].tolist() for side in room), strict=True))
     assert found == kruskal(rows, set(parts[0] + parts[1]))

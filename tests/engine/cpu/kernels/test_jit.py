@@ -31,7 +31,9 @@ OTHERS = {
     Path("engine/process"),
     *(Path(*type(method).__module__.split(".")[1:]) for method in METHODS.values()),
 }
-"""What kernels' texts import besides each other, as options of methods: nothing is compiled of it."""
+"""What kernels' texts import besides each other, as options of methods: nothing is
+compiled of it.
+"""
 
 COUNT = """
 import sys
@@ -68,7 +70,9 @@ def run(cache):
 
 
 @pytest.mark.processes
-def test_a_kernel_is_compiled_once_and_then_found_without_loading_the_compiler(tmp_path):
+def test_a_kernel_is_compiled_once_and_then_found_without_loading_the_compiler(
+    tmp_path,
+):
     assert run(tmp_path) == ["[0, 0, 0", "2 True\n"]  # with what it calls
     assert run(tmp_path) == ["[0, 0, 0", "0 False\n"]
 
@@ -76,9 +80,12 @@ def test_a_kernel_is_compiled_once_and_then_found_without_loading_the_compiler(t
 @pytest.mark.processes
 def test_without_the_compiler_joins_are_refused():
     ran = subprocess.run(
-        [sys.executable, "-c", DISABLED], capture_output=True, text=True, timeout=300,
+        [sys.executable, "-c", DISABLED],
+        capture_output=True,
+        text=True,
+        timeout=300,
         env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
-    )  # fmt: skip
+    )
     assert "NUMBA_DISABLE_JIT=1 is set" in ran.stdout, ran.stderr[-2000:]
 
 
@@ -116,7 +123,8 @@ def test_what_was_written_is_read(places):
 def test_what_cannot_be_written_to_is_read(places):
     jit.write("a", b"one")
     kept = places[0].rename(places[0].with_name("kept"))
-    places[0].touch()  # nothing can be written to a folder that is none, not even by root
+    # nothing can be written to a folder that is none, not even by root
+    places[0].touch()
     jit.write("b", b"two")
     assert [path.name for path in places[1].iterdir()] == ["b"]
     places[0].unlink()
@@ -128,7 +136,8 @@ def test_what_cannot_be_written_to_is_read(places):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda b: b[:-1], lambda b: b[:10], lambda b: b"", lambda b: b[:-1] + b"?"]
+    "damage",
+    [lambda b: b[:-1], lambda b: b[:10], lambda b: b"", lambda b: b[:-1] + b"?"],
 )
 def test_half_a_file_is_none(places, damage):
     jit.write("a", b"some text")
@@ -141,7 +150,11 @@ def test_half_a_file_is_none(places, damage):
 def test_what_others_can_write_is_not_loaded(places, what, mode):
     """A pickle runs code: it would be theirs."""
     jit.write("a", b"one")
-    path = {"file": places[0] / "a", "folder": places[0], "folder above": places[0].parent}[what]
+    path = {
+        "file": places[0] / "a",
+        "folder": places[0],
+        "folder above": places[0].parent,
+    }[what]
     path.chmod(path.stat().st_mode | mode)
     assert jit.read("a") is None
     path.chmod(path.stat().st_mode & ~mode)
@@ -166,7 +179,9 @@ def test_modes_do_not_depend_on_the_umask(places, umask):
 
 
 def test_a_file_under_another_name_is_none(places):
-    """Whoever may rename files of this user's could else put an old kernel in the place of a new one."""
+    """Whoever may rename files of this user's could else put an old kernel in the place
+    of a new one.
+    """
     jit.write("a", b"one")
     (places[0] / "a").rename(places[0] / "b")
     assert jit.read("b") is None
@@ -176,7 +191,9 @@ def test_a_file_under_another_name_is_none(places):
 
 
 @pytest.mark.parametrize(
-    "other", [b"no pickle", pickle.dumps(3), pickle.dumps((1, 2, 3))], ids=["text", "number", "tuple"]
+    "other",
+    [b"no pickle", pickle.dumps(3), pickle.dumps((1, 2, 3))],
+    ids=["text", "number", "tuple"],
 )
 def test_a_kernel_of_other_content_is_compiled_again(places, other):
     def more(x):
@@ -190,7 +207,9 @@ def test_a_kernel_of_other_content_is_compiled_again(places, other):
 
 
 def test_folders_that_are_relative_are_not_looked_in(monkeypatch):
-    """As the specification of XDG's folders says: they would be where the program happens to run."""
+    """As the specification of XDG's folders says: they would be where the program
+    happens to run.
+    """
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     assert jit.folders()[-1].parent == Path("/home/somebody/.cache/dask_simjoin")
@@ -217,13 +236,22 @@ print(pd.DataFrame({"x": [0.0, 1.0, 3.0]}).simjoin.count_pairs(1.0, on="x"))
 
 @pytest.mark.processes
 def test_a_zipped_package_finds_what_is_no_module(tmp_path):
-    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", PACKAGE.parent, PACKAGE.name)
+    packed = shutil.make_archive(
+        str(tmp_path / "packed"), "zip", PACKAGE.parent, PACKAGE.name
+    )
     programs = [*names(), *names("papers"), *names("sets")]
     ran = subprocess.run(
         [sys.executable, "-c", ZIPPED, packed, *programs],
-        capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "no kernels")},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env=os.environ
+        | {
+            "NUMBA_CACHE_DIR": str(tmp_path),
+            "XDG_CACHE_HOME": str(tmp_path / "no kernels"),
+        },
+    )
     assert ran.stdout == "1\n", ran.stderr[-2000:]
     assert any(tmp_path.rglob("*.nbc"))
 
@@ -245,7 +273,9 @@ def test_kernels_of_other_texts_are_others(tmp_path, monkeypatch):
 
 
 def test_what_was_made_while_texts_changed_is_not_kept(places, tmp_path, monkeypatch):
-    """It may be of the old text, which this process has imported, and be found by those of the new one."""
+    """It may be of the old text, which this process has imported, and be found by those
+    of the new one.
+    """
     text = tmp_path / "text.py"
     text.write_text("one")
     monkeypatch.setattr(jit, "sources", lambda: [text])
@@ -253,13 +283,17 @@ def test_what_was_made_while_texts_changed_is_not_kept(places, tmp_path, monkeyp
     jit.write("a", b"one")
     text.write_text("two")
     jit.write("b", b"one")
-    assert [path.name for path in places[0].iterdir()] == ["a"] and not places[1].exists()
+    assert [path.name for path in places[0].iterdir()] == ["a"] and not places[
+        1
+    ].exists()
 
 
 @pytest.mark.processes
 def test_texts_are_told_apart_as_they_are_imported():
     code = "from dask_simjoin.engine.cpu.kernels import jit; print(jit.stamp.cache_info().currsize)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300
+    )
     assert ran.stdout == "1\n", ran.stderr
 
 
@@ -270,14 +304,22 @@ def test_nothing_is_left_where_there_is_no_room(places, monkeypatch):
 
     monkeypatch.setattr(process, "open", full, raising=False)
     jit.write("a", b"one")
-    assert [list(place.iterdir()) for place in places] == [[], []] and jit.read("a") is None
+    assert [list(place.iterdir()) for place in places] == [[], []] and jit.read(
+        "a"
+    ) is None
 
 
-def test_other_types_other_processors_and_other_functions_are_other_kernels(monkeypatch):
+def test_other_types_other_processors_and_other_functions_are_other_kernels(
+    monkeypatch,
+):
     names = set()
     for processor in ("znver5 +avx2", "generic"):
         monkeypatch.setattr(jit, "processor", lambda found=processor: found)
-        names |= {some._cache._name(types) for some in (link, roots) for types in (("int32",), ("int64",))}
+        names |= {
+            some._cache._name(types)
+            for some in (link, roots)
+            for types in (("int32",), ("int64",))
+        }
         names |= {some._cache._name(("int32",)) for some in _JOINS.values()}
     assert len(names) == 2 * (4 + len(SCANS))
     assert all("/" not in name and "<" not in name for name in names)
@@ -285,29 +327,49 @@ def test_other_types_other_processors_and_other_functions_are_other_kernels(monk
 
 def names_in_kernels(tree):
     """The names in the compiled functions of a module."""
-    compiled = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
-    return {node.id for function in compiled for node in ast.walk(function) if isinstance(node, ast.Name)}
+    compiled = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.decorator_list
+    ]
+    return {
+        node.id
+        for function in compiled
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name)
+    }
 
 
 def test_a_stamp_is_of_all_that_kernels_import():
     texts = {path.relative_to(PACKAGE).with_suffix("") for path in jit.sources()}
     for path in jit.sources():
         tree = ast.parse(path.read_text())
-        # modules of papers have kernels beside other functions, whose imports do not matter
+        # modules of papers have kernels beside other functions, whose imports do not
+        # matter
         used = names_in_kernels(tree) if path.parent == PACKAGE / "papers/cpu" else None
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dask_simjoin"):
-                names = [alias.name for alias in node.names if used is None or alias.name in used]
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "dask_simjoin"
+            ):
+                names = [
+                    alias.name
+                    for alias in node.names
+                    if used is None or alias.name in used
+                ]
                 module = Path(*node.module.split(".")[1:])
                 named = {module, *(module / name for name in names)}
-                assert not names or named & texts or module in OTHERS, f"{path} imports {node.module}"
+                assert not names or named & texts or module in OTHERS, (
+                    f"{path} imports {node.module}"
+                )
 
 
 def test_older_kernels_are_removed_where_only_ours_are(tmp_path, monkeypatch):
     texts = jit.sources()
     monkeypatch.setattr(jit, "sources", lambda: texts)
     monkeypatch.setattr(jit, "HERE", tmp_path)
-    new, old, other = (tmp_path / "__pycache__" / name for name in ("kernels-2", "kernels-1", "other"))
+    new, old, other = (
+        tmp_path / "__pycache__" / name for name in ("kernels-2", "kernels-1", "other")
+    )
     for folder in (old, other):
         folder.mkdir(parents=True)
     monkeypatch.setattr(jit, "folders", lambda: [new])

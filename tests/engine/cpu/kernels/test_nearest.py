@@ -29,7 +29,9 @@ def test_thousands_of_equal_points(dims, k):
 @pytest.mark.parametrize("dims", [2, 6])
 def test_distances_that_overflow(k, dims):
     """Neighbours at d2 = inf are neighbours, the smaller names first."""
-    x = np.array([-1e200, 1e200, 0.0])[np.random.default_rng(0).integers(0, 3, (90, dims))]
+    x = np.array([-1e200, 1e200, 0.0])[
+        np.random.default_rng(0).integers(0, 3, (90, dims))
+    ]
     names = np.random.default_rng(1).permutation(90)
     layout = check(x, x, k, True, names, cuts=(20, 64), order=(2, 0, 1))
     assert layout.filter is None
@@ -45,7 +47,9 @@ def test_a_bound_is_inclusive(dims):
 
 
 def test_many_tiles_and_levels():
-    """More than 64 groups' worth of boxes in 2 dimensions, against a sorted scan along one."""
+    """More than 64 groups' worth of boxes in 2 dimensions, against a sorted scan along
+    one.
+    """
     rng = np.random.default_rng(7)
     n = TILE * TILE * 2 + 77
     x = np.stack([rng.uniform(size=n), np.zeros(n)], axis=1)
@@ -84,6 +88,9 @@ def test_neighbors_that_do_not_have_the_row_are_dropped(k):
     numbers = np.array([rng.permutation(rows)[:k] for _ in range(rows)], np.int64)
     numbers[2, -1] = -1  # a row with fewer neighbors
     back = np.sort(numbers, axis=1)
-    want = [[n if n >= 0 and row in numbers[n] else -1 for n in own] for row, own in enumerate(numbers)]
+    want = [
+        [n if n >= 0 and row in numbers[n] else -1 for n in own]
+        for row, own in enumerate(numbers)
+    ]
     drop_one_way(numbers, back)
     assert numbers.tolist() == want

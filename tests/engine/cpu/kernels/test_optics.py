@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.engine.cpu.kernels.optics import MAX_INSERTION, kth_smallest, sort_ties
+from dask_simjoin.engine.cpu.kernels.optics import (
+    MAX_INSERTION,
+    kth_smallest,
+    sort_ties,
+)
 
 VALUE = st.one_of(st.integers(0, 3).map(float), st.floats(0, allow_nan=False))
 
@@ -16,7 +20,9 @@ def test_the_kth_smallest_of_each_row(rows, k):
     values = np.array([value for row in rows for value in row], float)
     out = np.full(len(rows), np.inf)
     kth_smallest(ends, values.copy(), k, out, np.empty(len(values)))
-    assert out.tolist() == [sorted(row)[k - 1] if len(row) >= k else np.inf for row in rows]
+    assert out.tolist() == [
+        sorted(row)[k - 1] if len(row) >= k else np.inf for row in rows
+    ]
 
 
 def test_nothing_is_moved():

@@ -56,11 +56,18 @@ def test_columns(rows):
     columns = np.random.default_rng(rows).normal(5, 3, (3, rows))
     bounds, mean, squares = np.empty((3, 2)), np.empty(3), np.empty(3)
     column_moments(columns, bounds, mean, squares)
-    assert bounds.tolist() == [[min(column), max(column)] for column in columns.tolist()]
+    assert bounds.tolist() == [
+        [min(column), max(column)] for column in columns.tolist()
+    ]
     for column, middle, away in zip(columns.tolist(), mean, squares, strict=True):
         want = math.fsum(column) / rows
         assert math.isclose(middle, want, rel_tol=1e-13)
-        assert math.isclose(away, math.fsum((x - want) ** 2 for x in column), rel_tol=1e-9, abs_tol=1e-12)
+        assert math.isclose(
+            away,
+            math.fsum((x - want) ** 2 for x in column),
+            rel_tol=1e-9,
+            abs_tol=1e-12,
+        )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

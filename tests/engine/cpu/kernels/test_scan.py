@@ -30,7 +30,9 @@ def test_the_float64_band_is_hit_and_decides_both_ways():
 
 @pairwise(ulps=[-1, 0, 1], dims=[2, 6, 40], offset=[0.0, 1e3, 1e7])
 def test_one_ulp_either_side(ulps, dims, offset):
-    """Many pairs whose squared distance is the threshold, or its neighbour on either side."""
+    """Many pairs whose squared distance is the threshold, or its neighbour on either
+    side.
+    """
     rng = np.random.default_rng(dims)
     steps = np.eye(dims)[rng.integers(dims, size=300)]
     base = np.round(rng.uniform(0, 50, (300, dims))) * 4

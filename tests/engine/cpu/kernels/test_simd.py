@@ -6,7 +6,14 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from dask_simjoin.engine.cpu.kernels.simd import F64, I32, I64, WAYS, load, store_compressed
+from dask_simjoin.engine.cpu.kernels.simd import (
+    F64,
+    I32,
+    I64,
+    WAYS,
+    load,
+    store_compressed,
+)
 
 KINDS = {"int32": I32, "int64": I64, "float64": F64}
 
@@ -17,12 +24,16 @@ def writer(kind, lanes, way):
     @intrinsic
     def write(typingctx, numbers, mask, out):
         def codegen(context, builder, sig, args):
-            store_compressed(builder, load(builder, args[0], vector, 4), args[1], args[2], way)
+            store_compressed(
+                builder, load(builder, args[0], vector, 4), args[1], args[2], way
+            )
             return context.get_dummy_value()
 
         return types.void(types.int64, types.uint64, types.int64), codegen
 
-    return njit(lambda numbers, mask, out: write(numbers.ctypes.data, mask, out.ctypes.data))
+    return njit(
+        lambda numbers, mask, out: write(numbers.ctypes.data, mask, out.ctypes.data)
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -10,12 +10,16 @@ from tests.support.oracle import brute_force
 
 @pytest.mark.parametrize("step", [0.1, 1.0, 1e-3])
 def test_cells_lose_no_neighbour_along_a_long_axis(step):
-    """Neighbours exactly eps apart, over more cells than the cells' margin could hide an error in."""
+    """Neighbours exactly eps apart, over more cells than the cells' margin could hide
+    an error in.
+    """
     n = 600_000
     x = np.zeros((n, 2))
     x[:, 0] = np.arange(n) * step
     lower, upper, mean, _ = _bounds(x)
-    layout = JOINER.layout("sweep", lower, upper, mean, np.array([0.0, 1.0]), step * step)
+    layout = JOINER.layout(
+        "sweep", lower, upper, mean, np.array([0.0, 1.0]), step * step
+    )
     assert layout.grid.dims == (0,)
     index = JOINER.build(x, layout)
     found = JOINER.pairs(index, index, layout, is_self_join=True)
@@ -33,12 +37,16 @@ def test_pairs_of_all_rows_of_the_grid_are_counted_once(dims):
     index = JOINER.build(x, layout)
     expected = brute_force(x, 0.5)
     assert len(expected) > 10
-    assert JOINER.weights(index, index, layout, is_self_join=True).sum() == len(expected)
+    assert JOINER.weights(index, index, layout, is_self_join=True).sum() == len(
+        expected
+    )
     places = np.array(sorted(expected), np.int64).reshape(-1)
     assert (
         JOINER.counts(index, index, layout, is_self_join=True)[0].tolist()
         == np.bincount(places, minlength=90).tolist()
     )
     limits = np.array([0.1**2, 0.5**2])
-    (found,) = JOINER.tally(index, index, layout, limits, is_self_join=True, by_row=False, rows=None)
+    (found,) = JOINER.tally(
+        index, index, layout, limits, is_self_join=True, by_row=False, rows=None
+    )
     assert found.tolist() == [[len(brute_force(x, eps)) for eps in (0.1, 0.5)]]

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit, squares, total_of
+from dask_simjoin.engine.cpu.kernels.tile_simd import (
+    count_bits,
+    lowest_bit,
+    squares,
+    total_of,
+)
 
 
 @njit
@@ -14,7 +19,9 @@ def masks(mask):
 
 @njit
 def sums(a, b):
-    return total_of(a.ctypes.data, b.ctypes.data, a.size), squares(a.ctypes.data, b.ctypes.data, a.size)
+    return total_of(a.ctypes.data, b.ctypes.data, a.size), squares(
+        a.ctypes.data, b.ctypes.data, a.size
+    )
 
 
 @pytest.mark.parametrize("mask", [1, 2**63, 2**64 - 1, 0b1011000, 2**40 + 2**17])

@@ -43,6 +43,8 @@ def test_more_tiles_than_one_group_of_boxes():
         for index in (JOINER.build(x, layout),)
     )
     one = set(zip(by_tiles.left.tolist(), by_tiles.right.tolist(), strict=True))
-    other = set(zip(by_filterless.left.tolist(), by_filterless.right.tolist(), strict=True))
+    other = set(
+        zip(by_filterless.left.tolist(), by_filterless.right.tolist(), strict=True)
+    )
     assert len(one) > 100
     assert_same_pairs(one, other)

@@ -20,7 +20,9 @@ def test_vectors_of_a_kind_of_norm_that_nobody_wrote():
     class Ratios(NamedTuple):
         p: int
 
-    with pytest.raises(NotImplementedError, match="Ratios has no vector instructions for its terms yet"):
+    with pytest.raises(
+        NotImplementedError, match="Ratios has no vector instructions for its terms yet"
+    ):
         terms(None, NormValue(Ratios, None), [])
     assert terms(None, NormValue(type(SQUARES), None), []) == []
 
@@ -36,7 +38,12 @@ def raised(t, p):
 @pytest.mark.parametrize("norm", POWERS)
 def test_totals_are_those_of_the_package(norm):
     rng = np.random.default_rng(5)
-    x = np.concatenate([make_points(kind, 20, 6, rng) for kind in ("uniform", "scales", "huge", "tiny")])
+    x = np.concatenate(
+        [
+            make_points(kind, 20, 6, rng)
+            for kind in ("uniform", "scales", "huge", "tiny")
+        ]
+    )
     total = np.zeros((len(x), len(x)))
     with np.errstate(over="ignore"):
         for k in range(6):
@@ -44,6 +51,8 @@ def test_totals_are_those_of_the_package(norm):
     np.testing.assert_array_equal(total, totals(x, x, norm))
     if norm < math.inf:
         with np.errstate(over="ignore"):
-            np.testing.assert_array_equal(norms.power(x[:, 0], norm), raised(x[:, 0], norm))
+            np.testing.assert_array_equal(
+                norms.power(x[:, 0], norm), raised(x[:, 0], norm)
+            )
     if norm == 2:
         np.testing.assert_array_equal(total, squared_distances(x, x))
