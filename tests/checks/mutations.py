@@ -9,8 +9,6 @@ is killed if that fails.  Kernels of a mutated text are compiled into a folder o
 of this tree are copied, too, and serve if no text of kernels is mutated.
 """
 
-
-
 import argparse
 import os
 import shutil
