@@ -228,6 +228,11 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         import dask.dataframe as dd
 
         return dd.from_dask_array(_two_dimensional(given, name).rechunk({1: -1}))
+    if is_dask_collection(given) and is_frame(given):
+        from dask_simjoin.graph.source import check_selections
+
+        check_selections(given)
+        return given
     if isinstance(given, np.ndarray):
         records = given.dtype.names is not None and given.ndim == 1
         return pd.DataFrame(given if records else _two_dimensional(given, name))
