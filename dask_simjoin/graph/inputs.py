@@ -4,6 +4,7 @@ importing GeoPandas.
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame, Ids
+from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.request.columns import (
     as_names,
     example_of,
@@ -46,11 +48,21 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
     return ids
 
 
-DISTANCES = ("eps", "max_eps", "max_distance", "min_distance")
+DISTANCES = ("eps", "max_eps", "max_distance", "min_distance", "radius")
 """Options whose values are distances."""
 
 SPHERE = "haversine"
 """The default metric for points that are longitudes and latitudes."""
+
+
+EARTH = 0.005
+"""Relative tolerance for the radius of the Earth: its ellipsoids differ by less."""
+
+AS_ANGLES = (
+    "Or compare angles on the body: add its latitudes and longitudes in degrees as "
+    "columns, and use on=['lat', 'lon'], metric='haversine' and a distance such as "
+    "'0.5 deg'."
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,80 @@ class Points:
         """Whether the points are longitudes and latitudes."""
         return self.system is not None and bool(self.system.is_geographic)
 
+    def adapt(self, given: dict[str, Any], has_unit: bool) -> None:
+        """Set the metric of the coordinate system in the options of a verb, unless they
+        have a metric, and convert distances with units.
+
+        Raise an error if the metric does not fit the coordinate system.
+        """
+        if self.system is None and "metric" not in given:
+            _check_no_unit(given)
+        metric = given.setdefault("metric", SPHERE if self.geographic else "euclidean")
+        if self.system is not None:
+            _check_system(self.system, metric == SPHERE)
+            if not self.geographic:
+                _convert(given, self.system, has_unit)
+
+    def in_order(self, metric: object) -> list[str]:
+        """Return the added columns in the order in which a metric takes them."""
+        return self.columns[:: -1 if metric == SPHERE else 1]
+
+    def check_same(self, other: Points) -> None:
+        """Raise an error if other points are in another coordinate system."""
+        if self.system != other.system:
+            raise OptionError(
+                "The tables' points are in different coordinate systems, "
+                f"{_called(self)} and {_called(other)}; use other.to_crs(frame.crs) "
+                "first."
+            )
+
+
+def _check_system(system: Any, on_sphere: bool) -> None:
+    """Raise an error for a coordinate system whose points would be compared wrongly.
+
+    `on_sphere`: whether points are compared by "haversine", on a sphere as large as the
+    Earth.
+    """
+    name, axes = system.to_string(), system.axis_info
+    if system.is_geocentric:
+        raise OptionError(
+            f"The coordinate system of the points, {name}, is geocentric: its points "
+            "have three coordinates, x, y and z, but only x and y of points are "
+            "compared. Use frame.to_crs(4326) first, or add the three coordinates as "
+            "columns, and name them with on=."
+        )
+    if (
+        len(axes) < 2
+        or axes[0].unit_conversion_factor != axes[1].unit_conversion_factor
+    ):
+        raise OptionError(
+            f"The coordinate system of the points, {name}, does not have two axes x and "
+            "y with the same unit. Set the right one first, for example with "
+            "frame.set_crs(4326, allow_override=True)."
+        )
+    if not on_sphere:
+        return
+    if not system.is_geographic:
+        raise OptionError(
+            f"metric={SPHERE!r} takes longitudes and latitudes in degrees, and the "
+            f"coordinate system of the points, {name}, has other coordinates. Use "
+            "frame.to_crs(4326) first, or leave out metric=."
+        )
+    radius = getattr(system.ellipsoid, "semi_major_metre", None)
+    if radius is not None and not abs(radius / RADIUS - 1) <= EARTH:
+        raise OptionError(
+            f"The coordinate system of the points, {name}, is on a body with a radius "
+            f"of {radius:,.10g} m, but metric={SPHERE!r} uses the radius of the Earth, "
+            f"{RADIUS:,.0f} m. Project the points to a plane first, with "
+            f"frame.to_crs(...) and a projected system of this body. {AS_ANGLES}"
+        )
+    unit = axes[0]
+    if not math.isclose(unit.unit_conversion_factor, math.pi / 180, rel_tol=1e-9):
+        raise OptionError(
+            f"The coordinate system of the points, {name}, is in {unit.unit_name!r}, "
+            f"but metric={SPHERE!r} takes degrees. Use frame.to_crs(4326) first."
+        )
+
 
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
@@ -80,33 +166,25 @@ def with_points(
     """
     given = dict(options)
     other = given.get("other")
-    left = _points(frame, given.get("left_on", given.get("on")))
+    left = points_of(frame, given.get("left_on", given.get("on")))
     right = (
-        _points(other, given.get("right_on", given.get("on")))
+        points_of(other, given.get("right_on", given.get("on")))
         if other is not None
         else None
     )
     if left is None and right is None:
         return frame, given, []
-    if left is not None and right is not None and left.system != right.system:
-        raise OptionError(
-            f"The tables' points are in different coordinate systems, {_called(left)} "
-            f"and {_called(right)}; "
-            "use other.to_crs(frame.crs) first."
-        )
+    if left is not None and right is not None:
+        left.check_same(right)
     some = left or right
     assert some is not None
-    if some.system is None and "metric" not in given:
-        _check_no_unit(given)
-    metric = given.setdefault("metric", SPHERE if some.geographic else "euclidean")
-    if some.system is not None and not some.geographic:
-        _convert(given, some.system, has_unit)
+    some.adapt(given, has_unit)
     added = {}
     for side, points, table in (("left", left, frame), ("right", right, other)):
         if points is not None:
             added[side] = _with_columns(table, points)
-            columns = points.columns[:: -1 if metric == SPHERE else 1]
-            given["on" if other is None else f"{side}_on"] = columns
+            on = "on" if other is None else f"{side}_on"
+            given[on] = points.in_order(given["metric"])
     if other is not None and left is not None and right is not None:
         given.pop("on", None)
     if "right" in added:
@@ -131,7 +209,7 @@ def is_geo(frame: object) -> bool:
     )
 
 
-def _points(frame: Any, on: Any) -> Points | None:
+def points_of(frame: Any, on: Any) -> Points | None:
     """Return the geometry column whose points are the coordinates of a frame; None if
     there is none.
     """
@@ -170,7 +248,19 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
             "Use their centroids, for example: "
             f"frame.set_geometry(frame[{name!r}].centroid)."
         )
+    if shapes.has_z.any() and (shapes.z[shapes.has_z].fillna(0) != 0).any():
+        raise ColumnError(
+            f"Column {name!r} holds points with heights (z), but only x and y of points "
+            "are compared. To ignore the heights, use "
+            f"frame.set_geometry(frame[{name!r}].force_2d()). To compare them, add all "
+            "three coordinates of projected points as columns, and name them with on=."
+        )
     return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
+
+
+def coordinates(frame: Frame, name: str, columns: list[str]) -> Frame:
+    """Return the coordinates of points as a frame with only these columns."""
+    return pd.DataFrame(add_columns(frame[[name]], name, columns))[columns]
 
 
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
@@ -233,6 +323,8 @@ def as_frame(given: Any, name: str = "frame") -> Any:
 
         check_selections(given)
         return given
+    if isinstance(given, np.ma.MaskedArray):
+        return _frame_of_masked(given, name)
     if isinstance(given, np.ndarray):
         records = given.dtype.names is not None and given.ndim == 1
         return pd.DataFrame(given if records else _two_dimensional(given, name))
@@ -247,6 +339,49 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         return frame_of_arrow(given)
     except pa.ArrowInvalid:  # the stream is a column instead of a table
         return given
+
+
+def masked_rows(rows: Any) -> Any:
+    """Return rows as a masked array if they are one, or a list with masked arrays; else
+    None.
+    """
+    if isinstance(rows, np.ma.MaskedArray):
+        return rows
+    if isinstance(rows, (list, tuple)) and any(
+        isinstance(row, np.ma.MaskedArray) for row in rows
+    ):
+        return np.ma.stack([np.ma.asarray(row) for row in rows])
+    return None
+
+
+def _frame_of_masked(given: Any, name: str) -> Frame:
+    """Convert a masked array to a frame in which masked numbers are missing.
+
+    Integers with masked values become nullable, because float64 has not all of them.
+    """
+    fields = given.dtype.names if given.ndim == 1 else None
+    if fields is None:
+        array = _two_dimensional(given, name)
+        if not np.ma.is_masked(array):
+            return pd.DataFrame(np.ma.getdata(array))
+        if array.dtype.kind == "f":
+            return pd.DataFrame(array.filled(np.nan))
+        columns = {k: array[:, k] for k in range(array.shape[1])}
+    else:
+        columns = {field: given[field] for field in fields}
+    values = {label: _without_mask(column) for label, column in columns.items()}
+    return pd.DataFrame(values, index=pd.RangeIndex(len(given)))
+
+
+def _without_mask(column: Any) -> Any:
+    mask, values = np.ma.getmaskarray(column), np.ma.getdata(column)
+    if not mask.any():
+        return values
+    if values.dtype.kind in "iu":
+        return pd.arrays.IntegerArray(values.copy(), mask)
+    if values.dtype.kind == "b":
+        return pd.arrays.BooleanArray(values.copy(), mask)
+    return column.filled(np.nan) if values.dtype.kind == "f" else column
 
 
 def has_stream(given: object) -> bool:

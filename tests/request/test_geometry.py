@@ -197,3 +197,71 @@ def test_columns_called_as_those_of_coordinates_stay():
     assert (
         len(points.simjoin.self_join(500.0, on="geometry.x", metric="euclidean")) == 0
     )
+
+
+def at(*points, crs):
+    """A GeoDataFrame of two or more points."""
+    return geopandas.GeoDataFrame(geometry=geopandas.points_from_xy(*points), crs=crs)
+
+
+BODIES = ["IAU_2015:30100", "IAU_2015:49900", "IAU_2015:49901", "+proj=longlat +R=1"]
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_other_bodies_and_units_are_refused(how):
+    for crs in BODIES:
+        points = lay(at([0, 0], [0, 1], crs=crs), how)
+        with pytest.raises(
+            OptionError, match="on a body with a radius of .* but metric"
+        ):
+            points.simjoin.self_join("1 km")
+        with pytest.raises(OptionError, match="Or compare angles on the body"):
+            points.simjoin.dbscan(1, metric="haversine")
+        assert computed(points.simjoin.count_pairs(1, metric="euclidean")) == 1
+    grads = lay(at([2, 2], [48, 49], crs=4807), how)
+    with pytest.raises(
+        OptionError, match=r"in 'grad', but .* Use frame\.to_crs\(4326\)"
+    ):
+        grads.simjoin.self_join("1 km")
+    there = lay(at([2, 2], [48, 49], crs=4807).to_crs(4326), how)
+    assert computed(there.simjoin.count_pairs("101 km")) == 1
+    with pytest.raises(OptionError, match="is geocentric: its points have three"):
+        lay(at([0, 1], [0, 1], crs=4978), how).simjoin.self_join(1)
+    with pytest.raises(
+        OptionError, match="does not have two axes x and y with the same"
+    ):
+        lay(at([0, 2], [0, 1], crs=5773), how).simjoin.self_join(1)
+    with pytest.raises(
+        OptionError, match="takes longitudes and latitudes in degrees, an"
+    ):
+        lay(at([0, 3], [0, 1], crs=32631), how).simjoin.self_join(1, metric="haversine")
+
+
+def test_angles_on_another_body_are_compared_as_the_message_says():
+    moon = at([0, 0], [0, 1], crs="IAU_2015:30100")
+    columns = moon.assign(lat=moon.geometry.y, lon=moon.geometry.x)
+    found = columns.simjoin.self_join(
+        "1.01 deg", on=["lat", "lon"], metric="haversine", return_distance=True
+    )
+    assert found["distance"].round(9).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "crs", [4326, 4267, "OGC:CRS84", 4979, "+proj=longlat +R=6370997", "EPSG:4326+5773"]
+)
+def test_systems_of_the_earth_in_degrees(crs):
+    found = at([2, 2], [48, 49], crs=crs).simjoin.closest_pairs(1)["distance"]
+    assert found.round().tolist() == [111195]
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+@pytest.mark.parametrize("crs", [None, 4326, 4979, 32631])
+def test_heights_are_refused(how, crs):
+    heights = at([0, 1], [0, 0], [0, 500], crs=crs)
+    for verb in ("count_pairs", "dbscan"):
+        with pytest.raises(ColumnError, match=r"heights \(z\).*\.force_2d\(\)"):
+            computed(getattr(lay(heights, how).simjoin, verb)(1))
+    flat = heights.set_geometry(heights["geometry"].force_2d())
+    assert computed(lay(flat, how).simjoin.count_pairs(200_000)) == 1
+    zeros = at([0, 1], [0, 0], [0, 0], crs=crs)
+    assert computed(lay(zeros, how).simjoin.count_pairs(200_000)) == 1
