@@ -123,7 +123,7 @@ def test_refused_points():
     model = NearestNeighbors().fit(POINTS)
     with pytest.raises(OptionError, match=r"use other\.to_crs\(frame\.crs\)"):
         model.kneighbors(QUERIES.to_crs(2227))
-    with pytest.raises(ColumnError, match="X has no columns 'geometry.y'"):
+    with pytest.raises(ColumnError, match=r"X has no columns 'geometry\.y'"):
         model.kneighbors(pd.DataFrame({"population": [1.0]}))
     areas = FEET.set_geometry(FEET.buffer(1))
     mars = POINTS.set_crs("IAU_2015:49900", allow_override=True)

@@ -32,7 +32,7 @@ ONE_DIMENSIONAL = [
 @pytest.mark.parametrize("rows", ONE_DIMENSIONAL, ids=lambda one: type(one).__name__)
 def test_one_dimension_is_refused(rows):
     for estimator in ESTIMATORS:
-        with pytest.raises(UnsupportedFrameError, match="X is a .* has one dimension"):
+        with pytest.raises(UnsupportedFrameError, match=r"X is a .* has one dimension"):
             estimator.fit(rows)
     neighbors = NearestNeighbors(n_neighbors=2).fit(FRAME)
     for query in (
@@ -96,7 +96,7 @@ def test_masks_without_masked_numbers_change_nothing():
 
 def test_masked_integers_keep_their_digits():
     large = masked([[2**60], [2**60 + 1], [0]], 2)
-    with pytest.raises(CoordinateError, match="missing|float64|2\\*\\*53"):
+    with pytest.raises(CoordinateError, match=r"missing|float64|2\*\*53"):
         dask_simjoin.count_pairs(large, 0.5, dropna=True)
 
 
