@@ -77,6 +77,11 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     """
     if weights is None:
         return None
+    if np.ma.is_masked(weights):
+        raise OptionError(
+            "sample_weight= has masked numbers, which are missing; use one number for "
+            "each row."
+        )
     try:
         given = np.asarray(weights)
         real = given.dtype.kind in "biufO"

@@ -107,3 +107,9 @@ def test_masked_fields_are_missing():
     with pytest.raises(CoordinateError, match="missing"):
         dask_simjoin.count_pairs(made, 9)
     assert dask_simjoin.count_pairs(made, 9, dropna=True) == 0
+
+
+def test_masked_weights_are_refused():
+    weights = masked(np.ones(20), 3)
+    with pytest.raises(OptionError, match="sample_weight= has masked numbers"):
+        DBSCAN(eps=1.0).fit(FRAME, sample_weight=weights)
