@@ -54,7 +54,8 @@ class NearestNeighbors(PointsEstimator):
     metric, p, on, method
         As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an
         array has latitudes and longitudes in degrees. Distances are in meters, unless
-        `distance_unit` is set.
+        `distance_unit` is set. The default metric is "euclidean", and "haversine" for
+        longitudes and latitudes of a GeoDataFrame.
     distance_unit : str, optional
         Unit of the returned distances, as in `self_join`. Default for
         `radius_neighbors`: the unit in the radius, such as kilometers for ``radius="2
@@ -156,7 +157,8 @@ class NearestNeighbors(PointsEstimator):
         X : array (m, d), DataFrame or table, optional
             The queries. Default: the fitted rows; then no row is its own neighbor. A
             frame needs the fitted columns and may have others. An array has these
-            columns in the same order.
+            columns in the same order. For fitted points, a GeoDataFrame needs points in
+            the same coordinate system.
         n_neighbors : int, optional
             Number of neighbors of a row; default: the value of the estimator.
         return_distance : bool, default True

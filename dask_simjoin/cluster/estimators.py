@@ -144,7 +144,7 @@ class PointsEstimator(BaseEstimator):
     n_features_in_: int  # number of fitted columns
     # names of the fitted columns; only if all of them are strings
     feature_names_in_: np.ndarray
-    # the fitted points, if they are those of a GeoDataFrame
+    # the geometry column of a fitted GeoDataFrame, unless `on` names other columns
     _points: GeoPoints | None = None
 
     def _options(self, request: Any) -> dict[str, Any]:
@@ -342,14 +342,16 @@ class DBSCAN(Clustering):
 
     Parameters
     ----------
-    eps : float
+    eps : float or str
         Largest distance of neighbors.
     min_samples : int
         A row is a core row if at least this many rows are within `eps`, counting the
         row itself.
     on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.dbscan`. `on` is for frames only. For "haversine", an
-        array has latitudes and longitudes in degrees, and `eps` is in meters.
+        array has latitudes and longitudes in degrees, and `eps` is in meters. The
+        default metric is "euclidean", and "haversine" for longitudes and latitudes of a
+        GeoDataFrame.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -382,7 +384,7 @@ class DBSCAN(Clustering):
 
     def __init__(
         self,
-        eps: float = 0.5,
+        eps: float | str = 0.5,
         *,
         min_samples: int = 5,
         metric: MetricName | None = None,
@@ -450,7 +452,7 @@ class OPTICS(Clustering):
 
     Parameters
     ----------
-    max_eps : float
+    max_eps : float or str
         Largest distance of neighbors; it must be finite. Scikit-learn's default,
         infinity, would keep all pairs.
     min_samples : int
@@ -469,7 +471,8 @@ class OPTICS(Clustering):
         for the Euclidean metric only. "forest" needs less memory, works with any
         metric, and gives another order.
     on, metric, p, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.optics`; `on` is for frames only.
+        As in `SimJoinAccessor.optics`; `on` is for frames only. The default metric is
+        as for `DBSCAN`.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -505,11 +508,11 @@ class OPTICS(Clustering):
 
     def __init__(
         self,
-        max_eps: float = 0.5,
+        max_eps: float | str = 0.5,
         *,
         min_samples: int = 5,
         cluster_method: Literal["xi", "dbscan"] = "xi",
-        eps: float | None = None,
+        eps: float | str | None = None,
         xi: float = 0.05,
         min_cluster_size: float | None = None,
         predecessor_correction: bool = True,

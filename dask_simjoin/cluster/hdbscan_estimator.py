@@ -68,7 +68,8 @@ class HDBSCAN(Clustering):
         Whether all rows may be one cluster.
     on, metric, p, dropna, partitioning, blocksize
         As in `SimJoinAccessor.hdbscan`; `on` is for frames only. For "haversine" an
-        array has latitudes and longitudes in degrees, and distances are in meters.
+        array has latitudes and longitudes in degrees, and distances are in meters. The
+        default metric is as for `DBSCAN`.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 

@@ -353,7 +353,7 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
                     f"a list with a {type(value).__name__} in it, which is not a real "
                     "number",
                 )
-            if isinstance(value, numbers.Integral) and abs(value) > EXACT_INTEGER:
+            if isinstance(value, numbers.Integral) and abs(int(value)) > EXACT_INTEGER:
                 raise ListError(
                     row,
                     f"a list with {value} in it, which is beyond 2**53, where float64 "

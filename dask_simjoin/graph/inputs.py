@@ -59,9 +59,8 @@ EARTH = 0.005
 """Relative tolerance for the radius of the Earth: its ellipsoids differ by less."""
 
 AS_ANGLES = (
-    "Or compare angles on the body: add its latitudes and longitudes in degrees as "
-    "columns, and use on=['lat', 'lon'], metric='haversine' and a distance such as "
-    "'0.5 deg'."
+    "Or compare angles on the body: add latitudes and longitudes in degrees as columns. "
+    "Then use on=['lat', 'lon'], metric='haversine' and a distance such as '0.5 deg'."
 )
 
 
@@ -95,7 +94,7 @@ class Points:
                 _convert(given, self.system, has_unit)
 
     def in_order(self, metric: object) -> list[str]:
-        """Return the added columns in the order in which a metric takes them."""
+        """Return the added columns in the order that a metric needs."""
         return self.columns[:: -1 if metric == SPHERE else 1]
 
     def check_same(self, other: Points) -> None:
@@ -118,9 +117,9 @@ def _check_system(system: Any, on_sphere: bool) -> None:
     if system.is_geocentric:
         raise OptionError(
             f"The coordinate system of the points, {name}, is geocentric: its points "
-            "have three coordinates, x, y and z, but only x and y of points are "
-            "compared. Use frame.to_crs(4326) first, or add the three coordinates as "
-            "columns, and name them with on=."
+            "have three coordinates, but only x and y of points are compared. Use "
+            "frame.to_crs(4326) first, or add the three coordinates as columns, and "
+            "name them with on=."
         )
     if (
         len(axes) < 2
@@ -143,7 +142,7 @@ def _check_system(system: Any, on_sphere: bool) -> None:
     if radius is not None and not abs(radius / RADIUS - 1) <= EARTH:
         raise OptionError(
             f"The coordinate system of the points, {name}, is on a body with a radius "
-            f"of {radius:,.10g} m, but metric={SPHERE!r} uses the radius of the Earth, "
+            f"of {radius:,.10g} m. But metric={SPHERE!r} uses the radius of the Earth, "
             f"{RADIUS:,.0f} m. Project the points to a plane first, with "
             f"frame.to_crs(...) and a projected system of this body. {AS_ANGLES}"
         )
@@ -355,7 +354,7 @@ def masked_rows(rows: Any) -> Any:
 
 
 def _frame_of_masked(given: Any, name: str) -> Frame:
-    """Convert a masked array to a frame in which masked numbers are missing.
+    """Convert a masked array to a frame. Masked numbers become missing.
 
     Integers with masked values become nullable, because float64 has not all of them.
     """

@@ -212,7 +212,7 @@ def test_other_bodies_and_units_are_refused(how):
     for crs in BODIES:
         points = lay(at([0, 0], [0, 1], crs=crs), how)
         with pytest.raises(
-            OptionError, match=r"on a body with a radius of .* but metric"
+            OptionError, match=r"on a body with a radius of .* But metric"
         ):
             points.simjoin.self_join("1 km")
         with pytest.raises(OptionError, match="Or compare angles on the body"):
