@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
+from dask.tokenize import normalize_token
 
 from dask_simjoin.catalog import HOME, LIBRARIES, library
 from dask_simjoin.engine.base import frames_of_library
@@ -154,6 +156,27 @@ def _check_system(system: Any, on_sphere: bool) -> None:
         )
 
 
+@normalize_token.register_lazy("geopandas")
+def _name_points_apart() -> None:
+    """Make Dask's names of GeoDataFrames depend on their coordinate system.
+
+    Otherwise Dask takes two frames with the same points for one, and the second frame
+    gets the coordinate system of the first.
+    """
+    geopandas: Any = sys.modules["geopandas"]
+
+    @normalize_token.register(geopandas.array.GeometryArray)
+    def points_token(points: Any) -> Any:
+        system = None if points.crs is None else points.crs.to_wkt()
+        # Dask would pickle each point, which takes 20 times as long
+        return "GeometryArray", system, normalize_token(geopandas.array.to_wkb(points))
+
+    @normalize_token.register(geopandas.GeoDataFrame)
+    def frame_token(frame: Any) -> Any:
+        active = frame.active_geometry_name
+        return type(frame).__name__, active, normalize_token(pd.DataFrame(frame))
+
+
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
 ) -> tuple[Frame, dict[str, Any], list[str]]:
@@ -203,28 +226,45 @@ def without_points(result: Any, added: list[str]) -> Any:
 
 def is_geo(frame: object) -> bool:
     """Return whether a frame is a GeoDataFrame, or belongs to a derived class."""
-    return any(
-        kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__
-    )
+    return any(is_geo_type(kind) for kind in type(frame).__mro__)
+
+
+def is_geo_type(kind: type) -> bool:
+    """Return whether a class belongs to GeoPandas."""
+    return kind.__module__.partition(".")[0] == "geopandas"
 
 
 def points_of(frame: Any, on: Any) -> Points | None:
     """Return the geometry column whose points are the coordinates of a frame; None if
     there is none.
+
+    Raise an error if only another geometry column can be meant.
     """
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
-    if not is_geo(meta):
+    if "geopandas" not in sys.modules or not is_frame(meta):
         return None
-    name = getattr(meta, "active_geometry_name", None)
-    if (
-        name is None
-        or not is_frame(meta)
-        or (on is not None and as_names(on) != [name])
-    ):
-        return None
-    return Points(
-        name, meta.crs, [free_name(f"{name}.{axis}", [meta]) for axis in "xy"]
-    )
+    name = getattr(meta, "active_geometry_name", None) if is_geo(meta) else None
+    if name is not None and (on is None or as_names(on) == [name]):
+        columns = [free_name(f"{name}.{axis}", [meta]) for axis in "xy"]
+        return Points(name, meta.crs, columns)
+    others = [
+        column
+        for column, dtype in zip(meta.columns, meta.dtypes, strict=True)
+        if is_geo_type(type(dtype))
+    ]
+    meant = others if on is None else [one for one in others if one in as_names(on)]
+    if meant:
+        make = (
+            f"frame.set_geometry({meant[0]!r})"
+            if is_geo(meta)
+            else f"geopandas.GeoDataFrame(frame, geometry={meant[0]!r})"
+        )
+        raise ColumnError(
+            f"Column {meant[0]!r} holds geometries, but is not the active geometry of a "
+            f"GeoDataFrame. To use its points, call {make} first, without on=. For "
+            "other columns, use on=[...]."
+        )
+    return None
 
 
 def _with_columns(frame: Frame, points: Points) -> Frame:
@@ -390,7 +430,7 @@ def has_stream(given: object) -> bool:
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
     return (
         not known
-        and not isinstance(given, type)
+        and not isinstance(given, (type, pd.Series, pd.Index))
         and hasattr(given, "__arrow_c_stream__")
     )
 

@@ -6,7 +6,14 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.errors import BudgetError, ColumnError, OptionError, UnitsWarning
+from dask_simjoin.cluster import DBSCAN
+from dask_simjoin.errors import (
+    BudgetError,
+    ColumnError,
+    OptionError,
+    UnitsWarning,
+    UnsupportedFrameError,
+)
 from tests.support.frames import computed, lay
 
 geopandas = pytest.importorskip("geopandas")
@@ -171,9 +178,7 @@ def test_degrees_without_a_coordinate_system(how):
         ),
     ):
         computed(data.simjoin.self_join(5000))
-    # Dask's names of frames do not depend on the system
-    known = unknown.assign(name="a").set_crs(4326)
-    assert computed(lay(known, how).simjoin.count_pairs("50 km")) > 0
+    assert computed(lay(unknown.set_crs(4326), how).simjoin.count_pairs("50 km")) > 0
     with pytest.warns(UnitsWarning) as caught:
         computed(
             lay(unknown.set_geometry(unknown.translate(1000)), how).simjoin.count_pairs(
@@ -197,6 +202,23 @@ def test_columns_called_as_those_of_coordinates_stay():
     assert (
         len(points.simjoin.self_join(500.0, on="geometry.x", metric="euclidean")) == 0
     )
+
+
+def test_lazy_points_keep_their_own_coordinate_system():
+    frames = [
+        POINTS,
+        POINTS.set_crs(32631, allow_override=True),
+        POINTS.set_crs(None, allow_override=True),
+        POINTS.assign(other=POINTS.geometry),
+        POINTS.assign(other=POINTS.geometry).set_geometry("other"),
+        pd.DataFrame(POINTS),
+    ]
+    lazy = [lay(frame, "dask-3") for frame in frames]
+    assert len({one._name for one in lazy}) == len(frames)
+    assert [one._meta.crs for one in lazy[:3]] == [one.crs for one in frames[:3]]
+    assert lay(POINTS.copy(), "dask-3")._name == lazy[0]._name
+    moved = POINTS.set_geometry(POINTS.translate(1, 0))
+    assert lay(moved, "dask-3")._name != lazy[0]._name
 
 
 def at(*points, crs):
@@ -244,6 +266,28 @@ def test_angles_on_another_body_are_compared_as_the_message_says():
         "1.01 deg", on=["lat", "lon"], metric="haversine", return_distance=True
     )
     assert found["distance"].round(9).tolist() == [1]
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_geometry_that_is_not_active_is_not_ignored(how):
+    plain = lay(pd.DataFrame(POINTS), how)
+    with pytest.raises(ColumnError, match=r"call geopandas\.GeoDataFrame\(frame, geo"):
+        plain.simjoin.count_pairs(1)
+    with pytest.raises(ColumnError, match="Column 'geometry' holds geometries, but is"):
+        plain.simjoin.count_pairs(1, on="geometry")
+    with pytest.raises(ColumnError, match="holds geometries"):
+        DBSCAN(eps=1).fit(plain)
+    with pytest.raises(ColumnError, match="holds geometries"):
+        plain.simjoin.join(plain, 1)
+    assert computed(plain.simjoin.count_pairs(1, on="population")) == 79
+    two = POINTS.assign(other=POINTS.geometry)
+    with pytest.raises(ColumnError, match=r"call frame\.set_geometry\('other'\) first"):
+        two.simjoin.count_pairs(1, on="other")
+    assert two.simjoin.count_pairs(5000) == POINTS.simjoin.count_pairs(5000)
+    with pytest.raises(UnsupportedFrameError, match=r"Use \.to_frame\(\)"):
+        dask_simjoin.count_pairs(POINTS.geometry, 1)
+    with pytest.raises(UnsupportedFrameError, match=r"Use X\.to_frame\(\)"):
+        DBSCAN(eps=1).fit(POINTS.geometry)
 
 
 @pytest.mark.parametrize(
