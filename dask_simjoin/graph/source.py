@@ -128,6 +128,7 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     The columns keep the order of the frame. With any other order, Dask's readers would
     copy each partition.
     """
+    check_selections(ddf)
     wanted, whole = set(columns), ddf.expr
     while isinstance(whole, Projection):
         whole = whole.frame

@@ -118,6 +118,14 @@ def test_selections_that_dask_cannot_compute_are_refused(select):
             call()
 
 
+def test_an_index_refuses_such_selections(tmp_path):
+    index = FRAME.simjoin.index(1, tmp_path / "index", on="x")
+    lazy = dd.from_pandas(FRAME.set_index(FRAME.index + 20), npartitions=2)
+    for call in (index.update, index.join):
+        with pytest.raises(UnsupportedFrameError, match="indexed by"):
+            call(lazy[lambda rows: rows["x"] > 9])
+
+
 def test_other_selections_are_computed():
     lazy = dd.from_pandas(FRAME, npartitions=2)
     for some in (

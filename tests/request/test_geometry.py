@@ -221,6 +221,18 @@ def test_lazy_points_keep_their_own_coordinate_system():
     assert lay(moved, "dask-3")._name != lazy[0]._name
 
 
+def test_an_index_of_points_names_the_columns_that_new_rows_need(tmp_path):
+    index = POINTS[:40].simjoin.index("2 km", tmp_path / "index")
+    new = POINTS[40:]
+    with pytest.raises(
+        ColumnError, match=r"as columns, such as frame\.assign\(\*\*\{'g"
+    ):
+        index.update(new)
+    x, y = new.geometry.x, new.geometry.y
+    index.update(new.assign(**{"geometry.x": x, "geometry.y": y}))
+    assert rows(index.pairs().compute()) == rows(POINTS.simjoin.self_join("2 km"))
+
+
 def at(*points, crs):
     """A GeoDataFrame of two or more points."""
     return geopandas.GeoDataFrame(geometry=geopandas.points_from_xy(*points), crs=crs)
