@@ -30,7 +30,7 @@ from dask_simjoin.request.columns import (
     is_frame,
     optional,
 )
-from dask_simjoin.request.messages import instead_of_frame, shown
+from dask_simjoin.request.messages import MOST_SHOWN, instead_of_frame, shown
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import DistanceUnit, RowSpec
 from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
@@ -115,7 +115,7 @@ def _check_system(system: Any, on_sphere: bool) -> None:
     `on_sphere`: whether points are compared by "haversine", on a sphere as large as the
     Earth.
     """
-    name, axes = system.to_string(), system.axis_info
+    name, axes = _name_of(system), system.axis_info
     if system.is_geocentric:
         raise OptionError(
             f"The coordinate system of the points, {name}, is geocentric: its points "
@@ -337,7 +337,13 @@ def _check_no_unit(given: Mapping[str, Any]) -> None:
 
 
 def _called(points: Points) -> str:
-    return "none" if points.system is None else str(points.system.to_string())
+    return "none" if points.system is None else _name_of(points.system)
+
+
+def _name_of(system: Any) -> str:
+    """Return the code of a coordinate system such as "EPSG:4326", or else its name."""
+    text = str(system.to_string())
+    return text if len(text) <= MOST_SHOWN else repr(system.name)
 
 
 PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)

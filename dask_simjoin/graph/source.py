@@ -135,7 +135,8 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     if type(whole) is FromPandas:
         seed_divisions(whole)
     return FrozenSource(
-        ddf.expr[[name for name in ddf.columns if name in wanted]], is_final=False
+        ddf.expr[[name for name in ddf.columns.tolist() if name in wanted]],
+        is_final=False,
     )
 
 

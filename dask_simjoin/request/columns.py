@@ -342,7 +342,7 @@ def check_on(
 
     Raise an error if one is unsuitable.
     """
-    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    dtypes = dict(zip(meta.columns.tolist(), meta.dtypes, strict=True))
     if on is None:
         found = numeric_columns(meta, (id, radius, ROW_ID))
         if not found:
@@ -469,7 +469,7 @@ def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable
     left out.
     """
     besides = [name for name in besides if name is not None]
-    kinds = zip(meta.columns, meta.dtypes, strict=True)
+    kinds = zip(meta.columns.tolist(), meta.dtypes, strict=True)
     return [
         name
         for name, dtype in kinds
@@ -481,7 +481,7 @@ def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
     """Return a dict from each column to its kind of number, which is given as NumPy's
     letter.
     """
-    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    dtypes = dict(zip(meta.columns.tolist(), meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
 
