@@ -536,8 +536,8 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
             all_markers = "these values are" if markers == total else f"{markers:,} are"
             marked = (
                 f" But {all_markers} 91 or 181, which often stand for 'not available', "
-                f"as in AIS: drop these rows first, by df[~df[{name!r}].isin([91, 181])]; "
-                "dropna=True does not know them."
+                f"as in AIS. Drop these rows first, by df[~df[{name!r}].isin([91, 181])]. "
+                "They are not missing, so dropna=True keeps them."
                 if markers > 1
                 else ""
             )
