@@ -242,7 +242,7 @@ class UnitsWarning(SimJoinWarning):
 
 class ColumnsWarning(SimJoinWarning):
     """Without ``on=``, a column looks like ids, has a far wider range than others, or
-    is ignored.
+    is ignored. Or the table has fewer rows than columns, and may be transposed.
 
     Remedy: Name the coordinate columns with ``on=``.
     """

@@ -55,8 +55,8 @@ class KNeighborsTransformer(NeighborsTransformer):
         Entries of the matrix: distances, or 1.
     n_neighbors : int, default 5
         Number of neighbors of a row. With ``mode="distance"``, the matrix has one more
-        neighbor per row, as in scikit-learn, because a fitted row is its own nearest
-        neighbor.
+        neighbor per row, as in scikit-learn, because a fitted row is usually its own
+        nearest neighbor. With many copies of a row, the first copies are chosen.
     metric, p, on, method
         As in `NearestNeighbors`.
     distance_unit : str, optional
@@ -88,7 +88,7 @@ class KNeighborsTransformer(NeighborsTransformer):
         *,
         mode: GraphMode = "distance",
         n_neighbors: int = 5,
-        metric: MetricName = "euclidean",
+        metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
         method: Method = "auto",
@@ -111,7 +111,8 @@ class KNeighborsTransformer(NeighborsTransformer):
         Parameters
         ----------
         X : array (m, d), DataFrame or table
-            The rows; a fitted row is its own neighbor.
+            The rows; a fitted row is among its own neighbors, unless
+            enough earlier rows equal it.
 
         Returns
         -------
@@ -169,7 +170,7 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
         *,
         mode: GraphMode = "distance",
         radius: float | str = 1.0,
-        metric: MetricName = "euclidean",
+        metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
         method: Method = "auto",

@@ -54,7 +54,8 @@ class NearestNeighbors(PointsEstimator):
     metric, p, on, method
         As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an
         array has latitudes and longitudes in degrees. Distances are in meters, unless
-        `distance_unit` is set.
+        `distance_unit` is set. The default metric is "euclidean", and "haversine" for
+        longitudes and latitudes of a GeoDataFrame.
     distance_unit : str, optional
         Unit of the returned distances, as in `self_join`. Default for
         `radius_neighbors`: the unit in the radius, such as kilometers for ``radius="2
@@ -98,7 +99,7 @@ class NearestNeighbors(PointsEstimator):
         *,
         n_neighbors: int = 5,
         radius: float | str = 1.0,
-        metric: MetricName = "euclidean",
+        metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
         method: Method = "auto",
@@ -131,14 +132,14 @@ class NearestNeighbors(PointsEstimator):
         NearestNeighbors
             The estimator itself.
         """
-        request = NeighborGraphRequest(
-            eps=self._distance(self.radius), **self._options(NeighborGraphRequest)
-        )
-        frame = _numbered(self._frame(X, request))
+        frame, _, request = self._frame(X, NeighborGraphRequest, eps=1.0)
+        frame = _numbered(frame)
+        self._metric = request.metric
+        radius = self._distance(self.radius)
         spec = request.spec(example_of(frame))
         # raise errors for invalid rows now; with another `bound`, warnings about `eps`
         # are left to `radius_neighbors`
-        whole_chunk(frame, replace(spec, bound="radius"), LISTS)
+        whole_chunk(frame, replace(spec, bound="radius", eps=radius), LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
         return self
@@ -156,7 +157,8 @@ class NearestNeighbors(PointsEstimator):
         X : array (m, d), DataFrame or table, optional
             The queries. Default: the fitted rows; then no row is its own neighbor. A
             frame needs the fitted columns and may have others. An array has these
-            columns in the same order.
+            columns in the same order. For fitted points, a GeoDataFrame needs points in
+            the same coordinate system.
         n_neighbors : int, optional
             Number of neighbors of a row; default: the value of the estimator.
         return_distance : bool, default True
@@ -274,17 +276,30 @@ class NearestNeighbors(PointsEstimator):
         )
 
     def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
-        options = self._options(request) | {"on": self._columns}
+        options = self._options(request) | {
+            "on": self._columns,
+            "metric": self._metric,
+        }
+        self._adapt(options, "distance_unit" in options)
         # transformers have the parameter `mode`, but requests do not
         options.pop("mode", None)
         return options
+
+    def _adapt(self, options: dict[str, Any], has_unit: bool = False) -> None:
+        """Convert the units of distances to the unit of fitted points."""
+        if self._points is not None:
+            self._points.adapt(options, has_unit)
 
     def _distance(self, radius: float | str) -> float:
         """Convert a radius to the unit of the metric; raise an error if it is not
         allowed.
         """
-        metric, _ = check_metric(self.metric, self.p)
-        return check_eps(without_unit(radius, metric, "radius"), "radius")
+        metric, _ = check_metric(self._metric, self.p)
+        given: dict[str, Any] = {"radius": radius}
+        if self.metric is not None:
+            given["metric"] = self.metric
+        self._adapt(given)
+        return check_eps(without_unit(given["radius"], metric, "radius"), "radius")
 
     def _unit(self, radius: float | str) -> str | None:
         """Return the unit of returned distances; None stands for the unit of the
@@ -309,10 +324,9 @@ class NearestNeighbors(PointsEstimator):
         radius = self.radius if radius is None else radius
         eps = self._distance(radius)
         fitted, queries = self._rows(X)
-        how = self._search() | {
-            "return_distance": True,
-            "distance_unit": self._unit(radius),
-        }
+        how = self._search() | {"return_distance": True}
+        how["distance_unit"] = self._unit(radius)
+        self._adapt(how, has_unit=True)
         if queries is None:
             found = self_join(fitted, eps, pairs="both", **how)
         else:

@@ -23,6 +23,7 @@ from dask_simjoin.cli.sources import FORMATS, CsvColumns
 from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.columns import ROW_ID
+from dask_simjoin.request.messages import COMMA
 from dask_simjoin.request.units import parsed
 from dask_simjoin.sets.requests import AnyTokenizer
 from dask_simjoin.sets.tokens import NAMED, QGrams, Words
@@ -84,12 +85,17 @@ def number(text: str, kind: type[int] | type[float]) -> Any:
 
 
 def parse_radii(text: str) -> Any:
-    """Parse one distance, or several separated by commas, as in ``5 km,10 km``."""
+    """Parse one distance, or several separated by commas, as in ``5 km,10 km``.
+
+    A text such as "0,25 km" is returned unchanged, because its comma may be a decimal
+    comma.
+    """
     some = [number(one, float) for one in text.split(",")]
     several = len(some) > 1 and all(
         isinstance(one, float) or parsed(one) is not None for one in some
     )
-    return some if several else number(text, float)
+    decimal = COMMA.fullmatch(text) is not None and not isinstance(some[-1], float)
+    return some if several and not decimal else number(text, float)
 
 
 NAMES = Parsed("columns", split_names)

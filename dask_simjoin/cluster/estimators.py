@@ -23,14 +23,22 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.graph.inputs import as_frame, is_dask_array
+from dask_simjoin.graph.inputs import Points as GeoPoints
+from dask_simjoin.graph.inputs import (
+    as_frame,
+    coordinates,
+    is_dask_array,
+    masked_rows,
+    points_of,
+    with_points,
+)
 from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.request import clusters
 from dask_simjoin.request.columns import example_of, has_column, is_frame
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.options import Method, MetricName, Partitioning, Size
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.units import check_choice, check_eps
+from dask_simjoin.request.units import check_choice, check_eps, without_unit
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -136,24 +144,42 @@ class PointsEstimator(BaseEstimator):
     n_features_in_: int  # number of fitted columns
     # names of the fitted columns; only if all of them are strings
     feature_names_in_: np.ndarray
+    # the geometry column of a fitted GeoDataFrame, unless `on` names other columns
+    _points: GeoPoints | None = None
 
     def _options(self, request: Any) -> dict[str, Any]:
-        """Return the estimator's parameters that are options of a request."""
+        """Return the estimator's parameters that are options of a request.
+
+        A metric of None is left out, so that the default of the request applies.
+        """
         accepted = inspect.signature(request).parameters
         return {
-            name: value for name, value in self.get_params().items() if name in accepted
+            name: value
+            for name, value in self.get_params().items()
+            if name in accepted and (name != "metric" or value is not None)
         }
 
-    def _frame(self, X: Points, request: Any) -> Frame:
-        """Convert the rows to fit to a frame. `request`: the options of this fit."""
-        frame = points_frame(X)
+    def _frame(
+        self, X: Points, kind: Any, **more: Any
+    ) -> tuple[Frame, dict[str, Any], Any]:
+        """Convert the rows to fit to a frame. Return it, the options of this fit, and
+        the request with these options.
+
+        `kind`: the class of the request; `more`: options that are not parameters of the
+        estimator. The points of a GeoDataFrame become columns, as in the verbs.
+        """
+        given = points_frame(X)
+        self._points = points_of(given, getattr(self, "on", None))
+        has_unit = "distance_unit" in inspect.signature(kind).parameters
+        frame, options, _ = with_points(given, self._options(kind) | more, has_unit)
+        request = kind(**options)
         spec: JoinSpec = request.spec(example_of(frame))
         self.n_features_in_ = len(spec.on)
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         if frame_like(X) and all(isinstance(name, str) for name in spec.on):
             self.feature_names_in_ = np.array(spec.on, object)
-        return frame
+        return frame, options, request
 
     def _queries(self, X: Points, columns: list[Hashable]) -> Frame:
         """Convert new rows to a plain frame with the fitted columns."""
@@ -163,6 +189,11 @@ class PointsEstimator(BaseEstimator):
                 f"{name} needs new rows in memory; compute() them first, or "
                 "map_partitions over them."
             )
+        fitted = self._points
+        points = None if fitted is None else points_of(frame, None)
+        if fitted is not None and points is not None:
+            fitted.check_same(points)
+            return coordinates(frame, points.name, fitted.columns)[columns]
         if frame_like(X):
             missing = [one for one in columns if not has_column(frame.columns, one)]
             if missing:
@@ -251,6 +282,8 @@ def points_frame(X: Points) -> Frame:
     """
     if frame_like(X):
         frame = as_frame(X, "X")
+        if not is_frame(frame):
+            raise _one_dimensional(X)
         if not is_dask_collection(frame) and not len(frame):
             raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
         return frame
@@ -262,7 +295,28 @@ def points_frame(X: Points) -> Frame:
         import dask.dataframe as dd
 
         return dd.from_dask_array(_checked(X).rechunk({1: -1}))
-    return pd.DataFrame(_checked(np.asarray(X)))
+    if is_dask_collection(X) or hasattr(X, "to_frame"):
+        raise _one_dimensional(X)
+    masked = masked_rows(X)
+    return as_frame(_checked(np.asarray(X) if masked is None else masked), "X")
+
+
+def _one_dimensional(X: Any) -> UnsupportedFrameError:
+    """Return the error for a Series, an index or an Arrow array as rows."""
+    kind = type(X)
+    called = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    row = ""
+    if isinstance(X, pd.Series):
+        row = ", or X.to_frame().T if it is one row"
+    how = (
+        f"Use X.to_frame() if it is one column{row}."
+        if hasattr(X, "to_frame")
+        else "Reshape your data to an array (n, d)."
+    )
+    return UnsupportedFrameError(
+        f"X is a {called}, which has one dimension; use a DataFrame, a table or an "
+        f"array (n, d). {how}"
+    )
 
 
 def _checked(x: Any) -> Any:
@@ -288,14 +342,16 @@ class DBSCAN(Clustering):
 
     Parameters
     ----------
-    eps : float
+    eps : float or str
         Largest distance of neighbors.
     min_samples : int
         A row is a core row if at least this many rows are within `eps`, counting the
         row itself.
     on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.dbscan`. `on` is for frames only. For "haversine", an
-        array has latitudes and longitudes in degrees, and `eps` is in meters.
+        array has latitudes and longitudes in degrees, and `eps` is in meters. The
+        default metric is "euclidean", and "haversine" for longitudes and latitudes of a
+        GeoDataFrame.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -328,10 +384,10 @@ class DBSCAN(Clustering):
 
     def __init__(
         self,
-        eps: float = 0.5,
+        eps: float | str = 0.5,
         *,
         min_samples: int = 5,
-        metric: MetricName = "euclidean",
+        metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
         dropna: bool = False,
@@ -370,23 +426,21 @@ class DBSCAN(Clustering):
             integer multiples of a power of two, so that sums do not depend on the
             order. Sums are exact if weights span up to about 40 bits.
         """
-        request = clusters.DbscanRequest(**self._options(clusters.DbscanRequest))
-        frame = self._frame(X, request)
+        frame, options, request = self._frame(X, clusters.DbscanRequest)
         if is_dask_collection(frame):
             if sample_weight is not None:
                 raise OptionTypeError(
                     "sample_weight= needs arrays or frames in memory; compute() the "
                     "rows first."
                 )
-            self.labels_ = self._as_given(
-                verbs.dbscan(frame, **self._options(clusters.DbscanRequest)), X
-            )
+            self.labels_ = self._as_given(verbs.dbscan(frame, **options), X)
             return self
         weights = checked_weights(sample_weight, len(frame))
         labels, core, order = verbs.labels_and_cores(frame, request, weights)
         self.labels_ = self._as_given(labels, X)
         self.core_sample_indices_ = np.flatnonzero(to_host(rows_of_places(core, order)))
-        rows = kept_points(frame, request)
+        points = self._points
+        rows = kept_points(frame, request, None if points is None else [points.name])
         some = rows.iloc[self.core_sample_indices_]
         self.components_ = some if frame_like(X) else some.to_numpy()
         return self
@@ -398,7 +452,7 @@ class OPTICS(Clustering):
 
     Parameters
     ----------
-    max_eps : float
+    max_eps : float or str
         Largest distance of neighbors; it must be finite. Scikit-learn's default,
         infinity, would keep all pairs.
     min_samples : int
@@ -417,7 +471,8 @@ class OPTICS(Clustering):
         for the Euclidean metric only. "forest" needs less memory, works with any
         metric, and gives another order.
     on, metric, p, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.optics`; `on` is for frames only.
+        As in `SimJoinAccessor.optics`; `on` is for frames only. The default metric is
+        as for `DBSCAN`.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -453,16 +508,16 @@ class OPTICS(Clustering):
 
     def __init__(
         self,
-        max_eps: float = 0.5,
+        max_eps: float | str = 0.5,
         *,
         min_samples: int = 5,
         cluster_method: Literal["xi", "dbscan"] = "xi",
-        eps: float | None = None,
+        eps: float | str | None = None,
         xi: float = 0.05,
         min_cluster_size: float | None = None,
         predecessor_correction: bool = True,
         mode: clusters.OrderMode = "auto",
-        metric: MetricName = "euclidean",
+        metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
         dropna: bool = False,
@@ -494,21 +549,21 @@ class OPTICS(Clustering):
         y : ignored
         """
         check_choice("cluster_method", self.cluster_method, ("xi", "dbscan"))
-        max_eps = check_eps(self.max_eps, "max_eps")
-        eps = (
-            max_eps
-            if self.eps is None or self.cluster_method != "dbscan"
-            else check_eps(self.eps, "eps")
-        )
+        # `eps` is not an option of the verb, but its unit is converted likewise
+        frame, options, request = self._frame(X, clusters.OpticsRequest)
+        spec = request.spec(example_of(frame))
+        max_eps, eps = spec.eps, spec.eps
+        if self.eps is not None and self.cluster_method == "dbscan":
+            given = {"eps": self.eps, "metric": spec.metric}
+            if self._points is not None:
+                self._points.adapt(given, has_unit=False)
+            eps = check_eps(without_unit(given["eps"], spec.measure, "eps"), "eps")
         if eps > max_eps:
             raise OptionError(
                 f"eps={self.eps!r} is not allowed; use at most "
                 f"max_eps={self.max_eps!r}."
             )
-        options = self._options(clusters.OpticsRequest)
-        found = verbs.optics(
-            self._frame(X, clusters.OpticsRequest(**options)), **options
-        )
+        found = verbs.optics(frame, **options)
         self.optics_ = found
         if self.cluster_method == "dbscan":
             labels = cluster_optics_dbscan(found, eps)

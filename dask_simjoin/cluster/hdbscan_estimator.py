@@ -4,7 +4,7 @@ hdbscan.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -68,7 +68,8 @@ class HDBSCAN(Clustering):
         Whether all rows may be one cluster.
     on, metric, p, dropna, partitioning, blocksize
         As in `SimJoinAccessor.hdbscan`; `on` is for frames only. For "haversine" an
-        array has latitudes and longitudes in degrees, and distances are in meters.
+        array has latitudes and longitudes in degrees, and distances are in meters. The
+        default metric is as for `DBSCAN`.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -129,7 +130,7 @@ class HDBSCAN(Clustering):
         cluster_selection_epsilon: float = 0.0,
         max_cluster_size: int | None = None,
         allow_single_cluster: bool = False,
-        metric: MetricName = "euclidean",
+        metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
         dropna: bool = False,
@@ -158,8 +159,7 @@ class HDBSCAN(Clustering):
         X : array (n, d) of NumPy or Dask, or a DataFrame of Dask or pandas
         y : ignored
         """
-        request = HdbscanRequest(**self._options(HdbscanRequest))
-        frame = self._frame(X, request)
+        frame, options, request = self._frame(X, HdbscanRequest)
         for name in (
             "condensed_tree_",
             "single_linkage_tree_",
@@ -169,9 +169,9 @@ class HDBSCAN(Clustering):
             if hasattr(self, name):
                 delattr(self, name)
         if is_dask_collection(frame):
-            found = hdbscan(frame, **self._options(HdbscanRequest))
+            found = hdbscan(frame, **options)
         else:
-            found = self._fit_rows(frame, request)
+            found = self._fit_rows(frame, options, request)
         self.hdbscan_ = found
         self.labels_ = self._as_given(found["label"], X)
         self.probabilities_ = self._as_given(found["probability"], X)
@@ -225,7 +225,10 @@ class HDBSCAN(Clustering):
                 "to data in memory."
             )
         frame = self._queries(X, list(self._fitted.columns))
-        options = self._options(KnnJoinRequest) | {"on": list(self._fitted.columns)}
+        options = self._options(KnnJoinRequest) | {
+            "on": list(self._fitted.columns),
+            "metric": self._metric,
+        }
         labels, probabilities, rows = predict_rows(
             frame.reset_index(drop=True),
             self._fitted,
@@ -240,11 +243,13 @@ class HDBSCAN(Clustering):
         )
         return self._as_given(found[0], X), self._as_given(found[1], X)
 
-    def _fit_rows(self, frame: Frame, request: HdbscanRequest) -> Frame:
+    def _fit_rows(
+        self, frame: Frame, options: dict[str, Any], request: HdbscanRequest
+    ) -> Frame:
         """Cluster rows in memory, and keep the data that `predict` needs."""
         hierarchy, ids = fit_hierarchy(frame, request)
         if hierarchy is None:
-            return hdbscan(frame, **self._options(HdbscanRequest))
+            return hdbscan(frame, **options)
         columns = label_tree(hierarchy.condensed, hierarchy.choice)
         found = frames_for(frame).result(
             dict(zip(CLUSTERS, columns, strict=True)), len(ids)
@@ -252,6 +257,7 @@ class HDBSCAN(Clustering):
         found.index = ids
         self._hierarchy = hierarchy
         self._fitted = kept_points(frame, request).reset_index(drop=True)
+        self._metric = request.metric
         self.condensed_tree_ = CondensedTree(hierarchy.condensed)
         self.single_linkage_tree_ = SingleLinkageTree(
             hierarchy.start, hierarchy.end, hierarchy.away

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import shutil
 import warnings
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -76,6 +77,11 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     """
     if weights is None:
         return None
+    if np.ma.is_masked(weights):
+        raise OptionError(
+            "sample_weight= has masked numbers, which are missing; use one number for "
+            "each row."
+        )
     try:
         given = np.asarray(weights)
         real = given.dtype.kind in "biufO"
@@ -134,10 +140,16 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
     return sums >= int(np.ceil(enough))
 
 
-def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
+def kept_points(
+    frame: Frame,
+    request: DbscanRequest | HdbscanRequest,
+    columns: list[Hashable] | None = None,
+) -> Frame:
+    """Return the rows that `dropna` keeps, with some columns; None: the coordinates."""
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
-    return (frame if kept is None else frame[kept])[list(spec.on)]
+    rows = frame if kept is None else frame[kept]
+    return rows[list(spec.on) if columns is None else columns]
 
 
 LABELS = "label"

@@ -71,7 +71,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     Remedy,
 )
-from dask_simjoin.graph.inputs import lazy
+from dask_simjoin.graph.inputs import is_geo, lazy
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
@@ -238,10 +238,16 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
         if name not in meta.columns and name != options.row_id
     ]
     if missing:
+        points = (
+            " Add the coordinates of points as columns, such as "
+            "frame.assign(**{'geometry.x': frame.geometry.x})."
+            if is_geo(meta)
+            else ""
+        )
         raise ColumnError(
             f"The new rows lack columns {listed(missing)} of the index; they have "
             f"{listed(meta.columns)}. "
-            "All rows need the columns of on=, id= and keep= of the index."
+            f"All rows need the columns of on=, id= and keep= of the index.{points}"
         )
     return _collected(new, meta, options, options.keep)
 

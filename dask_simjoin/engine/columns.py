@@ -130,6 +130,9 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
     return found
 
 
+EXACT_INTEGER = 2**53
+"""Integers up to this size are exact in float64."""
+
 A_NUMBER = "but a number"
 """End of the error message if a column of lists has a number, such as a Decimal,
 instead of a list.
@@ -280,6 +283,7 @@ def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
 
 
 def _object_part(values: np.ndarray) -> _Part:
+    values = _without_masks(values)
     lengths = np.full(len(values), np.nan)
     for row, value in enumerate(values):
         if isinstance(value, (list, tuple)) or (
@@ -313,6 +317,23 @@ def _object_part(values: np.ndarray) -> _Part:
     return _Part(present, numbers, length)
 
 
+def _without_masks(values: np.ndarray) -> np.ndarray:
+    """Replace masked arrays among the lists, so that masked numbers are missing."""
+    masked = [n for n, one in enumerate(values) if isinstance(one, np.ma.MaskedArray)]
+    if not masked:
+        return values
+    values = values.copy()
+    for n in masked:
+        one = values[n]
+        if not np.ma.is_masked(one):
+            values[n] = np.ma.getdata(one)
+        elif one.dtype.kind == "f":
+            values[n] = one.filled(np.nan)
+        else:
+            values[n] = one.tolist()  # masked numbers become None
+    return values
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (numbers.Number, np.bool_))
 
@@ -331,6 +352,12 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
                     row,
                     f"a list with a {type(value).__name__} in it, which is not a real "
                     "number",
+                )
+            if isinstance(value, numbers.Integral) and abs(int(value)) > EXACT_INTEGER:
+                raise ListError(
+                    row,
+                    f"a list with {value} in it, which is beyond 2**53, where float64 "
+                    "cannot represent every integer",
                 )
             found.append(math.nan if missing else float(value))
     return np.array(found)

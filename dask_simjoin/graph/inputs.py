@@ -4,7 +4,9 @@ importing GeoPandas.
 
 from __future__ import annotations
 
+import math
 import numbers
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +15,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
+from dask.tokenize import normalize_token
 
 from dask_simjoin.catalog import HOME, LIBRARIES, library
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame, Ids
+from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.request.columns import (
     as_names,
     example_of,
@@ -26,7 +30,7 @@ from dask_simjoin.request.columns import (
     is_frame,
     optional,
 )
-from dask_simjoin.request.messages import instead_of_frame, shown
+from dask_simjoin.request.messages import MOST_SHOWN, instead_of_frame, shown
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import DistanceUnit, RowSpec
 from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
@@ -46,11 +50,20 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
     return ids
 
 
-DISTANCES = ("eps", "max_eps", "max_distance", "min_distance")
+DISTANCES = ("eps", "max_eps", "max_distance", "min_distance", "radius")
 """Options whose values are distances."""
 
 SPHERE = "haversine"
 """The default metric for points that are longitudes and latitudes."""
+
+
+EARTH = 0.005
+"""Relative tolerance for the radius of the Earth: its ellipsoids differ by less."""
+
+AS_ANGLES = (
+    "Or compare angles on the body: add latitudes and longitudes in degrees as columns. "
+    "Then use on=['lat', 'lon'], metric='haversine' and a distance such as '0.5 deg'."
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,101 @@ class Points:
         """Whether the points are longitudes and latitudes."""
         return self.system is not None and bool(self.system.is_geographic)
 
+    def adapt(self, given: dict[str, Any], has_unit: bool) -> None:
+        """Set the metric of the coordinate system in the options of a verb, unless they
+        have a metric, and convert distances with units.
+
+        Raise an error if the metric does not fit the coordinate system.
+        """
+        if self.system is None and "metric" not in given:
+            _check_no_unit(given)
+        metric = given.setdefault("metric", SPHERE if self.geographic else "euclidean")
+        if self.system is not None:
+            _check_system(self.system, metric == SPHERE)
+            if not self.geographic:
+                _convert(given, self.system, has_unit)
+
+    def in_order(self, metric: object) -> list[str]:
+        """Return the added columns in the order that a metric needs."""
+        return self.columns[:: -1 if metric == SPHERE else 1]
+
+    def check_same(self, other: Points) -> None:
+        """Raise an error if other points are in another coordinate system."""
+        if self.system != other.system:
+            raise OptionError(
+                "The tables' points are in different coordinate systems, "
+                f"{_called(self)} and {_called(other)}; use other.to_crs(frame.crs) "
+                "first."
+            )
+
+
+def _check_system(system: Any, on_sphere: bool) -> None:
+    """Raise an error for a coordinate system whose points would be compared wrongly.
+
+    `on_sphere`: whether points are compared by "haversine", on a sphere as large as the
+    Earth.
+    """
+    name, axes = _name_of(system), system.axis_info
+    if system.is_geocentric:
+        raise OptionError(
+            f"The coordinate system of the points, {name}, is geocentric: its points "
+            "have three coordinates, but only x and y of points are compared. Use "
+            "frame.to_crs(4326) first, or add the three coordinates as columns, and "
+            "name them with on=."
+        )
+    if (
+        len(axes) < 2
+        or axes[0].unit_conversion_factor != axes[1].unit_conversion_factor
+    ):
+        raise OptionError(
+            f"The coordinate system of the points, {name}, does not have two axes x and "
+            "y with the same unit. Set the right one first, for example with "
+            "frame.set_crs(4326, allow_override=True)."
+        )
+    if not on_sphere:
+        return
+    if not system.is_geographic:
+        raise OptionError(
+            f"metric={SPHERE!r} takes longitudes and latitudes in degrees, and the "
+            f"coordinate system of the points, {name}, has other coordinates. Use "
+            "frame.to_crs(4326) first, or leave out metric=."
+        )
+    radius = getattr(system.ellipsoid, "semi_major_metre", None)
+    if radius is not None and not abs(radius / RADIUS - 1) <= EARTH:
+        raise OptionError(
+            f"The coordinate system of the points, {name}, is on a body with a radius "
+            f"of {radius:,.10g} m. But metric={SPHERE!r} uses the radius of the Earth, "
+            f"{RADIUS:,.0f} m. Project the points to a plane first, with "
+            f"frame.to_crs(...) and a projected system of this body. {AS_ANGLES}"
+        )
+    unit = axes[0]
+    if not math.isclose(unit.unit_conversion_factor, math.pi / 180, rel_tol=1e-9):
+        raise OptionError(
+            f"The coordinate system of the points, {name}, is in {unit.unit_name!r}, "
+            f"but metric={SPHERE!r} takes degrees. Use frame.to_crs(4326) first."
+        )
+
+
+@normalize_token.register_lazy("geopandas")
+def _name_points_apart() -> None:
+    """Make Dask's names of GeoDataFrames depend on their coordinate system.
+
+    Otherwise Dask takes two frames with the same points for one, and the second frame
+    gets the coordinate system of the first.
+    """
+    geopandas: Any = sys.modules["geopandas"]
+
+    @normalize_token.register(geopandas.array.GeometryArray)
+    def points_token(points: Any) -> Any:
+        system = None if points.crs is None else points.crs.to_wkt()
+        # Dask would pickle each point, which takes 20 times as long
+        return "GeometryArray", system, normalize_token(geopandas.array.to_wkb(points))
+
+    @normalize_token.register(geopandas.GeoDataFrame)
+    def frame_token(frame: Any) -> Any:
+        active = frame.active_geometry_name
+        return type(frame).__name__, active, normalize_token(pd.DataFrame(frame))
+
 
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
@@ -80,33 +188,25 @@ def with_points(
     """
     given = dict(options)
     other = given.get("other")
-    left = _points(frame, given.get("left_on", given.get("on")))
+    left = points_of(frame, given.get("left_on", given.get("on")))
     right = (
-        _points(other, given.get("right_on", given.get("on")))
+        points_of(other, given.get("right_on", given.get("on")))
         if other is not None
         else None
     )
     if left is None and right is None:
         return frame, given, []
-    if left is not None and right is not None and left.system != right.system:
-        raise OptionError(
-            f"The tables' points are in different coordinate systems, {_called(left)} "
-            f"and {_called(right)}; "
-            "use other.to_crs(frame.crs) first."
-        )
+    if left is not None and right is not None:
+        left.check_same(right)
     some = left or right
     assert some is not None
-    if some.system is None and "metric" not in given:
-        _check_no_unit(given)
-    metric = given.setdefault("metric", SPHERE if some.geographic else "euclidean")
-    if some.system is not None and not some.geographic:
-        _convert(given, some.system, has_unit)
+    some.adapt(given, has_unit)
     added = {}
     for side, points, table in (("left", left, frame), ("right", right, other)):
         if points is not None:
             added[side] = _with_columns(table, points)
-            columns = points.columns[:: -1 if metric == SPHERE else 1]
-            given["on" if other is None else f"{side}_on"] = columns
+            on = "on" if other is None else f"{side}_on"
+            given[on] = points.in_order(given["metric"])
     if other is not None and left is not None and right is not None:
         given.pop("on", None)
     if "right" in added:
@@ -126,28 +226,45 @@ def without_points(result: Any, added: list[str]) -> Any:
 
 def is_geo(frame: object) -> bool:
     """Return whether a frame is a GeoDataFrame, or belongs to a derived class."""
-    return any(
-        kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__
-    )
+    return any(is_geo_type(kind) for kind in type(frame).__mro__)
 
 
-def _points(frame: Any, on: Any) -> Points | None:
+def is_geo_type(kind: type) -> bool:
+    """Return whether a class belongs to GeoPandas."""
+    return kind.__module__.partition(".")[0] == "geopandas"
+
+
+def points_of(frame: Any, on: Any) -> Points | None:
     """Return the geometry column whose points are the coordinates of a frame; None if
     there is none.
+
+    Raise an error if only another geometry column can be meant.
     """
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
-    if not is_geo(meta):
+    if "geopandas" not in sys.modules or not is_frame(meta):
         return None
-    name = getattr(meta, "active_geometry_name", None)
-    if (
-        name is None
-        or not is_frame(meta)
-        or (on is not None and as_names(on) != [name])
-    ):
-        return None
-    return Points(
-        name, meta.crs, [free_name(f"{name}.{axis}", [meta]) for axis in "xy"]
-    )
+    name = getattr(meta, "active_geometry_name", None) if is_geo(meta) else None
+    if name is not None and (on is None or as_names(on) == [name]):
+        columns = [free_name(f"{name}.{axis}", [meta]) for axis in "xy"]
+        return Points(name, meta.crs, columns)
+    others = [
+        column
+        for column, dtype in zip(meta.columns, meta.dtypes, strict=True)
+        if is_geo_type(type(dtype))
+    ]
+    meant = others if on is None else [one for one in others if one in as_names(on)]
+    if meant:
+        make = (
+            f"frame.set_geometry({meant[0]!r})"
+            if is_geo(meta)
+            else f"geopandas.GeoDataFrame(frame, geometry={meant[0]!r})"
+        )
+        raise ColumnError(
+            f"Column {meant[0]!r} holds geometries, but is not the active geometry of a "
+            f"GeoDataFrame. To use its points, call {make} first, without on=. For "
+            "other columns, use on=[...]."
+        )
+    return None
 
 
 def _with_columns(frame: Frame, points: Points) -> Frame:
@@ -170,7 +287,19 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
             "Use their centroids, for example: "
             f"frame.set_geometry(frame[{name!r}].centroid)."
         )
+    if shapes.has_z.any() and (shapes.z[shapes.has_z].fillna(0) != 0).any():
+        raise ColumnError(
+            f"Column {name!r} holds points with heights (z), but only x and y of points "
+            "are compared. To ignore the heights, use "
+            f"frame.set_geometry(frame[{name!r}].force_2d()). To compare them, add all "
+            "three coordinates of projected points as columns, and name them with on=."
+        )
     return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
+
+
+def coordinates(frame: Frame, name: str, columns: list[str]) -> Frame:
+    """Return the coordinates of points as a frame with only these columns."""
+    return pd.DataFrame(add_columns(frame[[name]], name, columns))[columns]
 
 
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
@@ -208,7 +337,13 @@ def _check_no_unit(given: Mapping[str, Any]) -> None:
 
 
 def _called(points: Points) -> str:
-    return "none" if points.system is None else str(points.system.to_string())
+    return "none" if points.system is None else _name_of(points.system)
+
+
+def _name_of(system: Any) -> str:
+    """Return the code of a coordinate system such as "EPSG:4326", or else its name."""
+    text = str(system.to_string())
+    return text if len(text) <= MOST_SHOWN else repr(system.name)
 
 
 PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
@@ -228,6 +363,13 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         import dask.dataframe as dd
 
         return dd.from_dask_array(_two_dimensional(given, name).rechunk({1: -1}))
+    if is_dask_collection(given) and is_frame(given):
+        from dask_simjoin.graph.source import check_selections
+
+        check_selections(given)
+        return given
+    if isinstance(given, np.ma.MaskedArray):
+        return _frame_of_masked(given, name)
     if isinstance(given, np.ndarray):
         records = given.dtype.names is not None and given.ndim == 1
         return pd.DataFrame(given if records else _two_dimensional(given, name))
@@ -244,6 +386,49 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         return given
 
 
+def masked_rows(rows: Any) -> Any:
+    """Return rows as a masked array if they are one, or a list with masked arrays; else
+    None.
+    """
+    if isinstance(rows, np.ma.MaskedArray):
+        return rows
+    if isinstance(rows, (list, tuple)) and any(
+        isinstance(row, np.ma.MaskedArray) for row in rows
+    ):
+        return np.ma.stack([np.ma.asarray(row) for row in rows])
+    return None
+
+
+def _frame_of_masked(given: Any, name: str) -> Frame:
+    """Convert a masked array to a frame. Masked numbers become missing.
+
+    Integers with masked values become nullable, because float64 has not all of them.
+    """
+    fields = given.dtype.names if given.ndim == 1 else None
+    if fields is None:
+        array = _two_dimensional(given, name)
+        if not np.ma.is_masked(array):
+            return pd.DataFrame(np.ma.getdata(array))
+        if array.dtype.kind == "f":
+            return pd.DataFrame(array.filled(np.nan))
+        columns = {k: array[:, k] for k in range(array.shape[1])}
+    else:
+        columns = {field: given[field] for field in fields}
+    values = {label: _without_mask(column) for label, column in columns.items()}
+    return pd.DataFrame(values, index=pd.RangeIndex(len(given)))
+
+
+def _without_mask(column: Any) -> Any:
+    mask, values = np.ma.getmaskarray(column), np.ma.getdata(column)
+    if not mask.any():
+        return values
+    if values.dtype.kind in "iu":
+        return pd.arrays.IntegerArray(values.copy(), mask)
+    if values.dtype.kind == "b":
+        return pd.arrays.BooleanArray(values.copy(), mask)
+    return column.filled(np.nan) if values.dtype.kind == "f" else column
+
+
 def has_stream(given: object) -> bool:
     """Return whether a table can only be read as an Arrow stream, because it is not a
     frame of pandas, cuDF or Dask.
@@ -251,7 +436,7 @@ def has_stream(given: object) -> bool:
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
     return (
         not known
-        and not isinstance(given, type)
+        and not isinstance(given, (type, pd.Series, pd.Index))
         and hasattr(given, "__arrow_c_stream__")
     )
 

@@ -12,11 +12,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
+import numpy as np
+import pandas as pd
 from dask.base import get_scheduler
 from dask.delayed import Delayed
 from dask.optimization import cull
 from dask.tokenize import normalize_token
 
+from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.graph.base import RowValues, aliases
 from dask_simjoin.graph.dask_private import (
     IO,
@@ -39,6 +42,7 @@ from dask_simjoin.graph.dask_private import (
 )
 from dask_simjoin.graph.workers import end_without_workers, on_worker
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import current_client
 
 
@@ -88,19 +92,51 @@ class FrozenSource:
         return f"<{self._expr._name}>"
 
 
+def check_selections(ddf: Frame) -> None:
+    """Raise an error if a Dask DataFrame was indexed by a function, or by anything else
+    that does not name its columns.
+
+    Dask itself stops when it computes such a frame. But a step that reads only some
+    columns would replace the selection, and so read all rows.
+    """
+    for node in ddf.expr.walk():
+        if not isinstance(node, Projection):
+            continue
+        wanted, columns = node.operand("columns"), node.frame._meta.columns
+        several = isinstance(wanted, (list, np.ndarray, pd.Index))
+        if not all(
+            _is_column(one, columns) for one in (wanted if several else [wanted])
+        ):
+            raise UnsupportedFrameError(
+                f"The Dask DataFrame was indexed by {shown(wanted)}, which is neither "
+                "the name of a column nor a mask. Use a mask or query(), such as "
+                "ddf[ddf['x'] > 0] instead of ddf[lambda frame: frame['x'] > 0]; "
+                "ddf.loc[...] accepts functions."
+            )
+
+
+def _is_column(name: Any, columns: Any) -> bool:
+    try:
+        return name in columns
+    except (TypeError, ValueError):  # not hashable, such as a frame
+        return False
+
+
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     """Return a frozen source that reads some columns of a Dask DataFrame.
 
     The columns keep the order of the frame. With any other order, Dask's readers would
     copy each partition.
     """
+    check_selections(ddf)
     wanted, whole = set(columns), ddf.expr
     while isinstance(whole, Projection):
         whole = whole.frame
     if type(whole) is FromPandas:
         seed_divisions(whole)
     return FrozenSource(
-        ddf.expr[[name for name in ddf.columns if name in wanted]], is_final=False
+        ddf.expr[[name for name in ddf.columns.tolist() if name in wanted]],
+        is_final=False,
     )
 
 

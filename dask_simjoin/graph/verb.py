@@ -36,6 +36,7 @@ from dask_simjoin.graph.inputs import (
     example_ids,
     has_stream,
     is_geo,
+    is_geo_type,
     with_points,
     without_points,
 )
@@ -302,7 +303,7 @@ def _column(column: pd.Series, missing: bool) -> Any:
 
 
 def _is_geometry(column: pd.Series) -> bool:
-    return type(column.dtype).__module__.partition(".")[0] == "geopandas"
+    return is_geo_type(type(column.dtype))
 
 
 def _with_geometry(given: object, found: Any) -> Any:

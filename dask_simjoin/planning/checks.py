@@ -529,8 +529,18 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
             (n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond
         ]
         if found:
-            number, (_, example) = found[0]
-            values = counted(sum(beyond[0] for _, beyond in found), "value")
+            number, (_, example, _) = found[0]
+            total = sum(beyond.number for _, beyond in found)
+            markers = sum(beyond.markers for _, beyond in found)
+            values = counted(total, "value")
+            all_markers = "these values are" if markers == total else f"{markers:,} are"
+            marked = (
+                f" But {all_markers} 91 or 181, which often stand for 'not available', "
+                f"as in AIS. Drop these rows first, by df[~df[{name!r}].isin([91, 181])]. "
+                "They are not missing, so dropna=True keeps them."
+                if markers > 1
+                else ""
+            )
             raise CoordinateError(
                 f"Column {name!r} has {values} outside the range of a {wanted} in "
                 f"degrees, {lowest:g} to "
@@ -538,5 +548,5 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
                 f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in "
                 "this order, in degrees. "
                 "The columns may be swapped, or their values may have another unit, "
-                "such as meters."
+                f"such as meters.{marked}"
             )

@@ -30,7 +30,7 @@ from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.columns import is_identifier, latitude_and_longitude
-from dask_simjoin.request.messages import listed
+from dask_simjoin.request.messages import counted, listed
 from dask_simjoin.request.spec import JoinSpec
 
 MIN_ROWS = 500
@@ -50,6 +50,9 @@ WIDE = 100
 """A column is probably not a coordinate if its spread exceeds the spread of every other
 column times this.
 """
+
+MANY = 20
+"""A table of fewer columns is hardly transposed, even if it has fewer rows."""
 
 DEAR = 2 << 30
 """A result of at least this many bytes is refused if it has at least `LARGE` of all
@@ -187,10 +190,41 @@ def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
     found = [
         data_warning for side in sides for check in each for data_warning in check(side)
     ]
+    found += _transposed(sides)
     # a dict removes duplicates, because both tables may give the same warning
     return tuple(
         {str(data_warning.warning): data_warning for data_warning in found}.values()
     )
+
+
+def _transposed(sides: Sequence[TableSummary]) -> list[DataWarning]:
+    """Warn if all tables have more coordinates than rows, and `on` was not given.
+
+    A single wide table of two is normal, such as a few queries.
+    """
+    spec = sides[0].spec
+    columns = len(spec.on) - bool(spec.by)
+    rows = [side.every.rows for side in sides]
+    if spec.chosen is None or columns < MANY or not all(1 < n < columns for n in rows):
+        return []
+    has = (
+        f"The table has {_rows(rows[0])}"
+        if len(rows) == 1
+        else f"The tables have {rows[0]:,} and {_rows(rows[1])}"
+    )
+    return [
+        DataWarning(
+            ColumnsWarning(
+                f"{has}, but {columns:,} numeric columns, which are all coordinates. "
+                "Each row is one point. If each column is one, transpose first: x.T "
+                "instead of x. To end this warning, name the coordinates with on=[...]."
+            )
+        )
+    ]
+
+
+def _rows(number: float) -> str:
+    return counted(int(number), "row")
 
 
 def _approximate(side: TableSummary) -> list[DataWarning]:

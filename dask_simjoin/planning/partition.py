@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.catalog import check_indexable, describe_ids, lists_of
 from dask_simjoin.engine.base import frames_for, narrowing_of
-from dask_simjoin.engine.columns import extremes
+from dask_simjoin.engine.columns import EXACT_INTEGER, extremes
 from dask_simjoin.engine.compat import (
     MIN_DIMS,
     all_of,
@@ -50,14 +50,23 @@ from dask_simjoin.planning.sample import (
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
-EXACT_INTEGER = 2**53
-"""float64 represents all integers up to this one exactly."""
-
 RIGHT = 1 << 40
 """Added to the partition numbers of a right table.
 
 These numbers are seeds of samples, so two tables get different samples.
 """
+
+
+class Beyond(NamedTuple):
+    """Values of a column that the metric does not allow."""
+
+    number: int
+    example: float
+    markers: int  # number of values that equal one of `NOT_AVAILABLE`
+
+
+NOT_AVAILABLE = (91.0, 181.0)
+"""Latitude and longitude that stand for "not available" in messages of ships (AIS)."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +81,8 @@ class PartitionSummary:
     bad: dict[Hashable, tuple[int, int, str]] = field(default_factory=dict)
     # column -> an integer in it that float64 does not represent
     inexact: dict[Hashable, int] = field(default_factory=dict)
-    # column -> number of values that the metric does not allow, and one of these values
-    beyond: dict[Hashable, tuple[int, float]] = field(default_factory=dict)
+    # column -> the values that the metric does not allow
+    beyond: dict[Hashable, Beyond] = field(default_factory=dict)
     # if the metric compares directions: number of rows with only zeros, the first such
     # row, and its label
     zero: tuple[int, int, str] | None = None
@@ -365,7 +374,7 @@ def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] 
     return len(rows), first, _label(frame, spec, first)
 
 
-def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]:
+def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, Beyond]:
     found, xp = {}, module_of(columns)
     for k, (name, (least, most)) in enumerate(
         zip(spec.on, spec.measure.limits, strict=False)
@@ -375,7 +384,9 @@ def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, float]]
             ((column < least) | (column > most)) & xp.isfinite(column)
         )
         if len(rows):
-            found[name] = (len(rows), float(column[rows[0]]))
+            values = column[rows]
+            markers = int(xp.isin(values, xp.asarray(NOT_AVAILABLE)).sum())
+            found[name] = Beyond(len(rows), float(values[0]), markers)
     return found
 
 

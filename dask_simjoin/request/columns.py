@@ -68,48 +68,129 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
     found = [name for name, kind in kinds.items() if is_identifier(name, kind)]
     if not found:
         return
-    rest = suggested(kinds)
     how = "look like identifiers" if len(found) > 1 else "looks like an identifier"
-    such = f", such as on=[{listed(rest)}]" if rest else ""
     raise ColumnError(
         f"Without on= the coordinates are all numeric columns, {listed(kinds)}. But "
         f"{listed(found)} "
-        f"{how}. Name the coordinates with on=[...]{such}, or leave out the identifier "
-        "with "
+        f"{how}. Name the coordinates with on=[...]{suggested(kinds)}, or leave out the "
+        "identifier with "
         f"id={found[0]!r}."
     )
 
 
-ON_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
-"""Prefixes of the names of two columns: latitude and longitude, or declination and
-right ascension.
+LATITUDE = re.compile(r"lat(s|i|it|itud|itudes|itudine)?|.*latitude")
+LONGITUDE = re.compile(r"(lon|long|lng)s?|longi(t|tud|tudes|tudine)?|.*longitude")
+DECLINATION = re.compile(r"(de|dec|decl|declination)[jb]?")
+ASCENSION = re.compile(r"ra[jb]?|(right)?ascension")
+
+ON_SPHERES = ((LATITUDE, LONGITUDE), (DECLINATION, ASCENSION))
+"""Patterns of two coordinates on a sphere: latitude and longitude, or declination and
+right ascension. Each matches a part of a name.
 """
+
+PART = re.compile(r"[^\W\d_]+")
+HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""Patterns for the parts of a name: letters without other characters between them, and
+words in camel case.
+"""
+
+ANGLE_UNIT = re.compile(r"(?<=..)(deg|degs|degree|degrees|dd|rad)$")
+"""Pattern for a unit at the end of a part, as in "latdeg"."""
+
+NO_PLACE = {
+    *("acc", "accel", "acceleration", "speed", "vel", "velocity", "force", "jerk"),
+    *("err", "error", "std", "stderr", "sd", "sigma", "rms", "rmse", "mad", "bias"),
+    *("pm", "pmra", "pmdec", "dist", "distance", "count", "offset"),
+}
+"""Other parts that say that a column holds no place, but for example its error."""
+
+
+STEM = re.compile(r"(.*[^\W\d_])(lat|lon|lng|long)", re.IGNORECASE)
+"""Pattern for names such as "intptlat", if another name has the same stem."""
+
+MOST_SUGGESTED = 100
+"""Largest number of columns that a suggestion lists."""
+
+
+def _parts(name: Hashable) -> set[str]:
+    """Return the words in the name of a column, in lower case and without units.
+
+    Examples
+    --------
+    >>> sorted(_parts("pickup_longitude")), sorted(_parts("decimalLatitude"))
+    (['longitude', 'pickup'], ['decimal', 'decimallatitude', 'latitude'])
+    """
+    words = PART.findall(str(name))
+    humps = [hump for word in words for hump in HUMP.findall(word)]
+    return {ANGLE_UNIT.sub("", word.lower()) for word in (*words, *humps)}
 
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
     """Find latitude and longitude, or declination and right ascension, in a list of
     names. Return their positions, or None if they are not found.
+
+    Examples
+    --------
+    >>> latitude_and_longitude(["start_lng", "start_lat"])
+    (1, 0)
+    >>> latitude_and_longitude(["latency", "longest"])
     """
-    starts = [str(name).lower()[:3] for name in names]
-    places = [
-        (starts.index(lat), starts.index(lon))
-        for lat, lon in ON_SPHERES
-        if {lat, lon} <= {*starts}
-    ]
-    return places[0] if places else None
+    for first, second in _on_spheres(names):
+        if first and second:
+            return first[0], second[0]
+    return None
 
 
-def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
-    """Return the columns that are most likely coordinates, as a suggestion in messages."""
-    rest = {name: kind for name, kind in kinds.items() if not is_identifier(name, kind)}
-    for starts in ON_SPHERES[:2]:
-        places = [
-            [n for n in rest if str(n).lower().startswith(start)] for start in starts
+def _on_spheres(names: Sequence[Hashable]) -> list[tuple[list[int], list[int]]]:
+    """For each entry of `ON_SPHERES`, return the positions of the names of its first
+    coordinate, and of its second.
+    """
+    parts = [_parts(name) for name in names]
+    found = [
+        [
+            {n for n, words in enumerate(parts) if any(map(one.fullmatch, words))}
+            for one in pair
         ]
-        if all(len(some) == 1 for some in places):
-            return [some[0] for some in places]
-    floats = [name for name, kind in rest.items() if kind == "f"]
-    return floats or list(rest)
+        for pair in ON_SPHERES
+    ]
+    ends = {
+        n: end for n, name in enumerate(names) if (end := STEM.fullmatch(str(name)))
+    }
+    stems = [
+        {end[1] for end in ends.values() if (end[2].lower() == "lat") is is_lat}
+        for is_lat in (True, False)
+    ]
+    both = stems[0] & stems[1]
+    for n, end in ends.items():
+        if end[1] in both:
+            found[0][end[2].lower() != "lat"].add(n)
+    others = {n for n, words in enumerate(parts) if words & NO_PLACE}
+    return [
+        (sorted(first - second - others), sorted(second - first - others))
+        for first, second in found
+    ]
+
+
+def suggested(kinds: dict[Hashable, str]) -> str:
+    """Return a suggestion of coordinates in messages: ", such as on=[...]", with a hint
+    to columns that are doubtful or left out. Identifiers are left out silently.
+    """
+    rest = {name: kind for name, kind in kinds.items() if not is_identifier(name, kind)}
+    names = list(rest)
+    first, second = _on_spheres(names)[0]
+    if len(first) == len(second) == 1:
+        chosen = [names[first[0]], names[second[0]]]
+        others = [name for name in names if name not in chosen]
+        without = f", which leaves out {listed(others)}" if others else ""
+        return f", such as on=[{listed(chosen)}]{without}"
+    integers = [name for name, kind in rest.items() if kind in INTEGERS]
+    if len(integers) > 1:
+        doubt = f" ({listed(integers)} hold integers: leave out those that are codes)"
+    elif integers:
+        doubt = f" ({integers[0]!r} holds integers: leave it out if they are codes)"
+    else:
+        doubt = ""
+    return f", such as on=[{listed(names, MOST_SUGGESTED)}]{doubt}" if names else ""
 
 
 def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
@@ -261,7 +342,7 @@ def check_on(
 
     Raise an error if one is unsuitable.
     """
-    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    dtypes = dict(zip(meta.columns.tolist(), meta.dtypes, strict=True))
     if on is None:
         found = numeric_columns(meta, (id, radius, ROW_ID))
         if not found:
@@ -290,12 +371,14 @@ def check_on(
             f"on={shown(on)} names no column; name at least one, or leave out on= for "
             "all numeric columns."
         )
+    seen: set[Hashable] = set()
     for name in names:
         check_column_exists("on", name, [meta])
-        if names.count(name) > 1:
+        if name in seen:
             raise ColumnError(
                 f"on= names {name!r} more than once; name each column once."
             )
+        seen.add(name)
         if kind_of_number(dtypes[name]) in ("i", "u", "f", "b"):
             continue
         lists = lists_of(meta[name])
@@ -386,7 +469,7 @@ def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable
     left out.
     """
     besides = [name for name in besides if name is not None]
-    kinds = zip(meta.columns, meta.dtypes, strict=True)
+    kinds = zip(meta.columns.tolist(), meta.dtypes, strict=True)
     return [
         name
         for name, dtype in kinds
@@ -398,7 +481,7 @@ def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
     """Return a dict from each column to its kind of number, which is given as NumPy's
     letter.
     """
-    dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
+    dtypes = dict(zip(meta.columns.tolist(), meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
 
@@ -415,11 +498,20 @@ def check_label(option: str, name: Hashable, columns: Ids) -> None:
     """Raise an error for column names that pandas cannot look up: booleans, which
     select rows, and None.
     """
-    if isinstance(name, str):  # a text equals no such label
+    # most names equal no such label, so that not all columns are compared with each name
+    if isinstance(name, str) or (isinstance(name, int) and name not in (0, 1)):
+        return
+    null = pd.api.types.is_scalar(name) and pd.isna(name)
+    if (
+        not null
+        and not isinstance(name, np.bool_)
+        and not _equal(name, 0) | _equal(name, 1)
+    ):
         return
     of_column = next(
-        (label for label in columns if label is name or (label == name) is True), name
+        (label for label in columns if label is name or _equal(label, name)), name
     )
+    of_column = name if isinstance(name, np.bool_) else of_column
     if isinstance(of_column, (bool, np.bool_)) or (
         pd.api.types.is_scalar(of_column) and pd.isna(of_column)
     ):
@@ -428,6 +520,11 @@ def check_label(option: str, name: Hashable, columns: Ids) -> None:
             "do not find "
             f"reliably; rename it first: df.rename(columns={{{of_column!r}: 'name'}})."
         )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    found = one == other
+    return isinstance(found, (bool, np.bool_)) and bool(found)
 
 
 def free_name(name: str, tables: Iterable[Frame]) -> str:

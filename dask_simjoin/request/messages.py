@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import os
+import re
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
@@ -258,6 +259,10 @@ def is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+COMMA = re.compile(r"\s*([+-]?\d+),(\d+)((?:[eE][+-]?\d+)?\s*(?:[^\W\d_]+|[°'\"])?)\s*")
+"""Pattern for a number with a comma, and perhaps a unit, such as "0,25 km"."""
+
+
 def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
     """Return a hint for a distance that is not a number, as the end of a message.
 
@@ -271,11 +276,24 @@ def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
         return f", such as {name}.compute()"
     if by_row and _holds_several(value):
         return ", or the name of a column with a distance for each row"
-    return ""
+    return number_in_text(value) if isinstance(value, str) else ""
 
 
 def number_in_text(value: str) -> str:
-    """Return a hint for a text that contains a number, to end a message."""
+    """Return a hint for a text that contains a number, to end a message.
+
+    Examples
+    --------
+    >>> number_in_text("5"), number_in_text("0,25 km")
+    (', such as 5 without quotes', ", with a decimal point instead of a comma, such as '0.25 km'")
+    """
+    comma = COMMA.fullmatch(value)
+    if comma is not None:
+        before, after, rest = comma.groups()
+        text = repr(f"{before}.{after}{rest}") if rest.strip() else f"{before}.{after}"
+        thousands = repr(before + after + rest) if rest.strip() else before + after
+        other = f", or {thousands} if it separates thousands" if len(after) == 3 else ""
+        return f", with a decimal point instead of a comma, such as {text}{other}"
     try:
         number = float(value)
     except ValueError:

@@ -87,15 +87,17 @@ def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
     if isinstance(keep, (set, frozenset)):
         raise ColumnError(f"keep={shown(keep)} has no order; use a list.")
     names = as_names(keep)
+    seen: set[Hashable] = set()
     for name in names:
         if not isinstance(name, Hashable):
             raise ColumnError(
                 f"keep= names {shown(name)}, which cannot be the name of a column."
             )
-        if names.count(name) > 1:
+        if name in seen:
             raise ColumnError(
                 f"keep= names {name!r} more than once; name each column once."
             )
+        seen.add(name)
     return names
 
 
@@ -123,8 +125,9 @@ def resolve_keep(
     of_right = (
         of_left if right is None else [name for name in wanted if name in right.columns]
     )
-    names = [f"{name}{first}" if name in of_right else str(name) for name in of_left]
-    names += [f"{name}{second}" if name in of_left else str(name) for name in of_right]
+    both = {*of_left} & {*of_right}
+    names = [f"{name}{first}" if name in both else str(name) for name in of_left]
+    names += [f"{name}{second}" if name in both else str(name) for name in of_right]
     taken: set[str] = set()
     for called in names:
         if called in OWN:
@@ -428,10 +431,11 @@ def _coordinates(
     if request.left_on is None and request.right_on is None:
         if request.on is not None:
             return [request.on, request.on]
+        of_right = {*numeric_columns(right, (besides[1], ROW_ID, *groups))}
         shared: list[Hashable] = [
             name
             for name in numeric_columns(left, (besides[0], besides[2], ROW_ID, *groups))
-            if name in numeric_columns(right, (besides[1], ROW_ID, *groups))
+            if name in of_right
         ]
         if not shared:
             raise ColumnError(

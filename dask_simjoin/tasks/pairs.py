@@ -346,9 +346,9 @@ def _written_by_joiner(
     """
     query, data, is_self_join, spec = block_pair[:4]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
-    both = spec.pairs == "both"
+    both, wanted_names = spec.pairs == "both", {*columns}
     names = [
-        {name: column for name, column in of_side.items() if name in columns or both}
+        {n: column for n, column in of_side.items() if n in wanted_names or both}
         for of_side in (spec.kept_left, spec.kept_right)
     ]
     one, other = (

@@ -104,6 +104,8 @@ def test_columns_may_be_named_one_by_one():
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": [1.0, 2.5]}
     ctx = command.make_context("x", ["t.csv", "--eps", "500 m,2km"])
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": ["500 m", "2km"]}
+    ctx = command.make_context("x", ["t.csv", "--eps", "0,25 km"])
+    assert given(ctx, VERBS["count_pairs"].request) == {"eps": "0,25 km"}
     ctx = command.make_context("x", ["t.csv", "--eps", "a,1"])
     # the name of a column
     assert given(ctx, VERBS["count_pairs"].request) == {"eps": "a,1"}

@@ -466,3 +466,22 @@ def test_a_source_whose_lists_changed_is_refused(x):
             SourceChangedError, match="has coordinates in another range"
         ):
             pairs.compute()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8"])
+def test_masked_numbers_in_lists_are_missing(dtype):
+    rows = np.ma.masked_array(np.arange(8).reshape(4, 2), dtype=dtype)
+    rows[1, 0] = np.ma.masked
+    frame = pd.DataFrame({"v": pd.Series(list(rows), dtype=object)})
+    with pytest.raises(CoordinateError, match="column 'v' has 1 rows with missing"):
+        frame.simjoin.count_pairs(9.0, on="v")
+    assert frame.simjoin.count_pairs(3.0, on="v", dropna=True) == 1
+    plain = pd.DataFrame({"v": pd.Series(list(rows[2:]), dtype=object)})
+    assert plain.simjoin.count_pairs(3.0, on="v") == 1
+
+
+def test_large_integers_next_to_missing_numbers():
+    for rows in ([[2**53 + 1, 0], [None, 1]], [np.ma.array([2**60, 1], mask=[0, 1])]):
+        frame = pd.DataFrame({"v": pd.Series(rows, dtype=object)})
+        with pytest.raises(CoordinateError, match=r"beyond 2\*\*53"):
+            frame.simjoin.count_pairs(1.0, on="v", dropna=True)

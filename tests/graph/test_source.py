@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from dask.tokenize import tokenize
 
+from dask_simjoin.cluster import DBSCAN
+from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.source import Listed, freeze, gather, map_frozen
 
@@ -90,3 +92,46 @@ def unordered(pairs):
     of rows.
     """
     return Counter(map(frozenset, zip(pairs["left"], pairs["right"], strict=True)))
+
+
+FRAME = pd.DataFrame({"x": np.arange(20.0), "y": 0.0, ("a", 1): 0.0})
+SELECTIONS = [
+    lambda frame: frame[lambda rows: rows["x"] > 9],
+    lambda frame: frame[np.isfinite],
+    lambda frame: frame[FRAME[["x"]] > 9],
+    lambda frame: frame[lambda rows: ["x", "y"]],
+    lambda frame: frame[lambda rows: rows["x"] > 9].assign(z=1),
+    lambda frame: dd.concat([frame, frame[lambda rows: rows["x"] > 9]]),
+]
+
+
+@pytest.mark.parametrize("select", SELECTIONS)
+def test_selections_that_dask_cannot_compute_are_refused(select):
+    lazy = select(dd.from_pandas(FRAME, npartitions=2))
+    for call in (
+        lambda: lazy.simjoin.count_pairs(1, on=["x", "y"]),
+        lambda: lazy.simjoin.knn_join(k=1, on="x"),
+        lambda: DBSCAN(eps=1, on=["x"]).fit(lazy),
+        lambda: FRAME.simjoin.join(lazy, 1, on="x"),
+    ):
+        with pytest.raises(UnsupportedFrameError, match=r"indexed by .* nor a mask"):
+            call()
+
+
+def test_an_index_refuses_such_selections(tmp_path):
+    index = FRAME.simjoin.index(1, tmp_path / "index", on="x")
+    lazy = dd.from_pandas(FRAME.set_index(FRAME.index + 20), npartitions=2)
+    for call in (index.update, index.join):
+        with pytest.raises(UnsupportedFrameError, match="indexed by"):
+            call(lazy[lambda rows: rows["x"] > 9])
+
+
+def test_other_selections_are_computed():
+    lazy = dd.from_pandas(FRAME, npartitions=2)
+    for some in (
+        lazy[lazy["x"] > 9],
+        lazy.loc[lambda rows: rows["x"] > 9],
+        lazy[["x", ("a", 1)]].query("x > 9"),
+        lazy[["x", "y"]].loc[10:],
+    ):
+        assert some.simjoin.count_pairs(1, on="x").compute() == 9

@@ -370,6 +370,16 @@ def test_places_that_are_none(how):
         computed(
             lay(frame.assign(lat=0.0), how).simjoin.count_pairs(1.0, metric="haversine")
         )
+    ships = frame.assign(lat=[0.0, 91, 20, 91, 91, 0], lon=[0, 181, 0, 181, 181, 0])
+    with pytest.raises(CoordinateError) as caught:
+        computed(lay(ships, how).simjoin.count_pairs(1.0, metric="haversine"))
+    assert "But these values are 91 or 181, which often stand for 'not" in str(
+        caught.value
+    )
+    assert "by df[~df['lat'].isin([91, 181])]" in str(caught.value)
+    some = ships.assign(lat=[-95.0, *ships["lat"][1:]])
+    with pytest.raises(CoordinateError, match=r"meters\. But 3 are 91 or 181"):
+        computed(lay(some, how).simjoin.count_pairs(1.0, metric="haversine"))
     missing = frame.assign(lat=[0, NAN, 1, 2, 3, 4])
     with pytest.raises(CoordinateError, match="column 'lat' has 1 missing or NaN"):
         computed(lay(missing, how).simjoin.count_pairs(1.0, metric="haversine"))

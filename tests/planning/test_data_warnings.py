@@ -11,8 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import dask_simjoin
+from dask_simjoin.cluster import DBSCAN, HDBSCAN
 from dask_simjoin.errors import BudgetError, ColumnError, ColumnsWarning, UnitsWarning
 from dask_simjoin.metrics.sphere import RADIUS
+from dask_simjoin.neighbors import NearestNeighbors
 from dask_simjoin.planning.budget import check_room, within_memory
 from dask_simjoin.planning.data_warnings import (
     PROBED,
@@ -165,6 +168,31 @@ def test_numbers_of_rows_are_told(lay):
         ColumnsWarning, lay(EARTH.assign(number=range(ROWS))).simjoin.count_pairs, 0.01
     )
     assert "'number' holds integers and counts the rows" in text
+
+
+def test_tables_that_may_be_transposed_are_told(lay):
+    wide = pd.DataFrame(RANDOM.uniform(size=(3, 200)))
+    text = "The table has 3 rows, but 200 numeric columns, which are all coordinates"
+    for call in (
+        lambda: lay(wide).simjoin.count_pairs(0.1),
+        lambda: lay(wide).simjoin.knn_join(k=1),
+        lambda: lay(wide).simjoin.dbscan(0.1),
+        lambda: dask_simjoin.neighbor_counts(wide.to_numpy(), 0.1),
+        lambda: DBSCAN(eps=0.1).fit(lay(wide)).labels_,
+        lambda: HDBSCAN(2).fit(wide.to_numpy()).labels_,
+        lambda: NearestNeighbors(n_neighbors=1).fit(wide).kneighbors()[1],
+    ):
+        assert warned(ColumnsWarning, call)[1].startswith(text)
+    both = warned(ColumnsWarning, lay(wide).simjoin.join, lay(wide[:2]), 0.1)[1]
+    assert both.startswith("The tables have 3 and 2 rows, but 200 numeric columns")
+    assert "x.T instead of x" in both
+    # named columns, few queries, one row, few columns
+    computed(lay(wide).simjoin.count_pairs(0.1, on=list(range(200))))
+    tall = pd.concat([wide] * 90, ignore_index=True)
+    computed(lay(wide).simjoin.knn_join(lay(tall), 1))
+    NearestNeighbors(n_neighbors=1).fit(tall).kneighbors(wide)
+    dask_simjoin.count_pairs(wide[:1], 0.1)
+    computed(lay(wide[list(range(10))]).simjoin.count_pairs(0.1))
 
 
 def test_what_was_chosen_is_told():

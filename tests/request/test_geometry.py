@@ -6,7 +6,14 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.errors import BudgetError, ColumnError, OptionError, UnitsWarning
+from dask_simjoin.cluster import DBSCAN
+from dask_simjoin.errors import (
+    BudgetError,
+    ColumnError,
+    OptionError,
+    UnitsWarning,
+    UnsupportedFrameError,
+)
 from tests.support.frames import computed, lay
 
 geopandas = pytest.importorskip("geopandas")
@@ -171,9 +178,7 @@ def test_degrees_without_a_coordinate_system(how):
         ),
     ):
         computed(data.simjoin.self_join(5000))
-    # Dask's names of frames do not depend on the system
-    known = unknown.assign(name="a").set_crs(4326)
-    assert computed(lay(known, how).simjoin.count_pairs("50 km")) > 0
+    assert computed(lay(unknown.set_crs(4326), how).simjoin.count_pairs("50 km")) > 0
     with pytest.warns(UnitsWarning) as caught:
         computed(
             lay(unknown.set_geometry(unknown.translate(1000)), how).simjoin.count_pairs(
@@ -197,3 +202,122 @@ def test_columns_called_as_those_of_coordinates_stay():
     assert (
         len(points.simjoin.self_join(500.0, on="geometry.x", metric="euclidean")) == 0
     )
+
+
+def test_lazy_points_keep_their_own_coordinate_system():
+    frames = [
+        POINTS,
+        POINTS.set_crs(32631, allow_override=True),
+        POINTS.set_crs(None, allow_override=True),
+        POINTS.assign(other=POINTS.geometry),
+        POINTS.assign(other=POINTS.geometry).set_geometry("other"),
+        pd.DataFrame(POINTS),
+    ]
+    lazy = [lay(frame, "dask-3") for frame in frames]
+    assert len({one._name for one in lazy}) == len(frames)
+    assert [one._meta.crs for one in lazy[:3]] == [one.crs for one in frames[:3]]
+    assert lay(POINTS.copy(), "dask-3")._name == lazy[0]._name
+    moved = POINTS.set_geometry(POINTS.translate(1, 0))
+    assert lay(moved, "dask-3")._name != lazy[0]._name
+
+
+def test_an_index_of_points_names_the_columns_that_new_rows_need(tmp_path):
+    index = POINTS[:40].simjoin.index("2 km", tmp_path / "index")
+    new = POINTS[40:]
+    with pytest.raises(
+        ColumnError, match=r"as columns, such as frame\.assign\(\*\*\{'g"
+    ):
+        index.update(new)
+    x, y = new.geometry.x, new.geometry.y
+    index.update(new.assign(**{"geometry.x": x, "geometry.y": y}))
+    assert rows(index.pairs().compute()) == rows(POINTS.simjoin.self_join("2 km"))
+
+
+def at(*points, crs):
+    """A GeoDataFrame of two or more points."""
+    return geopandas.GeoDataFrame(geometry=geopandas.points_from_xy(*points), crs=crs)
+
+
+BODIES = ["IAU_2015:30100", "IAU_2015:49900", "IAU_2015:49901", "+proj=longlat +R=1"]
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_other_bodies_and_units_are_refused(how):
+    for crs in BODIES:
+        points = lay(at([0, 0], [0, 1], crs=crs), how)
+        with pytest.raises(
+            OptionError, match=r"on a body with a radius of .* But metric"
+        ):
+            points.simjoin.self_join("1 km")
+        with pytest.raises(OptionError, match="Or compare angles on the body"):
+            points.simjoin.dbscan(1, metric="haversine")
+        assert computed(points.simjoin.count_pairs(1, metric="euclidean")) == 1
+    grads = lay(at([2, 2], [48, 49], crs=4807), how)
+    with pytest.raises(
+        OptionError, match=r"in 'grad', but .* Use frame\.to_crs\(4326\)"
+    ):
+        grads.simjoin.self_join("1 km")
+    there = lay(at([2, 2], [48, 49], crs=4807).to_crs(4326), how)
+    assert computed(there.simjoin.count_pairs("101 km")) == 1
+    with pytest.raises(OptionError, match="is geocentric: its points have three"):
+        lay(at([0, 1], [0, 1], crs=4978), how).simjoin.self_join(1)
+    with pytest.raises(
+        OptionError, match="does not have two axes x and y with the same"
+    ):
+        lay(at([0, 2], [0, 1], crs=5773), how).simjoin.self_join(1)
+    with pytest.raises(
+        OptionError, match="takes longitudes and latitudes in degrees, an"
+    ):
+        lay(at([0, 3], [0, 1], crs=32631), how).simjoin.self_join(1, metric="haversine")
+
+
+def test_angles_on_another_body_are_compared_as_the_message_says():
+    moon = at([0, 0], [0, 1], crs="IAU_2015:30100")
+    columns = moon.assign(lat=moon.geometry.y, lon=moon.geometry.x)
+    found = columns.simjoin.self_join(
+        "1.01 deg", on=["lat", "lon"], metric="haversine", return_distance=True
+    )
+    assert found["distance"].round(9).tolist() == [1]
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_geometry_that_is_not_active_is_not_ignored(how):
+    plain = lay(pd.DataFrame(POINTS), how)
+    with pytest.raises(ColumnError, match=r"call geopandas\.GeoDataFrame\(frame, geo"):
+        plain.simjoin.count_pairs(1)
+    with pytest.raises(ColumnError, match="Column 'geometry' holds geometries, but is"):
+        plain.simjoin.count_pairs(1, on="geometry")
+    with pytest.raises(ColumnError, match="holds geometries"):
+        DBSCAN(eps=1).fit(plain)
+    with pytest.raises(ColumnError, match="holds geometries"):
+        plain.simjoin.join(plain, 1)
+    assert computed(plain.simjoin.count_pairs(1, on="population")) == 79
+    two = POINTS.assign(other=POINTS.geometry)
+    with pytest.raises(ColumnError, match=r"call frame\.set_geometry\('other'\) first"):
+        two.simjoin.count_pairs(1, on="other")
+    assert two.simjoin.count_pairs(5000) == POINTS.simjoin.count_pairs(5000)
+    with pytest.raises(UnsupportedFrameError, match=r"Use \.to_frame\(\)"):
+        dask_simjoin.count_pairs(POINTS.geometry, 1)
+    with pytest.raises(UnsupportedFrameError, match=r"Use X\.to_frame\(\)"):
+        DBSCAN(eps=1).fit(POINTS.geometry)
+
+
+@pytest.mark.parametrize(
+    "crs", [4326, 4267, "OGC:CRS84", 4979, "+proj=longlat +R=6370997", "EPSG:4326+5773"]
+)
+def test_systems_of_the_earth_in_degrees(crs):
+    found = at([2, 2], [48, 49], crs=crs).simjoin.closest_pairs(1)["distance"]
+    assert found.round().tolist() == [111195]
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+@pytest.mark.parametrize("crs", [None, 4326, 4979, 32631])
+def test_heights_are_refused(how, crs):
+    heights = at([0, 1], [0, 0], [0, 500], crs=crs)
+    for verb in ("count_pairs", "dbscan"):
+        with pytest.raises(ColumnError, match=r"heights \(z\).*\.force_2d\(\)"):
+            computed(getattr(lay(heights, how).simjoin, verb)(1))
+    flat = heights.set_geometry(heights["geometry"].force_2d())
+    assert computed(lay(flat, how).simjoin.count_pairs(200_000)) == 1
+    zeros = at([0, 1], [0, 0], [0, 0], crs=crs)
+    assert computed(lay(zeros, how).simjoin.count_pairs(200_000)) == 1

@@ -339,6 +339,9 @@ def test_categories_are_named_by_by():
     ("eps", "remedy"),
     [
         ("0.1", "such as 0.1 without quotes"),
+        ("0,25 km", "a decimal point instead of a comma, such as '0.25 km'."),
+        ("0,25", "a decimal point instead of a comma, such as 0.25."),
+        ("1,000 m", "such as '1.000 m', or '1000 m' if it separates thousands"),
         (Decimal("0.1"), "such as float(eps)"),
         (datetime.timedelta(seconds=1), "in the unit of the column"),
         ([1.0, 2.0], ">= 0, or the name of a column"),

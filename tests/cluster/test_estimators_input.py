@@ -1,0 +1,115 @@
+"""One-dimensional and masked input of estimators."""
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dask_simjoin
+from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
+from dask_simjoin.errors import CoordinateError, OptionError, UnsupportedFrameError
+from dask_simjoin.neighbors import KNeighborsTransformer, NearestNeighbors
+
+FRAME = pd.DataFrame({"x": np.arange(20.0), "y": 0.0})
+ESTIMATORS = [
+    DBSCAN(eps=1.5, min_samples=2),
+    OPTICS(1.5, min_samples=2, cluster_method="dbscan"),
+    HDBSCAN(3),
+    NearestNeighbors(n_neighbors=2),
+    KNeighborsTransformer(n_neighbors=2),
+]
+ONE_DIMENSIONAL = [
+    FRAME.iloc[0],
+    FRAME["x"],
+    FRAME["x"].index,
+    dd.from_pandas(FRAME, npartitions=2)["x"],
+    pa.chunked_array([[1.0, 2.0]]),
+]
+
+
+@pytest.mark.parametrize("rows", ONE_DIMENSIONAL, ids=lambda one: type(one).__name__)
+def test_one_dimension_is_refused(rows):
+    for estimator in ESTIMATORS:
+        with pytest.raises(UnsupportedFrameError, match=r"X is a .* has one dimension"):
+            estimator.fit(rows)
+    neighbors = NearestNeighbors(n_neighbors=2).fit(FRAME)
+    for query in (
+        neighbors.kneighbors,
+        neighbors.radius_neighbors,
+        KNeighborsTransformer(n_neighbors=2).fit(FRAME).transform,
+        HDBSCAN(3).fit(FRAME).predict,
+    ):
+        with pytest.raises(UnsupportedFrameError, match="has one dimension"):
+            query(rows)
+
+
+def test_other_one_dimensional_input_is_refused():
+    neighbors = NearestNeighbors(n_neighbors=2).fit(FRAME)
+    with pytest.raises(UnsupportedFrameError, match=r"or X\.to_frame\(\)\.T if it is"):
+        neighbors.kneighbors(FRAME.iloc[0])
+    for rows in (pa.array([1.0, 2.0]), [1.0, 2.0], np.ma.array([1.0, 2.0])):
+        with pytest.raises(OptionError, match="X of shape"):
+            neighbors.kneighbors(rows)
+    polars = pytest.importorskip("polars")
+    with pytest.raises(UnsupportedFrameError, match=r"X is a polars\.Series"):
+        neighbors.kneighbors(polars.Series([1.0, 2.0]))
+
+
+def masked(values, *rows):
+    """A masked array with masked rows."""
+    made = np.ma.masked_array(values)
+    made[list(rows)] = np.ma.masked
+    return made
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1"])
+def test_masked_numbers_are_missing(dtype):
+    values = FRAME.to_numpy().astype(dtype)
+    hidden = masked(values, 3)
+    for rows in (hidden, list(hidden), tuple(hidden)):
+        for estimator in ESTIMATORS:
+            with pytest.raises(CoordinateError, match="missing"):
+                estimator.fit(rows)
+    for query in (
+        NearestNeighbors(n_neighbors=2).fit(values).kneighbors,
+        HDBSCAN(3).fit(values).predict,
+    ):
+        for rows in (hidden, list(hidden)):
+            with pytest.raises(CoordinateError, match="missing"):
+                query(rows)
+    labels = DBSCAN(eps=1.5, min_samples=2, dropna=True).fit(hidden).labels_
+    assert labels.tolist() == [0] * 3 + [1] * 16
+    lazy = DBSCAN(eps=1.5, min_samples=2, dropna=True).fit(da.from_array(hidden, 10))
+    assert lazy.labels_.compute().tolist() == labels.tolist()
+    with pytest.raises(CoordinateError, match="missing"):
+        dask_simjoin.count_pairs(hidden, 1.5)
+
+
+def test_masks_without_masked_numbers_change_nothing():
+    values = FRAME.to_numpy()
+    model = DBSCAN(eps=1.0, min_samples=2)
+    for rows in (np.ma.masked_array(values), [np.ma.masked_array(x) for x in values]):
+        assert model.fit(rows).labels_.tolist() == [0] * 20
+
+
+def test_masked_integers_keep_their_digits():
+    large = masked([[2**60], [2**60 + 1], [0]], 2)
+    with pytest.raises(CoordinateError, match=r"missing|float64|2\*\*53"):
+        dask_simjoin.count_pairs(large, 0.5, dropna=True)
+
+
+def test_masked_fields_are_missing():
+    made = np.ma.array(
+        [(1, 2.0), (2, 3.0)], dtype=[("a", "i8"), ("b", "f8")], mask=[(0, 0), (1, 0)]
+    )
+    with pytest.raises(CoordinateError, match="missing"):
+        dask_simjoin.count_pairs(made, 9)
+    assert dask_simjoin.count_pairs(made, 9, dropna=True) == 0
+
+
+def test_masked_weights_are_refused():
+    weights = masked(np.ones(20), 3)
+    with pytest.raises(OptionError, match="sample_weight= has masked numbers"):
+        DBSCAN(eps=1.0).fit(FRAME, sample_weight=weights)
