@@ -80,8 +80,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Sweep(Method):
-    """Sweep along one coordinate, within neighboring rows of an eps-grid: up to 4
-    dimensions.
+    """Sweep along one coordinate in the rows of an eps-grid: up to 4 dimensions.
 
     The grid has all other coordinates. In 2 dimensions, 1.7 to 1.9 candidates are
     compared per pair. Each further dimension triples the number of neighboring rows.
@@ -96,8 +95,7 @@ class Sweep(Method):
 
 @dataclass(frozen=True)
 class Tiles(Method):
-    """Compare tiles of 64 neighboring points if their boxes are near: any number of
-    dimensions.
+    """Compare tiles of 64 neighboring points whose boxes are near: any dimensions.
 
     In few dimensions it compares more candidates than the sweep.
     """

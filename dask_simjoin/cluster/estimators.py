@@ -248,17 +248,17 @@ class Clustering(ClusterMixin, PointsEstimator):
         self, X: pd.DataFrame, y: object = None, **options: Any
     ) -> pd.Series: ...
     @overload
-    def fit_predict(
+    def fit_predict(  # type: ignore[overload-cannot-match]
         self, X: dd.DataFrame, y: object = None, **options: Any
-    ) -> dd.Series: ...  # type: ignore[overload-cannot-match]
+    ) -> dd.Series: ...
     @overload
-    def fit_predict(
+    def fit_predict(  # type: ignore[overload-cannot-match]
         self, X: da.Array, y: object = None, **options: Any
-    ) -> da.Array: ...  # type: ignore[overload-cannot-match]
+    ) -> da.Array: ...
     @overload
-    def fit_predict(
+    def fit_predict(  # type: ignore[overload-cannot-match]
         self, X: Sequence[Any], y: object = None, **options: Any
-    ) -> np.ndarray: ...  # type: ignore[overload-cannot-match]
+    ) -> np.ndarray: ...
     @overload
     def fit_predict(self, X: ArrowTable, y: object = None, **options: Any) -> Any: ...  # type: ignore[overload-cannot-match]
     def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:

@@ -206,9 +206,9 @@ class FrameVerb(Protocol[P]):
         self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs
     ) -> pd.DataFrame: ...
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-cannot-match]
         self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs
-    ) -> dd.DataFrame: ...  # type: ignore[overload-cannot-match]
+    ) -> dd.DataFrame: ...
     @overload
     def __call__(self, frame: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...  # type: ignore[overload-cannot-match]
 
@@ -221,9 +221,9 @@ class SeriesVerb(Protocol[P]):
         self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs
     ) -> pd.Series: ...
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-cannot-match]
         self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs
-    ) -> dd.Series: ...  # type: ignore[overload-cannot-match]
+    ) -> dd.Series: ...
     @overload
     def __call__(self, frame: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...  # type: ignore[overload-cannot-match]
 

@@ -319,8 +319,8 @@ def entity_chunks(
     max_rows: int,
     norm: Norm,
     threshold: float,
-    kind: type[Made] = EntityChunks,
-) -> Made:  # type: ignore[assignment]
+    kind: type[Made] = EntityChunks,  # type: ignore[assignment]
+) -> Made:
     """Make chunks of at most `max_rows` rows, and of at least `min_rows` rows if the
     table has that many.
     """
