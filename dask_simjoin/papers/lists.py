@@ -250,8 +250,7 @@ MAX_LISTS = 4097
 
 @dataclass(frozen=True)
 class ZOrder(BatchedMethod):
-    """Compare each row with an interval of rows in the best one of several shifted
-    Z-orders.
+    """Compare each row with an interval of the best of several shifted Z-orders.
 
     This is a published method for comparison; `method="zorder"` selects it with these
     defaults. It follows LSS (Lieberman, Sankaranarayanan & Samet, "A Fast Similarity
