@@ -29,6 +29,7 @@ from dask_simjoin.graph.dask_private import (
     FromGraph,
     without_token,
 )
+from dask_simjoin.graph.placement import place_tasks
 from dask_simjoin.graph.source import (
     FrozenSource,
     MapPartition,
@@ -253,7 +254,8 @@ class WorkersPass:
         the first ones.
         """
         numbers = list(range(len(self._keys)))
-        if not self._by_partition:
+        # without the plugin, a task whose preferred worker has left may never run
+        if not self._by_partition or place_tasks() is None:
             return {None: numbers}, {}
         threads = self._client.nthreads()
         number = sum(threads.values())
