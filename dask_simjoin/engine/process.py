@@ -1,5 +1,5 @@
-"""Resources of this process: threads, the garbage collector, and files that no other
-user can write.
+"""Resources of this process: threads, locks, the garbage collector, and files that no
+other user can write.
 
 Files with compiled code are loaded only if no other user could have written them. So we
 check the open file, its folder and the folder above. This package makes both folders.
@@ -17,12 +17,14 @@ import gc
 import itertools
 import os
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Made = TypeVar("Made")
+Lock = TypeVar("Lock")
 
 LEAST_NUMBERS = 1 << 18
 """Minimum number of coordinates per thread. For fewer, starting a thread takes more
@@ -31,6 +33,27 @@ time than it saves.
 
 LEAST = 1 << 16
 """Default minimum number of items per thread."""
+
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def forkable(lock: Lock) -> Lock:
+    """Return a lock, and release it in all processes that are forked from this one.
+
+    Another thread may hold the lock during a fork. The new process has no such thread,
+    so nothing would ever release it there.
+    """
+    _locks.add(lock)
+    return lock
+
+
+def _release_locks() -> None:
+    for lock in list(_locks):
+        lock._at_fork_reinit()
+
+
+os.register_at_fork(after_in_child=_release_locks)
 
 
 def numbers_apart(dims: int) -> int:
