@@ -16,6 +16,7 @@ import functools
 import gc
 import itertools
 import os
+import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +75,40 @@ def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
     with ThreadPoolExecutor(len(calls) - 1) as helpers:
         others = [helpers.submit(call) for call in calls[1:]]
         return [calls[0](), *(other.result() for other in others)]
+
+
+def interruptible(work: Callable[[], object], stop: Callable[[], object]) -> None:
+    """Run a long kernel so that Ctrl-C ends it. `stop`: makes `work` return early.
+
+    Python raises `KeyboardInterrupt` only between two steps of the main thread. So this
+    thread waits, and another one runs the kernel.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        work()
+        return
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run, name="simjoin-kernel", daemon=True)
+    try:
+        thread.start()
+        done.wait()
+    except BaseException:
+        stop()
+        # Ctrl-C may have come before the thread started
+        while thread.is_alive() and not done.wait(0.1):
+            pass
+        raise
+    if errors:
+        raise errors[0]
 
 
 def shared_out(
