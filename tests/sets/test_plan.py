@@ -100,7 +100,9 @@ def test_plans_see_the_largest_row(column, tokenizer, size, place, monkeypatch):
     assert found.tokens > small.tokens + size / 2
     with dask.config.set({"dataframe.convert-string": False}):
         ddf = dd.from_pandas(frame, npartitions=2, sort=False)
-    assert ddf.simjoin.set_plan("s", **how).task_bytes > small.task_bytes / 4 + 16 * size
+    assert (
+        ddf.simjoin.set_plan("s", **how).task_bytes > small.task_bytes / 4 + 16 * size
+    )
 
 
 def test_plans_of_edit_joins_see_the_largest_row():
