@@ -34,7 +34,12 @@ from dask_simjoin.cli.options import (
     log_lines,
     options_for,
 )
-from dask_simjoin.cli.running import computing, confirm_large, stage
+from dask_simjoin.cli.running import (
+    computing,
+    confirm_large,
+    stage,
+    starts_workers,
+)
 from dask_simjoin.cli.sources import CsvColumns, read
 from dask_simjoin.cli.tables import is_on_store, sink
 from dask_simjoin.disk_index.index import DIFF, Index
@@ -222,12 +227,13 @@ class Run:
         return TEXTS in contents
 
     def computing(self) -> contextlib.AbstractContextManager[Client | None]:
-        return computing(
-            *(
-                self.params[name]
-                for name in ("scheduler", "workers", "memory_limit", "backend")
-            )
-        )
+        how = [
+            self.params[name]
+            for name in ("scheduler", "workers", "memory_limit", "backend")
+        ]
+        if starts_workers(how[0], how[2]):
+            self.say("Starting workers.")
+        return computing(*how)
 
     def say(self, text: object) -> None:
         """Print text to the standard error stream, unless the command is quiet."""
@@ -249,6 +255,12 @@ def _show_plan(run: Run) -> None:
     _print(run.params["json"], {"command": run.name, "plan": plan.to_dict()}, plan)
 
 
+JOIN_ALONE = (
+    "The time in the plan is for the join alone, without reading and writing files, "
+    "and without compiling kernels at their first use."
+)
+
+
 def _compute(run: Run) -> None:
     params, begin = run.params, time.perf_counter()
     table = OUTPUT_ACTIONS[run.verb.output].table
@@ -265,6 +277,8 @@ def _compute(run: Run) -> None:
                 join = next(result.expr.find_operations(LazyJoin))
                 plan = join.report
             run.say(plan)
+            if getattr(plan, "seconds", None) is not None:
+                run.say(JOIN_ALONE)
             confirm_large(plan, params["yes"], run.verb.output == "pairs")
             with stage("joining", client, run.quiet, lambda: _rows(join)):
                 if target is None or table is None:

@@ -60,6 +60,11 @@ def confirm_large(plan: Any, yes: bool, pairs: bool) -> None:
 THREADS, SYNCHRONOUS, CLUSTER = SCHEDULERS = ("threads", "synchronous", "cluster")
 
 
+def starts_workers(scheduler: str, memory_limit: str | None) -> bool:
+    """Return whether `computing` starts a cluster, which takes some seconds."""
+    return scheduler == CLUSTER or (scheduler == THREADS and memory_limit is not None)
+
+
 @contextlib.contextmanager
 def computing(
     scheduler: str, workers: int | None, memory_limit: str | None, backend: str
@@ -291,11 +296,12 @@ class Lines(Display):
         now = time.monotonic()
         if now - self._last >= LINE_SECONDS:
             self._last, passed = now, now - self._begin
-            left = format_time(passed / done * (total - done)) if done else "unknown"
             line = f"{self._title}: {done:,} of {total:,} tasks{rows_so_far(self._found(), passed)}"
-            click.echo(
-                f"{line}, {format_time(passed)} elapsed, about {left} left", err=True
-            )
+            line += f", {format_time(passed)} elapsed"
+            if done < total:
+                rest = passed / done * (total - done) if done else 0
+                line += f", about {format_time(rest) if done else 'unknown'} left"
+            click.echo(line, err=True)
 
 
 class Bar(Display):

@@ -28,7 +28,9 @@ from dask_simjoin.cluster.algorithms.optics import (
     FOREST,
     IN_MEMORY,
     forest_of_chunk,
+    is_dense,
     optics_of_chunk,
+    optics_of_dense_chunk,
 )
 from dask_simjoin.cluster.algorithms.scratch import (
     free_at,
@@ -364,18 +366,17 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
     if not plan.meets:
         return example
+    block_pair = whole_block_pair(chunk, spec, plan.layout)
     if mode == FOREST:
-        found = forest_of_chunk(
-            whole_block_pair(chunk, spec, plan.layout), samples, spec.measure
-        )
+        found = forest_of_chunk(block_pair, samples, spec.measure)
+    elif is_dense(block_pair, plan.estimate.total):
+        found = optics_of_dense_chunk(block_pair, max_eps, samples)
     else:
         folder = new_folder(scratch_directory(), "whole", this_process())
         check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
         limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED_EDGES)
         try:
-            found = optics_of_chunk(
-                whole_block_pair(chunk, spec, plan.layout), max_eps, samples, limits
-            )
+            found = optics_of_chunk(block_pair, max_eps, samples, limits)
         finally:
             shutil.rmtree(folder.path, ignore_errors=True)
     return frames_for(meta).rows(found, chunk["ids"], example)

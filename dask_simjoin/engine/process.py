@@ -1,5 +1,5 @@
-"""Resources of this process: threads, the garbage collector, and files that no other
-user can write.
+"""Resources of this process: threads, locks, the garbage collector, and files that no
+other user can write.
 
 Files with compiled code are loaded only if no other user could have written them. So we
 check the open file, its folder and the folder above. This package makes both folders.
@@ -16,13 +16,16 @@ import functools
 import gc
 import itertools
 import os
+import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Made = TypeVar("Made")
+Lock = TypeVar("Lock")
 
 LEAST_NUMBERS = 1 << 18
 """Minimum number of coordinates per thread. For fewer, starting a thread takes more
@@ -31,6 +34,27 @@ time than it saves.
 
 LEAST = 1 << 16
 """Default minimum number of items per thread."""
+
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def forkable(lock: Lock) -> Lock:
+    """Return a lock, and release it in all processes that are forked from this one.
+
+    Another thread may hold the lock during a fork. The new process has no such thread,
+    so nothing would ever release it there.
+    """
+    _locks.add(lock)
+    return lock
+
+
+def _release_locks() -> None:
+    for lock in list(_locks):
+        lock._at_fork_reinit()
+
+
+os.register_at_fork(after_in_child=_release_locks)
 
 
 def numbers_apart(dims: int) -> int:
@@ -51,6 +75,40 @@ def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
     with ThreadPoolExecutor(len(calls) - 1) as helpers:
         others = [helpers.submit(call) for call in calls[1:]]
         return [calls[0](), *(other.result() for other in others)]
+
+
+def interruptible(work: Callable[[], object], stop: Callable[[], object]) -> None:
+    """Run a long kernel so that Ctrl-C ends it. `stop`: makes `work` return early.
+
+    Python raises `KeyboardInterrupt` only between two steps of the main thread. So this
+    thread waits, and another one runs the kernel.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        work()
+        return
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run, name="simjoin-kernel", daemon=True)
+    try:
+        thread.start()
+        done.wait()
+    except BaseException:
+        stop()
+        # Ctrl-C may have come before the thread started
+        while thread.is_alive() and not done.wait(0.1):
+            pass
+        raise
+    if errors:
+        raise errors[0]
 
 
 def shared_out(

@@ -11,14 +11,18 @@ patch can be removed.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
+import os
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pandas as pd
+from dask import threaded
 from dask._expr import LLGExpr, collect_dependents
 from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 
@@ -71,6 +75,30 @@ if sys.version_info < (3, 12):
     for _class in (Expr, PartitionsFiltered):
         _divisions: Any = vars(_class)["divisions"]
         _divisions.lock = contextlib.nullcontext()
+
+
+def drop_pools(module: Any = threaded) -> None:
+    """Drop the thread pools of Dask's scheduler in a forked process, which has none of
+    their threads.
+
+    Tasks would wait for these threads forever. This function can be removed once Dask
+    drops the pools.
+    """
+    pools = [pool for some in list(module.pools.values()) for pool in some.values()]
+    for pool in (*pools, module.default_pool):
+        if pool is not None:
+            # it would wait for a lock that a missing thread may hold
+            atexit.unregister(pool.shutdown)
+    module.default_pool, module.pools_lock = None, threading.Lock()
+    module.pools.clear()
+
+
+os.register_at_fork(after_in_child=drop_pools)
+# if this module is first imported after a fork
+if any(
+    not thread.is_alive() for thread in getattr(threaded.default_pool, "_threads", ())
+):
+    drop_pools()
 
 FILTER_MODULES = (_expr, _merge, _shuffle)
 """Dask's modules that import the function `FILTER_HOOK`."""
@@ -327,6 +355,7 @@ __all__ = [
     "Task",
     "TaskRef",
     "TreeReduce",
+    "drop_pools",
     "fuse_writes",
     "guard_ends",
     "guard_filters",

@@ -21,6 +21,10 @@ then gives each to the worker with the fewest tasks, wherever the chunks are. So
 would send each other whole indexes, even to compare a chunk with itself. If each worker
 holds the rows of some chunks, the plugin places these tasks at the homes of their
 chunks.
+
+All these workers are preferences: if a worker has left, other workers run its tasks.
+Dask forgets this for tasks that became ready while no worker was running, so the plugin
+drops the preferences of such tasks.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import Client, Scheduler
+from distributed import Client, Scheduler, Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_simjoin.graph.dask_private import key_split
@@ -340,6 +344,28 @@ class PlacementPlugin(SchedulerPlugin):
 
     def __init__(self) -> None:
         self._orders: OrderedDict[tuple[str, ...], Placement] = OrderedDict()
+        self._scheduler: Scheduler | None = None
+
+    async def start(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """Let a worker that joins run tasks that prefer others."""
+        let_run_elsewhere(scheduler, worker)
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Let a worker that resumes run tasks that prefer others.
+
+        No other method of a plugin is called when the status of a worker changes. The
+        scheduler logs this event just before it looks for tasks for the worker.
+        """
+        if (
+            self._scheduler is not None
+            and isinstance(msg, dict)
+            and msg.get("action") == "worker-status-change"
+            and msg.get("status") == Status.running.name
+        ):
+            let_run_elsewhere(self._scheduler, topic)
 
     def add(self, order: Placement) -> None:
         """Add the rules for a join. They replace earlier rules for the same chunks."""
@@ -370,6 +396,19 @@ class PlacementPlugin(SchedulerPlugin):
                     key=lambda task: task.priority,
                 )
                 order.arrange(own, there)
+
+
+def let_run_elsewhere(scheduler: Scheduler, worker: str) -> None:
+    """Drop the preferred workers of tasks that wait for one, if this worker, which can
+    now run tasks, is not among them.
+
+    Such tasks became ready while no worker could run tasks. Their preferred workers may
+    never return.
+    """
+    for task in scheduler.unrunnable:
+        preferred = task.worker_restrictions
+        if preferred and task.loose_restrictions and worker not in preferred:
+            task.worker_restrictions = None
 
 
 def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
@@ -467,12 +506,18 @@ _registered: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def place_tasks() -> Client | None:
-    """Register the plugin with the current cluster, if any; return the client."""
+    """Register the plugin with the current cluster, and return its client; None if
+    there is no cluster, or if its scheduler cannot load the plugin.
+    """
     client: Client | None = current_client()
     if client is None or client.asynchronous:
         return None
     if client not in _registered:
-        client.register_plugin(PlacementPlugin())
+        try:
+            client.register_plugin(PlacementPlugin())
+        except Exception:  # a scheduler without this package still computes
+            LOG.info("The scheduler accepts no plugin that places tasks", exc_info=True)
+            return None
         _registered.add(client)
     return client
 
@@ -481,13 +526,12 @@ def send_placement(order: Placement) -> None:
     """Send the rules that place a join's tasks to the scheduler of the current cluster,
     if any.
     """
+    client = place_tasks()
+    if client is None:
+        return
     try:
-        client = place_tasks()
-        if client is not None:
-            client.run_on_scheduler(_add, order)
-    except (
-        Exception
-    ):  # a scheduler without this package cannot load the rules, but still computes
+        client.run_on_scheduler(_add, order)
+    except Exception:
         LOG.info("The scheduler accepts no rules that place tasks", exc_info=True)
 
 

@@ -27,6 +27,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.process import forkable
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.base import pick
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
@@ -104,7 +105,7 @@ class StatisticsCache:
         )
         # reentrant, because garbage collection may call `_forget` while this thread
         # holds the lock
-        self._lock = threading.RLock()
+        self._lock = forkable(threading.RLock())
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -18,6 +18,7 @@ from typing import Any
 
 from distributed import Client, get_worker
 
+from dask_simjoin.engine.process import forkable
 from dask_simjoin.graph.workers import is_worker
 from dask_simjoin.reports.facts import BlockReport
 from dask_simjoin.reports.run import MAKE_ROWS, RunReport, StepRecord
@@ -139,7 +140,7 @@ class Runs:
     """The records of the last joins."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forkable(threading.Lock())
         self._runs: OrderedDict[str, RunReport] = OrderedDict()
         self._results: OrderedDict[str, str] = OrderedDict()
         self._clients: weakref.WeakSet[Client] = weakref.WeakSet()

@@ -22,6 +22,7 @@ from distributed import Client, Future, as_completed, wait
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import value_bytes
+from dask_simjoin.engine.process import forkable
 from dask_simjoin.graph.dask_private import (
     IO,
     Blockwise,
@@ -29,6 +30,7 @@ from dask_simjoin.graph.dask_private import (
     FromGraph,
     without_token,
 )
+from dask_simjoin.graph.placement import place_tasks
 from dask_simjoin.graph.source import (
     FrozenSource,
     MapPartition,
@@ -131,7 +133,7 @@ class PassedRows:
         self.frames: dict[int, Frame] | None = {}
         self.bytes = 0.0
         self._most, self._copies = most, copies
-        self._lock = threading.Lock()
+        self._lock = forkable(threading.Lock())
 
     def __dask_tokenize__(self) -> Any:
         return "dask_simjoin.PassedRows"
@@ -253,7 +255,8 @@ class WorkersPass:
         the first ones.
         """
         numbers = list(range(len(self._keys)))
-        if not self._by_partition:
+        # without the plugin, a task whose preferred worker has left may never run
+        if not self._by_partition or place_tasks() is None:
             return {None: numbers}, {}
         threads = self._client.nthreads()
         number = sum(threads.values())
@@ -314,7 +317,7 @@ class RowCache:
         )
         # reentrant, because garbage collection may remove sources while this thread
         # holds the lock
-        self._lock = threading.RLock()
+        self._lock = forkable(threading.RLock())
 
     def passed(self, source: FrozenSource, library: str) -> PassedRows | None:
         """Return a collector for the rows of a source; None if other processes read

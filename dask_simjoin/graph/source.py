@@ -19,6 +19,7 @@ from dask.delayed import Delayed
 from dask.optimization import cull
 from dask.tokenize import normalize_token
 
+from dask_simjoin.engine.process import forkable
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.graph.base import RowValues, aliases
 from dask_simjoin.graph.dask_private import (
@@ -57,7 +58,7 @@ class FrozenSource:
     def __init__(self, expr: Expr, is_final: bool = True) -> None:
         self._expr, self._is_final = expr, is_final
         self.plans: dict[Any, Any] = {}
-        self.lock = threading.Lock()
+        self.lock = forkable(threading.Lock())
         self._steps: dict[str, FrozenSource] = {}
         # a `SmallFrame` that planning has read, and that the tasks still need
         self.small: Any = None

@@ -44,6 +44,9 @@ On two workers of one machine, the shuffle by tasks took 0.7 times as long as p2
 ITSELF = 300 * 2**20
 """Memory of a worker without data, in bytes."""
 
+LOADED = 330 * 2**20
+"""Memory of a worker process after a first small join, in bytes, without any data."""
+
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
 PROCESSES = ("processes", "multiprocessing")
 """Names of Dask's schedulers: first those with one thread, then those with several
@@ -108,10 +111,29 @@ def resources_for(library: str) -> Resources:
     )
     threads = sum(w["nthreads"] for w in workers.values())
     limit = min((limit for limit, _ in limited), default=None)
+    check_worker_memory(limit)
     together = min((w["nthreads"] for w in workers.values()), default=1)
     many = max(1, len(workers))
     return Resources(
         max(1, threads), memory, True, limit, workers=many, together=together, disk=disk
+    )
+
+
+def check_worker_memory(limit: int | None) -> None:
+    """Refuse workers that Dask would pause as soon as they have imported this package
+    and its libraries. `limit`: memory limit of the smallest worker, in bytes.
+
+    Such workers are paused, resumed and restarted without end.
+    """
+    pause = dask.config.get("distributed.worker.memory.pause", False)
+    if limit is None or not pause or pause * limit >= LOADED:
+        return
+    least = LOADED / pause
+    raise BudgetError(
+        f"A worker has a memory limit of {format_bytes(limit)}. Dask pauses it at "
+        f"{format_bytes(int(pause * limit))}, but its libraries alone take about "
+        f"{format_bytes(LOADED)}. Use fewer workers with more memory each: at least "
+        f"{format_bytes(int(least))}, better 700 MB (memory_limit= of the cluster)."
     )
 
 

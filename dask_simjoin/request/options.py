@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import numbers
+import os
 import sys
 import threading
+import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -19,7 +21,7 @@ from dask.utils import parse_bytes
 
 from dask_simjoin import catalog
 from dask_simjoin.catalog import CHOICES, LOSSY
-from dask_simjoin.errors import OptionError
+from dask_simjoin.errors import OptionError, PlanningError
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.messages import shown
@@ -283,6 +285,24 @@ class Nearest(MetricRequest):
 
 
 _setting = threading.RLock()
+# another thread may hold it during a fork, and does not exist in the new process
+os.register_at_fork(after_in_child=_setting._at_fork_reinit)  # type: ignore[attr-defined]
+
+_clients_of_parent: weakref.WeakSet[Client] = weakref.WeakSet()
+"""Clients that were made before this process was forked. Their threads do not exist
+here.
+"""
+
+
+def _note_clients() -> None:
+    """In a forked process, remember the client with which Dask would wait forever."""
+    with contextlib.suppress(Exception):
+        client = _current_client()
+        if client is not None:
+            _clients_of_parent.add(client)
+
+
+os.register_at_fork(after_in_child=_note_clients)
 
 MAX_BYTES = 2**62
 """Larger sizes in bytes are replaced by this one, so that they fit in an int64."""
@@ -371,7 +391,24 @@ def parse_size(name: str, value: Any) -> int:
 def current_client() -> Client | None:
     """Return the client that Dask would compute with now; None: Dask would not use a
     cluster.
+
+    Raises
+    ------
+    PlanningError
+        If this process was forked after the client was made.
     """
+    client = _current_client()
+    if client is not None and client in _clients_of_parent:
+        raise PlanningError(
+            "This process was forked from one with a Dask client, and the client's "
+            "connections do not work after a fork. Start processes with 'spawn' or "
+            "'forkserver', make a new client in this process, or compute within "
+            "dask.config.set(scheduler='threads')."
+        )
+    return client
+
+
+def _current_client() -> Client | None:
     # then there is no client, and asking Dask would import the module
     if "distributed" not in sys.modules:
         return None

@@ -265,6 +265,29 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
     return present, texts if present.all() else texts.filter(pa.array(present))
 
 
+def longest_row(column: Series) -> tuple[int, int]:
+    """Return the position of the longest list or text, and its length. The length of a
+    text may be in bytes.
+    """
+    values = _objects(column)
+    if values is not None:
+        lengths = np.fromiter(
+            (len(value) if hasattr(value, "__len__") else 0 for value in values),
+            np.int64,
+            len(values),
+        )
+    else:
+        found = _arrow(column)
+        if pa.types.is_dictionary(found.type):
+            known = pc.binary_length(found.dictionary).take(found.indices)
+        else:
+            is_list = _is_list(found.type) or pa.types.is_fixed_size_list(found.type)
+            known = (pc.list_value_length if is_list else pc.binary_length)(found)
+        lengths = pc.fill_null(known, 0).to_numpy(zero_copy_only=False)
+    row = int(lengths.argmax()) if len(lengths) else 0
+    return row, int(lengths[row]) if len(lengths) else 0
+
+
 def _objects(column: Series) -> np.ndarray | None:
     """Return the values of a column as Python objects if the column, or its categories,
     have the dtype object. Otherwise return None.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -46,6 +46,7 @@ from dask_simjoin.sets.chunks import (
     checked_presence,
     read_sets,
 )
+from dask_simjoin.sets.columns import longest_row
 from dask_simjoin.sets.methods import AUTO, SetMethod
 from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
@@ -53,6 +54,15 @@ from dask_simjoin.sets.token_ids import EncodedSets
 
 ASSUMED_TOKENS = 16
 """Number of tokens per row that is assumed in order to choose the size of samples."""
+
+
+LONG = 1 << 16
+"""A row with more elements is counted exactly in the memory of its block."""
+
+LENGTH_BYTES = 8
+"""Further bytes per element of the largest row, for arrays that have an item for each
+possible size.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +84,7 @@ class SetSummary:
     """(tokens,), int64: integer tokens, or hashes of string tokens. Equal tokens give
     equal numbers in all partitions.
     """
+    longest: int  # size of the largest row; it may be missing in the sample
 
     @property
     def nbytes(self) -> int:
@@ -132,6 +143,13 @@ def summarised(
     sizes = np.diff(offsets).astype(np.float64)
     if found["missing"] is not None:
         sizes[found["missing"]] = -1
+    longest = int(sizes.max(initial=0))
+    if size < rows:
+        row, length = longest_row(frame[spec.on[0]])
+        # tokens of a text are not known before it is split, and short rows hardly matter
+        if length > max(longest, LONG):
+            largest, _ = read(frame.iloc[row : row + 1], spec, where)
+            longest = max(longest, int(np.diff(largest["sets"]["offsets"]).max()))
     return SetSummary(
         rows,
         int((~present).sum()),
@@ -141,6 +159,7 @@ def summarised(
         Sample(rows, places, sizes[:, None]),
         offsets,
         tokens,
+        longest,
     )
 
 
@@ -375,6 +394,10 @@ def make_set_plan(
         )
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
     )
+    sides = tuple(
+        _with_longest(side, max((s.longest for s in some), default=0), own, token_bytes)
+        for side, some, own in zip(sides, tables, sampled, strict=True)
+    )
     special = spec.empty_match or spec.allow_missing
     compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
@@ -433,6 +456,25 @@ def make_set_plan(
         special,
         budget,
         disk=Disk(needed=bytes_needed(block_bytes, 0.0, resources)),
+    )
+
+
+def _with_longest(
+    side: SizeBlocks, longest: int, table: SampledSets, token_bytes: float
+) -> SizeBlocks:
+    """Add the memory of the largest row to the last block, if this row is so long that
+    it matters. `longest`: its size.
+    """
+    if longest <= LONG:
+        return side
+    extra, elements = LENGTH_BYTES * longest, 0
+    if longest > table.sizes.max(initial=0):
+        elements = longest
+    last = np.arange(len(side)) == len(side) - 1
+    return replace(
+        side,
+        elements=side.elements + last * elements,
+        bytes=side.bytes + last * (extra + token_bytes * elements),
     )
 
 

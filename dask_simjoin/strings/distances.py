@@ -57,12 +57,14 @@ def distance_within(
     limit: int,
     swaps: bool,
     reached: Array,
+    state: Array,
 ) -> int:
     """Return the distance between `one[a : a + n]` and `other[b : b + m]`; or limit + 1
     if it is above `limit`.
 
     `swaps`: whether a transposition of adjacent codes is one edit. `reached`: scratch
-    with at least 2 * limit + 5 elements.
+    with at least 2 * limit + 5 elements. `state`: if another thread sets `state[1]`, the
+    function ends soon, and its result is wrong.
     """
     end, middle = m - n, limit + 2
     if abs(end) > limit:
@@ -70,6 +72,8 @@ def distance_within(
     reached[middle] = -1
     reached[middle - 1] = reached[middle + 1] = NOWHERE
     for e in range(limit + 1):
+        if e & 63 == 63 and state[1]:
+            break
         if e:
             reached[middle - e] = reached[middle + e] = NOWHERE
             reached[middle - e - 1] = reached[middle + e + 1] = NOWHERE

@@ -39,8 +39,9 @@ class EditSearch(BlockSearch):
         self.right_probes = len(blocks[0]["weights"]) < len(blocks[1]["weights"])
         if self.right_probes:
             blocks.reverse()
-        self.state = np.full(2, -1, np.int64)
+        self.state = np.full(3, -1, np.int64)
         self.tally = np.zeros(5, np.int64)
+        self.max_steps = float(len(blocks[0]["tokens"])) * len(blocks[1]["tokens"])
         self._rule = rule
         if not all(len(block["weights"]) for block in blocks):
             return

@@ -203,9 +203,10 @@ def with_tails(
     starts[len(tails)] = done
 
 
-NEXT, DONE = range(2)
-"""Indexes in the array `state`. `NEXT`: the next probe, or -1 at the end. `DONE`: the
-number of written pairs.
+NEXT, STOP, DONE = range(3)
+"""Indexes in the array `state`. `NEXT`: the next probe, or -1 at the end. `STOP`: if
+another thread sets it, the search ends soon, and its results are incomplete. `DONE`:
+the number of written pairs.
 """
 
 TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
@@ -287,6 +288,7 @@ def _verify(
     out: Out,
     written: int,
     tally: Array,
+    state: Array,
 ) -> int:
     """Compute the distances between string `x` and `count` candidates of equal length,
     and write the pairs.
@@ -315,7 +317,16 @@ def _verify(
         for s in range(count):
             start = d_offsets[pending[s]]
             found[s] = distance_within(
-                tokens, begin, n, d_tokens, start, length, limit, gap > 0, reached
+                tokens,
+                begin,
+                n,
+                d_tokens,
+                start,
+                length,
+                limit,
+                gap > 0,
+                reached,
+                state,
             )
     for s in range(count):
         if found[s] > limit:
@@ -364,6 +375,8 @@ def search(
     written, waiting = 0, 0
     listed, candidates, verified = 0, 0, 0
     for x in range(state[NEXT], len(q_weights)):
+        if state[STOP]:
+            break
         begin, stop = q_offsets[x], q_offsets[x + 1]
         length = stop - tail - begin
         group = group_hash(q_tokens, stop, tail)
@@ -456,6 +469,7 @@ def search(
                                         out,
                                         written,
                                         tally,
+                                        state,
                                     )
                                 waiting, fits = 0, written >= 0
             if waiting and fits:
@@ -473,6 +487,7 @@ def search(
                     out,
                     written,
                     tally,
+                    state,
                 )
                 fits = written >= 0
             waiting = 0

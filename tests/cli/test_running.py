@@ -143,3 +143,24 @@ def test_a_signal_while_modules_are_imported(number):
         text=True,
     )
     assert (ran.returncode, ran.stderr) == (128 + number, "")
+
+
+def test_lines_of_progress_end_without_a_rest_of_time(monkeypatch, capsys):
+    monkeypatch.setattr(running, "LINE_SECONDS", 0.0)
+    lines = running.Lines("planning", lambda: None)
+    for done in range(3):
+        lines.show(done, 2)
+    first, second, last = capsys.readouterr().err.splitlines()
+    assert first.endswith("about unknown left")
+    assert "1 of 2 tasks" in second
+    assert second.endswith(" left")
+    assert last.startswith("planning: 2 of 2 tasks, ")
+    assert last.endswith(" elapsed")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "limit", "expected"),
+    [("threads", None, False), ("threads", "1 GB", True), ("cluster", None, True)],
+)
+def test_starting_workers_is_announced(scheduler, limit, expected):
+    assert running.starts_workers(scheduler, limit) == expected

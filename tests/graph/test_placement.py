@@ -1,5 +1,7 @@
 """The scheduler follows the order of visits, and workers read fewer spilled chunks."""
 
+import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import dask
@@ -7,7 +9,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Scheduler, Status, Worker
 
 import dask_simjoin
 from dask_simjoin.graph import lazy_join
@@ -17,10 +19,12 @@ from dask_simjoin.graph.placement import (
     Moment,
     PlacementPlugin,
     VisitOrder,
+    let_run_elsewhere,
     on_worker_of,
     schedule,
 )
 from dask_simjoin.planning import visits
+from tests.support.gates import PATIENCE
 
 EPS = 0.0002
 
@@ -282,6 +286,121 @@ def test_other_tasks_and_other_joins_keep_their_priorities():
         *(VisitOrder({f"{n}": 0}, *(np.zeros(0, int),) * 3) for n in range(20))
     )
     assert len(plugin._orders) == MOST_ORDERS
+
+
+def test_a_new_worker_may_run_tasks_whose_preferred_workers_are_absent():
+    loose, strict, own, free = (
+        Fake(name) for name in ("loose", "strict", "own", "free")
+    )
+    for task, worker in ((loose, "gone"), (strict, "gone"), (own, "new")):
+        task.worker_restrictions = {worker}
+        task.loose_restrictions = task is not strict
+    found = SimpleNamespace(unrunnable=dict.fromkeys((loose, strict, own, free)))
+    let_run_elsewhere(found, "new")
+    assert not loose.worker_restrictions
+    assert strict.worker_restrictions == {"gone"}
+    assert own.worker_restrictions == {"new"}
+    assert not free.worker_restrictions
+
+
+async def everybody_leaves(scheduler, workers):
+    """Both workers leave, and another one comes."""
+    await everybody_closes(workers)
+    yield
+    async with Worker(scheduler.address):
+        yield
+
+
+async def everybody_is_retired(scheduler, workers):
+    """Another worker comes while the workers still finish their work; then they leave."""
+    for worker in workers:
+        worker.status = Status.closing_gracefully
+    yield
+    async with Worker(scheduler.address):
+        await everybody_closes(workers)
+        yield
+
+
+async def one_resumes(scheduler, workers):
+    """Both workers are paused, and only the other one resumes."""
+    for worker in workers:
+        worker.status = Status.paused
+    yield
+    workers[1].status = Status.running
+    yield
+
+
+async def one_comes_and_pauses(scheduler, workers):
+    """A worker comes, but is paused at first."""
+    await everybody_closes(workers)
+    async with Worker(scheduler.address) as worker:
+        await running_in(scheduler, 1)
+        worker.status = Status.paused
+        await running_in(scheduler, 0)
+        yield
+        worker.status = Status.running
+        yield
+
+
+async def one_comes_back(scheduler, workers):
+    """Both workers leave, and one with the first one's address comes."""
+    port = int(workers[0].address.rsplit(":", 1)[1])
+    await everybody_closes(workers)
+    yield
+    async with Worker(scheduler.address, port=port) as worker:
+        assert worker.address == workers[0].address
+        yield
+
+
+async def everybody_closes(workers):
+    await asyncio.gather(*(worker.close() for worker in workers))
+
+
+async def running_in(scheduler, number):
+    """Wait until the scheduler counts this many running workers."""
+    async with asyncio.timeout(PATIENCE):
+        while len(scheduler.running) != number:
+            await asyncio.sleep(0.005)
+
+
+async def results_after(change):
+    """Results of tasks that prefer a worker, if workers change before they are ready."""
+    async with (
+        Scheduler(port=0, dashboard_address=":0") as scheduler,
+        Client(scheduler.address, asynchronous=True) as client,
+        Worker(scheduler.address) as first,
+        Worker(scheduler.address) as second,
+    ):
+        await client.register_plugin(PlacementPlugin())
+        for worker in (first, second):
+            # its memory would let it resume
+            worker.periodic_callbacks.pop("memory_monitor").stop()
+        preferred = {"workers": [first.address], "allow_other_workers": True}
+        async with contextlib.aclosing(change(scheduler, [first, second])) as steps:
+            await anext(steps)
+            await running_in(scheduler, 0)
+            x = client.submit(int, 1, **preferred)
+            y = client.submit(lambda x: x + 1, x, **preferred)
+            async with asyncio.timeout(PATIENCE):
+                while not scheduler.unrunnable:
+                    await asyncio.sleep(0.005)
+            await anext(steps)
+            async with asyncio.timeout(PATIENCE):
+                return await client.gather([x, y])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        everybody_leaves,
+        everybody_is_retired,
+        one_resumes,
+        one_comes_and_pauses,
+        one_comes_back,
+    ],
+)
+def test_tasks_run_on_other_workers_than_those_that_they_prefer(change):
+    assert asyncio.run(results_after(change)) == [1, 2]
 
 
 @pytest.fixture(scope="module")

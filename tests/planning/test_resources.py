@@ -318,3 +318,26 @@ def test_folders_without_room_are_refused_with_the_need(frame, tmp_path, monkeyp
     ):
         pairs(frame, tmp_path)
     assert pairs(frame, tmp_path, "tasks") > 0
+
+
+@pytest.mark.parametrize("pause", [0.8, 0.6, False])
+def test_workers_that_would_always_be_paused_are_refused(pause):
+    needed = resources.LOADED / (pause or 1)
+    with dask.config.set({"distributed.worker.memory.pause": pause}):
+        resources.check_worker_memory(None)
+        resources.check_worker_memory(int(needed) + 1)
+        if pause:
+            with pytest.raises(BudgetError, match="libraries alone"):
+                resources.check_worker_memory(int(needed) - 1)
+        else:
+            resources.check_worker_memory(1)
+
+
+def test_a_cluster_of_workers_with_400_mb_is_refused(monkeypatch):
+    worker = {"memory_limit": 400 * 10**6, "nthreads": 1, "local_directory": "/"}
+    client = SimpleNamespace(asynchronous=False)
+    monkeypatch.setattr(resources, "current_client", lambda: client)
+    monkeypatch.setattr(resources, "workers_of", lambda client: {"a": worker})
+    refused = pytest.raises(BudgetError, match=r"381\.47 MiB.*at least 412\.50")
+    with dask.config.set({"distributed.worker.memory.pause": 0.8}), refused:
+        resources.resources_for("pandas")

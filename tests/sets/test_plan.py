@@ -2,7 +2,9 @@
 
 import dask
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dask_simjoin.errors import (
@@ -11,6 +13,7 @@ from dask_simjoin.errors import (
     OptionError,
     OptionTypeError,
 )
+from dask_simjoin.sets import plan
 from tests.sets.test_execution import HOW
 
 
@@ -67,3 +70,45 @@ def test_a_small_frame_is_counted(frame):
         and "sampled" not in repr(plan)
     )
     assert repr(plan).startswith("Plan of a self-join of sets, jaccard >= 0.7\n")
+
+
+def huge_rows():
+    """Tables with one huge row that a sample would miss, in several kinds of columns."""
+    arrays = [*([k, k + 1] for k in range(10_000)), np.arange(200_000)]
+    texts = [*(f"a{k} b{k}" for k in range(10_000)), " ".join(map(str, range(60_000)))]
+    arrow = pd.ArrowDtype(pa.large_list(pa.int64()))
+    yield "lists", pd.Series([np.array(row) for row in arrays]), None, 200_000
+    yield "arrow", pd.Series([list(row) for row in arrays], dtype=arrow), None, 200_000
+    yield "texts", pd.Series(texts), "whitespace", 60_000
+    yield "objects", pd.Series(texts, dtype=object), "whitespace", 60_000
+    yield "categories", pd.Series(texts).astype("category"), "whitespace", 60_000
+
+
+@pytest.mark.parametrize(
+    ("column", "tokenizer", "size"),
+    [pytest.param(*case, id=name) for name, *case in huge_rows()],
+)
+@pytest.mark.parametrize("place", [0, 5_000])
+def test_plans_see_the_largest_row(column, tokenizer, size, place, monkeypatch):
+    monkeypatch.setattr(plan, "LONG", 50_000)
+    order = [*range(place), len(column) - 1, *range(place, len(column) - 1)]
+    frame = pd.DataFrame({"s": column.iloc[order].reset_index(drop=True)})
+    how = {"threshold": 0.5, "tokenizer": tokenizer}
+    small = frame.drop(index=place).simjoin.set_plan("s", **how)
+    found = frame.simjoin.set_plan("s", **how)
+    assert found.task_bytes > small.task_bytes + 16 * size
+    assert found.tokens > small.tokens + size / 2
+    with dask.config.set({"dataframe.convert-string": False}):
+        ddf = dd.from_pandas(frame, npartitions=2, sort=False)
+    assert (
+        ddf.simjoin.set_plan("s", **how).task_bytes > small.task_bytes / 4 + 16 * size
+    )
+
+
+def test_plans_of_edit_joins_see_the_largest_row():
+    texts = pd.Series([*(f"text{k}" for k in range(10_000)), "x" * 2_000_000])
+    small, found = (
+        some.to_frame("s").simjoin.edit_plan("s", k=1)
+        for some in (texts.iloc[:-1], texts)
+    )
+    assert found.task_bytes > small.task_bytes + 10 * 2_000_000

@@ -14,10 +14,13 @@ from tests.support.edits import ALPHABETS, changed, edit_distance
 
 @njit
 def by_diagonals(one, one_ends, other, other_ends, limits, swaps, reached, out):
+    state = np.zeros(3, np.int64)
     for k in range(len(out)):
         a, b = one_ends[k], other_ends[k]
         n, m = one_ends[k + 1] - a, other_ends[k + 1] - b
-        out[k] = distance_within(one, a, n, other, b, m, limits[k], swaps, reached)
+        out[k] = distance_within(
+            one, a, n, other, b, m, limits[k], swaps, reached, state
+        )
 
 
 @njit
@@ -88,3 +91,16 @@ def test_distances_by_bits_are_those_of_the_table_of_prefixes(swaps):
             edit_distance(one, other, swaps) for other in others
         ]
         assert not matches.any()
+
+
+def test_a_long_comparison_stops_if_it_is_told_to():
+    @njit
+    def compare(one, other, limit, reached, state):
+        return distance_within(
+            one, 0, len(one), other, 0, len(other), limit, False, reached, state
+        )
+
+    one, other = np.zeros(200, np.int32), np.ones(200, np.int32)
+    reached = np.empty(2 * 200 + 5, np.int64)
+    assert compare(one, other, 200, reached, np.zeros(3, np.int64)) == 200
+    assert compare(one, other, 200, reached, np.array([0, 1, 0])) == 201

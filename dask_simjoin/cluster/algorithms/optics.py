@@ -16,7 +16,7 @@ depend on chunks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from dask_simjoin.cluster.algorithms.edges import (
     SpillLimits,
     edges_of_block,
     gather_edges,
+    order_of,
 )
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
@@ -115,13 +116,16 @@ def visit_in_order(
     degree: np.ndarray,
     nodes_at: np.ndarray,
     weights_at: np.ndarray,
+    edges_of: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """For each node, return its position in the order, its reachability, and the rank
     of its predecessor (-1: none).
 
     `nodes_at`, `weights_at` (n,), int64: for each node, two addresses in memory. At the
     first address are the nodes that it reaches, int32. At the second address is the
-    reachability of these nodes, float64. `degree` (n,), int32: number of these nodes.
+    reachability of these nodes, float64. `degree` (n,), int32: number of these nodes. If
+    it is negative, ``edges_of(node)`` returns the nodes and their reachability once
+    they are needed.
     """
     n = len(rank)
     reach, before, place = (
@@ -130,18 +134,29 @@ def visit_in_order(
         np.full(n, -1, np.int64),
     )
     scratch = np.empty(n, np.int32), np.empty(n, np.int32)
-    host_kernels("optics").order(
-        rank,
-        by_rank,
-        expands,
-        degree,
-        nodes_at,
-        weights_at,
-        reach,
-        before,
-        place,
-        *scratch,
-    )
+    kernels = host_kernels("optics")
+    state = np.array([0, 0, 0, -1])
+    while state[kernels.DONE] < n:
+        kernels.order(
+            rank,
+            by_rank,
+            expands,
+            degree,
+            nodes_at,
+            weights_at,
+            reach,
+            before,
+            place,
+            *scratch,
+            state,
+        )
+        node = int(state[kernels.PAUSED])
+        if state[kernels.DONE] < n:
+            # a name keeps the arrays alive until the kernel has read them
+            assert edges_of is not None
+            nodes, weights = edges_of(node)
+            degree[node] = len(nodes)
+            nodes_at[node], weights_at[node] = nodes.ctypes.data, weights.ctypes.data
     predecessor = np.full(n, -1, np.int64)
     predecessor[before >= 0] = rank[before[before >= 0]]
     return place, reach, predecessor
@@ -159,6 +174,69 @@ def optics_of_chunk(
     found = order_rows([n], [part])[0]
     discard([part])
     return found
+
+
+MIN_DENSE_EDGES = 1 << 21
+"""Up to this many edges are stored, even if rows are dense."""
+
+DENSE_SHARE = 64
+"""Edges are computed again instead of stored if at least 1 / DENSE_SHARE of all pairs
+of rows are edges. Then comparing a row with all others is not slower.
+"""
+
+COMPARED = 1 << 20
+"""About this many pairs of rows are compared at a time."""
+
+
+def is_dense(block_pair: BlockPair, pairs: float) -> bool:
+    """Return whether `optics_of_dense_chunk` needs less memory, and is not slower.
+    `pairs`: estimated number of pairs of rows within `max_eps`.
+    """
+    rows, edges = len(block_pair.query["ids"]), 2 * pairs
+    return (
+        block_pair.xp is np
+        and edges > MIN_DENSE_EDGES
+        and edges * DENSE_SHARE > rows**2
+    )
+
+
+def optics_of_dense_chunk(
+    block_pair: BlockPair, max_eps: float, min_samples: int
+) -> np.ndarray:
+    """Return the same as `optics_of_chunk`, but store no edges: compare each row with
+    all rows twice.
+    """
+    joiner: Any = block_pair.joiner  # the joiner for GPUs has no `totals_from`
+    index, _, layout = block_pair.operands
+    rows_at = order_of(block_pair.query)
+    n = len(rows_at)
+    core = np.full(n, np.inf)
+    step = max(1, COMPARED // max(n, 1))
+    for start in range(0, n, step):
+        places = np.arange(start, min(start + step, n))
+        totals = joiner.totals_from(index, layout, places, n)
+        ends, far = n * np.arange(len(places) + 1), np.full(len(places), np.inf)
+        # for equal values, `numpy.partition` takes quadratic time
+        host_kernels("optics").kth_smallest(
+            ends, totals.reshape(-1), min_samples - 1, far, np.empty(n)
+        )
+        far = np.sqrt(far)
+        core[rows_at[places]] = np.round(np.where(far <= max_eps, far, np.inf), 15)
+    place_of = np.empty(n, np.int64)
+    place_of[rows_at] = np.arange(n)
+
+    def edges_of(row: int) -> tuple[np.ndarray, np.ndarray]:
+        place = place_of[row : row + 1]
+        squared = joiner.totals_from(index, layout, place, n)[0]
+        near = np.flatnonzero(squared <= max_eps * max_eps)
+        reach = np.round(np.maximum(np.sqrt(squared[near]), core[row]), 15)
+        return rows_at[near], reach
+
+    rank = np.arange(n, dtype=np.int32)
+    missing = np.full(n, -1, np.int32)
+    at = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    found = visit_in_order(rank, rank, np.isfinite(core), missing, *at, edges_of)
+    return table_of(found[0], found[1], core, found[2])
 
 
 def discard(parts: list[CoreEdges]) -> None:

@@ -27,7 +27,7 @@ import dask
 import numpy as np
 from dask.utils import format_bytes
 
-from dask_simjoin.engine.process import make_folder
+from dask_simjoin.engine.process import forkable, make_folder
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.metrics.norms import DType
 from dask_simjoin.planning.checks import NO_FILES, WHERE_EDGES_GO
@@ -237,7 +237,7 @@ result is in memory.
 """
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 def sweep(client: Client, directory: str) -> None:

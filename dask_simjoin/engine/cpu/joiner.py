@@ -14,7 +14,7 @@ from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_m
 from dask_simjoin.engine.columns import appended
 from dask_simjoin.engine.cpu import cells, sinks, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
-from dask_simjoin.engine.cpu.kernels import components
+from dask_simjoin.engine.cpu.kernels import components, optics
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.pack import find_regions, scratch
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
@@ -213,6 +213,17 @@ class CpuJoiner:
             _module(layout.method).pairs(
                 q, d, layout, is_self_join, places, sinks.CallbackSink(show), False
             )
+
+    def totals_from(
+        self, d: Index, layout: Layout, places: np.ndarray, n: int
+    ) -> np.ndarray:
+        """Return the totals (places, n) of the rows at some places to all `n` rows, and
+        infinity for a row and itself. Columns are places, too.
+        """
+        totals = np.empty((len(places), n))
+        y = _module(layout.method).points(d)
+        optics.totals_from(y, places, kind_of(layout.norm), totals)
+        return totals
 
     def connect(
         self,

@@ -25,7 +25,7 @@ from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
 from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce, Ranged
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
-from dask_simjoin.engine.process import shared_out
+from dask_simjoin.engine.process import forkable, shared_out
 from dask_simjoin.engine.protocols import (
     Clusters,
     Edges,
@@ -459,7 +459,7 @@ class _Entry(Generic[T]):
     """A cached value, with weak references to one array of each of its two indexes."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = forkable(threading.Lock())
         self.arrays: tuple[weakref.ref[object], ...] = ()
         self.value: T | None = None
 
@@ -471,7 +471,7 @@ class WeakPairCache(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forkable(threading.Lock())
         self._entries: dict[Hashable, _Entry[T]] = {}
 
     def find(

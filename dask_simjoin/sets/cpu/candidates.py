@@ -350,7 +350,7 @@ The last two are for counts: for each set of both blocks, the sum of the weights
 partners. An array of length 0 is not written.
 """
 
-NEXT, FILLED, STAMP, DONE = range(4)
+NEXT, FILLED, STAMP, STOP, DONE = range(5)
 """Indexes in the state of a search: next probe, number of indexed sets, number of
 probes so far, number of pairs written.
 """

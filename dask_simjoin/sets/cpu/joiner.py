@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_simjoin.engine.process import interruptible
 from dask_simjoin.sets.cpu.candidates import (
     ADMISSIBLE,
     ENTRIES,
@@ -43,6 +45,12 @@ NO_COUNTS = np.empty(0, np.int64)
 """Passed to kernels in place of arrays for counts, if counts are not needed."""
 
 
+QUICK = 1e9
+"""A search of at most this many steps takes less than a second, so it runs in the
+calling thread. Starting a thread takes 0.1 ms.
+"""
+
+
 class BlockSearch:
     """A search for pairs in one block of sets, or between two. It stops when the output
     is full, and can be continued.
@@ -58,9 +66,11 @@ class BlockSearch:
     If so, the kernel writes the right set of each pair first.
     """
     state: np.ndarray
-    """State of the kernel: first the next probe (-1: done), last the number of written
-    pairs.
+    """State of the kernel: first the next probe (-1: done); then, among others, the
+    second last makes the kernel stop if it is not 0; last the number of written pairs.
     """
+    max_steps: float
+    """Upper bound of the elementary steps that the search takes."""
     # counters (5,), int64: pairs of rows, then the fields of `SetCounters`
     tally: np.ndarray
 
@@ -75,8 +85,14 @@ class BlockSearch:
         """
         if self.next is None:
             return 0
-        self._find(out)
+        if self.max_steps <= QUICK:
+            self._find(out)
+        else:
+            interruptible(functools.partial(self._find, out), self._stop)
         return int(self.state[-1])
+
+    def _stop(self) -> None:
+        self.state[-2] = 1
 
     def _find(self, out: Out) -> None:
         raise NotImplementedError
@@ -98,8 +114,9 @@ class SetSearch(BlockSearch):
         sizes = [np.diff(side[0]) for side in sides]
         self.is_self_join = right is None
         self.right_probes = False
-        self.state = np.full(4, -1, np.int64)
+        self.state = np.full(5, -1, np.int64)
         self.tally = np.zeros(5, np.int64)
+        self.max_steps = 0.0
         if not all(len(some) for some in sizes):
             return
         if not self.is_self_join and sizes[0].mean() < sizes[1].mean():
@@ -114,6 +131,8 @@ class SetSearch(BlockSearch):
             left["universe"], 0 if right is None else right["universe"]
         )
         self.choice = self._open(options_of(method))
+        self.max_steps = float(len(self._q_sizes)) * len(self._d[1])
+        self.max_steps += float(len(self._d_sizes)) * len(self._q[1])
 
     def _find(self, out: Out) -> None:
         sides = self._q, self._d, self.is_self_join, self._limits

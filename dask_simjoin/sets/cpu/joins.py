@@ -46,6 +46,7 @@ from dask_simjoin.sets.cpu.candidates import (
     NEXT,
     PAIRS,
     STAMP,
+    STOP,
     TALLY_LISTED,
     TOTAL,
     VERIFIED,
@@ -140,7 +141,8 @@ def join_bitmaps(
     join each with earlier sets only.
 
     If the pairs of a set do not fit in `out`, the kernel stops before this set, and
-    writes its number to `state[NEXT]`. After the last set, the kernel writes -1.
+    writes its number to `state[NEXT]`. After the last set, the kernel writes -1. It also
+    stops soon after another thread has set `state[STOP]`.
     `distinct`: the sizes in `d`. `starts`: the first set with each size, and the number
     of sets.
     """
@@ -156,7 +158,7 @@ def join_bitmaps(
     done = 0
     total = listed = candidates = pairs = 0
     k = state[NEXT]
-    while k < q_weights.size:
+    while k < q_weights.size and state[STOP] == 0:
         begun, before = done, (total, listed, candidates, pairs)
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
@@ -260,7 +262,7 @@ def join_lists(
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
     k = state[NEXT]
-    while k < q_units.size - 1:
+    while k < q_units.size - 1 and state[STOP] == 0:
         begun, before = done, (total, listed, candidates, verified, pairs)
         state[STAMP] += 1
         visit = state[STAMP]

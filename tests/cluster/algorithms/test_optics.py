@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import cluster_optics_dbscan, cluster_optics_xi
+from dask_simjoin.cluster.algorithms import optics
 from dask_simjoin.cluster.algorithms.optics import smallest_eps
 from dask_simjoin.metrics.distances import make_metric
 from tests.cluster.expressions.test_optics import assert_same, points, sklearn_optics
@@ -252,3 +253,21 @@ def test_the_default_mode_takes_every_metric():
     assert frame.simjoin.optics(1.0, **how).equals(
         frame.simjoin.optics(1.0, mode="edges", **how)
     )
+
+
+@pytest.mark.parametrize("min_samples", [2, 5, 119, 120, 121])
+@pytest.mark.parametrize("dims", [2, 5])
+def test_dense_rows_are_ordered_without_storing_edges(min_samples, dims, monkeypatch):
+    rng = np.random.default_rng(0)
+    clumps = rng.normal(size=(120, dims)) / 50 + rng.integers(0, 2, (120, 1))
+    tables = [np.ones((120, dims)), clumps, np.round(4 * rng.random((120, dims))) / 4]
+    for table in tables:
+        frame = pd.DataFrame(table, columns=[f"x{k}" for k in range(dims)])
+        expected = frame.simjoin.optics(0.75, min_samples)
+        with monkeypatch.context() as patch:
+            patch.setattr(optics, "MIN_DENSE_EDGES", 0)
+            patch.setattr(optics, "edges_of_block", None)
+            found = frame.simjoin.optics(0.75, min_samples)
+        for name in expected:
+            bits = [some[name].to_numpy().view(np.int64) for some in (found, expected)]
+            assert (bits[0] == bits[1]).all()

@@ -9,6 +9,7 @@ import numpy as np
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.kernels.simd import float64_at, int32_at
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.metrics.norms import Array
 
 
@@ -118,6 +119,29 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
         out[i] = some[k - 1]
 
 
+SIZE, SEED, DONE, PAUSED = range(4)
+"""Indexes in the state of `order`: number of nodes in the heap, lowest rank that may be
+unvisited, number of ordered nodes, and the node whose edges are missing (-1: none).
+"""
+
+
+@kernel
+def totals_from(y: Array, places: Array, norm: Kind, totals: Array) -> None:
+    """Fill `totals` (places, n) with the totals of rows to all rows, and with infinity
+    for a row and itself.
+
+    `y` (n, d): coordinates in index order; `norm`: see `kind_of`.
+    """
+    for k in range(places.size):
+        i = places[k]
+        for j in range(totals.shape[1]):
+            total = 0.0
+            for c in range(y.shape[1]):
+                total = add_term(total, y[i, c] - y[j, c], norm)
+            totals[k, j] = total
+        totals[k, i] = np.inf
+
+
 @kernel
 def order(
     rank: Array,
@@ -131,6 +155,7 @@ def order(
     place: Array,
     heap: Array,
     where: Array,
+    state: Array,
 ) -> None:
     """Compute the order of nodes. The next node is always the node that is nearest to
     the nodes visited so far.
@@ -143,18 +168,24 @@ def order(
     edges of each node; `nodes_at`, `weights_at`: addresses of their other ends (int32)
     and weights (float64). `heap`, `where`: scratch.
 
+    If the degree of the next node is negative, the kernel stops. The caller then sets
+    the degree and both addresses of node `state[PAUSED]`, and calls the kernel again.
+    `state` (4,): see `DONE`; at first zeros, and -1 for the paused node.
+
     Output (the caller fills each array with the value in parentheses): `reach`, the
     smallest weight of an edge that reached each node (inf); `before`, the node that
     this edge came from (-1); `place`, the node's number in the order (-1).
     """
-    size, seed = 0, 0
-    for done in range(rank.size):
-        if size == 0:
+    size, seed, p = state[SIZE], state[SEED], state[PAUSED]
+    for done in range(state[DONE], rank.size):
+        if p >= 0:
+            pass
+        elif size == 0:
             while place[by_rank[seed]] >= 0:
                 seed += 1
-            p = by_rank[seed]
+            p = np.int64(by_rank[seed])
         else:
-            p = heap[0]
+            p = np.int64(heap[0])
             size -= 1
             last = heap[size]
             at = 0
@@ -180,11 +211,16 @@ def order(
                 heap[at] = last
                 where[last] = at
         place[p] = done
-        if not expands[p]:
+        node, p = p, np.int64(-1)
+        if not expands[node]:
             continue
-        for e in range(degree[p]):
-            q = int32_at(nodes_at[p], e)
-            weight = float64_at(weights_at[p], e)
+        if degree[node] < 0:
+            state[SIZE], state[SEED] = size, seed
+            state[DONE], state[PAUSED] = done, node
+            return
+        for e in range(degree[node]):
+            q = int32_at(nodes_at[node], e)
+            weight = float64_at(weights_at[node], e)
             if place[q] >= 0 or not weight < reach[q]:
                 continue
             if before[q] < 0:
@@ -193,7 +229,7 @@ def order(
             else:
                 at = where[q]
             reach[q] = weight
-            before[q] = p
+            before[q] = node
             while at > 0:
                 c = heap[(at - 1) // 2]
                 if reach[c] < weight or (reach[c] == weight and rank[c] < rank[q]):
@@ -203,6 +239,7 @@ def order(
                 at = (at - 1) // 2
             heap[at] = q
             where[q] = at
+    state[DONE] = rank.size
 
 
 @kernel
