@@ -131,8 +131,8 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 A_NUMBER = "but a number"
-"""End of the error message if a column of lists has a number, such as a Decimal,
-instead of a list.
+"""End of the error message if the first value of a column is a number, such as a
+Decimal, so that the column probably has no lists.
 """
 
 BLOCK = 1 << 18
@@ -292,7 +292,7 @@ def _object_part(values: np.ndarray) -> _Part:
             or (isinstance(value, float) and math.isnan(value))
         ):
             what = f"{a_value(value)}, which is not a list, tuple or array (n,)"
-            if _is_number(value):
+            if _is_number(value) and np.isnan(lengths[:row]).all():
                 what += f" {A_NUMBER}"
             raise ListError(row, what)
     length = _checked(lengths, None, 0)

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from dask_simjoin.catalog import check_indexable, describe_ids, lists_of
+from dask_simjoin.catalog import arrow_type, check_indexable, describe_ids, lists_of
 from dask_simjoin.engine.base import frames_for, narrowing_of
 from dask_simjoin.engine.columns import extremes
 from dask_simjoin.engine.compat import (
@@ -488,6 +489,9 @@ def _first_again(ids: Ids) -> tuple[Any] | None:
 
     Return None if all ids are unique.
     """
+    arrow = arrow_type(ids.dtype)
+    if arrow is not None and pa.types.is_nested(arrow):
+        raise TypeError("pandas compares no lists of Arrow")
     return None if ids.is_unique else (ids[ids.duplicated()][0],)
 
 
