@@ -280,6 +280,18 @@ def seed_divisions(frame: Any) -> None:
     stored[key] = [index[start] for start in locations[:-1]] + [index[-1]], locations
 
 
+def frames_given(frame: Any) -> list[Any]:
+    """Return the frames of pandas from which `from_pandas` has made a lazy frame.
+
+    Dask may describe their big-endian columns as native ones.
+    """
+    expr = getattr(frame, "expr", None)
+    nodes = expr.walk() if isinstance(expr, Expr) else ()
+    return [
+        node.operand("frame")._data for node in nodes if isinstance(node, FromPandas)
+    ]
+
+
 def without_categorize(frame: Any) -> Any:
     """Hide `categorize()` of a lazy frame from Dask's optimizer.
 

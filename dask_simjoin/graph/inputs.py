@@ -250,8 +250,10 @@ def _with_native_columns(frame: Any) -> Any:
     """Call `native` for a frame, which may be lazy. Return other values unchanged."""
     if not is_dask_collection(frame):
         return native(frame)
+    from dask_simjoin.graph.dask_private import frames_given
+
     meta = getattr(frame, "_meta", None)
-    if is_native(meta):
+    if is_native(meta) and all(map(is_native, frames_given(frame))):
         return frame
     return frame.map_partitions(native, meta=native(meta))
 

@@ -37,6 +37,7 @@ from dask_simjoin.engine.ids import (
     row_ids,
     value_bytes,
 )
+from dask_simjoin.engine.native import native
 from dask_simjoin.errors import DuplicateIdError, ListError
 from dask_simjoin.metrics.norms import Array, Frame, Ids
 from dask_simjoin.planning.sample import (
@@ -197,7 +198,7 @@ def scan_partition(
     x, kept, lengths = _embedded(columns, spec, may_narrow)
     narrow = may_narrow and _narrowed(columns, x, lengths) is not None
     if kept is not None:
-        frame, embeds = frame[spec.columns][kept], x is not columns
+        frame, embeds = native(frame[spec.columns])[kept], x is not columns
         x = x[kept]
         columns = columns[kept] if embeds else x
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None

@@ -177,7 +177,7 @@ def _read_kept(
     rows, places = len(frame), None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
-        frame, x = frame[spec.columns][kept], x[kept]
+        frame, x = native(frame[spec.columns])[kept], x[kept]
     own = limits(radii(frame, spec), spec) if spec.radius is not None else None
     return _read(x, frame, places, rows, own, spec, example)
 
