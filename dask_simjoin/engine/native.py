@@ -1,5 +1,5 @@
-"""Convert columns in which pandas or Arrow cannot select rows: big-endian numbers, and
-Arrow's string views.
+"""Convert big-endian numbers and Arrow's string views: pandas and Arrow cannot select
+rows of such columns.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ def seed_divisions(frame: Any) -> None:
 
 
 def frames_given(frame: Any) -> list[Any]:
-    """Return the frames of pandas from which `from_pandas` has made a lazy frame.
+    """Return the pandas frames that `from_pandas` has converted to a lazy frame.
 
     Dask may describe their big-endian columns as native ones.
     """

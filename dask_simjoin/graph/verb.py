@@ -282,7 +282,7 @@ def with_categories(
     found: Any, tables: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
     """Convert categories in a polars frame to the dtypes that they have in the tables:
-    Arrow does not tell `Enum` and `Categorical` apart. Return other results unchanged.
+    Arrow gives `Enum` and `Categorical` the same type. Return other results unchanged.
     """
     if not _is_polars(found) or not hasattr(found, "schema"):
         return found

@@ -1,5 +1,7 @@
-"""Columns of random dtypes, for cases whose frames a verb meets right after their dtypes
-were changed: pandas and Dask cannot do much else with some of them.
+"""Columns of random dtypes.
+
+A verb gets such a frame at once, because pandas and Dask cannot do much else with some
+dtypes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tests.support.random_frames import WORDS
 from tests.support.random_verbs import Side, Skipped, Want
 
 SHARE = 0.2
-"""Of all cases, those with odd dtypes."""
+"""Share of the cases with odd dtypes."""
 
 FLOATS = (">f8", "Float64", "double[pyarrow]")
 INTEGERS = (">i8", "Int64", "int64[pyarrow]", "object", "category")
@@ -40,7 +42,7 @@ SAME = "same"
 def odd_dtypes(seed: int, case: int, names: list[Any]) -> dict[Any, str]:
     """Draw a dtype for each column of some cases; {} for the others.
 
-    The choices do not change those of the case.
+    The choices do not change other choices of the case.
     """
     rng = np.random.default_rng([seed, case, 1])
     if rng.random() >= SHARE:

@@ -1,5 +1,5 @@
-"""Columns of all dtypes in each role: results are those of plain numbers or objects, or
-one error of the package.
+"""Columns of all dtypes in each role: results are equal to results of plain numbers or
+objects, or the package raises an error.
 """
 
 import datetime
@@ -76,7 +76,7 @@ OTHER_NUMBERS = {
     ),
     "complex": of_numpy(complex),
 }
-"""Dtypes of numbers that are no coordinates, as float64 may round them."""
+"""Dtypes of numbers that cannot be coordinates, because float64 may round them."""
 
 STRINGS = {
     "str": of_dtype("str"),
@@ -133,7 +133,7 @@ def plain(value):
 
 
 def parts_of(lazy):
-    """Compute the partitions of a lazy frame, and check that their dtypes are those of
+    """Compute the partitions of a lazy frame, and check that they have the dtypes of
     the example.
     """
     parts = dask.compute(*lazy.to_delayed(), scheduler="sync")
@@ -179,7 +179,7 @@ ROLES = {
 
 
 def check(role, column, like, lazy=True):
-    """Compare the results of a column with those of a plain column of the same values."""
+    """Compare the results of a column with the results of a plain column."""
     frame, same = frame_of(column), frame_of(like)
     for found, expected in zip(ROLES[role](frame), ROLES[role](same), strict=True):
         assert listed(found) == listed(expected)
