@@ -131,8 +131,8 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 A_NUMBER = "but a number"
-"""End of the error message if the first value of a column is a number, such as a
-Decimal, so that the column probably has no lists.
+"""End of the message if the first value of a column is a number, such as a Decimal.
+Then the column probably has no lists.
 """
 
 BLOCK = 1 << 18

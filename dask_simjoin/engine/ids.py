@@ -149,6 +149,8 @@ def as_id_keys(ids: Ids, places: Array) -> Array:
             "int64"
         )[places]
     values = ids.to_numpy()
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     return (
         values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
     )[places]
@@ -160,7 +162,7 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
 
     `labels`: the keys, as int64 or as integers of the ids' item size.
     """
-    dtype = ids.dtype
+    dtype = ids.dtype.newbyteorder("=")
     if dtype.kind in "mM" and on_gpu(ids):
         # by cuDF, because CuPy has no dates; cuDF takes the integers as multiples of
         # the unit of `dtype`

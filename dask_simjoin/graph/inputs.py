@@ -229,7 +229,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         import dask.dataframe as dd
 
         points = _two_dimensional(given, name).rechunk({1: -1})
-        return _with_native_columns(dd.from_dask_array(points))
+        return with_native_columns(dd.from_dask_array(points))
     if isinstance(given, np.ndarray):
         records = given.dtype.names is not None and given.ndim == 1
         return native(pd.DataFrame(given if records else _two_dimensional(given, name)))
@@ -239,14 +239,14 @@ def as_frame(given: Any, name: str = "frame") -> Any:
             {k: given[:, k] for k in range(columns)}, rows
         )
     if not has_stream(given):
-        return _with_native_columns(given)
+        return with_native_columns(given)
     try:
         return frame_of_arrow(given)
     except pa.ArrowInvalid:  # the stream is a column instead of a table
         return given
 
 
-def _with_native_columns(frame: Any) -> Any:
+def with_native_columns(frame: Any) -> Any:
     """Call `native` for a frame, which may be lazy. Return other values unchanged."""
     if not is_dask_collection(frame):
         return native(frame)

@@ -388,3 +388,21 @@ def test_big_endian_columns_that_dask_describes_as_native(convert):
     )
     found = hidden.simjoin.closest_pairs(2, on=["x", "odd"], keep="odd", dropna=True)
     assert len(found.compute(scheduler="sync")) == 2
+
+
+def test_big_endian_rows_of_an_index(tmp_path):
+    frame = pd.DataFrame(
+        {"x": np.array([0, 0.5, 9], ">f8"), "key": np.array([1, 300, 5], ">i4")}
+    )
+    index = frame.simjoin.index(1.0, tmp_path / "index", on="x", id="key")
+    added = index.update(frame.assign(key=np.array([7, 8, 900], ">i4"))).added
+    assert sorted(added.compute().to_numpy().tolist()) == [
+        [1, 7],
+        [1, 8],
+        [5, 900],
+        [7, 8],
+        [300, 7],
+        [300, 8],
+    ]
+    found = index.join(frame).compute()
+    assert set(found["left"]) == {1, 300, 5}
