@@ -16,6 +16,7 @@ from dask_simjoin.api.near_duplicates import with_row_id
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.native import native
 from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
 from dask_simjoin.graph.groups import moved_apart
 from dask_simjoin.graph.inputs import check_other, one_or_two
@@ -259,6 +260,7 @@ def _rows_among(
     wanted = (
         np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
     )
+    rows = native(rows)  # Dask may describe big-endian columns as native ones
     return rows[rows[position].isin(wanted)]
 
 

@@ -333,7 +333,9 @@ def _checked(x: Any) -> Any:
     for size, what in ((x.shape[0], "sample(s)"), (x.shape[1], "feature(s)")):
         if size == 0:
             raise OptionError(NOTHING.format(what=what, shape=x.shape))
-    return x.astype(np.float64) if x.dtype.kind == "O" else x
+    if x.dtype.kind == "O":
+        return x.astype(np.float64)
+    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
 class DBSCAN(Clustering):

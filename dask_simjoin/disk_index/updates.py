@@ -71,7 +71,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     Remedy,
 )
-from dask_simjoin.graph.inputs import is_geo, lazy
+from dask_simjoin.graph.inputs import is_geo, lazy, with_native_columns
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
@@ -231,6 +231,7 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
     """Check rows before they are added to an index. Raise an error if columns or
     dimensions differ.
     """
+    new = with_native_columns(new)
     meta = example_of(new)
     missing = [
         name
@@ -256,6 +257,7 @@ def foreign_rows(frame: Frame, options: Options) -> Incoming:
     """Check rows before they are joined with an index. Raise an error for invalid
     coordinates or ids.
     """
+    frame = with_native_columns(frame)
     return _collected(frame, example_of(frame), options, ())
 
 

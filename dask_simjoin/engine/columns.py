@@ -134,8 +134,8 @@ EXACT_INTEGER = 2**53
 """Integers up to this size are exact in float64."""
 
 A_NUMBER = "but a number"
-"""End of the error message if a column of lists has a number, such as a Decimal,
-instead of a list.
+"""End of the message if the first value of a column is a number, such as a Decimal.
+Then the column probably has no lists.
 """
 
 BLOCK = 1 << 18
@@ -296,7 +296,7 @@ def _object_part(values: np.ndarray) -> _Part:
             or (isinstance(value, float) and math.isnan(value))
         ):
             what = f"{a_value(value)}, which is not a list, tuple or array (n,)"
-            if _is_number(value):
+            if _is_number(value) and np.isnan(lengths[:row]).all():
                 what += f" {A_NUMBER}"
             raise ListError(row, what)
     length = _checked(lengths, None, 0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.api.types import union_categoricals
 
 from dask_simjoin.catalog import describe_ids
 from dask_simjoin.engine.base import frames_for
@@ -73,7 +74,7 @@ def joined(parts: Sequence[Ids]) -> Ids:
     Empty parts are left out, because their dtype would change the dtype of the result.
     pandas 2 also warns about them.
     """
-    parts = [part for part in parts if len(part)] or parts[:1]
+    parts = united([part for part in parts if len(part)] or parts[:1])
     if len(parts) == 1:
         return parts[0]
     if any(type(part) is pd.Index and part.dtype == object for part in parts):
@@ -83,6 +84,22 @@ def joined(parts: Sequence[Ids]) -> Ids:
             tupleize_cols=False,
         )
     return parts[0].append(list(parts[1:]))
+
+
+def united(parts: Sequence[Any]) -> Sequence[Any]:
+    """Give all parts of a categorical column or index the same categories: pandas would
+    concatenate parts with different ones to objects. Other parts stay as they are.
+    """
+    kinds = [part.dtype for part in parts]
+    if not all(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
+        return parts
+    if any(kind.ordered for kind in kinds) or all(kind == kinds[0] for kind in kinds):
+        return parts
+    if len({kind.categories.dtype for kind in kinds}) > 1:
+        return parts
+    empty = [pd.Categorical([], dtype=kind) for kind in kinds]
+    every = pd.CategoricalDtype(union_categoricals(empty).categories)
+    return [part.astype(every) for part in parts]
 
 
 def listed_values(values: Ids) -> list[Any]:
@@ -132,6 +149,8 @@ def as_id_keys(ids: Ids, places: Array) -> Array:
             "int64"
         )[places]
     values = ids.to_numpy()
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     return (
         values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
     )[places]
@@ -143,7 +162,7 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
 
     `labels`: the keys, as int64 or as integers of the ids' item size.
     """
-    dtype = ids.dtype
+    dtype = ids.dtype.newbyteorder("=")
     if dtype.kind in "mM" and on_gpu(ids):
         # by cuDF, because CuPy has no dates; cuDF takes the integers as multiples of
         # the unit of `dtype`

@@ -29,6 +29,7 @@ from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 # Can be removed once a public function converts texts as `from_pandas` does.
 from dask.dataframe._pyarrow import to_pyarrow_string
 from dask.dataframe.dask_expr import _expr, _merge, _shuffle, new_collection
+from dask.dataframe.dask_expr._categorical import Categorize
 from dask.dataframe.dask_expr._collection import FrameBase
 from dask.dataframe.dask_expr._cumulative import CumulativeAggregations
 from dask.dataframe.dask_expr._expr import (
@@ -305,6 +306,36 @@ def seed_divisions(frame: Any) -> None:
     size, more = divmod(rows, parts)
     locations = [size * n + min(n, more) for n in range(parts + 1)]
     stored[key] = [index[start] for start in locations[:-1]] + [index[-1]], locations
+
+
+def frames_given(frame: Any) -> list[Any]:
+    """Return the pandas frames that `from_pandas` has converted to a lazy frame.
+
+    Dask may describe their big-endian columns as native ones.
+    """
+    expr = getattr(frame, "expr", None)
+    nodes = expr.walk() if isinstance(expr, Expr) else ()
+    return [
+        node.operand("frame")._data for node in nodes if isinstance(node, FromPandas)
+    ]
+
+
+def without_categorize(frame: Any) -> Any:
+    """Hide `categorize()` of a lazy frame from Dask's optimizer.
+
+    When several selections of columns are moved before `categorize()`, Dask returns the
+    columns of all of them for each. This can be removed once it returns only its own.
+    """
+    expr = getattr(frame, "expr", None)
+    if not isinstance(expr, Expr) or not any(
+        isinstance(node, Categorize) for node in expr.walk()
+    ):
+        return frame
+    return frame.map_partitions(_unchanged, meta=frame._meta)
+
+
+def _unchanged(rows: Any) -> Any:
+    return rows
 
 
 def without_token(graph: dict[Any, Any]) -> Expr:

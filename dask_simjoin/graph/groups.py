@@ -25,6 +25,7 @@ from dask_simjoin.catalog import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
+from dask_simjoin.engine.native import native
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, in_table
 from dask_simjoin.metrics.distances import Metric, separation
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series, power
@@ -155,7 +156,7 @@ def distinct(column: Series) -> Series:
     can be compared.
     """
     try:
-        values = decoded(column).dropna().drop_duplicates()
+        values = _comparable(decoded(column)).dropna().drop_duplicates()
         if values.dtype.kind == "O" and not on_gpu(values):
             # `hash` raises an error for a list or similar value; `drop_duplicates` of
             # pandas does not always
@@ -185,7 +186,7 @@ def group_codes(
     `scale`: distance between groups.  `sides`: number of tables.  `values`: the
     distinct values of each column in each table, as frames with one column.
     """
-    frames = frames_for(rows)
+    rows, frames = native(rows), frames_for(rows)
     xp = frames.xp
     code, missing, groups = xp.zeros(len(rows), np.int64), xp.zeros(len(rows), bool), 1
     for k, name in enumerate(names):
@@ -207,15 +208,20 @@ def group_codes(
 
 
 def _keys(column: Series) -> Ids:
-    """Return the values as an index. Convert 16-bit floats to 32 bits, because a pandas
-    index cannot store them.
+    """Return the values as an index."""
+    return frames_for(column).index(_comparable(column))
+
+
+def _comparable(column: Series) -> Series:
+    """Return a column as values that pandas and Arrow can look up: 16-bit floats become
+    32-bit floats, and long doubles become objects.
     """
-    if (
-        getattr(column.dtype, "kind", "") == "f"
-        and getattr(column.dtype, "itemsize", 8) == 2
-    ):
-        column = column.astype("Float32" if arrow_type(column.dtype) else "float32")
-    return frames_for(column).index(column)
+    kind, size = (getattr(column.dtype, name, "") for name in ("kind", "itemsize"))
+    if kind == "f" and size == 2:
+        return column.astype("Float32" if arrow_type(column.dtype) else "float32")
+    if isinstance(column.dtype, np.dtype) and (kind, size) in LONG:
+        return column.astype(object)
+    return column
 
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
@@ -243,6 +249,9 @@ def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
     ), len(places)
 
 
+LONG = (("f", 16), ("f", 12), ("c", 32), ("c", 24))
+"""Kinds and sizes in bytes of long doubles and of complex numbers of them."""
+
 BOUNDS = ("eps", "max_eps", "max_distance")
 """Options that limit the distance of a pair."""
 
@@ -264,6 +273,10 @@ def with_groups(
         return frame, given, []
     other = given.get("other")
     tables = [frame] if other is None else [frame, other]
+    if any(map(is_dask_collection, tables)):
+        from dask_simjoin.graph.dask_private import without_categorize
+
+        tables = list(map(without_categorize, tables))
     examples = [example_of(table) for table in tables]
     whole = isinstance(by, tuple) and all(
         has_column(example.columns, by) for example in examples
@@ -289,7 +302,7 @@ def with_groups(
     values = [_distinct_of(key[[name]]) for name in names for key in keys]
     # the verbs compute a plain frame at once, so the distinct values of a lazy table
     # are needed here
-    if not is_dask_collection(frame):
+    if not is_dask_collection(tables[0]):
         values = [_held(some) for some in values]
     coded = [
         _with_codes(table, key, list(names), scale, values, code)
@@ -513,4 +526,4 @@ def _held(values: Any) -> Any:
 
 
 def _framed(column: Frame) -> Frame:
-    return distinct(column.iloc[:, 0]).to_frame("value")
+    return distinct(native(column).iloc[:, 0]).to_frame("value")

@@ -20,6 +20,7 @@ from dask.tokenize import normalize_token
 from dask_simjoin.catalog import HOME, LIBRARIES, library
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.native import cast_arrow, is_native, native, without_views
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame, Ids
 from dask_simjoin.metrics.sphere import RADIUS
@@ -353,8 +354,8 @@ missing.
 
 
 def as_frame(given: Any, name: str = "frame") -> Any:
-    """Convert an array (n, d) or an Arrow stream to a data frame; return other values
-    unchanged.
+    """Convert an array (n, d) or an Arrow stream to a data frame with native columns;
+    return other values unchanged.
 
     Rows get the numbers from 0 as labels, and so do the columns of an array. `name`:
     name of the argument in messages.
@@ -362,24 +363,25 @@ def as_frame(given: Any, name: str = "frame") -> Any:
     if is_dask_array(given):
         import dask.dataframe as dd
 
-        return dd.from_dask_array(_two_dimensional(given, name).rechunk({1: -1}))
+        points = _two_dimensional(given, name).rechunk({1: -1})
+        return with_native_columns(dd.from_dask_array(points))
     if is_dask_collection(given) and is_frame(given):
         from dask_simjoin.graph.source import check_selections
 
         check_selections(given)
-        return given
+        return with_native_columns(given)
     if isinstance(given, np.ma.MaskedArray):
-        return _frame_of_masked(given, name)
+        return native(_frame_of_masked(given, name))
     if isinstance(given, np.ndarray):
         records = given.dtype.names is not None and given.ndim == 1
-        return pd.DataFrame(given if records else _two_dimensional(given, name))
+        return native(pd.DataFrame(given if records else _two_dimensional(given, name)))
     if type(given).__module__.partition(".")[0] == "cupy" and hasattr(given, "ndim"):
         rows, columns = _two_dimensional(given, name).shape
         return frames_of_library("cudf").result(
             {k: given[:, k] for k in range(columns)}, rows
         )
     if not has_stream(given):
-        return given
+        return with_native_columns(given)
     try:
         return frame_of_arrow(given)
     except pa.ArrowInvalid:  # the stream is a column instead of a table
@@ -429,6 +431,18 @@ def _without_mask(column: Any) -> Any:
     return column.filled(np.nan) if values.dtype.kind == "f" else column
 
 
+def with_native_columns(frame: Any) -> Any:
+    """Call `native` for a frame, which may be lazy. Return other values unchanged."""
+    if not is_dask_collection(frame):
+        return native(frame)
+    from dask_simjoin.graph.dask_private import frames_given
+
+    meta = getattr(frame, "_meta", None)
+    if is_native(meta) and all(map(is_native, frames_given(frame))):
+        return frame
+    return frame.map_partitions(native, meta=native(meta))
+
+
 def has_stream(given: object) -> bool:
     """Return whether a table can only be read as an Arrow stream, because it is not a
     frame of pandas, cuDF or Dask.
@@ -469,7 +483,7 @@ def frame_of_arrow(given: Any) -> Frame:
             ).geometry
             continue
         plain = not column.null_count and any(is_kind(column.type) for is_kind in PLAIN)
-        kind = _without_views(column.type)
+        kind = without_views(column.type)
         columns[name] = (
             column.to_numpy()
             if plain
@@ -487,31 +501,6 @@ def _is_geoarrow(field: pa.Field) -> bool:
     if extension is None:
         extension = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
     return bool(extension.startswith("geoarrow."))
-
-
-def cast_arrow(array: Any, kind: pa.DataType) -> Any:
-    """Cast an Arrow array. Older versions of Arrow cannot cast string views, so string
-    views are converted by way of Python objects.
-    """
-    try:
-        return array.cast(kind)
-    except pa.ArrowNotImplementedError:
-        return pa.array(array.to_pylist(), kind)
-
-
-def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Replace string views in a type by large strings: Arrow cannot select rows from an
-    array of string views.
-    """
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    if pa.types.is_binary_view(kind):
-        return pa.large_binary()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = _without_views(kind.value_type)
-        if inner != kind.value_type:
-            return pa.large_list(inner)
-    return kind
 
 
 def _two_dimensional(array: Any, name: str) -> Any:

@@ -27,6 +27,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.native import native
 from dask_simjoin.engine.process import forkable
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.base import pick
@@ -502,7 +503,9 @@ def _kept_ids(frame: Frame, spec: RowSpec) -> pd.Index:
     kept = (
         points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
     )
-    return row_ids(frame if kept is None else frame[kept], spec.id, spec.id_dtype)
+    return row_ids(
+        frame if kept is None else native(frame)[kept], spec.id, spec.id_dtype
+    )
 
 
 def _kept_keys(frame: Frame, spec: RowSpec, buckets: int) -> list[Array]:

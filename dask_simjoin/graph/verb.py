@@ -29,7 +29,7 @@ import pyarrow as pa
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.errors import TABLES, ColumnError, OptionTypeError
 from dask_simjoin.graph.groups import with_groups
 from dask_simjoin.graph.inputs import (
     as_frame,
@@ -85,8 +85,9 @@ def verb(
                 raise OptionTypeError(f"{name}() got {error}.") from None
             table = given.pop(frame.name)
             rows = as_frame(table)
-            if given.get("other") is not None:
-                given["other"] = as_frame(given["other"], "other")
+            other = given.get("other")
+            if other is not None:
+                given["other"] = as_frame(other, "other")
             added: list[str] = []
             if "metric" in known:
                 rows, given, added = with_points(rows, given, "distance_unit" in known)
@@ -100,7 +101,9 @@ def verb(
             # a lazy join has not run yet, so there is nothing to log
             if not is_dask_collection(rows):
                 _log(name, found, time.perf_counter() - begin)
-            return cast(Result, in_library_of(table, found, given.get("how") == LEFT))
+            missing = given.get("how") == LEFT
+            made = in_library_of(table, found, missing)
+            return cast(Result, with_categories(made, [table, other], given))
 
         try:
             hints = get_type_hints(function)
@@ -261,7 +264,7 @@ def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
         if isinstance(found, pd.DataFrame)
         else _column(found, missing)
     )
-    if type(given).__module__.partition(".")[0] != "polars":
+    if not _is_polars(given):
         return made
     polars: Any = sys.modules["polars"]
     converted = polars.from_arrow(made)
@@ -270,6 +273,40 @@ def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
         if isinstance(found, pd.DataFrame)
         else converted.alias(str(found.name or ""))
     )
+
+
+CATEGORIES = ("Categorical", "Enum")
+"""Names of polars dtypes that Arrow returns as one."""
+
+
+def with_categories(
+    found: Any, tables: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """Convert categories in a polars frame to the dtypes that they have in the tables:
+    Arrow gives `Enum` and `Categorical` the same type. Return other results unchanged.
+    """
+    if not _is_polars(found) or not hasattr(found, "schema"):
+        return found
+    schemas = [table.schema for table in tables if _is_polars(table)]
+    kinds = {}
+    for name, kind in found.schema.items():
+        if type(kind).__name__ not in CATEGORIES:
+            continue
+        id = options.get(f"{name}_id") or options.get("id")
+        named = {
+            column: own
+            for schema in schemas
+            for column, own in schema.items()
+            if type(own).__name__ in CATEGORIES
+            and (column == id if name in TABLES else name.startswith(column))
+        }
+        if named:
+            kinds[name] = named[max(named, key=len)]
+    return found.cast(kinds) if kinds else found
+
+
+def _is_polars(table: object) -> bool:
+    return type(table).__module__.partition(".")[0] == "polars"
 
 
 def arrow_of_frame(frame: pd.DataFrame, missing: bool = False) -> pa.Table:
@@ -296,6 +333,10 @@ def _column(column: pd.Series, missing: bool) -> Any:
     """Convert a column to Arrow. `missing`: whether NaN becomes a missing value;
     otherwise it stays NaN.
     """
+    if isinstance(column.dtype, pd.ArrowDtype):
+        chunks = column.array.__arrow_array__()
+        # Arrow cannot combine lists whose dictionaries differ
+        return chunks if chunks.num_chunks > 1 else chunks.combine_chunks()
     numbers = isinstance(column.dtype, np.dtype) and column.dtype.kind == "f"
     return pa.chunked_array(
         [pa.array(column, from_pandas=missing or not numbers)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 import numpy as np
@@ -448,10 +448,17 @@ def resolve_dims(
     ], spec
 
 
-def _instead(what: str, spec: JoinSpec) -> str:
-    if what.endswith(A_NUMBER):
-        return f"If all values are numbers, df[{spec.on[0]!r}].astype('float64') makes them coordinates."
-    return "Leave such rows out first, or pad the lists."
+def _object_number(
+    name: Hashable, row: int, number: int, label: str, what: str
+) -> CoordinateError:
+    """Return the error for a number in a column of objects, which may hold lists."""
+    kind = what.partition(",")[0]
+    return CoordinateError(
+        f"Column {name!r} holds objects instead of numbers of at most 64 bits: row "
+        f"{row} of partition {number} (label {label}) holds {kind}. If all values are "
+        f"numbers, df[{name!r}].astype('float64') makes them coordinates, and rounds "
+        "each to the nearest float64."
+    )
 
 
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
@@ -461,10 +468,13 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     for number, summary in enumerate(summaries):
         if summary.unlike is not None:
             row, what, label = summary.unlike
+            if what.endswith(A_NUMBER):
+                raise _object_number(spec.on[0], row, number, label, what)
             raise CoordinateError(
                 f"Column {spec.on[0]!r} must hold lists of numbers of equal length: "
                 f"row {row} of partition "
-                f"{number} (label {label}) holds {what}. {_instead(what, spec)}"
+                f"{number} (label {label}) holds {what}. Leave such rows out "
+                "first, or pad the lists."
             )
     problems, groups = [], ""
     for name in spec.on:

@@ -7,7 +7,7 @@ import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,7 +186,7 @@ def _outside() -> int:
 
 def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
     """Return the warnings that follow from the points of each table."""
-    each = (_approximate, _radians, _degrees, _swapped, _columns)
+    each = (_approximate, _radians, _degrees, _swapped, _columns, _left_out)
     found = [
         data_warning for side in sides for check in each for data_warning in check(side)
     ]
@@ -416,18 +416,34 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
     if spec.id_dtype is None:
         found = {name: kind for name, kind in found.items() if kind != "int"}
     return tuple(
-        DataWarning(
-            ColumnsWarning(
-                "Without on= the coordinates are all numeric columns, "
-                f"{listed(spec.on)}. {name!r} is of dtype "
-                f"object, holds numbers ({kind}), and is left out. To use it, convert "
-                "it with "
-                f"df.astype({{{name!r}: 'float64'}}); to end this warning, use "
-                "on=[...]."
-            )
-        )
+        _left_out_warning(spec, name, f"object, holds numbers ({kind}),")
         for name, kind in found.items()
         if kind
+    )
+
+
+def _left_out(side: TableSummary) -> list[DataWarning]:
+    """Warn about numeric columns that float64 would round, such as decimals, which are
+    left out if `on` was not given.
+    """
+    spec = side.spec
+    return [
+        _left_out_warning(spec, name, dtype)
+        for name, dtype in spec.left_out
+        if name not in spec.keep
+    ]
+
+
+def _left_out_warning(spec: JoinSpec, name: Hashable, dtype: str) -> DataWarning:
+    convert = f"with df.astype({{{name!r}: 'float64'}})"
+    if dtype.startswith("complex"):
+        convert = f"to its real and imaginary parts, such as numpy.real(df[{name!r}])"
+    return DataWarning(
+        ColumnsWarning(
+            "Without on= the coordinates are all numeric columns, "
+            f"{listed(spec.on)}. {name!r} is of dtype {dtype} and is left out. To use "
+            f"it, convert it {convert}; to end this warning, use on=[...]."
+        )
     )
 
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from dask_simjoin.catalog import check_indexable, describe_ids, lists_of
+from dask_simjoin.catalog import arrow_type, check_indexable, describe_ids, lists_of
 from dask_simjoin.engine.base import frames_for, narrowing_of
 from dask_simjoin.engine.columns import EXACT_INTEGER, extremes
 from dask_simjoin.engine.compat import (
@@ -36,6 +37,7 @@ from dask_simjoin.engine.ids import (
     row_ids,
     value_bytes,
 )
+from dask_simjoin.engine.native import native
 from dask_simjoin.errors import DuplicateIdError, ListError
 from dask_simjoin.metrics.norms import Array, Frame, Ids
 from dask_simjoin.planning.sample import (
@@ -205,7 +207,7 @@ def scan_partition(
     x, kept, lengths = _embedded(columns, spec, may_narrow)
     narrow = may_narrow and _narrowed(columns, x, lengths) is not None
     if kept is not None:
-        frame, embeds = frame[spec.columns][kept], x is not columns
+        frame, embeds = native(frame[spec.columns])[kept], x is not columns
         x = x[kept]
         columns = columns[kept] if embeds else x
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
@@ -499,6 +501,9 @@ def _first_again(ids: Ids) -> tuple[Any] | None:
 
     Return None if all ids are unique.
     """
+    arrow = arrow_type(ids.dtype)
+    if arrow is not None and pa.types.is_nested(arrow):
+        raise TypeError("pandas compares no lists of Arrow")
     return None if ids.is_unique else (ids[ids.duplicated()][0],)
 
 

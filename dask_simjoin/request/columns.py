@@ -263,11 +263,16 @@ def no_number(name: Hashable, dtype: DType) -> ColumnError:
     conversion.
     """
     return ColumnError(
-        f"on= names {name!r} of dtype {dtype}, whose values are not real numbers of at "
-        "most 64 bits. Name "
+        f"on= names {name!r} of dtype {dtype}, whose values are {_not_float(dtype)}. Name "
         "numeric columns only, or convert this one, for example with "
         f"{_converted(name, dtype)}"
     )
+
+
+def _not_float(dtype: DType) -> str:
+    if is_decimal(dtype):
+        return "decimal numbers, which float64 may not represent exactly"
+    return "not real numbers of at most 64 bits"
 
 
 def _converted(name: Hashable, dtype: Any) -> str:
@@ -277,6 +282,13 @@ def _converted(name: Hashable, dtype: Any) -> str:
         return f"({column} - {column}.min()).dt.total_seconds()."
     if kind == "m":
         return f"{column}.dt.total_seconds()."
+    if kind == "c":
+        return f"numpy.real({column}) and numpy.imag({column})."
+    if is_decimal(dtype) or kind == "f":
+        return (
+            f"{column}.astype('float64'), which rounds each value to the nearest "
+            "float64."
+        )
     as_sets = f"Texts are compared by their words: set_self_join({name!r}, threshold)."
     if isinstance(dtype, pd.CategoricalDtype):
         return (
@@ -351,7 +363,7 @@ def check_on(
                 "(columns: "
                 f"{listed(meta.columns)}); name the coordinates with on=[...]. If "
                 "numbers are stored as "
-                "texts or objects, such as Decimal, convert these columns: "
+                "texts, decimals or objects, such as Decimal, convert these columns: "
                 "df.astype({...: 'float64'})."
             )
         for name in found:
@@ -456,10 +468,15 @@ def own_radius(meta: Frame, eps: object) -> str | None:
             f"{listed(meta.columns)}."
         )
     if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):
+        convert = (
+            f", such as df[{eps!r}].astype('float64')"
+            if _is_other_number(meta[eps].dtype)
+            else ""
+        )
         raise ColumnError(
             f"eps={eps!r} names a column of dtype {meta[eps].dtype}, which holds no "
             "distances; name a column "
-            "of real numbers, or use a number for all rows."
+            f"of real numbers{convert}, or use a number for all rows."
         )
     return eps
 
@@ -475,6 +492,35 @@ def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable
         for name, dtype in kinds
         if name not in besides and kind_of_number(dtype) in ("i", "u", "f")
     ]
+
+
+def left_out(
+    meta: Frame, besides: Collection[Hashable]
+) -> tuple[tuple[Hashable, str], ...]:
+    """Return name and dtype of numeric columns that are not coordinates by default:
+    decimals, long doubles and complex numbers. Float64 would round them.
+
+    The columns in `besides`, and identifiers, are not returned.
+    """
+    besides = [name for name in besides if name is not None]
+    return tuple(
+        (name, str(dtype))
+        for name, dtype in zip(meta.columns, meta.dtypes, strict=True)
+        if _is_other_number(dtype)
+        and name not in besides
+        and not is_identifier(name, "i")
+    )
+
+
+def _is_other_number(dtype: DType) -> bool:
+    if kind_of_number(dtype):
+        return False
+    # cuDF's decimals are not numeric for pandas
+    return pd.api.types.is_numeric_dtype(dtype) or type(dtype).__name__ in (
+        "Decimal32Dtype",
+        "Decimal64Dtype",
+        "Decimal128Dtype",
+    )
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:

@@ -39,6 +39,7 @@ from dask_simjoin.request.columns import (
     has_column,
     integers_among,
     kinds_of,
+    left_out,
     numeric_columns,
     own_radius,
 )
@@ -221,6 +222,8 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         **given,
         chosen=integers_among(kinds_of(meta, on)) if request.on is None else None,
     )
+    if request.on is None:
+        spec = replace(spec, left_out=left_out(suggested, _used(spec)))
     methods = choices_for(name)
     method = name_of(spec.method)
     if method not in methods:
@@ -233,6 +236,13 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         spec, getattr(request, "approximate", False), getattr(request, "lossy", LOSSY)
     )
     return spec if request.names_rows else without_ids(spec)
+
+
+def _used(spec: JoinSpec) -> tuple[Hashable | None, ...]:
+    """Return the columns that a join uses, and those that never are coordinates by
+    default.
+    """
+    return (*spec.on, spec.id, spec.radius, *spec.by, *spec.keep, ROW_ID)
 
 
 def losing(
@@ -388,7 +398,10 @@ def resolve_two(
         )
     if request.on is None and request.left_on is None:
         chosen = integers_among(_kinds(left, right, first.on))
-        first, second = (replace(own, chosen=chosen) for own in specs)
+        other = [name for name, _ in left_out(right, _used(second))]
+        shared = left_out(left, _used(first))
+        both = tuple(one for one in shared if one[0] in other)
+        first, second = (replace(own, chosen=chosen, left_out=both) for own in specs)
     return replace(first, other=second)
 
 

@@ -139,6 +139,10 @@ class JoinSpec(RowSpec):
 
     None: `on` was given, so there are no default coordinates.
     """
+    left_out: tuple[tuple[Hashable, str], ...] = ()
+    """Numeric columns that are not default coordinates, such as decimals, and their
+    dtypes.
+    """
     by: tuple[Hashable, ...] = ()
     """Columns that must be equal in both rows of a pair.
 

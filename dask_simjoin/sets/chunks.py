@@ -16,6 +16,7 @@ from dask_simjoin.engine.base import (
     set_joiner_of_library,
 )
 from dask_simjoin.engine.ids import id_bytes, joined, row_ids, value_bytes
+from dask_simjoin.engine.native import native
 from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
 from dask_simjoin.planning.budget import room_now
@@ -132,7 +133,8 @@ def rows_read(
         sets=sets, missing=missing, ids=ids, example=frame.iloc[:0].copy()
     )
     if spec.keep and with_ids:
-        read["kept"] = frame[list(spec.keep)]
+        # Dask may describe big-endian columns as native ones
+        read["kept"] = native(frame[list(spec.keep)])
     return read
 
 

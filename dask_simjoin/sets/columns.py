@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from dask_simjoin.catalog import arrow_type
 from dask_simjoin.engine.columns import a_value
 from dask_simjoin.engine.compat import on_gpu
+from dask_simjoin.engine.native import cast_arrow
 from dask_simjoin.errors import ColumnError, ListError, TokenError
-from dask_simjoin.graph.inputs import cast_arrow
 from dask_simjoin.metrics.norms import DType, Series
 from dask_simjoin.request.columns import of_dask
 from dask_simjoin.request.messages import NO_UNICODE, is_unicode, shown

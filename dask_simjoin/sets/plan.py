@@ -12,6 +12,7 @@ from dask.tokenize import normalize_token
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
+from dask_simjoin.engine.native import native
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import (
@@ -138,7 +139,9 @@ def summarised(
         # get equal samples
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
-    found, tokens = read(frame if size == rows else frame.iloc[places], spec, where)
+    found, tokens = read(
+        frame if size == rows else native(frame).iloc[places], spec, where
+    )
     offsets = found["sets"]["offsets"]
     sizes = np.diff(offsets).astype(np.float64)
     if found["missing"] is not None:

@@ -308,6 +308,37 @@ class Delimiter:
         return _of_lists(pc.split_pattern(texts, pattern=self.delimiter))
 
 
+SAME_CAPITAL = {
+    chr(code): chr(code).casefold()
+    for code in (
+        *(0xB5, 0x17F, 0x345, 0x3C2, 0x3D0, 0x3D1, 0x3D5, 0x3D6, 0x3F0, 0x3F1, 0x3F5),
+        *range(0x1C80, 0x1C89),
+        *(0x1E9B, 0x1FBE),
+    )
+}
+"""Lower-case letter, such as the final sigma -> the lower-case form of its capital
+letter.
+"""
+
+ODD_LETTERS = f"[{''.join(SAME_CAPITAL)}]"
+
+
+def lowered(texts: Any) -> Any:
+    """Return Arrow texts in lower case, such that letters with the same capital letter
+    become one.
+    """
+    texts = pc.utf8_lower(texts)
+    data, _ = bytes_of(texts)
+    if data.max(initial=0) < 0x80:
+        return texts
+    if not pc.any(pc.match_substring_regex(texts, ODD_LETTERS)).as_py():
+        return texts
+    for letter, other in SAME_CAPITAL.items():
+        if pc.any(pc.match_substring(texts, letter)).as_py():
+            texts = pc.replace_substring(texts, letter, other)
+    return texts
+
+
 @dataclass(frozen=True)
 class Words:
     """Take words: runs of Unicode letters, marks and digits.
@@ -315,7 +346,9 @@ class Words:
     Attributes
     ----------
     lower : bool
-        Whether letters become lower case first.
+        Whether letters become lower case first. Letters with the same capital letter
+        become one, such as the two small sigmas. A sharp s differs from "ss", and a
+        capital I with a dot becomes "i".
     """
 
     lower: bool = False
@@ -325,7 +358,7 @@ class Words:
 
     def split(self, texts: Any) -> Occurrences:
         """Split texts; see `Tokenizer`."""
-        texts = pc.utf8_lower(texts) if self.lower else texts
+        texts = lowered(texts) if self.lower else texts
         data, ends = bytes_of(texts)
         if data.max(initial=0) < 0x80:
             return split_at_bytes(data, ends, NO_WORDS)
@@ -345,7 +378,9 @@ class QGrams:
         character is in q q-grams. Without padding, a text of fewer than q characters
         has no q-gram.
     lower : bool
-        Whether letters become lower case first.
+        Whether letters become lower case first. Letters with the same capital letter
+        become one, such as the two small sigmas. A sharp s differs from "ss", and a
+        capital I with a dot becomes "i".
     """
 
     q: int
@@ -365,7 +400,7 @@ class QGrams:
 
     def split(self, texts: Any) -> Occurrences:
         """Split texts; see `Tokenizer`."""
-        texts = pc.utf8_lower(texts) if self.lower else texts
+        texts = lowered(texts) if self.lower else texts
         pads = (ord(self.PADS[0]), ord(self.PADS[1])) if self.padding else None
         offsets, points = code_points(texts, int(self.q) - 1, pads)
         return grams_of(offsets, points, int(self.q))

@@ -15,6 +15,7 @@ from dask_simjoin.catalog import needs_sample
 from dask_simjoin.engine.base import frames_for, frames_of_library, joiner_for
 from dask_simjoin.engine.compat import dims_of, module_of
 from dask_simjoin.engine.ids import as_id_keys, joined, row_ids
+from dask_simjoin.engine.native import native
 from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
@@ -176,7 +177,7 @@ def _read_kept(
     rows, places = len(frame), None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
-        frame, x = frame[spec.columns][kept], x[kept]
+        frame, x = native(frame[spec.columns])[kept], x[kept]
     own = limits(radii(frame, spec), spec) if spec.radius is not None else None
     return _read(x, frame, places, rows, own, spec, example)
 
@@ -201,7 +202,8 @@ def _read(
     example = frame.iloc[:0].copy() if example is None else example
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)
     if spec.keep:
-        read["kept"] = frame[list(spec.keep)]
+        # Dask may describe big-endian columns as native ones
+        read["kept"] = native(frame[list(spec.keep)])
     if limit is not None:
         read["own_limit"] = limit
     return read

@@ -26,6 +26,7 @@ from dask.base import is_dask_collection
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.errors import DuplicateIdError, SimJoinError
 from tests.support.random_after import RESULTS, after
+from tests.support.random_dtypes import compare_as_it_is, odd_dtypes, sides_of
 from tests.support.random_frames import (
     Draw,
     Made,
@@ -151,6 +152,10 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
         raise Skipped("zero rows of cosine or casts that overflow") from None
     eps = an_eps(draw, metric, p, one, two if verb == "join" else one)
     draw.said.append(f"eps={eps!r}")
+    kinds = odd_dtypes(seed, case, names)
+    if kinds:
+        draw.said.append(f"dtypes={kinds}")
+        one, two = sides_of(kinds, one, two)
     verbs = Verbs(draw, one, two, names, id, metric, p, how, eps, ordered)
     repeat = [
         side for side in (one, two) if not names_of_rows(side.frame, id).is_unique
@@ -163,7 +168,10 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     else:
         want = getattr(verbs, verb)()
     try:
-        after(draw, want, made, one, metric in INEXACT, folder)
+        if kinds:
+            compare_as_it_is(want, made.labelled, metric in INEXACT)
+        else:
+            after(draw, want, made, one, metric in INEXACT, folder)
     except DuplicateIdError as error:
         if (
             named

@@ -1,5 +1,7 @@
 """Coordinates in one column of lists, as embeddings are kept."""
 
+import decimal
+
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -376,6 +378,18 @@ def test_what_is_no_list_of_numbers(how, rows, what):
         match=rf"row [01] of partition [01] \(label [01]\) holds {what}",
     ):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="vec"))
+
+
+def test_objects_that_are_numbers(how):
+    rows = [None, decimal.Decimal("0.5"), decimal.Decimal(2)]
+    frame = pd.DataFrame({"x": pd.Series(rows, dtype=object)})
+    text = (
+        r"Column 'x' holds objects instead of numbers of at most 64 bits: row \d of "
+        r"partition \d \(label 1\) holds a Decimal. If all values are numbers, "
+        r"df\['x'\].astype\('float64'\) makes them coordinates"
+    )
+    with pytest.raises(CoordinateError, match=text):
+        computed(lay(frame, how).simjoin.count_pairs(1.0, on="x"))
 
 
 def test_lists_without_numbers(how):

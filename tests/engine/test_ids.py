@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined, united
 from dask_simjoin.errors import ColumnError, DuplicateIdError, SimJoinError
 from tests.support.frames import computed, itself, lay, split
 from tests.support.oracle import as_set, assert_same_pairs
@@ -411,3 +412,24 @@ def test_numbers_among_objects_stay_what_they_are_in_each_partition():
                 float,
                 bool,
             }
+
+
+@pytest.mark.parametrize("kind", [">i2", ">u4", ">i8"])
+def test_keys_of_big_endian_ids(kind):
+    ids = pd.Index(np.array([3, 300, 7], kind))
+    keys = as_id_keys(ids, np.array([1, 0]))
+    assert keys.tolist() == [300, 3] and keys.dtype == np.int64
+    found = from_id_keys(keys, ids)
+    assert found.tolist() == [300, 3] and found.dtype.isnative
+
+
+def test_categories_of_parts_are_united():
+    one, other = pd.Categorical(["a", "b"]), pd.Categorical(["c", "a"])
+    found = joined([pd.CategoricalIndex(one), pd.CategoricalIndex(other)])
+    assert found.dtype == "category" and found.tolist() == ["a", "b", "c", "a"]
+    ordered = [pd.CategoricalIndex(x, ordered=True) for x in (["a"], ["b"])]
+    assert united(ordered) is ordered  # in which order, is unknown
+    numbers = [pd.CategoricalIndex(x) for x in (["a"], [1])]
+    assert united(numbers) is numbers
+    plain = [pd.Index([1]), pd.Index([2])]
+    assert united(plain) is plain

@@ -113,6 +113,75 @@ def test_polars_frames_have_the_namespace():
     assert frame.simjoin.count_pairs(2.0, on="x") == 1
 
 
+def categories(polars):
+    """Return a frame with categories in several dtypes."""
+    words = ["a", "b", "c", "d"]
+    frame = polars.DataFrame(
+        {"x": [0.0, 0.5, 9, 9.4], "word": words, "n": [1, 2, 3, 4]}
+    )
+    enum, own = polars.Enum([*words[::-1], "e"]), polars.Categorical
+    return frame.with_columns(
+        polars.col("word").cast(enum).alias("enum"),
+        polars.col("word").cast(own).alias("own"),
+        polars.Series("group", ["u", "u", None, "v"], own),
+        polars.Series("many", [["a"], ["a", "b"], ["c"], None], polars.List(enum)),
+    )
+
+
+def test_categories_of_polars_are_texts():
+    polars = pytest.importorskip("polars")
+    frame = categories(polars)
+    for name in ("enum", "own"):
+        found = frame.simjoin.self_join(1.0, on="x", id=name, keep=["enum", "own"])
+        assert found.rows() == [
+            ("a", "b", "a", "a", "b", "b"),
+            ("c", "d", "c", "c", "d", "d"),
+        ]
+        kinds = dict.fromkeys(("left", "right"), frame.schema[name])
+        kinds |= {f"{one}_left": frame.schema[one] for one in ("enum", "own")}
+        kinds |= {f"{one}_right": frame.schema[one] for one in ("enum", "own")}
+        assert dict(found.schema) == kinds
+        assert frame.simjoin.count_edit_pairs(name, 1) == 6
+        assert frame.simjoin.count_set_pairs(name, 1.0, tokenizer="words") == 0
+        assert dask_simjoin.connected_components(found)["component"].to_list() == [
+            0,
+            0,
+            1,
+            1,
+        ]
+    assert frame.simjoin.count_pairs(9.0, on="x", by="group", dropna=True) == 1
+    assert frame.simjoin.dbscan(
+        1, min_samples=1, on="x", by="group", dropna=True
+    ).to_list() == [0, 0, 1]
+    assert frame.simjoin.count_set_pairs("many", 0.5) == 1
+
+
+@pytest.mark.parametrize("near", [0.1, 0.0])
+def test_kept_categories_of_polars_keep_their_dtypes(near):
+    polars = pytest.importorskip("polars")
+    frame = categories(polars)
+    other = frame[:1].with_columns(x=polars.lit(near))
+    keep = ["enum", "own", "group", "many"]
+    for found in (
+        frame.simjoin.join(other, 0.05, on="x", how="left", keep=keep, id="enum"),
+        frame.simjoin.join(other, 0.05, on="x", keep=keep, id="enum"),
+        frame.simjoin.knn_join(k=1, on="x", keep=keep, id="enum"),
+    ):
+        for name in keep:
+            assert found.schema[f"{name}_left"] == frame.schema[name]
+            assert found.schema[f"{name}_right"] == frame.schema[name]
+        assert found.schema["left"] == found.schema["right"] == frame.schema["enum"]
+
+
+def test_arrow_tables_with_dictionaries_of_views():
+    words = pa.array(["b", "a"]).cast(pa.string_view())
+    codes = pa.array([0, 0, 1], pa.uint32())
+    table = TABLE.append_column("word", pa.DictionaryArray.from_arrays(codes, words))
+    found = dask_simjoin.join(table, table, 2.0, on="x", keep="word", how="left")
+    assert found["word_right"].to_pylist() == ["b", "b", "b", "b", "a"]
+    assert dask_simjoin.count_pairs(table, 99.0, on="x", by="word") == 1
+
+
 def test_lazy_frames_of_polars_are_collected_first():
     polars = pytest.importorskip("polars")
     lazy = polars.DataFrame(COLUMNS).lazy()

@@ -226,7 +226,7 @@ def test_a_number_as_an_object_is_no_list():
     df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
     text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
     remedy = re.search(
-        r"not a list, .* a number\. If all values are numbers, (df\[.*\)) makes them",
+        r"holds a Decimal\. If all values are numbers, (df\[.*\)) makes them",
         text,
     )
     assert remedy, text

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dask_simjoin.errors import OptionError, OptionTypeError, TokenError
 from dask_simjoin.sets import Custom, Delimiter, QGrams, Whitespace, Words
 from dask_simjoin.sets.columns import occurrences
-from dask_simjoin.sets.tokens import tokenizer_of
+from dask_simjoin.sets.tokens import SAME_CAPITAL, lowered, tokenizer_of
 
 
 def rows(found):
@@ -378,6 +378,20 @@ def test_many_letters_and_long_grams():
     for q in (5, 9, 32):
         found = rows(QGrams(q, padding=False).split(pa.array(texts, pa.large_string())))
         assert found == [grams(q, False)(text) for text in texts]
+
+
+def test_letters_with_the_same_capital_letter_become_one():
+    for letter, other in SAME_CAPITAL.items():
+        assert letter.upper() == other.upper() and letter.lower() == letter
+        found = lowered(pa.array([letter, other, "a"], pa.large_string()))
+        assert found.to_pylist() == [other, other, "a"]
+    texts = pa.array(
+        ["\u03a3\u0391\u03a3", "\u03c3\u03b1\u03c2", "\u00df"], pa.large_string()
+    )
+    one, other, sharp = rows(Words(lower=True).split(texts))
+    assert one == other == ["\u03c3\u03b1\u03c3"] and sharp == ["\u00df"]
+    one, other, _ = rows(QGrams(2, lower=True).split(texts))
+    assert one == other
 
 
 def test_lower_case():

@@ -14,6 +14,7 @@ from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import blocks, look_up, vectors
 from dask_simjoin.engine.compat import BITS, columns_like
 from dask_simjoin.engine.cpu.kernels import reductions
+from dask_simjoin.engine.ids import united
 from dask_simjoin.metrics.norms import DType, Spread, Values
 
 NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
@@ -71,7 +72,9 @@ class PandasFrames:
         return x
 
     def result(self, columns: dict[Any, Values], rows: int) -> pd.DataFrame:
-        return pd.DataFrame(columns, index=pd.RangeIndex(rows), copy=False)
+        index = pd.RangeIndex(rows)
+        made = {name: _as_objects(values, index) for name, values in columns.items()}
+        return pd.DataFrame(made, index=index, copy=False)
 
     def values(self, frame: pd.DataFrame, name: Hashable, places: np.ndarray) -> Values:
         return _taken(frame[name], places)
@@ -95,15 +98,16 @@ class PandasFrames:
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
         # an empty frame is left out, because its dtypes would change the dtypes of the
         # result
-        return pd.concat(
-            [one for one in frames if len(one)] or frames[:1], ignore_index=True
-        )
+        some = [one for one in frames if len(one)] or frames[:1]
+        return pd.concat(_with_same_categories(some), ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
-        if isinstance(dtype, np.dtype) and dtype.kind in "iub":
-            return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        # pandas changes some dtypes when a value is missing: intervals of integers
-        # become intervals of float64
+        plain = getattr(dtype, "subtype", dtype)
+        if isinstance(plain, np.dtype) and plain.kind in "iub":
+            # pandas has no missing intervals of integers: it would round them to float64
+            if isinstance(dtype, pd.IntervalDtype):
+                return np.dtype(object)
+            return pd.array([], plain).astype(NULLABLE[plain.kind](plain)).dtype
         return self.missing(dtype, 1).dtype
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
@@ -136,6 +140,28 @@ class PandasFrames:
 
     def memory(self) -> None:
         return None
+
+
+def _with_same_categories(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Call `united` for each categorical column of frames with the same columns."""
+    for name, kind in frames[0].dtypes.items():
+        if isinstance(kind, pd.CategoricalDtype):
+            own = [frame[name] for frame in frames]
+            parts = united(own)
+            if parts is not own:
+                frames = [frame.copy(deep=False) for frame in frames]
+                for frame, part in zip(frames, parts, strict=True):
+                    frame[name] = part
+    return frames
+
+
+def _as_objects(values: Values, index: pd.Index) -> Values:
+    """Return an array of Python objects as a column: pandas would infer another dtype
+    from the array, such as dates. Other values are returned unchanged.
+    """
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        return pd.Series(values, index, object, copy=False)
+    return values
 
 
 def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
