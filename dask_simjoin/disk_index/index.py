@@ -72,6 +72,8 @@ from dask_simjoin.request.units import (
     without_unit,
 )
 
+__all__ = ["Index", "IndexChanges"]
+
 DIFF = "diff"
 """Name of the column in `Index.changes` that is 1 for added pairs, and -1 for removed
 pairs.
