@@ -20,7 +20,7 @@ KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
 )
-"""What a path may be instead of a regular file, and its name in messages."""
+"""Kinds of paths that are not regular files: a test, and the text of messages."""
 
 
 def check_folder(folder: Path) -> None:

@@ -1,8 +1,8 @@
 """Check that the values of a manifest make sense.
 
-A checksum shows that a manifest was written by this package, or by somebody who can
-compute checksums. Without these checks, impossible values would lead to wrong counts,
-endless loops or errors that name no file.
+Other programs can write manifests, too, whose checksums are right. Without these
+checks, impossible values would lead to wrong counts, endless loops or errors that name
+no file.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ the request. The client itself repeats requests after the statuses 429 and 5xx.
 """
 
 BUSY = re.compile(r"\b(?:429|503)\b")
-"""Statuses by which a store asks for fewer requests."""
+"""Statuses that ask for fewer requests."""
 
 QUERY = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
 """Matches the query of a URL in a message. It may contain a signature, which must not

@@ -355,7 +355,7 @@ def _on_disk(root: Path, keep: int) -> int:
 
 def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
     """Yield each file that a vacuum removes if no version uses it, as ((folder, name),
-    path). Files with names that the index never uses belong to somebody else.
+    path). Other files, with names that the index never uses, stay.
     """
     for folder in EVERY_FOLDER:
         for path in listed(root / folder):

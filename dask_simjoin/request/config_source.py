@@ -128,7 +128,7 @@ def check_names(known: Collection[str]) -> None:
             f"it: {_listed(known)}."
         )
     for name in tuple(own):
-        # unlike `normal`, Dask tells upper case from lower case
+        # unlike `normal`, Dask's names are case-sensitive
         if str(name).replace("_", "-") not in known:
             raise _unknown(f"{NAMESPACE}.{name}", own[name], known)
 
