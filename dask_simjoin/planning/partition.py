@@ -620,8 +620,9 @@ def _rounded(value: Any) -> str:
     """Return a sentence if a repeated id is a float that may be a rounded integer, else
     "".
     """
-    dtype = np.dtype(type(value)) if isinstance(value, (float, np.floating)) else None
-    if dtype is None or not abs(value) >= 2 ** (np.finfo(dtype).nmant + 1) < np.inf:
+    is_float = isinstance(value, (float, np.floating))
+    dtype: Any = np.dtype(type(value)) if is_float else None
+    if dtype is None or not 2 ** (np.finfo(dtype).nmant + 1) <= abs(value) < np.inf:
         return ""
     return (
         f" The dtype {dtype} rounds integers of this size, so different ids may have "
