@@ -6,6 +6,7 @@ import shutil
 import time
 import uuid
 
+import dask
 import pandas as pd
 import pytest
 
@@ -20,16 +21,23 @@ pytestmark = pytest.mark.usefixtures("in_this_thread")
 LONG_AGO = time.time() - 10**6
 
 
-@pytest.fixture
-def path(tmp_path):
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
     """An index of two versions, with components."""
-    made = rows_on_a_line(range(6)).simjoin.index(
-        1.0, tmp_path / "index", on="x", id="key", recluster="never", store_pairs=True
-    )
-    made.update(rows_on_a_line([6]), delete=[0], batch="b")
-    made.components()
+    how = {"on": "x", "id": "key", "recluster": "never", "store_pairs": True}
+    folder = tmp_path_factory.mktemp("template")
+    with dask.config.set(scheduler="sync"):
+        made = rows_on_a_line(range(6)).simjoin.index(1.0, folder, **how)
+        made.update(rows_on_a_line([6]), delete=[0], batch="b")
+        made.components()
+    return folder
+
+
+@pytest.fixture
+def path(template, tmp_path):
+    """A copy of the template."""
     forget()
-    return tmp_path / "index"
+    return shutil.copytree(template, tmp_path / "index")
 
 
 def linked(path, name):

@@ -3,30 +3,36 @@ the file's name.
 """
 
 import json
+import shutil
 
+import dask
 import pytest
 
 import dask_simjoin
 from dask_simjoin.disk_index.manifests import manifest_path
 from dask_simjoin.errors import IndexFormatError
+from tests.checks.index_damage import forget
 from tests.support.stored import forged, rows_on_a_line
 
 pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """An index of two versions."""
+    how = {"on": "x", "id": "key", "keep": "x", "store_pairs": True}
+    folder = tmp_path_factory.mktemp("template")
+    with dask.config.set(scheduler="sync"):
+        made = rows_on_a_line(range(6)).simjoin.index(1.0, folder, **how)
+        made.update(rows_on_a_line([6]), delete=[0], batch="b")
+    return folder
+
+
 @pytest.fixture
-def path(tmp_path):
-    made = rows_on_a_line(range(6)).simjoin.index(
-        1.0,
-        tmp_path / "index",
-        on="x",
-        id="key",
-        keep="x",
-        store_pairs=True,
-        recluster="never",
-    )
-    made.update(rows_on_a_line([6]), delete=[0], batch="b")
-    return tmp_path / "index"
+def path(template, tmp_path):
+    """A copy of the template."""
+    forget()
+    return shutil.copytree(template, tmp_path / "index")
 
 
 def body_of(path, version=2):
