@@ -39,6 +39,21 @@ def check_folders(root: Path, names: Iterable[str]) -> None:
         check_folder(root / name)
 
 
+def paths_in(folder: Path) -> list[Path]:
+    """List what is in a folder of an index, in any order. A missing folder counts as
+    empty, because copies of an index may lack empty folders.
+    """
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise IndexFormatError(
+            f"{str(folder)!r} cannot be read: {error.strerror or error}. This process "
+            "must be able to read the folder of the index."
+        ) from error
+
+
 def check_regular(path: Path) -> None:
     """Raise `OSError` if a file of an index is missing or not a regular file. Raise
     `IndexFormatError` if its folder is a link.

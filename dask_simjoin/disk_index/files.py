@@ -29,7 +29,7 @@ from dask_simjoin.disk_index.checksums import (
     is_checked,
     reading,
 )
-from dask_simjoin.disk_index.disks import check_folder, check_regular
+from dask_simjoin.disk_index.disks import check_folder, check_regular, paths_in
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath, is_read_only
 from dask_simjoin.disk_index.types import VERSION
 from dask_simjoin.errors import (
@@ -304,12 +304,12 @@ _kept = functools.lru_cache(CACHED_FILES)(read_anew)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
-    """List the files of a folder. A missing folder counts as empty, because copies of
-    an index may lack empty folders.
-    """
+    """List the files of a folder, sorted by name. A missing folder counts as empty."""
+    if isinstance(folder, Path):
+        return [*sorted(paths_in(folder))]
     try:
-        return sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
+        return [*sorted(folder.iterdir())]
+    except FileNotFoundError:
         return []
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from dask_simjoin.disk_index.checksums import content_of, damaged
-from dask_simjoin.disk_index.disks import check_folder
+from dask_simjoin.disk_index.disks import check_folder, paths_in
 from dask_simjoin.disk_index.manifest_checks import check_manifest
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import (
@@ -161,15 +161,7 @@ def versions(root: AnyPath, above: int = 0) -> list[int]:
         return _on_store(root, above)
     folder = root / "_versions"
     check_folder(folder)
-    try:
-        names = [path.name for path in folder.iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
-    except OSError as error:
-        raise IndexFormatError(
-            f"{str(folder)!r} cannot be read: {error.strerror or error}. This process "
-            "must be able to read the folder of the index."
-        ) from error
+    names = (path.name for path in paths_in(folder))
     return [number for number in _numbers(names) if number > above]
 
 
