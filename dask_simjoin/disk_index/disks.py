@@ -40,7 +40,7 @@ def check_folders(root: Path, names: Iterable[str]) -> None:
 
 
 def paths_in(folder: Path) -> list[Path]:
-    """List what is in a folder of an index, in any order. A missing folder counts as
+    """List the content of a folder of an index, in any order. A missing one counts as
     empty, because copies of an index may lack empty folders.
     """
     try:
