@@ -189,9 +189,11 @@ class IndexFormatError(SimJoinError, ValueError):
 
 
 class IndexWriteError(SimJoinError, OSError):
-    """A file of an index cannot be written, for example because the disk is full.
+    """A file of an index cannot be written or removed, for example on a full or
+    read-only disk.
 
-    Remedy: Free disk space and retry. Files of the failed attempt are removed.
+    Remedy: Free disk space, or make the folder writable, and retry. Files of the failed
+    attempt are removed.
     """
 
 

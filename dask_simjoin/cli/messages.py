@@ -36,7 +36,6 @@ def _variable(found: re.Match[str]) -> str:
 
 PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"dask\.config\.set\(\{'simjoin\.([\w-]+)': '([^']*)'\}\)"), _variable),
-    (re.compile(r"the configuration's simjoin\.([\w-]+)"), _variable),
     (
         re.compile(r"count_pairs\(\) or neighbor_counts\(\), which make"),
         "the commands count-pairs or counts, which make",
@@ -70,7 +69,7 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
 """Phrases about Python in messages, and what to say on the command line instead."""
 
 CODE = re.compile(
-    r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\."
+    r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|(?<!/)\bdask\.\w|\bframe\.|(?<!/)\bdask_simjoin\."
 )
 """Matches Python code in advice; clauses with a match are dropped, because they do not
 help in a shell.

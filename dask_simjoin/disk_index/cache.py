@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import dask
 import pyarrow as pa
@@ -20,7 +21,8 @@ from distributed import Future, wait
 
 from dask_simjoin.disk_index.blocks import row_bytes, sizes
 from dask_simjoin.disk_index.changes import PairChanges
-from dask_simjoin.disk_index.files import cut_parts
+from dask_simjoin.disk_index.disks import check_folders
+from dask_simjoin.disk_index.files import EVERY_FOLDER, cut_parts
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.manifests import intact, versions
 from dask_simjoin.disk_index.reports import MemoryReport
@@ -44,6 +46,8 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.reports.facts import summaries_html
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
+
+T = TypeVar("T")
 
 SEGMENT_ROWS = 1 << 19
 """On CPUs, a segment has at most this many rows. For GPUs see `device_rows`."""
@@ -268,10 +272,27 @@ def _where() -> str:
     return "" if client is None else str(client.id)
 
 
+LOOKS = 10
+"""A call reads at most this many versions, while vacuums remove files of versions that
+it reads.
+"""
+
+
 class IndexReader:
-    """Reads the versions of an index in a folder."""
+    """Reads the versions of an index in a folder.
+
+    A vacuum may run at any time. It keeps the last version, and removes the manifest of
+    a version before it removes files that only this version needs. So if a reader does
+    not find a file of the last version, there is a newer version by now, or the file is
+    lost. Each method therefore reads the last version again, until it finds all files
+    or no newer version. A lazy frame belongs to the version that made it: computing it
+    later raises `VersionGoneError` if its files were removed. The same holds for an
+    index that was opened at a version.
+    """
 
     def __init__(self, root: AnyPath, library: str, version: int | None = None) -> None:
+        if isinstance(root, Path):
+            check_folders(root, EVERY_FOLDER)
         self._root, self._library, self._pinned = root, library, version
         self._last = (
             last_version(root, library)
@@ -351,8 +372,7 @@ class IndexReader:
         """How many rows are cached and how many are not, and the memory that the cache
         takes.
         """
-        now = self._now()
-        return memory_of(now, now.cached)
+        return self._reading(lambda now: memory_of(now, now.cached))
 
     def _now(self) -> Version:
         """Return the version to read: the last one, or the version that the index was
@@ -367,10 +387,47 @@ class IndexReader:
         if found.number != self._last.number:
             self._last = replace(found, cached=self._last.cached)
         if self._cache is not None:
-            cached = self._cache.follow(self._last)
+            cached = self._followed(self._cache)
             if cached is not self._last.cached:
                 self._last = replace(self._last, cached=cached)
         return self._last
+
+    def _followed(self, cache: RowCache) -> CachedRows:
+        """Update the cache for the last version. If vacuums remove files too often, some
+        files stay out of the cache until the next call.
+        """
+        for _ in range(LOOKS):
+            try:
+                return cache.follow(self._last)
+            except VersionGoneError:
+                if not self._look_again():
+                    raise
+        return self._last.cached
+
+    def _look_again(self) -> bool:
+        """Read the last version after a file was missing. Return whether it is a newer
+        one, so that the call can be repeated.
+        """
+        if self._pinned is not None:
+            return False
+        found = last_version(self._root, self._library)
+        if found.number == self._last.number:
+            return False
+        self._last = replace(found, cached=self._last.cached)
+        return True
+
+    def _reading(self, work: Callable[[Version], T]) -> T:
+        """Call `work` with the version to read. Call it again with a newer version if a
+        vacuum has removed a file meanwhile.
+        """
+        for _ in range(LOOKS - 1):
+            now = self._now()
+            try:
+                return work(now)
+            except VersionGoneError:
+                if self._now().number == now.number:
+                    raise
+        return work(self._now())
 
     def _at(self, version: int) -> Version:
         now = self._now()

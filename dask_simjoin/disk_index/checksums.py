@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dask_simjoin.disk_index.disks import open_regular, read_regular
 from dask_simjoin.disk_index.stores import AnyPath, ObjectFile
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
@@ -56,7 +57,7 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
         (one for one in manifests if one.suffix == ".json"), reverse=True
     ):
         with contextlib.suppress(OSError):
-            if path.name.encode() in manifest.read_bytes():
+            if path.name.encode() in content_of(manifest):
                 version = (
                     int(manifest.stem)
                     if manifest.stem.isascii() and manifest.stem.isdigit()
@@ -73,6 +74,10 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
         "history() lists; "
         "vacuum(keep=...) keeps more versions."
     )
+
+
+def content_of(path: AnyPath) -> bytes:
+    return read_regular(path) if isinstance(path, Path) else path.read_bytes()
 
 
 @contextlib.contextmanager
@@ -258,7 +263,7 @@ class LocalFile:
     """A file on a local disk, which can be read from any offset."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        self._file = open_regular(path)
         about = os.fstat(self._file.fileno())
         self.identity = about.st_size, about.st_mtime_ns, about.st_ino
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask.dataframe as dd
@@ -25,6 +26,8 @@ from dask_simjoin.disk_index.casts import dtypes_in
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.checksums import ChecksumWriter, damaged
 from dask_simjoin.disk_index.compare import Comparison, pairs_within
+from dask_simjoin.disk_index.disks import check_folder
+from dask_simjoin.disk_index.files import COMPONENTS as FOLDER
 from dask_simjoin.disk_index.files import (
     call_on_workers,
     parquet,
@@ -36,10 +39,11 @@ from dask_simjoin.disk_index.files import (
 from dask_simjoin.disk_index.files import listed as files_in
 from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
 from dask_simjoin.disk_index.pair_files import all_pairs
+from dask_simjoin.disk_index.publishing import removed
 from dask_simjoin.disk_index.row_batch import RowBatch, load, some
 from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
 from dask_simjoin.disk_index.snapshots import Version
-from dask_simjoin.disk_index.stores import AnyPath
+from dask_simjoin.disk_index.stores import AnyPath, is_read_only
 from dask_simjoin.disk_index.types import SEQ, Part, Snapshot
 from dask_simjoin.engine.base import (
     frames_for,
@@ -48,12 +52,17 @@ from dask_simjoin.engine.base import (
     joiner_for,
 )
 from dask_simjoin.engine.compat import module_of, to_host, values_of
-from dask_simjoin.errors import IndexFormatError, VersionGoneError
+from dask_simjoin.errors import (
+    IndexFormatError,
+    IndexStoreError,
+    IndexWriteError,
+    VersionGoneError,
+)
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_forest
 
-FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
+ID, COMPONENT, ROOT = "id", "component", "root"
 
 NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
 """Names of files, without the ending: a version, then a checksum, which is missing in
@@ -90,7 +99,10 @@ class Grouping(NamedTuple):
 
 def grouping_files(root: AnyPath) -> list[tuple[int, AnyPath]]:
     """List the files that store groups, as (version, path), the newest version first."""
-    found = (path for path in files_in(root / FOLDER) if path.suffix == ".parquet")
+    folder = root / FOLDER
+    if isinstance(folder, Path):
+        check_folder(folder)
+    found = (path for path in files_in(folder) if path.suffix == ".parquet")
     matches = ((NAME.fullmatch(path.stem), path) for path in found)
     return sorted(
         ((int(match[1]), path) for match, path in matches if match), reverse=True
@@ -139,11 +151,7 @@ def write_grouping(version: Version, found: Grouping) -> AnyPath:
 
     Remove the files of older versions, except the newest `KEPT`.
     """
-    folder = version.root / FOLDER
-    component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
-    table = pa.table(
-        {SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component}
-    )
+    folder, table = version.root / FOLDER, grouping_table(found)
 
     def write(file: ChecksumWriter) -> None:
         write_tables([table], file, table.schema, table.schema.names, ROWS)
@@ -153,22 +161,52 @@ def write_grouping(version: Version, found: Grouping) -> AnyPath:
     numbers = sorted({number for number, _ in others} - {found.version}, reverse=True)
     for number, path in others:
         if number in numbers[KEPT - 1 :]:
-            path.unlink(missing_ok=True)
+            # an old file that stays does no harm
+            with contextlib.suppress(IndexWriteError, IndexStoreError):
+                removed(path)
     return folder / name
+
+
+def grouping_table(found: Grouping) -> pa.Table:
+    component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
+    return pa.table(
+        {SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component}
+    )
 
 
 def grouping_frame(version: Version, path: AnyPath) -> Frame:
     """Return a lazy frame with the groups of a version, read from their file: columns
     id and component.
     """
-    options = version.manifest.options
-    dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
-    dtypes = {} if dtype is None else {ID: dtype, COMPONENT: dtype}
     with parquet(path) as file:
         groups = range(max(1, file.num_row_groups))
-    how: dict[str, Any] = {"path": path, "dtypes": dtypes, "library": version.library}
+    how: dict[str, Any] = {
+        "path": path,
+        "dtypes": _dtypes(version),
+        "library": version.library,
+    }
     meta = _read(0, **how).iloc[:0]
     return dd.from_map(_read, groups, **how, meta=meta, label="simjoin_components")
+
+
+def frame_in_memory(version: Version, found: Grouping) -> Frame:
+    """Return the same frame as `grouping_frame`, from groups in memory."""
+    table = grouping_table(found).select([ID, COMPONENT])
+    starts = range(0, max(1, len(table)), ROWS)
+    parts = [table.slice(start, ROWS).combine_chunks() for start in starts]
+    how: dict[str, Any] = {"dtypes": _dtypes(version), "library": version.library}
+    meta = _as_frame(parts[0].slice(0, 0), **how)
+    return dd.from_map(_as_frame, parts, **how, meta=meta, label="simjoin_components")
+
+
+def _as_frame(table: pa.Table, dtypes: dict[str, str], library: str) -> Frame:
+    return frames_of_library(library).from_arrow(table, dtypes)
+
+
+def _dtypes(version: Version) -> dict[str, str]:
+    options = version.manifest.options
+    dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
+    return {} if dtype is None else {ID: dtype, COMPONENT: dtype}
 
 
 def _read(group: int, path: AnyPath, dtypes: dict[str, str], library: str) -> Frame:
@@ -183,11 +221,16 @@ def components(version: Version) -> Frame:
     """Return the groups of a version's rows as a lazy frame. If no file has them, they
     are computed now and stored.
     """
-    return grouping_frame(version, grouping_of(version)[1])
+    found, path = grouping_of(version)
+    return (
+        frame_in_memory(version, found)
+        if path is None
+        else grouping_frame(version, path)
+    )
 
 
-def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
-    """Return the groups of a version and their file.
+def grouping_of(version: Version) -> tuple[Grouping, AnyPath | None]:
+    """Return the groups of a version and their file; None if it cannot be written.
 
     Groups that are not stored yet are computed: if possible, from the groups of an
     older version.
@@ -197,7 +240,15 @@ def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
         return known
     found = None if known is None else _updated(known[0], version)
     found = found or _computed(version)
-    return found, write_grouping(version, found)
+    try:
+        return found, write_grouping(version, found)
+    # the file is only a cache, so a full disk or a reader without rights needs none
+    except IndexWriteError:
+        return found, None
+    except IndexStoreError as error:
+        if not is_read_only(error):
+            raise
+        return found, None
 
 
 def _computed(version: Version) -> Grouping:

@@ -29,7 +29,8 @@ from dask_simjoin.disk_index.checksums import (
     is_checked,
     reading,
 )
-from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
+from dask_simjoin.disk_index.disks import check_folder, check_regular, paths_in
+from dask_simjoin.disk_index.stores import AnyPath, ObjectPath, is_read_only
 from dask_simjoin.disk_index.types import VERSION
 from dask_simjoin.errors import (
     IndexFormatError,
@@ -87,6 +88,11 @@ of ids.
 
 PAIRS = "pairs"
 """Folder for stored pairs. It exists only if the index stores pairs."""
+
+COMPONENTS = "components"
+"""Folder for connected components. It exists once they were computed."""
+
+EVERY_FOLDER = (*FOLDERS, PAIRS, COMPONENTS)
 
 REPEATED = (VERSION,)
 """Numeric columns with many equal values. Parquet stores them by a dictionary."""
@@ -175,28 +181,42 @@ def write_named(
             spooled.seek(0)
             (folder / named()).put(spooled)
         return named(), size
+    check_folder(folder)
     # the folder may be missing in a copy of an index, if it was empty
-    folder.mkdir(exist_ok=True)
+    with writing(folder):
+        folder.mkdir(exist_ok=True)
     temporary = folder / f".{first}-{uuid.uuid4().hex}.tmp"
     size = write_new(temporary, summed)
-    temporary.rename(folder / named())
+    with writing(temporary):
+        temporary.rename(folder / named())
     return named(), size
 
 
 @contextlib.contextmanager
-def writing(path: AnyPath) -> Iterator[None]:
-    """Convert errors while writing a file to errors that name the file and a remedy."""
+def writing(path: AnyPath, what: str = "written") -> Iterator[None]:
+    """Convert errors while writing a file to errors that name the file and a remedy.
+
+    `what`: "written" or "removed".
+    """
     try:
         yield
     except SimJoinError:
         raise
     except OSError as error:
+        remedy = (
+            "The index is read-only for this process: make its folder writable"
+            if is_read_only(error)
+            else "Free disk space, or repair the disk"
+        )
+        again = (
+            " If the update has a batch=, it is not applied twice."
+            if what == "written"
+            else ""
+        )
         raise IndexWriteError(
             error.errno or 0,
-            f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk "
-            "space, or repair the "
-            "disk, and repeat the call. If the update has a batch=, it is not applied "
-            "twice.",
+            f"{str(path)!r} cannot be {what}: {error.strerror or error}. {remedy}, and "
+            f"repeat the call.{again}",
         ) from error
 
 
@@ -257,11 +277,10 @@ def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
 def _source(path: AnyPath, own: VerifiedFile | None) -> pa.NativeFile:
     if own is not None:
         return pa.PythonFile(own, mode="r")
-    return (
-        pa.OSFile(str(path))
-        if isinstance(path, Path)
-        else pa.BufferReader(path.read_bytes())
-    )
+    if not isinstance(path, Path):
+        return pa.BufferReader(path.read_bytes())
+    check_regular(path)
+    return pa.OSFile(str(path))
 
 
 def read_groups(
@@ -285,12 +304,12 @@ _kept = functools.lru_cache(CACHED_FILES)(read_anew)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
-    """List the files of a folder. A missing folder counts as empty, because copies of
-    an index may lack empty folders.
-    """
+    """List the files of a folder, sorted by name. A missing folder counts as empty."""
+    if isinstance(folder, Path):
+        return [*sorted(paths_in(folder))]
     try:
-        return sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
+        return [*sorted(folder.iterdir())]
+    except FileNotFoundError:
         return []
 
 
@@ -299,7 +318,11 @@ def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
     token of the attempt.
     """
     if isinstance(folder, Path):
-        yield from (path for path in folder.iterdir() if token in path.name)
+        yield from (
+            path
+            for path in folder.iterdir()
+            if path.name.removeprefix(".").startswith(token)
+        )
         return
     for path in folder.after(token):
         if not path.name.startswith(token):

@@ -72,6 +72,8 @@ from dask_simjoin.request.units import (
     without_unit,
 )
 
+__all__ = ["Index", "IndexChanges"]
+
 DIFF = "diff"
 """Name of the column in `Index.changes` that is 1 for added pairs, and -1 for removed
 pairs.
@@ -255,7 +257,8 @@ class Index(IndexReader):
             place in this order. Distances have the unit that was chosen for the index,
             even if `eps` has another unit.
         """
-        return all_pairs(self._now(), self._far(eps))
+        far = self._far(eps)
+        return self._reading(lambda now: all_pairs(now, far))
 
     def changes(self, since: int, until: int | None = None) -> Frame:
         """Return the pairs that changed from version `since` to `until` (default: the
@@ -278,10 +281,14 @@ class Index(IndexReader):
             check_whole("since", since, 0),
             None if until is None else check_version(until, "until"),
         )
-        last = self._now() if to is None else self._at(to)
-        if not first:
-            return all_pairs(last).assign(**{DIFF: np.int8(1)})
-        found = changes_to(last)(first, last.number)
+        if to is not None:
+            return self._differences(first, self._at(to))
+        return self._reading(functools.partial(self._differences, first))
+
+    def _differences(self, since: int, to: Version) -> Frame:
+        if not since:
+            return all_pairs(to).assign(**{DIFF: np.int8(1)})
+        found = changes_to(to)(since, to.number)
         sides = (found.removed, -1), (found.added, 1)
         return dd.concat([side.assign(**{DIFF: np.int8(sign)}) for side, sign in sides])
 
@@ -289,7 +296,7 @@ class Index(IndexReader):
         """Return all rows of the index, lazily: ids, coordinates and kept columns, in
         any order.
         """
-        return stored_rows(self._now().rows)
+        return self._reading(lambda now: stored_rows(now.rows))
 
     def join(self, frame: Frame, eps: float | str | None = None) -> Frame:
         """Return pairs of rows of another table (left) with rows of the index (right),
@@ -305,11 +312,15 @@ class Index(IndexReader):
         """
         options, far = self.options, self._far(eps)
         # the pairs are a frame of the same library as the table
-        own = replace(self._now(), library=library(example_of(frame)))
+        kind = library(example_of(frame))
         foreign_rows(frame, options)
-        return joins.pairs_with(
-            lazy_frame(frame), own.rows, far, options.return_distance
-        )
+        left = lazy_frame(frame)
+
+        def found(now: Version) -> Frame:
+            rows = replace(now, library=kind).rows
+            return joins.pairs_with(left, rows, far, options.return_distance)
+
+        return self._reading(found)
 
     def _far(self, eps: float | str | None) -> float:
         """Return `eps` in the unit of the metric. None stands for the `eps` that the
@@ -327,8 +338,8 @@ class Index(IndexReader):
         """Estimate how much an update with these rows would read and return, without
         changing the index.
         """
-        rows = incoming_rows(new, self.options)
-        return joins.plan_of(coordinates_of(rows), self._now().rows)
+        x = coordinates_of(incoming_rows(new, self.options))
+        return self._reading(lambda now: joins.plan_of(x, now.rows))
 
     def history(self) -> pd.DataFrame:
         """Return a row for each version: kind, batch, time, and the numbers of rows and
@@ -391,13 +402,13 @@ class Index(IndexReader):
             name of the component with the oldest row. The folder stores the components
             of two versions: compute the frame before you request a third version.
         """
-        return components(self._now())
+        return self._reading(components)
 
     def quality(self) -> QualityReport:
         """Measure how well rows are ordered on disk. This affects the speed of updates,
         but no pairs.
         """
-        return quality_of(self._now(), FILE_ROWS)
+        return self._reading(lambda now: quality_of(now, FILE_ROWS))
 
     def check(self) -> CheckReport:
         """Read all files of all versions and list damaged files; see `CheckReport`.

@@ -14,7 +14,9 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from dask_simjoin.disk_index.checksums import damaged
+from dask_simjoin.disk_index.checksums import content_of, damaged
+from dask_simjoin.disk_index.disks import check_folder, paths_in
+from dask_simjoin.disk_index.manifest_checks import check_manifest
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import (
     DeletedFile,
@@ -56,7 +58,7 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
 
 
 def from_json(body: Any) -> Manifest:
-    """Parse a manifest.
+    """Parse a manifest, and check its values.
 
     If it is invalid, raise `ValueError`, `TypeError`, `LookupError` or
     `AttributeError`.
@@ -84,6 +86,7 @@ def from_json(body: Any) -> Manifest:
                 raise ValueError(f"its {name!r} has the wrong type")
     for name in (options.example, *manifest.earlier):
         _check_name(name)
+    check_manifest(manifest)
     return manifest
 
 
@@ -156,10 +159,9 @@ def versions(root: AnyPath, above: int = 0) -> list[int]:
     """
     if isinstance(root, ObjectPath):
         return _on_store(root, above)
-    try:
-        names = [path.name for path in (root / "_versions").iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
+    folder = root / "_versions"
+    check_folder(folder)
+    names = (path.name for path in paths_in(folder))
     return [number for number in _numbers(names) if number > above]
 
 
@@ -360,7 +362,7 @@ def _read(root: AnyPath, version: int) -> Manifest | str | None:
     """
     path = manifest_path(root, version)
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(content_of(path))
         if isinstance(content, dict) and content.get(REMOVED) is True:
             return None
         body, checksum, number = (

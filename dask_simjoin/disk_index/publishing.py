@@ -16,6 +16,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.disk_index.checksums import ChecksumWriter
+from dask_simjoin.disk_index.disks import read_regular
 from dask_simjoin.disk_index.files import (
     FOLDERS,
     PAIRS,
@@ -219,6 +222,14 @@ After a day, a vacuum removes files that no version lists.
 TEMPORARY = ".manifest"
 """The names of temporary manifests end like this. A vacuum removes all such files."""
 
+TEMPORARY_NAME = re.compile(
+    r"\.(?:[0-9a-f]{16}\.lease|[0-9a-f]{32}\.manifest"
+    r"|(?:(?:[0-9a-f]{16}-[0-9a-f]{8}|[0-9]{20})-)?[0-9a-f]{32}\.tmp)"
+)
+"""The names of the temporary files of an index: leases, temporary manifests, and files
+that are being written.
+"""
+
 
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
     """Return the largest version number in use. Return None if an intact version is
@@ -306,7 +317,8 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
     except OSError as error:
         failure = error
     finally:
-        removed(temporary)
+        with _leftovers():
+            removed(temporary)
     if own.kept and _holds(path, content):
         return True  # the link was made, but a network file system lost the reply
     there = path.exists()  # the proof needs this check before the listing
@@ -328,22 +340,27 @@ def sweep(root: Path) -> int:
     names = [
         path
         for path in folder.iterdir()
-        if path.name.startswith(".") and path.suffix == TEMPORARY
+        if TEMPORARY_NAME.fullmatch(path.name) and path.suffix == TEMPORARY
     ]
     return sum(map(removed, names))
 
 
 def removed(path: AnyPath) -> int:
     """Remove a file, and return its size in bytes. Return 0 if it is gone already, or
-    if it is a folder.
+    if it is not a regular file, such as a folder or a link.
     """
-    try:
-        if path.is_dir():
+    with writing(path, "removed"):
+        try:
+            if isinstance(path, Path):
+                about = path.lstat()
+                if not stat.S_ISREG(about.st_mode):
+                    return 0
+                size = about.st_size
+            else:
+                size = path.stat().st_size
+            path.unlink()
+        except FileNotFoundError:
             return 0
-        size = path.stat().st_size
-        path.unlink()
-    except FileNotFoundError:
-        return 0
     return size
 
 
@@ -353,7 +370,7 @@ def _largest(root: AnyPath) -> int:
 
 def _holds(path: Path, content: bytes) -> bool:
     try:
-        return path.read_bytes() == content
+        return read_regular(path) == content
     except FileNotFoundError:
         return False
 

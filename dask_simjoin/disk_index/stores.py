@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,14 @@ HEAD = 1 << 16
 """The first request for an object fetches this many bytes; most objects of an index are
 smaller.
 """
+
+WAITS = (0.1, 0.2, 0.4, 0.8)
+"""After a conflict of requests (HTTP status 409), wait for these seconds, and repeat
+the request. The client itself repeats requests after the statuses 429 and 5xx.
+"""
+
+BUSY = re.compile(r"\b(?:429|503)\b")
+"""Statuses that ask for fewer requests."""
 
 QUERY = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
 """Matches the query of a URL in a message. It may contain a signature, which must not
@@ -154,6 +163,14 @@ class ObjectPath:
 
     def create(self, content: bytes) -> None:
         """Write a new object. Raise `FileExistsError` if its name is in use."""
+        for wait in WAITS:
+            try:
+                return self._put(content, mode="create")
+            # a conflict with another request looks the same as a name in use
+            except FileExistsError:
+                if self.exists():
+                    raise
+            time.sleep(wait)
         self._put(content, mode="create")
 
     def touch(self, exist_ok: bool = True) -> None:
@@ -170,7 +187,10 @@ class ObjectPath:
 
     def _put(self, content: bytes | BinaryIO, **how: Any) -> None:
         try:
-            self._call("put", content, **how)
+            if how:
+                self._try("put", content, **how)
+            else:
+                self._call("put", content)
         except FileNotFoundError:
             raise IndexStoreError(
                 f"{str(self)!r} cannot be written, because {self.base!r} does not "
@@ -206,6 +226,24 @@ class ObjectPath:
                     yield replace(self, key=one["path"], listed_stat=_stat(one))
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        """Send a request, and repeat it if it is in conflict with another request."""
+        for wait in (*WAITS, None):
+            for file in args:
+                if hasattr(file, "seek"):
+                    file.seek(0)
+            try:
+                return self._try(name, *args, **options)
+            except FileExistsError as error:
+                conflict = error
+            if wait is not None:
+                time.sleep(wait)
+        raise IndexStoreError(
+            f"The store answered each of {len(WAITS) + 1} requests for {str(self)!r} "
+            "with a conflict (HTTP status 409): other requests for it are running. "
+            "Repeat the call. If the update has a batch=, it is not applied twice."
+        ) from conflict
+
+    def _try(self, name: str, *args: Any, **options: Any) -> Any:
         with _reaching(self):
             return getattr(_obstore(), name)(self.client, self.key, *args, **options)
 
@@ -345,11 +383,31 @@ def _reaching(path: ObjectPath) -> Iterator[None]:
         raise FileNotFoundError(
             errno.ENOENT, os.strerror(errno.ENOENT), str(path)
         ) from None
+    except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
+        failure = IndexStoreError(
+            f"The store refuses a request for {str(path)!r}: {_reason(error)}. The "
+            "credentials in storage_options or in the environment are wrong, or do not "
+            "allow this. Reading an index needs the rights to list and get objects, "
+            "writing it also the rights to put and delete them."
+        )
+        failure.errno = errno.EACCES  # see `is_read_only`
+        raise failure from error
     except (errors.BaseError, OSError) as error:
+        reason = _reason(error)
+        check = (
+            "It receives too many requests: wait for some minutes"
+            if BUSY.search(reason)
+            else "Check the network, the bucket and the credentials in storage_options"
+        )
         raise IndexStoreError(
-            f"The store did not answer for {str(path)!r} as expected: "
-            f"{_reason(error)}. Check the network, "
-            "the bucket and the credentials in storage_options, and repeat the call. "
-            "If the update has a "
-            "batch=, it is not applied twice."
+            f"The store did not answer for {str(path)!r} as expected: {reason}. "
+            f"{check}, and repeat the call. If the update has a batch=, it is not "
+            "applied twice."
         ) from error
+
+
+def is_read_only(error: OSError) -> bool:
+    """Return whether a file was not written because this process may only read the
+    folder or the bucket.
+    """
+    return error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)

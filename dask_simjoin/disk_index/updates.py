@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import dask
@@ -16,7 +17,9 @@ import pyarrow as pa
 from dask.base import is_dask_collection
 
 from dask_simjoin.catalog import library
+from dask_simjoin.disk_index.disks import check_folders
 from dask_simjoin.disk_index.files import (
+    EVERY_FOLDER,
     FOLDERS,
     PAIRS,
     check_creates,
@@ -513,6 +516,8 @@ def _check_free(root: AnyPath) -> None:
     """
     if root.exists() and not root.is_dir():
         raise OptionError(f"path={str(root)!r} is a file; use a new or empty folder.")
+    if isinstance(root, Path):
+        check_folders(root, EVERY_FOLDER)
     if versions(root):
         raise OptionError(
             f"path={str(root)!r} holds an index already; open it with "

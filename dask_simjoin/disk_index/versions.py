@@ -24,9 +24,11 @@ from dask_simjoin.disk_index.checksums import (
     is_checked,
     reading,
 )
-from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
 from dask_simjoin.disk_index.components import grouping_files
+from dask_simjoin.disk_index.disks import check_folders
 from dask_simjoin.disk_index.files import (
+    COMPONENTS,
+    EVERY_FOLDER,
     FOLDERS,
     PAIRS,
     call_on_workers,
@@ -38,7 +40,9 @@ from dask_simjoin.disk_index.files import (
     sync_folder,
     write_tables,
 )
+from dask_simjoin.disk_index.manifest_checks import MAX_VERSION
 from dask_simjoin.disk_index.manifests import (
+    FILE_NAME,
     OLDEST,
     bury,
     damage_of,
@@ -50,6 +54,7 @@ from dask_simjoin.disk_index.manifests import (
 )
 from dask_simjoin.disk_index.pair_files import append_pairs, compact_pairs
 from dask_simjoin.disk_index.publishing import (
+    TEMPORARY_NAME,
     Transaction,
     base_of,
     publish,
@@ -97,6 +102,11 @@ def attempted(
         base = base_of(root, now.manifest)
         if base is None:
             continue
+        if base >= MAX_VERSION:
+            raise IndexFormatError(
+                f"{str(manifest_path(root, base))!r} has a larger number than any "
+                "version of an index. Remove this file, and repeat the call."
+            )
         try:
             with transaction(root) as own:
                 done = work(now, base, own)
@@ -310,9 +320,10 @@ def vacuumed(root: AnyPath, keep: int) -> int:
     """Remove all but the last `keep` versions, and the files that only they use. Return
     the bytes freed.
     """
-    return (
-        _on_store(root, keep) if isinstance(root, ObjectPath) else _on_disk(root, keep)
-    )
+    if isinstance(root, ObjectPath):
+        return _on_store(root, keep)
+    check_folders(root, EVERY_FOLDER)
+    return _on_disk(root, keep)
 
 
 def _on_disk(root: Path, keep: int) -> int:
@@ -344,14 +355,14 @@ def _on_disk(root: Path, keep: int) -> int:
 
 def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
     """Yield each file that a vacuum removes if no version uses it, as ((folder, name),
-    path).
+    path). Other files, with names that the index never uses, stay.
     """
-    for folder in (*FOLDERS, PAIRS, COMPONENTS):
+    for folder in EVERY_FOLDER:
         for path in listed(root / folder):
-            ours = folder != COMPONENTS and (
-                folder != FOLDERS[0] or path.suffix == ".parquet"
-            )
-            if ours or (path.name.startswith(".") and path.name != OLDEST):
+            # `write_grouping` removes old files of components
+            if TEMPORARY_NAME.fullmatch(path.name) or (
+                folder != COMPONENTS and FILE_NAME.fullmatch(path.name)
+            ):
                 yield (folder, path.name), path
 
 

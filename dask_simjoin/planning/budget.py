@@ -13,7 +13,7 @@ import psutil
 from dask.utils import format_bytes
 
 from dask_simjoin.errors import BudgetError, Remedy
-from dask_simjoin.request.options import Settings
+from dask_simjoin.request.options import Settings, size_origin
 
 CGROUP_FILES = (
     "memory/memory.limit_in_bytes",
@@ -97,7 +97,7 @@ It is large, because small tasks do not keep a GPU busy.
 MAX_RESULT = 2**40
 """Default limit of the size of a result in bytes."""
 
-SET, FREE = "the configuration's simjoin.result-limit", "the free space on the disk"
+SET, FREE = "simjoin.result-limit", "the free space on the disk"
 """Origins of the limit of results, in the words of messages."""
 
 MIN_CHUNK = 2**20
@@ -210,7 +210,8 @@ def make_budget(
     if blocksize is not None:
         chunk, origin = blocksize, f"blocksize={format_bytes(blocksize)!r}"
     elif settings.blocksize is not None:
-        chunk, origin = settings.blocksize, "the configuration's simjoin.blocksize"
+        chunk = settings.blocksize
+        origin = size_origin("blocksize", chunk)
     elif resources.memory is not None:
         share, most = (
             (DEVICE_SHARE, MAX_DEVICE_CHUNK) if resources.gpu else (SHARE, MAX_CHUNK)
@@ -242,7 +243,8 @@ def make_budget(
     else:
         output = min(chunk, MAX_OUTPUT)
     if settings.result is not None:
-        result, limit = settings.result, SET
+        result = settings.result
+        limit = size_origin("result-limit", result)
     elif resources.disk is not None and resources.disk < MAX_RESULT:
         result, limit = resources.disk, FREE
     else:

@@ -620,10 +620,27 @@ def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError
         if isinstance(value, (np.integer, np.floating, np.bool_))
         else value
     )
+    labels = (
+        " Labels often repeat in a table of several files, because each file counts "
+        "its rows from 0."
+        if id is None
+        else ""
+    )
     return DuplicateIdError(
         f"{describe_ids(id)} are not unique: {plain!r} repeats{where}, so pairs would "
-        "be "
-        f"ambiguous. {_remedy(id)} Labels often repeat in a table of several files, "
-        "because each file counts "
-        "its rows from 0."
+        f"be ambiguous.{_rounded(value)} {_remedy(id)}{labels}"
+    )
+
+
+def _rounded(value: Any) -> str:
+    """Return a sentence if a repeated id is a float that may be a rounded integer, else
+    "".
+    """
+    is_float = isinstance(value, (float, np.floating))
+    dtype: Any = np.dtype(type(value)) if is_float else None
+    if dtype is None or not 2 ** (np.finfo(dtype).nmant + 1) <= abs(value) < np.inf:
+        return ""
+    return (
+        f" The dtype {dtype} rounds integers of this size, so different ids may have "
+        "become equal. Read ids as int64, or as strings."
     )

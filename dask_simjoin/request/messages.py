@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import os
 import re
 from collections.abc import Collection, Iterable
@@ -298,7 +299,10 @@ def number_in_text(value: str) -> str:
         number = float(value)
     except ValueError:
         return ""
-    return f", such as {number:g} without quotes"
+    if not 0 <= number < math.inf:
+        return ""
+    short = f"{number:g}"
+    return f", such as {short if float(short) == number else number} without quotes"
 
 
 def instead_of_frame(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import numbers
 import os
 import sys
@@ -24,6 +25,12 @@ from dask_simjoin.catalog import CHOICES, LOSSY
 from dask_simjoin.errors import OptionError, PlanningError
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Columns
+from dask_simjoin.request.config_source import (
+    check_names,
+    origin,
+    source,
+    variable,
+)
 from dask_simjoin.request.messages import shown
 
 if TYPE_CHECKING:
@@ -336,21 +343,27 @@ class Settings:
 
 
 def current_settings(cluster: bool = False) -> Settings:
-    """Read the settings; raise an error if a value is not allowed."""
+    """Read the settings; raise an error if a name or a value is not allowed."""
+    check_names(DEFAULTS)
+    return read_settings(cluster)
+
+
+def read_settings(cluster: bool = False) -> Settings:
+    """Read the settings as `current_settings` does, without checking their names. Tasks
+    on workers use it, since their results do not depend on the settings.
+    """
     sizes = {}
     for name, default in DEFAULTS.items():
-        value = dask.config.get(f"simjoin.{name}", default)
-        sizes[name] = (
-            None
-            if value is None
-            else parse_size(f"The configuration's simjoin.{name}", value)
-        )
+        key = f"simjoin.{name}"
+        value = dask.config.get(key, default)
+        sizes[name] = None if value is None else _size(key, value)
     shuffle = dask.config.get("dataframe.shuffle.method", None)
     if shuffle not in (None, *SHUFFLES):
+        key = "dataframe.shuffle.method"
         raise OptionError(
-            f"The configuration's dataframe.shuffle.method={shown(shuffle)} is not "
-            "allowed; use one of "
-            f"{', '.join(map(repr, SHUFFLES))}, or remove the setting."
+            f"{key}={shown(shuffle)} is not allowed; use one of "
+            f"{', '.join(map(repr, SHUFFLES))}, or remove the setting. It comes from "
+            f"{source(key, shuffle)}."
         )
     return Settings(
         sizes["blocksize"],
@@ -359,6 +372,28 @@ def current_settings(cluster: bool = False) -> Settings:
         shuffle,
         cluster,
     )
+
+
+def _size(key: str, value: Any) -> int:
+    try:
+        return parse_size(key, value)
+    except OptionError as error:
+        raise OptionError(f"{error} It comes from {source(key, value)}.") from None
+
+
+def size_origin(name: str, size: int) -> str:
+    """Describe where a setting in bytes came from, in the words of messages."""
+    key = f"simjoin.{name}"
+    return _size_origin(key, size, os.environ.get(variable(key)))
+
+
+@functools.lru_cache
+def _size_origin(key: str, size: int, given: str | None) -> str:
+    """Return the origin of a size. It is cached, because files must be read to find it.
+
+    `given`: the value of the environment variable now, since it may change.
+    """
+    return origin(key, size, functools.partial(parse_size, key))
 
 
 def parse_size(name: str, value: Any) -> int:

@@ -11,7 +11,7 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Grouped, Metric, Totals, make_metric
 from dask_simjoin.metrics.norms import DType, Norm
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.options import Settings, current_settings
+from dask_simjoin.request.options import Settings, read_settings
 
 
 class DistanceUnit(NamedTuple):
@@ -120,7 +120,7 @@ class JoinSpec(RowSpec):
     approximate: bool = False
     partitioning: str = "auto"
     blocksize: int | None = None
-    settings: Settings = field(default_factory=current_settings)
+    settings: Settings = field(default_factory=read_settings)
     id_dtype: DType = None
     library: str = "pandas"
     radius: Hashable | None = None

@@ -37,6 +37,7 @@ from dask_simjoin.request.options import (
     current_settings,
     on_cluster,
     parse_size,
+    read_settings,
 )
 from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
 from dask_simjoin.request.resolve import (
@@ -66,7 +67,7 @@ class ValueSpec(RowSpec):
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
     blocksize: int | None = None
-    settings: Settings = field(default_factory=current_settings)
+    settings: Settings = field(default_factory=read_settings)
     library: str = HOME
 
 

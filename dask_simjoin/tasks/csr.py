@@ -30,6 +30,7 @@ from dask_simjoin.planning.budget import (
 )
 from dask_simjoin.planning.resources import ITSELF
 from dask_simjoin.request.columns import optional
+from dask_simjoin.request.options import size_origin
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
@@ -468,7 +469,7 @@ def fitting_for(
             Limit(
                 spec.settings.result,
                 *result,
-                f"the configuration's {name} is",
+                f"{size_origin('result-limit', spec.settings.result)} is",
                 "",
                 name,
             )

@@ -28,7 +28,7 @@ from dask_simjoin.disk_index.files import FOLDERS
 from dask_simjoin.disk_index.manifests import latest, manifest_path
 from dask_simjoin.disk_index.publishing import transaction
 from dask_simjoin.disk_index.snapshots import last_version
-from dask_simjoin.disk_index.types import Manifest, Options
+from dask_simjoin.disk_index.types import Manifest, Options, RowFile
 from dask_simjoin.disk_index.versions import Change, attempted, chain, commit, vacuumed
 from dask_simjoin.errors import IndexConflictError
 
@@ -200,7 +200,9 @@ def template(root, versions):
         NO_FILE,
     )
     options = Options(*how)
-    made = Manifest(0, None, "index", None, "", options, (), (), (), 0, 0)
+    # more rows than all writers delete
+    files, rows = (RowFile(NO_FILE, 1000, NO_FILE),), 1000
+    made = Manifest(0, None, "index", None, "", options, files, (), (), rows, rows)
     for number in range(versions):
         with transaction(root) as own:
             made = version(own, made, number, f"first {number}")[0]

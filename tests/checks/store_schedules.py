@@ -19,7 +19,7 @@ from dask_simjoin.disk_index import stores, versions
 from dask_simjoin.disk_index.manifests import is_tombstone, latest, manifest_path
 from dask_simjoin.disk_index.publishing import transaction
 from dask_simjoin.disk_index.stores import ObjectPath, object_path
-from dask_simjoin.disk_index.types import Manifest, Options
+from dask_simjoin.disk_index.types import Manifest, Options, RowFile
 from dask_simjoin.disk_index.versions import chain, vacuumed
 from tests.checks.index_schedules import (
     LISTINGS,
@@ -132,7 +132,11 @@ def template(root, versions):
         "never",
         NO_FILE,
     )
-    made = Manifest(0, None, "index", None, "", Options(*how), (), (), (), 0, 0)
+    # more rows than all writers delete
+    files, rows = (RowFile(NO_FILE, 1000, NO_FILE),), 1000
+    made = Manifest(
+        0, None, "index", None, "", Options(*how), files, (), (), rows, rows
+    )
     for number in range(versions):
         with transaction(root) as own:
             made = version(own, made, number, f"first {number}")[0]

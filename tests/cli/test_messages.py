@@ -142,7 +142,8 @@ def test_case_is_ignored(tables):
         ),
     ],
 )
-def test_large_results_name_commands_and_variables(tables, words, told):
+def test_large_results_name_commands_and_variables(tables, words, told, monkeypatch):
+    monkeypatch.setenv("DASK_SIMJOIN__RESULT_LIMIT", "1")
     with dask.config.set({"simjoin.result-limit": 1}):
         ran = CliRunner().invoke(
             cli, [*words.split(), "-o", "b.csv", "--scheduler", "synchronous", "-q"]

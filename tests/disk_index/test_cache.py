@@ -3,6 +3,7 @@ no file again.
 """
 
 import os
+import shutil
 import signal
 
 import dask
@@ -11,11 +12,14 @@ import pytest
 from distributed import Client
 
 import dask_simjoin
-from dask_simjoin.disk_index import cache, compare, rows, writing
+from dask_simjoin.disk_index import cache, compare, rows, snapshots, writing
 from dask_simjoin.disk_index.cache import device_rows
+from dask_simjoin.errors import IndexFormatError, VersionGoneError
 from dask_simjoin.planning.budget import Resources
+from tests.checks.index_damage import forget
 from tests.support.growing import CASES, made, table
 from tests.support.oracle import as_set, assert_same_pairs
+from tests.support.stored import rows_on_a_line
 
 
 def same(found, expected):
@@ -155,3 +159,106 @@ def test_rows_of_a_segment_on_a_gpu(threads):
     assert most * 3000 * min(threads, 10**10 // most) <= 0.55 * whole
     several = Resources(threads, whole, True, gpu=True)
     assert device_rows(10**6, 3000, several) == 250_000 // threads
+
+
+class Vacuum:
+    """Lets another process make a version and remove the older ones, at the k-th time
+    that some function is called.
+    """
+
+    def __init__(self, path, monkeypatch, module, name):
+        self.path, self.left, self.plain = path, 0, getattr(module, name)
+        self.other = dask_simjoin.open_index(path)
+        self.done = 0
+        monkeypatch.setattr(module, name, self)
+
+    def __call__(self, *args, **options):
+        if self.left:
+            self.left -= 1
+            self.other.optimize("all")
+            self.other.vacuum(1)
+            self.done += 1
+        return self.plain(*args, **options)
+
+
+READERS = {
+    "persist": lambda index, new: index.persist().memory.rows_on_disk,
+    "pairs": lambda index, new: len(index.pairs()),
+    "larger pairs": lambda index, new: len(index.pairs(3.0)),
+    "rows": lambda index, new: len(index.rows()),
+    "join": lambda index, new: len(index.join(new)),
+    "changes": lambda index, new: len(index.changes(0)),
+    "plan": lambda index, new: index.plan(new).rows,
+    "quality": lambda index, new: index.quality().rows,
+    "components": lambda index, new: len(index.components()),
+    "memory": lambda index, new: index.memory.rows,
+    "history": lambda index, new: index.history()["rows"].iloc[-1],
+    "check": lambda index, new: index.check().damaged,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_readers_look_again_if_a_vacuum_removes_what_they_read(
+    name, index, monkeypatch
+):
+    """The vacuum runs after the manifest was read, and before boxes are read: twice."""
+    times = 2
+    new = rows_on_a_line([3])
+    expected = READERS[name](dask_simjoin.open_index(index.path), new)
+    shutil.rmtree(index.path / "components", ignore_errors=True)
+    vacuum = Vacuum(index.path, monkeypatch, snapshots, "read_boxes")
+    index = dask_simjoin.open_index(index.path)
+    vacuum.left = times
+    assert READERS[name](index, new) == expected
+    assert vacuum.done == times or name in ("history", "check", "memory")
+
+
+@pytest.mark.parametrize("where", [(cache, "make_segment"), (cache, "read_keys")])
+def test_a_vacuum_while_rows_are_cached(where, index, monkeypatch):
+    """Later updates find the cached rows of the newer version."""
+    vacuum = Vacuum(index.path, monkeypatch, *where)
+    index = dask_simjoin.open_index(index.path)
+    vacuum.left = 2
+    with dask.config.set(scheduler="sync"):
+        index.persist()
+        assert vacuum.done == 2 and index.memory.rows_on_disk == 0
+        assert index.update(rows_on_a_line([30, 31])).report.inserted == 2
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_an_update_that_is_committed_is_not_refused(endless, index, monkeypatch):
+    """A vacuum may remove its row file before it is cached: another writer has
+    rewritten it.
+    """
+    vacuum = Vacuum(index.path, monkeypatch, cache, "make_segment")
+    with dask.config.set(scheduler="sync"):
+        index.persist()
+        vacuum.left = 1000 if endless else 1
+        changes = index.update(rows_on_a_line([30, 31]))
+        assert (changes.report.inserted, changes.since) == (2, 5)
+        vacuum.left = 0
+        assert sorted(index.rows().compute()["key"])[-2:] == [30, 31]
+        assert index.memory.rows_on_disk == 0
+
+
+def test_a_file_that_is_lost_is_not_looked_for_again(index, monkeypatch):
+    """No newer version exists, so it is damage."""
+    tries = []
+    plain = snapshots.read_boxes
+    monkeypatch.setattr(
+        snapshots, "read_boxes", lambda *args: (tries.append(args), plain(*args))[1]
+    )
+    for file in (index.path / "boxes").iterdir():
+        file.unlink()
+    forget()
+    with pytest.raises(IndexFormatError, match="is missing, and version 5"):
+        dask_simjoin.open_index(index.path).pairs()
+    assert len(tries) == 1
+
+
+def test_a_version_that_was_opened_is_not_replaced_by_a_newer_one(index, monkeypatch):
+    vacuum = Vacuum(index.path, monkeypatch, snapshots, "read_boxes")
+    old = dask_simjoin.open_index(index.path, version=4)
+    vacuum.left = 1
+    with pytest.raises(VersionGoneError):
+        old.pairs()

@@ -2,13 +2,19 @@
 says of each.
 """
 
+import errno
+import os
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dask_simjoin
+from dask_simjoin.disk_index import components
 from dask_simjoin.disk_index.components import FOLDER, KEPT, grouping_of
 from dask_simjoin.disk_index.snapshots import last_version
+from dask_simjoin.errors import IndexWriteError
 from tests.support.frames import lay
 from tests.support.growing import Model
 
@@ -141,3 +147,99 @@ def test_no_rows(tmp_path):
     assert told(index) == {"a": "a"}
     index.delete(["a"])
     assert told(index) == {}
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """Let all writes below a folder fail, as on a read-only file system."""
+
+    def forbid(folder):
+        def failing(function):
+            def call(path, *args, **options):
+                writes = function is not plain["open"] or args[0] & os.O_CREAT
+                if writes and str(path).startswith(str(folder)):
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+                return function(path, *args, **options)
+
+            return call
+
+        def opened(path, mode="r", *args, **options):
+            if str(path).startswith(str(folder)) and set(mode) & set("xwa+"):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+            return plain_open(path, mode, *args, **options)
+
+        for name, function in plain.items():
+            monkeypatch.setattr(os, name, failing(function))
+        monkeypatch.setattr("builtins.open", opened)
+        monkeypatch.setattr("io.open", opened)
+
+    names = ("open", "mkdir", "unlink", "rename", "link", "utime", "rmdir")
+    plain, plain_open = {name: getattr(os, name) for name in names}, open
+    return forbid
+
+
+ROWS = {"a": (0.0, 0.0), "b": (0.5, 0.0), "c": (9.0, 9.0)}
+
+
+@pytest.mark.parametrize("known", [None, 1, 2])
+def test_a_reader_without_rights_gets_components(known, tmp_path, read_only):
+    """The stored groups are only a cache; groups of an older version are used."""
+    index = made(tmp_path, ROWS)
+    if known == 1:
+        told(index)
+    index.update(frame({"d": (9.5, 9.0)}))
+    if known == 2:
+        told(index)
+    read_only(tmp_path)
+    index = dask_simjoin.open_index(tmp_path)
+    lazy = index.components()
+    assert lazy.dtypes.equals(lazy.compute().dtypes)
+    assert told(index) == {"a": "a", "b": "a", "c": "c", "d": "c"}
+
+
+def test_components_in_memory_have_several_partitions(tmp_path, monkeypatch, read_only):
+    monkeypatch.setattr(components, "ROWS", 2)
+    index = made(tmp_path, ROWS)
+    expected = index.components()
+    shutil.rmtree(tmp_path / FOLDER)
+    read_only(tmp_path)
+    found = dask_simjoin.open_index(tmp_path).components()
+    assert found.npartitions == expected.npartitions == 2
+    want = {"id": ["a", "b", "c"], "component": ["a", "a", "c"]}
+    assert found.compute().to_dict("list") == want
+
+
+def test_components_on_a_full_disk(tmp_path, monkeypatch):
+    index = made(tmp_path, ROWS)
+
+    def full(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert told(index) == {"a": "a", "b": "a", "c": "c"}
+    assert not list((tmp_path / FOLDER).iterdir())
+
+
+def test_all_calls_on_a_read_only_folder(tmp_path, read_only):
+    index = made(tmp_path, ROWS)
+    index.update(frame({"d": (9.5, 9.0)}))
+    new = frame({"e": (0.0, 0.0)})
+    read_only(tmp_path)
+    index = dask_simjoin.open_index(tmp_path)
+    assert (len(index), len(index.rows()), len(index.pairs())) == (4, 4, 2)
+    assert len(index.join(new)) == 2 and len(index.changes(1)) == 1
+    assert index.history().index.tolist() == [1, 2] and index.plan(new).rows == 1
+    assert index.check().damaged == 0 and index.quality().rows == 4
+    assert index.persist().memory.rows == 4
+    for call in (
+        lambda: index.update(new),
+        lambda: index.delete(["a"]),
+        lambda: index.optimize("all"),
+        lambda: index.restore(1),
+        lambda: index.vacuum(1),
+    ):
+        with pytest.raises(
+            IndexWriteError, match=r"Read-only .*make its folder writable, and repeat"
+        ):
+            call()
+    assert index.vacuum(10) == 0

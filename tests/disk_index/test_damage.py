@@ -2,7 +2,6 @@
 and can go on.
 """
 
-import hashlib
 import json
 import pickle
 import shutil
@@ -23,6 +22,7 @@ from dask_simjoin.errors import (
 )
 from tests.checks.index_damage import damages, forget
 from tests.support.oracle import as_set
+from tests.support.stored import forged
 
 OLD = Path(__file__).parent / "data" / "index-without-checksums"
 """An index of two versions, made before files had checksums."""
@@ -196,21 +196,12 @@ def test_a_damaged_version_in_between_goes_with_a_vacuum(path):
     assert index.history().index.tolist() == [3]
 
 
-def forged(body):
-    plain = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    told = {
-        "format": 1,
-        "checksum": hashlib.sha256(plain.encode()).hexdigest(),
-        "manifest": body,
-    }
-    return json.dumps(told)
-
-
 @pytest.mark.parametrize(
     "change",
     [
         lambda body: {},
         lambda body: [],
+        lambda body: body | {"parent": 3},
         lambda body: body | {"version": 7},
         lambda body: body | {"rows": "many"},
         lambda body: (

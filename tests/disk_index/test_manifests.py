@@ -44,11 +44,12 @@ def test_what_is_removed_as_it_is_read_is_refused_by_the_name_of_its_version(
 def test_files_of_nobody_are_removed_once_they_are_old(index):
     """New ones may be those of an update that is at work."""
     index.components()
+    number = "0" * 32
     stray, half = (
-        index.path / "rows" / "stray.parquet",
-        index.path / "components" / ".stray.parquet",
+        index.path / "rows" / f"{number}.parquet",
+        index.path / "components" / f".{1:020d}-{number}.tmp",
     )
-    unfinished = index.path / "_versions" / ".stray.manifest"
+    unfinished = index.path / "_versions" / f".{number}.manifest"
     for path in (stray, half, unfinished):
         path.write_bytes(b"1234")
     assert index.vacuum(keep=10) == 4

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.disk_index import publishing
+from dask_simjoin.disk_index import publishing, stores
 from dask_simjoin.disk_index.files import FOLDERS
 from dask_simjoin.disk_index.manifests import (
     is_tombstone,
@@ -468,3 +468,101 @@ def test_a_missing_library_is_named(monkeypatch):
         match="stores need obstore, which is not installed: pip install",
     ):
         dask_simjoin.open_index("s3://a-bucket-of-its-own/index")
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Let requests of a kind fail for some names, a number of times."""
+    monkeypatch.setattr(stores, "WAITS", (0.0, 0.0, 0.0))
+
+    def fail(request, error, part, times):
+        plain, left = getattr(obstore, request), [times]
+
+        def called(store, path, *args, **more):
+            if part in path and left[0]:
+                left[0] -= 1
+                for content in args:
+                    if hasattr(content, "read"):
+                        content.read()
+                raise error
+            return plain(store, path, *args, **more)
+
+        monkeypatch.setattr(obstore, request, called)
+        return left
+
+    return fail
+
+
+CONFLICT = obstore.exceptions.AlreadyExistsError("409 Conflict")
+
+
+@pytest.mark.parametrize("part", ["/rows/", "/keys/", ".lease", ".json"])
+def test_a_conflict_of_requests_is_tried_again(part, how, failing):
+    """A store may answer 409 to a put although the name is free."""
+    index = made(how)
+    left = failing("put", CONFLICT, part, 2)
+    changes = index.update(frame([20]), delete=[0])
+    assert left == [0] and changes.version == 2 and index.check().damaged == 0
+    assert sorted(index.rows().compute()["key"]) == [1, 2, 3, 4, 5, 20]
+
+
+def test_conflicts_that_do_not_end(how, failing):
+    index = made(how)
+    failing("put", CONFLICT, "/rows/", -1)
+    with pytest.raises(
+        IndexStoreError,
+        match=r"each of 4 requests for '.*rows/.*' with a conflict \(HTTP status 409\)",
+    ):
+        index.update(frame([20]))
+    assert index.version == 1
+
+
+def test_a_conflict_of_removals_is_tried_again(how, failing):
+    index = made(how)
+    index.optimize("all")
+    left = failing("delete", CONFLICT, "/rows/", 1)
+    assert index.vacuum(1) and left == [0]
+
+
+def test_a_conflict_while_an_index_is_made(how, failing):
+    left = failing("put", CONFLICT, "/_versions/", 1)
+    assert made(how).version == 1 and left == [0]
+
+
+FORBIDDEN = obstore.exceptions.PermissionDeniedError("status 403 Forbidden")
+
+
+def test_a_reader_without_the_right_to_put_gets_components(how, failing):
+    index = made(how)
+    expected = sorted_rows(index.components())
+    for path in (index.path / "components").iterdir():
+        path.unlink()
+    failing("put", FORBIDDEN, "", -1)
+    index = dask_simjoin.open_index(**how)
+    pd.testing.assert_frame_equal(sorted_rows(index.components()), expected)
+    with pytest.raises(IndexStoreError, match=r"refuses .*: status 403 .*put and del"):
+        index.update(frame([20]))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (obstore.exceptions.GenericError("status 503 Slow Down"), "too many requests"),
+        (obstore.exceptions.GenericError("status 429"), "too many requests"),
+        (obstore.exceptions.GenericError("status 500"), "Check the network"),
+        (obstore.exceptions.UnauthenticatedError("status 401"), "credentials in"),
+        (FORBIDDEN, "list and get objects"),
+    ],
+)
+def test_a_status_has_its_own_remedy(error, text, how, failing):
+    index = made(how)
+    failing("get", error, ".json", -1)
+    with pytest.raises(IndexStoreError, match=text):
+        index.pairs()
+
+
+def test_components_need_a_store_that_answers(how, failing):
+    index = made(how)
+    failing("put", obstore.exceptions.GenericError("status 500"), "/components/", -1)
+    with pytest.raises(IndexStoreError, match="status 500"):
+        index.components()

@@ -433,3 +433,33 @@ def test_categories_of_parts_are_united():
     assert united(numbers) is numbers
     plain = [pd.Index([1]), pd.Index([2])]
     assert united(plain) is plain
+
+
+# --- integers that floats round
+# ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "dtype", "rounds"),
+    [
+        (2**53, "float64", True),
+        (2**24, "float32", True),
+        (2**53, "int64", False),
+        (2**52, "float64", False),
+        (2**54, "Float64", True),
+        (-(2**55), "float64", True),
+    ],
+)
+@pytest.mark.parametrize("npartitions", [None, 2])
+def test_ids_that_were_rounded_say_so(first, dtype, rounds, npartitions):
+    """An id of an astronomical catalog has more digits than a float."""
+    ids = [first, first + (1 if rounds else 0), 7]
+    frame = pd.DataFrame({"source": ids, "x": [0.0, 1.0, 2.0]})
+    frame = frame.astype({"source": dtype})
+    if npartitions:
+        frame = dd.from_pandas(frame, npartitions=npartitions, sort=False)
+    with pytest.raises(DuplicateIdError) as caught:
+        len(frame.simjoin.self_join(1.0, on="x", id="source"))
+    text = str(caught.value)
+    assert ("rounds integers of this size" in text) == rounds
+    assert "Labels often repeat" not in text

@@ -342,6 +342,8 @@ def test_categories_are_named_by_by():
         ("0,25 km", "a decimal point instead of a comma, such as '0.25 km'."),
         ("0,25", "a decimal point instead of a comma, such as 0.25."),
         ("1,000 m", "such as '1.000 m', or '1000 m' if it separates thousands"),
+        ("1e-3", "such as 0.001 without quotes"),
+        ("0.123456789", "such as 0.123456789 without quotes"),
         (Decimal("0.1"), "such as float(eps)"),
         (datetime.timedelta(seconds=1), "in the unit of the column"),
         ([1.0, 2.0], ">= 0, or the name of a column"),
@@ -357,6 +359,12 @@ def test_distances_that_are_no_numbers(eps, remedy):
         and remedy in text
         and "\n" not in text
     )
+
+
+@pytest.mark.parametrize("eps", ["1e400", "inf", "nan", "-1"])
+def test_numbers_that_are_not_allowed_are_not_recommended(eps):
+    text = told(OptionTypeError, FRAME.simjoin.self_join, eps, on="x")
+    assert "finite number >= 0. For" in text and "quotes" not in text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 went and stayed.
 """
 
+import hashlib
+import json
 from dataclasses import fields
 
 import numpy as np
@@ -137,3 +139,14 @@ class Stored:
 def rows_on_a_line(ids):
     """Return rows whose coordinate is their id."""
     return pd.DataFrame({"key": np.array(ids), "x": np.array(ids, float)})
+
+
+def forged(body):
+    """Return the text of a manifest file whose checksum is right."""
+    plain = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    told = {
+        "format": 1,
+        "checksum": hashlib.sha256(plain.encode()).hexdigest(),
+        "manifest": body,
+    }
+    return json.dumps(told)
