@@ -68,7 +68,10 @@ class TableSummary:
             tuple(
                 summary.source_rows - summary.moments.rows for summary in self.summaries
             ),
-            merged_reasons(summary.left_out for summary in self.summaries),
+            merged_reasons(
+                (summary.left_out for summary in self.summaries),
+                (*self.spec.on, *self.spec.by),
+            ),
         )
 
     @property

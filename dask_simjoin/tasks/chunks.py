@@ -472,7 +472,7 @@ def whole_chunks(
     plan = make_whole_plan(statistics, output)
     text = left_out_in_words(plan.left_out)
     if text is not None:
-        LOG.info("%s", text)
+        LOG.info("left out %s", text)
     _check_ids(statistics, frames, spec)
     _check_result(plan, statistics, spec, output)
     if refine is not None and plan.meets and scans[0] is not None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import module_of, values_of
+from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, Series
 from dask_simjoin.planning.partition import points
@@ -48,8 +48,14 @@ def filled(values: Array, kept: Array | None, fill: float) -> Array:
         return values
     xp = module_of(values)
     found = xp.full((len(kept), *values.shape[1:]), fill, values.dtype)
-    found[xp.asarray(kept)] = values
+    found[mask_like(kept, values)] = values
     return found
+
+
+def mask_like(mask: Array, values: Array) -> Array:
+    """Return a mask in the memory of other values, which may be on the host or a GPU."""
+    xp = module_of(values)
+    return to_host(mask) if xp is np else xp.asarray(mask)
 
 
 def filled_frame(

@@ -39,7 +39,12 @@ from dask_simjoin.request.columns import optional
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, RowNumbers, row_numbers
-from dask_simjoin.tasks.left_out import filled, kept_rows, positions_in_frame
+from dask_simjoin.tasks.left_out import (
+    filled,
+    kept_rows,
+    mask_like,
+    positions_in_frame,
+)
 from dask_simjoin.tasks.matches import BlockPair
 
 COLUMNS = {
@@ -184,8 +189,8 @@ def order_of_all_rows(table: Array, frame: Frame, spec: JoinSpec) -> tuple[Array
         return table, frame.index
     kept = kept_rows(frame, spec)
     columns = [filled(table[:, k], kept, bits) for k, bits in enumerate(FILL_BITS)]
-    xp = module_of(columns[0])
-    places = xp.flatnonzero(~xp.asarray(kept))
+    xp = module_of(table)
+    places = xp.flatnonzero(~mask_like(kept, table))
     columns[-1] = positions_in_frame(columns[-1], places)
     return xp.stack(columns, axis=1), frame.index
 
