@@ -292,7 +292,8 @@ def _compute(run: Run) -> None:
         text = f"Wrote {size}{params['output']} in {summary['seconds']:.1f} s"
         run.say(f"{'; '.join([text, *_left_out(run, tables)])}.")
     elif plan.rows_left_out:
-        run.say(f"Counted; {'; '.join(_left_out(run, tables))}.")
+        text = "; ".join(_left_out(run, tables))
+        run.say(f"{text[0].upper()}{text[1:]}.")
 
 
 def _left_out(run: Run, tables: Sequence[LeftOut]) -> list[str]:

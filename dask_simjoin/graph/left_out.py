@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.graph.base import LabelledExpr, Steps
-from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
+from dask_simjoin.graph.base import LabelledExpr, Steps, itself
+from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.source import FrozenSource, Listed, optimise_in_place
 from dask_simjoin.planning.plan import Plan
@@ -32,26 +32,41 @@ def _partitions_of(source: FrozenSource) -> FrozenSource:
 
 
 class LeftOutRows(LabelledExpr):
-    """The rows that `dropna` leaves out, as chunks without an index: one for each
-    partition with such rows.
+    """The rows that `dropna` leaves out, as lists of chunks without an index. There is
+    one chunk for each partition with such rows.
 
-    `numbers`: numbers of these partitions. `each`: their fingerprints.
+    `numbers`: numbers of these partitions. `each`: their fingerprints. `ends`: for each
+    list, the position in `numbers` after its last partition.
     """
 
     _label = "simjoin_left_out"
-    _parameters = ["frozen", "numbers", "each", "spec"]
+    _parameters = ["frozen", "numbers", "each", "ends", "spec"]
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (1 + len(self.operand("numbers")))
+        return (None,) * (1 + len(self.operand("ends")))
 
     def _layer(self) -> dict[Any, Any]:
         frame, spec = self.operand("frozen").inner, self.operand("spec")
-        layer, keys = dict(frame.__dask_graph__()), frame.__dask_keys__()
-        parts = zip(self.operand("numbers"), self.operand("each"), strict=True)
-        for place, (n, fingerprint) in enumerate(parts):
+        keys = frame.__dask_keys__()
+        steps = Steps(self._label, self.deterministic_token)
+        found = [
+            steps.add("part", n, left_out_rows, TaskRef(keys[n]), fingerprint, spec)
+            for n, fingerprint in zip(
+                self.operand("numbers"), self.operand("each"), strict=True
+            )
+        ]
+        first = 0
+        for place, end in enumerate(self.operand("ends")):
             key = (self._name, place)
-            layer[key] = Task(key, left_out_rows, TaskRef(keys[n]), fingerprint, spec)
-        return layer
+            steps.layer[key] = Task(key, itself, List(*found[first:end]))
+            first = end
+        return dict(frame.__dask_graph__()) | steps.layer
+
+
+MAX_ROWS = 1 << 20
+"""A partition of the result has at most this many rows that are left out, unless one
+partition of the table has more.
+"""
 
 
 def rows_left_out(
@@ -62,7 +77,16 @@ def rows_left_out(
     if not numbers:
         return None
     each = Listed([(n, plan.sources[0][n]) for n in numbers])
-    return LeftOutRows(_partitions_of(source), Listed(numbers), each, spec)
+    most, rows, ends = min(MAX_ROWS, plan.budget.output / plan.pair_bytes), 0, []
+    for place, n in enumerate(numbers):
+        own = plan.left_out[0].partitions[n]
+        if rows and rows + own > most:
+            ends.append(place)
+            rows = 0
+        rows += own
+    ends.append(len(numbers))
+    how = Listed(numbers), each, Listed(ends), spec
+    return LeftOutRows(_partitions_of(source), *how)
 
 
 def npartitions_of(expr: Expr | None) -> int:

@@ -42,6 +42,7 @@ from dask_simjoin.tasks.nearest import (
     nearest_rows,
     search_chunk,
 )
+from dask_simjoin.tasks.pairs import rows_without_right
 
 Options = tuple[SearchLayout, int, bool, Totals]
 """Options of a search: layout, number of neighbors, whether it is a self-join, and
@@ -353,7 +354,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
             key = (self._name, place)
             if n >= plan.outputs and self.operand("others") is not None:
                 rows = TaskRef((self.operand("others")._name, n - plan.outputs))
-                steps.layer[key] = Task(key, nearest_or_missing, rows, None, spec, meta)
+                steps.layer[key] = Task(key, rows_without_right, rows, spec, meta)
                 continue
             if not plan.outputs:
                 steps.layer[key] = Task(key, itself, meta)

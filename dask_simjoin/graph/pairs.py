@@ -36,7 +36,7 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.tasks import csr
-from dask_simjoin.tasks.pairs import unmatched
+from dask_simjoin.tasks.pairs import rows_without_right, unmatched
 
 
 class LazyGraph(Delayed):
@@ -350,7 +350,7 @@ class JoinBlocks(RowsExpr):
             call = unmatched, *found, self.operand("spec"), self._meta
         elif index >= matched and self.operand("others") is not None:
             rows = TaskRef((self.operand("others")._name, index - matched))
-            call = unmatched, rows, 0, self.operand("spec"), self._meta
+            call = rows_without_right, rows, self.operand("spec"), self._meta
         elif not plan.outputs:
             call = itself, self._meta
         else:
