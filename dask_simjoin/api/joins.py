@@ -238,7 +238,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     by : column or list of columns, optional
         Columns of any dtype whose values must be equal in both rows, such as a country
         or a day. Rows of different groups are not compared. Rows with a missing value
-        raise an error, or are dropped by `dropna`. For a Dask DataFrame one more pass
+        raise an error, or have no partner with `dropna`. For a Dask DataFrame one more pass
         over these columns finds the distinct values, which must fit in memory.
     id : column, optional
         The column that identifies rows in the result; its values must be unique.
@@ -269,8 +269,9 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     suffixes : pair of str, default ("_left", "_right")
         Suffixes of the kept columns, for the left row and the right row of a pair.
     dropna : bool, default False
-        Whether to drop rows with a missing, NaN or infinite coordinate. Otherwise they
-        raise `CoordinateError`.
+        Whether rows with a missing, NaN or infinite coordinate have no partner.
+        Otherwise they raise `CoordinateError`. Results that have the rows of the input,
+        such as a left join, keep these rows: see :doc:`/guide/missing-values`.
     method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or
     object, default "auto"
         The algorithm within a chunk. All methods return the same pairs.

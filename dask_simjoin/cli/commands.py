@@ -308,7 +308,7 @@ def _left_out(run: Run, tables: Sequence[LeftOut]) -> list[str]:
 
 
 KEEPING = (LEFT, ANTI)
-"""Values of `how` with which the output has left rows that cannot be compared."""
+"""With these values of `how`, the output keeps left rows that cannot be compared."""
 
 SELECTING = ("mutual", "n")
 """Options that drop pairs from the join's result. Then fewer rows are written than the

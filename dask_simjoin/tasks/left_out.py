@@ -85,7 +85,7 @@ def filled_frame(
 
 def rows_of(frame: Frame, spec: RowSpec) -> Chunk:
     """Return rows as a chunk without an index, in the order of the frame. It has the ids
-    and the kept columns, for results in which the rows have no partner.
+    and the kept columns. In results, these rows have no partner.
     """
     xp = frames_for(frame).xp
     kept = {"kept": frame[list(spec.keep)]} if spec.keep else {}
