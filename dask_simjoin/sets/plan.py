@@ -22,7 +22,7 @@ from dask_simjoin.planning.checks import (
     check_rows,
 )
 from dask_simjoin.planning.estimate import Estimate, block_of, estimate
-from dask_simjoin.planning.left_out import LeftOut, LeftOutRows
+from dask_simjoin.planning.left_out import LeftOut
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
 from dask_simjoin.planning.partition import RIGHT, IdSummary, summarise_ids
 from dask_simjoin.planning.resources import Disk, bytes_needed
@@ -47,6 +47,7 @@ from dask_simjoin.sets.chunks import (
     checked_presence,
     named_sides,
     read_sets,
+    rows_without_a_value,
 )
 from dask_simjoin.sets.methods import AUTO, SetMethod
 from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
@@ -437,20 +438,15 @@ def make_set_plan(
         ()
         if spec.allow_missing
         else tuple(
-            _left_out(some, own)
+            rows_without_a_value(
+                sum(s.source_rows for s in some), tuple(s.missing for s in some), own
+            )
             for some, (_, own) in zip(tables, named_sides(spec), strict=False)
         ),
         special,
         budget,
         disk=Disk(needed=bytes_needed(block_bytes, 0.0, resources)),
     )
-
-
-def _left_out(summaries: list[SetSummary], spec: RowSpec) -> LeftOut:
-    partitions = tuple(s.missing for s in summaries)
-    columns = (*spec.on, *getattr(spec, "by", ()))
-    reason = LeftOutRows(columns, "missing", sum(partitions))
-    return LeftOut(sum(s.source_rows for s in summaries), partitions, (reason,))
 
 
 def _average(summaries: list[SetSummary], name: str) -> float:

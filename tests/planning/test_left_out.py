@@ -70,6 +70,18 @@ def test_rows_are_logged(how, caplog):
     assert sum(f"left out {TEXT}" in line for line in caplog.messages) == 1
 
 
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_rows_without_a_text_are_logged(how, caplog):
+    data = lay(pd.DataFrame({"t": ["ab", None, "ac", None]}), how)
+    with (
+        caplog.at_level(logging.INFO, "dask_simjoin"),
+        dask.config.set(scheduler="sync"),
+    ):
+        computed(data.simjoin.edit_neighbor_counts("t", 1))
+    text = "left out 2 of 4 rows: 2 miss 't'"
+    assert sum(text in line for line in caplog.messages) == 1
+
+
 def test_lists_and_rows_of_zeros():
     lists = pd.DataFrame({"v": [[0.0, 0.0], [1.0, NAN], None, [1.0, INF], [1.0, 1.0]]})
     plan = lists.simjoin.plan(0.1, metric="cosine", dropna=True, on="v")
