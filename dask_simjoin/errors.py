@@ -84,8 +84,8 @@ class ColumnError(SimJoinError, ValueError):
 class CoordinateError(SimJoinError, ValueError):
     """Coordinates are missing, infinite, or not exact in float64.
 
-    Remedy: Correct the rows, or drop them with ``dropna=True``. Scale integers beyond
-    2**53.
+    Remedy: Correct the rows, or leave them out with ``dropna=True``. Scale integers
+    beyond 2**53.
     """
 
 
@@ -93,7 +93,7 @@ class ListError(CoordinateError):
     """In a column of lists, a row has no list of numbers, or a list of another length
     than the other rows.
 
-    Remedy: Give every row a list of the same length. Drop rows without a list with
+    Remedy: Give every row a list of the same length. Leave out rows without a list with
     ``dropna=True``.
     """
 

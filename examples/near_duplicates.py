@@ -98,11 +98,10 @@ def report(path: Path, options: argparse.Namespace) -> None:
     for far, count in zip(eps, counts, strict=True):
         print(f"{int(count):>10,}  pairs within {far:g}")
 
-    # with min_samples=1 clusters are the groups that pairs connect, and every row is in
-    # one
-    texts = texts.assign(
-        group=texts.simjoin.dbscan(eps[0], min_samples=1, **how)
-    ).dropna(subset=["group"])
+    # with min_samples=1 clusters are the groups that pairs connect, and every row with a
+    # direction is in one
+    texts = texts.assign(group=texts.simjoin.dbscan(eps[0], min_samples=1, **how))
+    texts = texts[texts["group"] >= 0]
     sizes = host(texts["group"].value_counts().compute())
     more = sizes[sizes > 1]
     most = max(more, default=0)

@@ -28,6 +28,7 @@ from dask_simjoin.request.requests import (
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
+from dask_simjoin.tasks.left_out import for_all_rows
 from dask_simjoin.tasks.matches import whole_block_pair
 
 Number = Any
@@ -55,8 +56,8 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     Series or DataFrame
         A Series "neighbors" (int64) with the index and partitions of the frame; a row
         does not count itself. For a list of distances it is a DataFrame with one int64
-        column per distance, named by that distance. Rows that `dropna` drops have no
-        entry. The result is lazy if the frame is.
+        column per distance, named by that distance. Rows that `dropna` leaves out
+        have 0. The result is lazy if the frame is.
 
     Raises
     ------
@@ -103,14 +104,16 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
         source = freeze(frame, spec.columns)
         return new_collection(NeighborCounts(source.inner, source, spec, example))
     chunk, plan = whole_chunk(frame, spec, COUNTS)
-    if not plan.meets:
-        return example
-    found, _ = count_block(whole_block_pair(chunk, spec, plan.layout))
-    each = 2 * max(1, len(spec.several))
-    raise_if_none(
-        plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec)
-    )
-    return frames_for(meta).rows(found, chunk["ids"], example)
+    if plan.meets:
+        found, _ = count_block(whole_block_pair(chunk, spec, plan.layout))
+        each = 2 * max(1, len(spec.several))
+        raise_if_none(
+            plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec)
+        )
+    else:
+        xp = frames_for(meta).xp
+        found = xp.zeros((0, *example.shape[1:]), np.int64)
+    return frames_for(meta).rows(*for_all_rows(found, frame, spec, 0), example)
 
 
 @verb(CountPairsRequest)
@@ -230,7 +233,7 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     scipy.sparse.csr_matrix, or a dask.delayed.Delayed of one
         A matrix of shape (n, n) for a frame of n rows. Row and column r are the r-th
         row of the frame, independent of the index. Entries are float64; distances of 0
-        are stored. Rows that `dropna` drops are empty. With ``mode="distance"`` each
+        are stored. Rows that `dropna` leaves out are empty. With ``mode="distance"`` each
         row is sorted by distance and then by column, as scikit-learn requires. With
         ``mode="connectivity"`` it is sorted by column. Columns and offsets are int64.
 
@@ -279,7 +282,8 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     spec = request.spec(meta)
     frames = frames_for(meta)
     csr.sparse(frames.xp)  # if SciPy is missing, raise an error at the call
-    # number rows before `dropna`, so that dropped rows become empty rows of the matrix
+    # number rows before `dropna`, so that rows that it leaves out become empty rows of
+    # the matrix
     if is_dask_collection(frame):
         numbered = frame[spec.columns].map_partitions(
             _numbered,

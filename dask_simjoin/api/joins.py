@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.inputs import check_other, same_library
 from dask_simjoin.graph.verb import frame_verb, pairs_example, series_example
-from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import within_memory
 from dask_simjoin.planning.data_warnings import (
     count_copies,
@@ -18,13 +16,13 @@ from dask_simjoin.planning.data_warnings import (
     raise_if_none,
 )
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, directions
-from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import WholePlan
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks
 from dask_simjoin.tasks.counts import count_block
+from dask_simjoin.tasks.left_out import for_all_rows, rows_of
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
 
@@ -151,14 +149,18 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
             pairs.Join(source, right_source, spec, request.how, example)
         )
     (queries, data), plan = whole_chunks((frame, other), spec, PAIRS)
-    if not plan.meets:
-        return unmatched(queries, 0, spec, example) if request.how == LEFT else example
     like = alone = None
     if request.how == LEFT:
-        like, alone = (
-            example,
-            unmatched_rows(queries, _counts(queries, data, spec, plan), spec, example),
-        )
+        counts, all_rows = _counts(queries, data, spec, plan), queries
+        if len(queries["ids"]) < len(frame):
+            all_rows = rows_of(frame, spec)
+            if not isinstance(counts, int):
+                counts = for_all_rows(counts, frame, spec, 0)[0]
+        if not plan.meets:
+            return unmatched(all_rows, 0, spec, example)
+        like, alone = example, unmatched_rows(all_rows, counts, spec, example)
+    if not plan.meets:
+        return example
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
         found = join_block(
@@ -186,9 +188,6 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
     """Return the left rows that have a match; with ``matched=False``, the left rows
     without a match.
     """
-    if spec.dropna:
-        frame = finite_rows(frame, spec)
-        spec = replace(spec, dropna=False)
     if not is_dask_collection(frame):
         (queries, data), plan = whole_chunks((frame, other), spec, COUNTS)
         counts = _counts(queries, data, spec, plan)
@@ -200,6 +199,7 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
                 counts.sum(),
                 lambda: count_copies([frame, other], spec),
             )
+        counts, _ = for_all_rows(counts, frame, spec, 0)
         return frame[(counts > 0) if matched else (counts == 0)]
     from dask_simjoin.graph.dask_private import new_collection
     from dask_simjoin.graph.row_values import MatchCounts
@@ -215,28 +215,6 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
         MatchCounts(source.inner, source, right_source, spec, example)
     )
     return frame[(counted > 0) if matched else (counted == 0)]
-
-
-def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
-    """Return the rows that `dropna` keeps.
-
-    For a Dask DataFrame the result is a filter of the frame, so that Dask still reads
-    only the needed columns from files.
-    """
-    if not is_dask_collection(frame):
-        kept = points(frame, spec)[1]
-        return frame if kept is None else frame[kept]
-    own = frame[[name for name in frame.columns if name in spec.on]]
-    example = series_example(frame._meta, "taken", np.bool_)
-    return frame[own.map_partitions(_takes_part, spec, meta=example)]
-
-
-def _takes_part(frame: Frame, spec: JoinSpec) -> Series:
-    """Return for each row whether `dropna` keeps it."""
-    kept, frames = points(frame, spec)[1], frames_for(frame)
-    if kept is None:
-        kept = frames.xp.ones(len(frame), np.bool_)
-    return frames.series(kept, frame.index, "taken")
 
 
 @frame_verb(SelfJoinRequest)
@@ -260,7 +238,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     by : column or list of columns, optional
         Columns of any dtype whose values must be equal in both rows, such as a country
         or a day. Rows of different groups are not compared. Rows with a missing value
-        raise an error, or are dropped by `dropna`. For a Dask DataFrame one more pass
+        raise an error, or have no partner with `dropna`. For a Dask DataFrame one more pass
         over these columns finds the distinct values, which must fit in memory.
     id : column, optional
         The column that identifies rows in the result; its values must be unique.
@@ -291,8 +269,9 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     suffixes : pair of str, default ("_left", "_right")
         Suffixes of the kept columns, for the left row and the right row of a pair.
     dropna : bool, default False
-        Whether to drop rows with a missing, NaN or infinite coordinate. Otherwise they
-        raise `CoordinateError`.
+        Whether rows with a missing, NaN or infinite coordinate have no partner.
+        Otherwise they raise `CoordinateError`. Results that have the rows of the input,
+        such as a left join, keep these rows: see :doc:`/guide/missing-values`.
     method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or
     object, default "auto"
         The algorithm within a chunk. All methods return the same pairs.

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.joins import finite_rows
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.errors import UnitsWarning
 from dask_simjoin.graph.inputs import check_other, one_or_two
@@ -46,6 +45,7 @@ from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
+from dask_simjoin.tasks.left_out import for_all_rows, rows_of
 from dask_simjoin.tasks.nearest import (
     ANY_TOTAL,
     Totals,
@@ -56,6 +56,7 @@ from dask_simjoin.tasks.nearest import (
     nearest_or_missing,
     nearest_rows,
     search_chunk,
+    state_of_all_rows,
     whole_rows,
 )
 
@@ -96,8 +97,8 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     -------
     Series
         A float64 Series "k_distance" in `distance_unit`, with the index and partitions
-        of the frame. The values are inf if the frame has k rows or fewer. Rows that
-        `dropna` drops have no entry. The result is lazy if the frame is.
+        of the frame. The values are inf if the frame has k rows or fewer, and NaN for
+        rows that `dropna` leaves out. The result is lazy if the frame is.
 
     Raises
     ------
@@ -154,7 +155,7 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     else:
         state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
         distances = kth_distance(state, number, spec)
-    return frames.series(distances, chunk["ids"], DISTANCES)
+    return frames.series(*for_all_rows(distances, frame, spec, math.nan), DISTANCES)
 
 
 @frame_verb(KnnJoinRequest)
@@ -424,10 +425,13 @@ def nearest(
     plain = [frame] if other is None else [frame, other]
     chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
     queries, data = chunks[0], chunks[-1]
+    all_rows = None
+    if with_alone and len(queries["ids"]) < len(frame):
+        all_rows = rows_of(frame, spec)
     if not (len(queries["ids"]) and len(data["ids"])):
-        return (
-            nearest_or_missing(queries, None, spec, example) if with_alone else example
-        )
+        if not with_alone:
+            return example
+        return nearest_or_missing(all_rows or queries, None, spec, example)
     device = frames_for(left).memory()
     check_neighbors(plan, number, totals, device, what, mutual, with_alone)
     search = functools.partial(
@@ -445,6 +449,8 @@ def nearest(
     state = search(queries, data)
     if device is None and not with_alone:
         return whole_rows(queries, data, state, spec, example)
+    if all_rows is not None:
+        queries, state = all_rows, state_of_all_rows(state, frame, spec)
     made = nearest_or_missing if with_alone else nearest_rows
     return made(queries, state, spec, example, find_rows(state, data, 0, spec))
 
@@ -456,9 +462,6 @@ def _without_neighbor(
 
     `totals`: smallest and largest total of a neighbor, see `nearest`.
     """
-    if spec.dropna:
-        frame = finite_rows(frame, spec)
-        spec = replace(spec, dropna=False)
     if not is_dask_collection(frame):
         plain = [frame] if spec.other is None else [frame, other]
         chunks, plan = whole_chunks(plain, spec, nearest_output(1))
@@ -468,7 +471,7 @@ def _without_neighbor(
         state = search_chunk(
             queries, data, plan.layout, 1, (0, 0), spec.other is None, totals
         )
-        return frame[~has_neighbor(state)]
+        return frame[~for_all_rows(has_neighbor(state), frame, spec, False)[0]]
     from dask_simjoin.graph import nearest as lazy
     from dask_simjoin.graph.dask_private import new_collection
     from dask_simjoin.graph.source import freeze

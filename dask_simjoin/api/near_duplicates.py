@@ -25,9 +25,9 @@ from dask_simjoin.request.clusters import NearDuplicatedRequest
 from dask_simjoin.request.columns import ROW_ID, check_columns, example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import RowIdRequest
-from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import whole_chunk
-from dask_simjoin.tasks.counts import count_block, kept_rows, no_edges
+from dask_simjoin.tasks.counts import count_block, no_edges
+from dask_simjoin.tasks.left_out import for_all_rows
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 
@@ -72,7 +72,7 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     -------
     Series
         bool, with the index and partitions of the frame; lazy if the frame is. Rows
-        that `dropna` drops have no entry.
+        that `dropna` leaves out are False.
 
     Raises
     ------
@@ -128,11 +128,13 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
             != 0
         )
     chunk, plan = whole_chunk(frame, spec, LISTED_CLUSTERS)
-    if not plan.meets:
-        return example != 0
-    marked = _marks(whole_block_pair(chunk, spec, plan.layout), request)
-    raise_if_none(plan.data_warnings, marked.any())
-    return frames_for(meta).series(marked, chunk["ids"], None)
+    frames = frames_for(meta)
+    if plan.meets:
+        marked = _marks(whole_block_pair(chunk, spec, plan.layout), request)
+        raise_if_none(plan.data_warnings, marked.any())
+    else:
+        marked = frames.xp.zeros(0, np.bool_)
+    return frames.series(*for_all_rows(marked, frame, spec, False), None)
 
 
 @frame_verb(NearDuplicatedRequest)
@@ -143,10 +145,8 @@ def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
 
     Parameters
     ----------
-    eps, keep, grouping, on, by, id, metric, p, method, partitioning, blocksize
-        As in `near_duplicated`.
-    dropna : bool, default False
-        Whether to drop rows with a missing, NaN or infinite coordinate as well.
+    eps, keep, grouping, on, by, id, metric, p, dropna, method, partitioning, blocksize
+        As in `near_duplicated`. Rows that `dropna` leaves out are kept.
 
     Returns
     -------
@@ -177,13 +177,8 @@ def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
          x name
     3  9.0    d
     """
-    spec = request.spec(example_of(frame))
     marked = near_duplicated(frame, **vars(request))
-    if not request.dropna:
-        return frame[~marked]
-    if is_dask_collection(frame):
-        return frame.map_partitions(_drop_marked, marked, spec, meta=frame._meta)
-    return _drop_marked(frame, marked, spec)
+    return frame[~marked]
 
 
 def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
@@ -203,14 +198,6 @@ def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
         else by_priority(priorities(chunk, request.keep, 0))
     )
     return ~stays_of_chunk(chunk, layout, order)
-
-
-def _drop_marked(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
-    """Return the kept rows of a partition. `marked` has entries only for the rows that
-    `dropna` keeps.
-    """
-    kept = kept_rows(frame, spec)
-    return (frame if kept is None else frame[kept])[(~marked).to_numpy()]
 
 
 @frame_verb(RowIdRequest)

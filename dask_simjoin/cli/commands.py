@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +51,11 @@ from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.verb import NEIGHBORS
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.left_out import LeftOut, named_tables
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import OPTIONS, counted
-from dask_simjoin.request.requests import ANTI, SEMI
+from dask_simjoin.request.requests import ANTI, LEFT, SEMI
 from dask_simjoin.sets.columns import TEXTS, content_of
 
 
@@ -292,15 +293,36 @@ def _compute(run: Run) -> None:
             )
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
+    tables = plan.plan.left_out
     summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
+    summary["rows_left_out"] = plan.rows_left_out
     summary["seconds"] = round(time.perf_counter() - begin, 3)
     _print(params["json"], summary, summary.get("number"))
     if target is not None:
         size = "" if rows is None else f"{counted(rows, 'row')} to "
         if run.verb.output == "rows":
-            size = f"{rows:,} of {counted(plan.to_dict()['rows'], 'row')} to "
-        run.say(f"Wrote {size}{params['output']} in {summary['seconds']:.1f} s.")
+            every = sum(t.table_rows for t in tables) if tables else plan.rows
+            size = f"{rows:,} of {counted(every, 'row')} to "
+        text = f"Wrote {size}{params['output']} in {summary['seconds']:.1f} s"
+        run.say(f"{'; '.join([text, *_left_out(run, tables)])}.")
+    elif plan.rows_left_out:
+        text = "; ".join(_left_out(run, tables))
+        run.say(f"{text[0].upper()}{text[1:]}.")
 
+
+def _left_out(run: Run, tables: Sequence[LeftOut]) -> list[str]:
+    """Describe the rows that were not compared, and whether the output has them."""
+    kept = run.verb.output in ("rows", "values") or run.options.get("how") in KEEPING
+    texts = []
+    for which, table in named_tables(tables):
+        stays = kept and which != "right"
+        verb = "kept, but not compared," if stays else "left out"
+        texts.append(f"{verb} {table.in_words(which)}")
+    return texts
+
+
+KEEPING = (LEFT, ANTI)
+"""With these values of `how`, the output keeps left rows that cannot be compared."""
 
 SELECTING = ("mutual", "n")
 """Options that drop pairs from the join's result. Then fewer rows are written than the

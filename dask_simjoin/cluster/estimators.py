@@ -15,7 +15,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.cluster import verbs
 from dask_simjoin.cluster.algorithms.edges import rows_of_places
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
-from dask_simjoin.cluster.verbs import checked_weights, kept_points
+from dask_simjoin.cluster.verbs import checked_weights, kept_points, kept_positions
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import (
     ColumnError,
@@ -218,10 +218,7 @@ class PointsEstimator(BaseEstimator):
         otherwise.
         """
         if is_dask_array(X):
-            has_known_lengths = not getattr(self, "dropna", False)
-            return column.to_dask_array(
-                lengths=X.chunks[0] if has_known_lengths else None
-            )
+            return column.to_dask_array(lengths=X.chunks[0])
         return column if frame_like(X) else to_host(values_of(column))
 
 
@@ -364,8 +361,7 @@ class DBSCAN(Clustering):
         an array. For a frame, it is the Series of `SimJoinAccessor.dbscan`. For Dask
         data it is lazy, and `fit` computes no labels.
     core_sample_indices_ : array (k,), int64
-        The positions of core rows among the rows that have labels. Not available for
-        Dask data, which stay lazy.
+        The positions of core rows. Not available for Dask data, which stay lazy.
     components_ : array (k, d), or DataFrame if `X` is one
         Copies of the core rows. Not available for Dask data.
     n_features_in_ : int
@@ -440,10 +436,11 @@ class DBSCAN(Clustering):
         weights = checked_weights(sample_weight, len(frame))
         labels, core, order = verbs.labels_and_cores(frame, request, weights)
         self.labels_ = self._as_given(labels, X)
-        self.core_sample_indices_ = np.flatnonzero(to_host(rows_of_places(core, order)))
+        cores = np.flatnonzero(to_host(rows_of_places(core, order)))
+        self.core_sample_indices_ = kept_positions(frame, request, cores)
         points = self._points
         rows = kept_points(frame, request, None if points is None else [points.name])
-        some = rows.iloc[self.core_sample_indices_]
+        some = rows.iloc[cores]
         self.components_ = some if frame_like(X) else some.to_numpy()
         return self
 
@@ -486,8 +483,9 @@ class OPTICS(Clustering):
     labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
         One value per row, in the order of the rows; lazy if `X` is lazy.
     ordering_ : array (n,), int64
-        The row numbers in the order of OPTICS. Not available for Dask data: use
-        ``optics_["ordering"]``, which has the position of each row in this order.
+        The row numbers in the order of OPTICS, without rows that `dropna` leaves out.
+        Not available for Dask data: use ``optics_["ordering"]``, which has the position
+        of each row in this order.
     n_features_in_ : int
     feature_names_in_ : array of str
         Names of the columns, for a frame whose column names are all strings.
@@ -582,5 +580,7 @@ class OPTICS(Clustering):
         self.core_distances_ = self._as_given(found["core_distance"], X)
         self.predecessor_ = self._as_given(found["predecessor"], X)
         if not is_dask_collection(found):
-            self.ordering_ = np.argsort(to_host(values_of(found["ordering"])))
+            places = to_host(values_of(found["ordering"]))
+            left_out = np.count_nonzero(places < 0)
+            self.ordering_ = np.argsort(places, kind="stable")[left_out:]
         return self

@@ -11,7 +11,7 @@ import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condensed_tree import (
-    CLUSTERS,
+    CLUSTER_FILL,
     Condensed,
     choose,
     condense,
@@ -32,10 +32,14 @@ from dask_simjoin.cluster.estimators import (
     Points,
     check_fitted,
 )
-from dask_simjoin.cluster.hierarchy import core_distances_of_frame, hdbscan
+from dask_simjoin.cluster.hierarchy import (
+    clusters_of_rows,
+    core_distances_of_frame,
+    hdbscan,
+)
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.metrics.norms import Columns, Frame, Ids
 from dask_simjoin.planning.outputs import nearest_output
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
@@ -207,7 +211,8 @@ class HDBSCAN(Clustering):
         labels : array or Series (m,), int64
             The labels, or -1 for noise.
         probabilities : array or Series (m,), float64
-            Strength of membership, from 0 to 1.
+            Strength of membership, from 0 to 1. Rows that `dropna` leaves out have
+            the label -1 and the probability 0.
 
         Notes
         -----
@@ -235,11 +240,14 @@ class HDBSCAN(Clustering):
             hierarchy,
             KnnJoinRequest(**options),
         )
-        index = frame.index[rows]
+        places = to_host(values_of(rows))
+        all_labels = np.full(len(frame), CLUSTER_FILL["label"], np.int64)
+        all_probabilities = np.full(len(frame), CLUSTER_FILL["probability"])
+        all_labels[places], all_probabilities[places] = labels, probabilities
         frames = frames_for(frame)
         found = (
-            frames.series(labels, index, LABELS),
-            frames.series(probabilities, index, "probability"),
+            frames.series(all_labels, frame.index, LABELS),
+            frames.series(all_probabilities, frame.index, "probability"),
         )
         return self._as_given(found[0], X), self._as_given(found[1], X)
 
@@ -247,14 +255,11 @@ class HDBSCAN(Clustering):
         self, frame: Frame, options: dict[str, Any], request: HdbscanRequest
     ) -> Frame:
         """Cluster rows in memory, and keep the data that `predict` needs."""
-        hierarchy, ids = fit_hierarchy(frame, request)
+        hierarchy, _ = fit_hierarchy(frame, request)
         if hierarchy is None:
             return hdbscan(frame, **options)
         columns = label_tree(hierarchy.condensed, hierarchy.choice)
-        found = frames_for(frame).result(
-            dict(zip(CLUSTERS, columns, strict=True)), len(ids)
-        )
-        found.index = ids
+        found = clusters_of_rows(columns, frame, request.spec(example_of(frame)))
         self._hierarchy = hierarchy
         self._fitted = kept_points(frame, request).reset_index(drop=True)
         self._metric = request.metric

@@ -5,12 +5,13 @@ OPTICS.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condensed_tree import (
+    CLUSTER_FILL,
     CLUSTERS,
     EDGES,
     compile_labels,
@@ -40,7 +41,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.verb import frame_verb, series_example
-from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import tree_output
 from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
@@ -50,6 +51,7 @@ from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number, check_whole
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk
+from dask_simjoin.tasks.left_out import for_all_rows
 
 
 @frame_verb(HdbscanRequest)
@@ -88,10 +90,11 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     Returns
     -------
     DataFrame
-        One row per row of the frame, with its index and partitions, except rows that
-        `dropna` leaves out. ``label`` (int64) is the cluster, or -1 for noise; clusters
-        are numbered from 0 by their first rows. ``probability`` (float64) is the
-        strength of membership, from 0 to 1. ``outlier_score`` (float64) is from 0 to 1.
+        One row per row of the frame, with its index and partitions. ``label`` (int64)
+        is the cluster, or -1 for noise; clusters are numbered from 0 by their first
+        rows. ``probability`` (float64) is the strength of membership, from 0 to 1.
+        ``outlier_score`` (float64) is from 0 to 1. Rows that `dropna` leaves out have
+        the label -1, the probability 0 and the outlier score NaN.
 
     Raises
     ------
@@ -144,8 +147,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
         frame, spec, samples, requested_samples, compile_labels
     )
     if distances is None:
-        return example
-    ids = chunk["ids"]
+        return clusters_of_rows([], frame, spec)
     # each step frees its input, to keep the peak of memory low
     weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
     away = distances_of(weight, spec.measure)
@@ -153,9 +155,20 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     condensed = condense(*in_order(start, end, away), min_rows, meta)
     del start, end, away
     columns = label_tree(condensed, choice)
-    found = frames_for(meta).result(dict(zip(CLUSTERS, columns, strict=True)), len(ids))
-    found.index = ids
-    return found
+    return clusters_of_rows(columns, frame, spec)
+
+
+def clusters_of_rows(columns: Sequence[Array], frame: Frame, spec: JoinSpec) -> Frame:
+    """Make the result for all rows of a plain frame. `columns`: the columns of the
+    result for the rows that `dropna` keeps; empty: there are no such rows.
+    """
+    frames, found = frames_for(frame), {}
+    none = [frames.xp.zeros(0, dtype) for dtype in CLUSTERS.values()]
+    for (name, fill), column in zip(CLUSTER_FILL.items(), columns or none, strict=True):
+        found[name], _ = for_all_rows(column, frame, spec, fill)
+    made = frames.result(found, len(frame))
+    made.index = frame.index
+    return made
 
 
 @frame_verb(SpanningTreeRequest)

@@ -290,7 +290,8 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     if is_dask_collection(optics):
         optics = optics.compute()
     place, reach = _values(optics["ordering"]), _values(optics["reachability"])
-    order = np.argsort(place)
+    # rows that `dropna` leaves out have no position in the ordering
+    order = np.argsort(place, kind="stable")[np.count_nonzero(place < 0) :]
     number = len(order)
     reach = reach[order]
     labels = np.zeros(number, np.int64)

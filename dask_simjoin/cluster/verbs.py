@@ -31,6 +31,7 @@ from dask_simjoin.cluster.algorithms.optics import (
     is_dense,
     optics_of_chunk,
     optics_of_dense_chunk,
+    order_of_all_rows,
 )
 from dask_simjoin.cluster.algorithms.scratch import (
     free_at,
@@ -39,6 +40,7 @@ from dask_simjoin.cluster.algorithms.scratch import (
     this_process,
 )
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import as_frame
 from dask_simjoin.graph.verb import (
@@ -62,9 +64,9 @@ from dask_simjoin.tasks.counts import (
     components_of_ids,
     count_block_pairs,
     forest_of_ids,
-    kept_rows,
     no_components,
 )
+from dask_simjoin.tasks.left_out import for_all_rows, kept_rows
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 SUM_BITS = 62
@@ -154,6 +156,16 @@ def kept_points(
     return rows[list(spec.on) if columns is None else columns]
 
 
+def kept_positions(
+    frame: Frame, request: DbscanRequest | HdbscanRequest, some: np.ndarray
+) -> np.ndarray:
+    """Return the positions in the frame of some of the rows that `dropna` keeps.
+    `some`: positions among these rows.
+    """
+    kept = kept_rows(frame, request.spec(example_of(frame)))
+    return some if kept is None else np.flatnonzero(to_host(kept))[some]
+
+
 LABELS = "label"
 
 SORTED_EDGES = 1 << 22
@@ -187,7 +199,7 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
         int64, named "label", with the frame's index and partitions: the number of each
         row's cluster, or -1 for noise. Clusters are numbered by their first core row,
         from 0. A border row near several clusters is in the cluster with the lowest
-        number. Rows that `dropna` leaves out have no entry.
+        number. Rows that `dropna` leaves out are noise, and have the label -1.
 
     Notes
     -----
@@ -234,7 +246,7 @@ def labels_and_cores(
     every row has weight 1.
 
     Also return a mask of the places with core rows (n,), and for each place its row
-    (n,), int32.
+    (n,), int32, among the rows that `dropna` keeps.
     """
     meta, samples = example_of(frame), request.samples()
     spec = request.spec(meta)
@@ -242,14 +254,20 @@ def labels_and_cores(
     refine = functools.partial(layout_of_cells, samples) if by_cells else None
     threads = plain_threads()
     chunk, plan = whole_chunk(frame, spec, CLUSTERS, refine=refine, threads=threads)
+    frames = frames_for(meta)
+
+    def of_rows(found: Array) -> Series:
+        return frames.series(*for_all_rows(found, frame, spec, -1), LABELS)
+
     if not plan.meets:
-        xp = frames_for(meta).xp
-        return series_example(meta, LABELS), xp.zeros(0, bool), xp.zeros(0, np.int32)
+        xp = frames.xp
+        none = xp.zeros(0, bool), xp.zeros(0, np.int32)
+        return of_rows(xp.zeros(0, np.int64)), *none
     order = order_of(chunk)
     if plan.layout.method == "cells":
         labels, core = dbscan_by_cells(chunk, plan.layout, samples, threads)
         raise_if_none(plan.data_warnings, lambda: _unequal_pairs(frame, spec))
-        return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
+        return of_rows(labels), core, order
     block_pair = whole_block_pair(chunk, spec, plan.layout)
     if weights is None:
         core = cores_of_chunk(block_pair, samples, threads)
@@ -259,7 +277,7 @@ def labels_and_cores(
         core = weighted_cores(block_pair, given, samples)[order]
     labels = dbscan_of_chunk(block_pair, core, threads)
     raise_if_none(plan.data_warnings, lambda: _unequal_pairs(frame, spec))
-    return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
+    return of_rows(labels), core, order
 
 
 def _unequal_pairs(frame: Frame, spec: JoinSpec) -> int:
@@ -304,8 +322,9 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     Returns
     -------
     DataFrame
-        One row per row of the frame, with its index and partitions, except rows that
-        `dropna` leaves out. ``ordering`` (int64) is the row's position in the ordering.
+        One row per row of the frame, with its index and partitions. ``ordering``
+        (int64) is the row's position in the ordering, or -1 for a row that `dropna`
+        leaves out.
         ``reachability`` and ``core_distance`` (float64) are in the units of the metric.
         They are inf if they would exceed `max_eps`. ``predecessor`` (int64) is the
         number of the row from which this row was reached, or -1. In mode "forest", the
@@ -364,8 +383,10 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     # the pairs
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
+    frames = frames_for(meta)
     if not plan.meets:
-        return example
+        none = frames.xp.zeros((0, len(COLUMNS)), np.int64)
+        return frames.rows(*order_of_all_rows(none, frame, spec), example)
     block_pair = whole_block_pair(chunk, spec, plan.layout)
     if mode == FOREST:
         found = forest_of_chunk(block_pair, samples, spec.measure)
@@ -379,7 +400,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
             found = optics_of_chunk(block_pair, max_eps, samples, limits)
         finally:
             shutil.rmtree(folder.path, ignore_errors=True)
-    return frames_for(meta).rows(found, chunk["ids"], example)
+    return frames.rows(*order_of_all_rows(found, frame, spec), example)
 
 
 def connected_components(pairs: Frame) -> Frame:

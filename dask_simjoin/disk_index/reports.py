@@ -88,6 +88,8 @@ class UpdateReport(FieldsReport):
     inserted, replaced, ignored, deleted : int
         Added rows with new ids; added rows that replaced old ones; new rows that were
         ignored; and rows whose ids were in `delete`.
+    left_out : int
+        New rows without coordinates, which an index with ``dropna=True`` does not store.
     files : int
         Row files written.
     bytes_written : int
@@ -105,6 +107,7 @@ class UpdateReport(FieldsReport):
     files: int = 0
     bytes_written: int = 0
     known: bool = False
+    left_out: int = 0
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 
@@ -62,6 +62,7 @@ from dask_simjoin.tasks.counts import (
     relabelled,
     values_beside,
 )
+from dask_simjoin.tasks.left_out import Fill
 
 
 def may_merge(frame: Expr) -> bool:
@@ -118,9 +119,12 @@ class NextToFrame(RowValues, Blockwise):
 
 
 class Beside(NextToFrame):
-    """Give values the partitions and the labels of their frame."""
+    """Give values the partitions and the labels of their frame. `fill`: see
+    `relabelled`.
+    """
 
-    _parameters = ["frame", "values", "spec"]
+    _parameters = ["frame", "values", "spec", "fill"]
+    _defaults = {"fill": None}
     operation = staticmethod(relabelled)
 
     def _lower(self) -> Expr | None:
@@ -131,6 +135,7 @@ class Beside(NextToFrame):
             self.frame,
             Repartition(values, new_partitions=partitions),
             self.operand("spec"),
+            self.operand("fill"),
         )
 
     @property
@@ -140,8 +145,11 @@ class Beside(NextToFrame):
 
     def simplify_once(self, dependents: Any, simplified: Any) -> Expr:
         """If nothing else reads the frame, simplify to the values alone, so that the
-        frame is not read for its labels.
+        frame is not read for its labels. This needs a value for each row.
         """
+        if self.operand("fill") is not None:
+            found: Expr = super().simplify_once(dependents, simplified)
+            return found
         below = {node._name for node in self.frame.walk()}
         readers = (reader() for name in below for reader in dependents[name])
         if all(
@@ -158,10 +166,11 @@ class Reconciled(NextToFrame):
     """Put values in the order of their frame's rows, which may differ in each run.
 
     `then`: fingerprints of the rows that the values were computed for, in the order of
-    the values.
+    the values. `fill`: see `relabelled`.
     """
 
-    _parameters = ["frame", "values", "then", "groups", "spec"]
+    _parameters = ["frame", "values", "then", "groups", "spec", "fill"]
+    _defaults = {"fill": None}
     operation = staticmethod(values_beside)
 
     def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
@@ -198,6 +207,8 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
     """
 
     _defaults = {"chosen": None}
+    # values of the rows that `dropna` leaves out
+    _fill: ClassVar[Fill] = 0
 
     def _values(self) -> Expr:
         raise NotImplementedError
@@ -216,6 +227,17 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
     @property
     def _spec(self) -> RowSpec | None:
         return self.operand("spec") if "spec" in self._parameters else None
+
+    @property
+    def _needed_fill(self) -> Fill | None:
+        """The values of the rows that `dropna` leaves out; None if there are no such
+        rows.
+        """
+        spec = self._spec
+        if not isinstance(spec, JoinSpec) or not spec.dropna:
+            return None
+        plan: Plan = self.plan
+        return self._fill if plan.left_out[0].rows else None
 
     @property
     def _groups(self) -> Groups:
@@ -261,7 +283,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     def _lower(self) -> Expr:
         check_guarded()
-        values = self._values()
+        values, fill = self._values(), self._needed_fill
         chosen = self.operand("chosen")
         same = self.frame.npartitions == values.npartitions
         if same and may_move(self.frame):
@@ -270,12 +292,12 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
                 source.inner, "simjoin_fingerprint", fingerprints, (groups, spec)
             )
             then = Fingerprints(FrozenSource(optimise_in_place(prints)), chosen)
-            return Reconciled(self.frame, values, then, groups, spec)
+            return Reconciled(self.frame, values, then, groups, spec, fill)
         if self.of_filtered:
             values = FilteredRows(values)
-        if chosen is None and not may_merge(self.frame):
+        if chosen is None and not may_merge(self.frame) and fill is None:
             return values
-        return Beside(self.frame, values, self._spec)
+        return Beside(self.frame, values, self._spec, fill)
 
 
 Held = Sequence[tuple[int, int, int]]

@@ -18,6 +18,7 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
 )
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
+from dask_simjoin.graph.left_out import LeftOutRows, npartitions_of, rows_left_out
 from dask_simjoin.graph.placement import on_worker_of
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.metrics.norms import Array
@@ -41,6 +42,7 @@ from dask_simjoin.tasks.nearest import (
     nearest_rows,
     search_chunk,
 )
+from dask_simjoin.tasks.pairs import rows_without_right
 
 Options = tuple[SearchLayout, int, bool, Totals]
 """Options of a search: layout, number of neighbors, whether it is a self-join, and
@@ -145,6 +147,7 @@ class KDistances(FoundByChunk, NearestLazy):
     """
 
     _label = "simjoin_k_distances"
+    _fill = math.nan
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
 
     @property
@@ -291,14 +294,20 @@ class NearestJoin(NearestLazy):
             self.operand("k"), with_ids=True, max_total=most, min_total=least
         )
 
+    def _left_out(self) -> LeftOutRows | None:
+        """Return the left rows that `dropna` leaves out; None if the result has none."""
+        if self.operand("how") != LEFT:
+            return None
+        return rows_left_out(self._source, self.plan, self.operand("spec"))
+
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(self.plan.outputs, 1) + 1)
+        others = npartitions_of(self._left_out())
+        return (None,) * (max(self.plan.outputs + others, 1) + 1)
 
     def _lower(self) -> Expr:
         names = "spec", "k", "totals", "how", "meta"
-        return NearestRows(
-            self._chunks(), self.plan, *(self.operand(name) for name in names)
-        )
+        options = [self.operand(name) for name in names]
+        return NearestRows(self._chunks(), self.plan, *options, self._left_out())
 
 
 class NearestRows(PartitionsFiltered, LabelledExpr):
@@ -306,7 +315,8 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
 
     A small result of a chunk is one partition. Else each part of the chunk's rows makes
     a partition. One task per searched chunk selects the neighbors that are rows of this
-    chunk, with their ids.
+    chunk, with their ids. `others`: the left rows that `dropna` leaves out, which get
+    partitions of their own; None: there are none.
     """
 
     _label = "simjoin_nearest_rows"
@@ -319,12 +329,14 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         "totals",
         "how",
         "meta",
+        "others",
         "_partitions",
     ]
-    _defaults = {"_partitions": None}
+    _defaults = {"others": None, "_partitions": None}
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(self.operand("plan").outputs, 1) + 1)
+        others = npartitions_of(self.operand("others"))
+        return (None,) * (max(self.operand("plan").outputs + others, 1) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, meta = (
@@ -340,6 +352,10 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         options = plan.layout, self.operand("k"), *limits
         for place, n in enumerate(self._partitions):
             key = (self._name, place)
+            if n >= plan.outputs and self.operand("others") is not None:
+                rows = TaskRef((self.operand("others")._name, n - plan.outputs))
+                steps.layer[key] = Task(key, rows_without_right, rows, spec, meta)
+                continue
             if not plan.outputs:
                 steps.layer[key] = Task(key, itself, meta)
                 continue

@@ -25,6 +25,7 @@ from dask_simjoin.graph.base import (
 )
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chunk_ref
+from dask_simjoin.graph.left_out import LeftOutRows, npartitions_of, rows_left_out
 from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.graph.source import optimise_in_place
 from dask_simjoin.graph.verb import pairs_by_eps
@@ -35,7 +36,7 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.tasks import csr
-from dask_simjoin.tasks.pairs import unmatched
+from dask_simjoin.tasks.pairs import rows_without_right, unmatched
 
 
 class LazyGraph(Delayed):
@@ -177,8 +178,13 @@ class SelfJoin(LazyJoin):
         """Number of additional partitions, for left rows without a match."""
         return 0
 
+    def _left_out(self) -> LeftOutRows | None:
+        """Return the left rows that `dropna` leaves out; None if the result has none."""
+        return None
+
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(self.plan.outputs + self._alone, 1) + 1)
+        others = npartitions_of(self._left_out())
+        return (None,) * (max(self.plan.outputs + self._alone + others, 1) + 1)
 
     def _lower(self) -> Expr:
         chunks, plan, spec, tasks = (
@@ -193,7 +199,8 @@ class SelfJoin(LazyJoin):
             if not plan.even and (plan.slices > 1).any()
             else None
         )
-        return JoinBlocks(chunks, cuts, plan, spec, self._meta, counts, tasks)
+        others = self._left_out()
+        return JoinBlocks(chunks, cuts, plan, spec, self._meta, counts, tasks, others)
 
 
 class Join(SelfJoin):
@@ -208,6 +215,11 @@ class Join(SelfJoin):
     @property
     def _alone(self) -> int:
         return len(self.plan.counted) if self.operand("how") == LEFT else 0
+
+    def _left_out(self) -> LeftOutRows | None:
+        if self.operand("how") != LEFT:
+            return None
+        return rows_left_out(self._source, self.plan, self.operand("spec"))
 
 
 class ChunkCounts(LabelledExpr):
@@ -290,8 +302,9 @@ class Cuts(LabelledExpr):
 class JoinBlocks(RowsExpr):
     """Make the partitions of the result from the block pairs.
 
-    With `counts`, additional partitions have the left rows without a match. `cuts`:
-    None if no block pair is cut by numbers of pairs.
+    With `counts`, additional partitions have the left rows without a match. `others`:
+    the left rows that `dropna` leaves out, which get partitions of their own; None:
+    there are none. `cuts`: None if no block pair is cut by numbers of pairs.
     """
 
     _label = "simjoin_pairs"
@@ -303,25 +316,41 @@ class JoinBlocks(RowsExpr):
         "meta",
         "counts",
         "tasks",
+        "others",
         "columns",
         "_partitions",
     ]
-    _defaults = {"counts": None, "columns": None, "_partitions": None}
+    _defaults = {
+        "counts": None,
+        "others": None,
+        "columns": None,
+        "_partitions": None,
+    }
+
+    def _ends(self) -> tuple[int, int, int]:
+        """Return the number of partitions with pairs, with left rows without a match as
+        well, and with left rows that are left out as well.
+        """
+        pairs = self.operand("plan").outputs
+        matched = pairs + npartitions_of(self.operand("counts"))
+        return pairs, matched, matched + npartitions_of(self.operand("others"))
 
     def _divisions(self) -> tuple[None, ...]:
-        counts = self.operand("counts")
-        alone = 0 if counts is None else counts.npartitions
-        return (None,) * (max(self.operand("plan").outputs + alone, 1) + 1)
+        return (None,) * (max(self._ends()[-1], 1) + 1)
 
     def _filtered_task(self, name: Any, index: int) -> Task:
         plan: Plan = self.operand("plan")
         counts = self.operand("counts")
-        of = max(plan.outputs + (0 if counts is None else counts.npartitions), 1)
+        pairs, matched, of = self._ends()
+        of = max(of, 1)
         call: tuple[Any, ...]
-        if index >= plan.outputs and counts is not None:
-            c = index - plan.outputs
+        if pairs <= index < matched:
+            c = index - pairs
             found = chunk_ref(self.chunks, c), TaskRef((counts._name, c))
             call = unmatched, *found, self.operand("spec"), self._meta
+        elif index >= matched and self.operand("others") is not None:
+            rows = TaskRef((self.operand("others")._name, index - matched))
+            call = rows_without_right, rows, self.operand("spec"), self._meta
         elif not plan.outputs:
             call = itself, self._meta
         else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -40,6 +40,7 @@ from dask_simjoin.engine.ids import (
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import DuplicateIdError, ListError
 from dask_simjoin.metrics.norms import Array, Frame, Ids
+from dask_simjoin.planning.left_out import LeftOutRows, Reason
 from dask_simjoin.planning.sample import (
     Moments,
     Sample,
@@ -102,6 +103,8 @@ class PartitionSummary:
     whole: Sample | None = None
     # whether chunks on a GPU may have narrow points: see `engine.compat`
     narrow: bool = False
+    # the rows that `dropna` leaves out, by column and reason
+    left_out: tuple[LeftOutRows, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -206,7 +209,9 @@ def scan_partition(
     may_narrow = may_narrow and supports_narrow(spec, columns.shape[1])
     x, kept, lengths = _embedded(columns, spec, may_narrow)
     narrow = may_narrow and _narrowed(columns, x, lengths) is not None
+    left_out: tuple[LeftOutRows, ...] = ()
     if kept is not None:
+        left_out = _reasons(columns[~kept], spec)
         frame, embeds = native(frame[spec.columns])[kept], x is not columns
         x = x[kept]
         columns = columns[kept] if embeds else x
@@ -256,8 +261,35 @@ def scan_partition(
         *radius,
         whole,
         narrow,
+        left_out,
     )
     return summary, PartitionScan(x, frame, kept, limit)
+
+
+def _reasons(columns: Array, spec: JoinSpec) -> tuple[LeftOutRows, ...]:
+    """Count rows that `dropna` leaves out, by column and reason. `columns`: the columns
+    of coordinates of these rows.
+    """
+    xp, found = module_of(columns), []
+    of_numbers = columns.shape[1] - bool(spec.by)
+    # for each column, or for all numbers of lists, the columns of the array
+    groups: list[tuple[tuple[Hashable, ...], slice]] = [
+        ((name,), slice(k, k + 1)) for k, name in enumerate(spec.on[:of_numbers])
+    ]
+    if spec.lists:
+        groups = [((spec.on[0],), slice(0, of_numbers))]
+    if spec.by:
+        groups.append((spec.by, slice(of_numbers, of_numbers + 1)))
+    for names, some in groups:
+        missing = xp.isnan(columns[:, some]).any(axis=1)
+        infinite = xp.isinf(columns[:, some]).any(axis=1) & ~missing
+        for reason, rows in (("missing", missing), ("infinite", infinite)):
+            if number := count_of(rows):
+                found.append(LeftOutRows(names, cast(Reason, reason), number))
+    # finite numbers without an embedded point: a row of zeros has no direction
+    if number := count_of(all_of_rows(xp.isfinite(columns))):
+        found.append(LeftOutRows(tuple(spec.on[:of_numbers]), "no direction", number))
+    return tuple(found)
 
 
 def radii(frame: Frame, spec: JoinSpec) -> Array:

@@ -47,6 +47,7 @@ from dask_simjoin.planning.entity_chunks import (
     serpentine,
 )
 from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
+from dask_simjoin.planning.left_out import LeftOut
 from dask_simjoin.planning.outputs import (
     PAIRS,
     BlockPairs,
@@ -120,6 +121,8 @@ class Plan(RowCounts, BlockPairs):
     table_rows: tuple[int, ...]  # number of points of each table
     budget: Budget
     data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
+    # for each table, the rows that `dropna` leaves out
+    left_out: tuple[LeftOut, ...] = field(kw_only=True)
     # int64: for each chunk of queries, the chunks that may contain neighbors of these
     # queries, nearest first
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
@@ -338,6 +341,7 @@ def make_plan(
         copies=copies,
         visits=visits,
         data_warnings=data_warnings,
+        left_out=tuple(table.left_out for table in statistics.each),
         alone=alone,
         sent=sent_rows(chunks.method, resources, max(own_bytes)),
         narrow=statistics.is_narrow(output) and not shuffled,
@@ -546,6 +550,7 @@ class WholePlan(RowCounts):
     # be within the distance
     meets: bool
     data_warnings: tuple[DataWarning, ...]
+    left_out: tuple[LeftOut, ...]
 
 
 def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
@@ -553,6 +558,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
     limit.
     """
     shared = statistics.dims, statistics.rows
+    left_out = tuple(table.left_out for table in statistics.each)
     if output.k is not None:
         # a nearest-neighbor search needs no estimate, because it finds k rows per row
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
@@ -563,6 +569,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
             statistics.pair_bytes,
             all(statistics.rows),
             statistics.data_warnings(None),
+            left_out,
         )
     (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
     gap = (
@@ -589,5 +596,11 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         with naming_causes(lambda: data_warnings):
             check_result(rows, statistics.pair_bytes, budget, spec.request)
     return WholePlan(
-        layout, *shared, found, statistics.pair_bytes, meets, data_warnings
+        layout,
+        *shared,
+        found,
+        statistics.pair_bytes,
+        meets,
+        data_warnings,
+        left_out,
     )

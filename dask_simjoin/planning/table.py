@@ -10,6 +10,7 @@ from dask_simjoin.engine.compat import row_bytes
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.planning.checks import check_radii, resolve_dims
 from dask_simjoin.planning.entity_chunks import Sources
+from dask_simjoin.planning.left_out import LeftOut, merged_reasons
 from dask_simjoin.planning.partition import PartitionSummary, supports_narrow
 from dask_simjoin.planning.sample import Moments, Sample, merge_moments
 from dask_simjoin.planning.sample_pairs import SamplePoints, gather_samples
@@ -56,6 +57,20 @@ class TableSummary:
             else None,
             sources=tuple(
                 (summary.source_rows, summary.box) for summary in self.summaries
+            ),
+        )
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The rows that `dropna` leaves out."""
+        return LeftOut(
+            self.source_rows,
+            tuple(
+                summary.source_rows - summary.moments.rows for summary in self.summaries
+            ),
+            merged_reasons(
+                (summary.left_out for summary in self.summaries),
+                (*self.spec.on, *self.spec.by),
             ),
         )
 

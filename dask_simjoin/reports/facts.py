@@ -247,6 +247,16 @@ class BlockReport(PicturedReport):
         return self.plan.rows
 
     @property
+    def rows_left_out(self) -> int:
+        """Return the number of rows of all tables that cannot be compared."""
+        return sum(table.rows for table in self.plan.left_out)
+
+    @property
+    def left_out(self) -> list[dict[str, Any]]:
+        """Return for each table the rows that cannot be compared, with the reasons."""
+        return [table.to_dict() for table in self.plan.left_out]
+
+    @property
     def block_pairs(self) -> int:
         return len(self.plan)
 

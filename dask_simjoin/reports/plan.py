@@ -12,6 +12,7 @@ import pandas as pd
 
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.estimate import UNKNOWN
+from dask_simjoin.planning.left_out import left_out_in_words
 from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import READ_COPIES
@@ -36,6 +37,7 @@ MIN_DISK_SECONDS = 0.1
 
 INPUT_FACTS: Facts = (
     *ROWS,
+    ("left out", lambda r: left_out_in_words(r.plan.left_out)),
     ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
     ("metric", lambda r: None if r.spec.metric == "euclidean" else r.spec.metric),
     ("distances", lambda r: r._distances),
@@ -94,6 +96,12 @@ class PlanReport(BlockReport):
         The options of the join.
     rows : int
         Rows that take part.
+    rows_left_out : int
+        Rows of all tables that `dropna` leaves out.
+    left_out : list of dict
+        For each table, ``rows``, ``table_rows`` and ``reasons``: the number of rows that
+        `dropna` leaves out, the number of all rows, and the numbers for each column and
+        reason. A row with several reasons is counted for each of them.
     chunks, block_pairs : int
         Number of chunks, and of pairs of chunks to compare.
     partitions : int
@@ -152,6 +160,8 @@ class PlanReport(BlockReport):
         "pair_bytes",
         "title",
         "rows",
+        "rows_left_out",
+        "left_out",
         "chunks",
         "block_pairs",
         "partitions",

@@ -10,6 +10,7 @@ import pandas as pd
 from dask.utils import format_bytes
 
 from dask_simjoin.engine.base import ABOUT, Counters
+from dask_simjoin.planning.left_out import left_out_in_words
 from dask_simjoin.reports.facts import BlockReport, PicturedReport, Report
 from dask_simjoin.reports.svg import Bars
 from dask_simjoin.request.messages import counted
@@ -67,6 +68,7 @@ class RunReport(Report):
             ),
         ),
         ("found", lambda r: r._found()),
+        ("left out", lambda r: left_out_in_words(r.plan.plan.left_out)),
         (
             "partitions",
             lambda r: (
@@ -83,6 +85,8 @@ class RunReport(Report):
         "planning",
         "seconds",
         "rows",
+        "rows_left_out",
+        "left_out",
         "bytes",
         "partitions",
         "done",
@@ -148,6 +152,16 @@ class RunReport(Report):
             if record.rows is not None
         ]
         return sum(counted) if counted else None
+
+    @property
+    def rows_left_out(self) -> int:
+        """Return the number of rows of all tables that cannot be compared."""
+        return self.plan.rows_left_out
+
+    @property
+    def left_out(self) -> list[dict[str, Any]]:
+        """Return for each table the rows that cannot be compared, with the reasons."""
+        return self.plan.left_out
 
     @property
     def bytes(self) -> int:
@@ -232,10 +246,11 @@ class RunReport(Report):
         # plans of joins of sets do not estimate seconds
         seconds = getattr(plan, "seconds", None)
         time = "" if seconds is None else f", about {seconds:.2g} s"
+        left_out = left_out_in_words(plan.plan.left_out)
         return (
             f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block "
             f"pairs, {size}{time}; "
-            f"in {self.planning:.2f} s"
+            f"in {self.planning:.2f} s" + (f"; left out {left_out}" if left_out else "")
         )
 
     def done_line(self) -> str:

@@ -156,7 +156,8 @@ class Coordinates:
     )
     p: float = field(default=2, metadata=about("power of the Minkowski metric"))
     dropna: bool = field(
-        default=False, metadata=about("drop rows with missing or infinite coordinates")
+        default=False,
+        metadata=about("let rows with missing or infinite coordinates have no partner"),
     )
 
 

@@ -5,6 +5,7 @@ blocks to compare.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
@@ -21,6 +22,7 @@ from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
 from dask_simjoin.planning.budget import room_now
 from dask_simjoin.planning.checks import check_rows
+from dask_simjoin.planning.left_out import LeftOut, LeftOutRows, left_out_in_words
 from dask_simjoin.planning.partition import check_summaries, summarise_ids
 from dask_simjoin.planning.size_blocks import SizeBlocks
 from dask_simjoin.request.messages import shown
@@ -59,6 +61,9 @@ class SetChunk(Chunk, SetBlock):
     """(sets + 3,): where in `order` the rows of each set begin. Then come the starts of
     the rows with empty sets and of the rows without a set, and the end.
     """
+
+
+LOG = logging.getLogger("dask_simjoin")
 
 
 class ReadSetRows(TypedDict):
@@ -435,16 +440,35 @@ def read_each(
     read_rows: Callable[[Frame, Any], Read],
 ) -> list[Read]:
     """Read one or two plain frames by calling `read_rows`. If `with_ids`, raise an
-    error for repeated ids.
+    error for repeated ids. Log how many rows cannot be compared.
     """
     read: list[Read] = []
+    others = []
     for (which, own), frame in zip(named_sides(spec), frames, strict=True):
         check_rows(len(frame), 0)
         with in_table(which):
             read.append(read_rows(frame, own))
             if with_ids:
                 check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
+        missing = read[-1]["missing"]
+        rows = 0 if missing is None else int(missing.sum())
+        others.append(rows_without_a_value(len(frame), (rows,), own))
+    text = None if spec.allow_missing else left_out_in_words(others)
+    if text is not None:
+        LOG.info("left out %s", text)
     return read
+
+
+def rows_without_a_value(
+    rows: int, partitions: tuple[int, ...], spec: RowSpec
+) -> LeftOut:
+    """Describe the rows of a table without a set or a text, or without a value in a
+    column of ``by=``. `rows`: number of all rows; `partitions`: number of these rows in
+    each partition.
+    """
+    columns = (*spec.on, *getattr(spec, "by", ()))
+    reason = LeftOutRows(columns, "missing", sum(partitions))
+    return LeftOut(rows, partitions, (reason,))
 
 
 def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:

@@ -23,6 +23,7 @@ from dask_simjoin.planning.checks import (
     check_rows,
 )
 from dask_simjoin.planning.estimate import Estimate, block_of, estimate
+from dask_simjoin.planning.left_out import LeftOut
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
 from dask_simjoin.planning.partition import RIGHT, IdSummary, summarise_ids
 from dask_simjoin.planning.resources import Disk, bytes_needed
@@ -45,7 +46,9 @@ from dask_simjoin.sets.chunks import (
     SetBlockPair,
     SetChunk,
     checked_presence,
+    named_sides,
     read_sets,
+    rows_without_a_value,
 )
 from dask_simjoin.sets.columns import longest_row
 from dask_simjoin.sets.methods import AUTO, SetMethod
@@ -317,6 +320,8 @@ class SetPlan(SizeBlockPlan):
     row_bytes: float
     """Mean bytes of a row of the result, and of a row of a block."""
     missing: int  # rows without a set
+    # for each table, the rows without a set; empty if such rows match each other
+    left_out: tuple[LeftOut, ...]
     special: bool  # whether rows with empty sets or without a set may match
     budget: Budget
     disk: Disk = field(default=Disk(), kw_only=True)
@@ -456,6 +461,14 @@ def make_set_plan(
         pair_bytes,
         row_bytes,
         sum(s.missing for some in tables for s in some),
+        ()
+        if spec.allow_missing
+        else tuple(
+            rows_without_a_value(
+                sum(s.source_rows for s in some), tuple(s.missing for s in some), own
+            )
+            for some, (_, own) in zip(tables, named_sides(spec), strict=False)
+        ),
         special,
         budget,
         disk=Disk(needed=bytes_needed(block_bytes, 0.0, resources)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.planning.left_out import left_out_in_words
 from dask_simjoin.reports.facts import (
     MEMORY,
     RESULT_FACTS,
@@ -39,6 +40,10 @@ class SetPlanReport(BlockReport):
         Number of blocks, and of block pairs.
     partitions : int
         Partitions of the result.
+    rows_left_out : int
+        Rows without a set, which match no row; 0 with `allow_missing`.
+    left_out : list of dict
+        These rows, with their number for each table and column.
     pairs, pairs_low, pairs_high : float
         Rows of the result, estimated from a sample, with bounds of 95 % confidence. If
         they are `counted`, all three are the exact number.
@@ -55,7 +60,15 @@ class SetPlanReport(BlockReport):
     _skipped_because = "whose sizes differ too much"
     _facts = (
         *ROWS,
-        ("without a set", lambda r: f"{r.plan.missing:,}" if r.plan.missing else None),
+        (
+            "without a set",
+            lambda r: (
+                f"{r.plan.missing:,}"
+                if r.plan.missing and not r.rows_left_out
+                else None
+            ),
+        ),
+        ("left out", lambda r: left_out_in_words(r.plan.left_out)),
         (
             "tokens",
             lambda r: f"about {r.tokens:,.0f}, {r.tokens / max(r.rows, 1):.3g} per row",
@@ -85,6 +98,8 @@ class SetPlanReport(BlockReport):
         "pair_bytes",
         "title",
         "rows",
+        "rows_left_out",
+        "left_out",
         "tokens",
         "blocks",
         "block_pairs",

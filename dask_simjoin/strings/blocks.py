@@ -19,6 +19,7 @@ from dask_simjoin.engine.base import edit_joiner, segment_kernels
 from dask_simjoin.errors import ListError, TextError
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.left_out import left_out_in_words
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.reports.facts import MEMORY, RESULT_FACTS, ROWS, size, without
 from dask_simjoin.sets.chunks import (
@@ -264,7 +265,7 @@ class EditPlanReport(SetPlanReport):
     _skipped_because = "whose lengths differ too much"
     _facts = (
         *ROWS,
-        ("without a text", lambda r: f"{r.plan.missing:,}" if r.plan.missing else None),
+        ("left out", lambda r: left_out_in_words(r.plan.left_out)),
         (
             "characters",
             lambda r: (
@@ -288,6 +289,8 @@ class EditPlanReport(SetPlanReport):
         "pair_bytes",
         "title",
         "rows",
+        "rows_left_out",
+        "left_out",
         "characters",
         "blocks",
         "block_pairs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from dask_simjoin.planning.data_warnings import (
     raise_warnings,
     warnings_of_left_out,
 )
+from dask_simjoin.planning.left_out import left_out_in_words
 from dask_simjoin.planning.outputs import OutputSpec, directions
 from dask_simjoin.planning.partition import (
     RIGHT,
@@ -46,6 +48,8 @@ from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.spec import JoinSpec
+
+LOG = logging.getLogger("dask_simjoin")
 
 
 class Chunk(TypedDict):
@@ -119,7 +123,7 @@ def read_points(
     `buffer`: see `points`.
     """
     return _read_kept(
-        frame, *_planned_points(frame, fingerprint, spec, buffer), spec, example
+        frame, *planned_points(frame, fingerprint, spec, buffer), spec, example
     )
 
 
@@ -134,11 +138,11 @@ def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
     """Return the partition itself; raise an error if it has changed since the join was
     planned.
     """
-    _planned_points(frame, fingerprint, spec)
+    planned_points(frame, fingerprint, spec)
     return frame
 
 
-def _planned_points(
+def planned_points(
     frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, buffer: Array | None = None
 ) -> tuple[Array, Array | None]:
     """Read the coordinates of a partition like `points`. Raise an error if it has
@@ -459,7 +463,8 @@ def whole_chunks(
     refine: Refine | None = None,
     threads: int = 1,
 ) -> tuple[list[Chunk], WholePlan]:
-    """Plan a join of one or two plain frames, and make each frame a chunk.
+    """Plan a join of one or two plain frames, and make each frame a chunk. Log how many
+    rows `dropna` leaves out.
 
     `sampled`: whether to estimate the number of pairs from a full sample. Otherwise a
     small sample is drawn, which is enough for warnings. `refine`: adapts the planned
@@ -467,6 +472,9 @@ def whole_chunks(
     """
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
+    text = left_out_in_words(plan.left_out)
+    if text is not None:
+        LOG.info("left out %s", text)
     _check_ids(statistics, frames, spec)
     _check_result(plan, statistics, spec, output)
     if refine is not None and plan.meets and scans[0] is not None:

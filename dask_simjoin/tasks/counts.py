@@ -13,13 +13,20 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.engine.base import Frames, frames_for, host_joiner, joiner_for
-from dask_simjoin.engine.compat import all_of, count_up, module_of, on_gpu, to_host
+from dask_simjoin.engine.compat import (
+    all_of,
+    count_of,
+    count_up,
+    module_of,
+    on_gpu,
+    to_host,
+)
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
 from dask_simjoin.engine.protocols import Joiner, Rows
 from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
-from dask_simjoin.planning.partition import points
-from dask_simjoin.request.spec import JoinSpec, RowSpec
+from dask_simjoin.request.spec import RowSpec
+from dask_simjoin.tasks.left_out import Fill, filled_frame, kept_rows
 from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
 
@@ -197,13 +204,6 @@ def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
     return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
 
 
-def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
-    """Return a mask (n,) of the rows that get a value; None if all rows get one."""
-    return (
-        points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
-    )
-
-
 def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Array:
     found = groups(frame) if callable(groups) else hash_columns(frame, groups)
     return found if kept is None else found[kept]
@@ -268,12 +268,13 @@ def values_beside(
     then: Array,
     groups: Groups,
     spec: RowSpec | None,
+    fill: Fill | None = None,
 ) -> Frame | Series:
     """Put values into the order that a partition's rows have now, and give them the
     labels of the rows.
 
     `then`: hashes of the rows from when the values were computed. A frame that is
-    computed again may have another order.
+    computed again may have another order. `fill`: see `relabelled`.
     """
     kept = kept_rows(frame, spec)
     places = earlier_positions(_kept_fingerprints(frame, groups, kept), then)
@@ -286,24 +287,32 @@ def values_beside(
             f"or {REMEDY}"
         )
     return _labelled(
-        values.copy(deep=False) if places is None else values.take(places), frame, kept
+        values.copy(deep=False) if places is None else values.take(places),
+        frame,
+        kept,
+        fill,
     )
 
 
 def relabelled(
-    frame: Frame, values: Frame | Series, spec: RowSpec | None
+    frame: Frame, values: Frame | Series, spec: RowSpec | None, fill: Fill | None = None
 ) -> Frame | Series:
-    """Give values the labels of a partition's rows. Both are in the same order."""
-    return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
+    """Give values the labels of a partition's rows. Both are in the same order.
+
+    `fill`: values of the rows that `dropna` leaves out; None: it leaves out no row.
+    """
+    return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec), fill)
 
 
 def _labelled(
-    values: Frame | Series, frame: Frame, kept: Array | None
+    values: Frame | Series, frame: Frame, kept: Array | None, fill: Fill | None
 ) -> Frame | Series:
-    labels = frame.index if kept is None else frame.index[kept]
-    if len(labels) != len(values):
-        raise _other_rows(len(labels), len(values))
-    values.index = labels
+    rows = len(frame) if kept is None else count_of(kept)
+    if rows != len(values):
+        raise _other_rows(rows, len(values))
+    if kept is not None and fill is not None:
+        return filled_frame(values, frame, kept, fill)
+    values.index = frame.index if kept is None else frame.index[kept]
     return values
 
 

@@ -28,6 +28,7 @@ from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, Values
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
+from dask_simjoin.tasks.left_out import filled, kept_rows
 from dask_simjoin.tasks.matches import kept_values, measured, row_places
 from dask_simjoin.tasks.named_tuples import sent_by_fields
 from dask_simjoin.tasks.pairs import (
@@ -390,6 +391,17 @@ def nearest_or_missing(
     )
     alone = without_right(query, places, spec, like)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
+
+
+def state_of_all_rows(state: State, frame: Frame, spec: JoinSpec) -> State:
+    """Return the state of a search with all rows of a plain frame. The rows that
+    `dropna` leaves out have no neighbor.
+    """
+    kept = kept_rows(frame, spec)
+    return State(
+        totals=filled(state["totals"], kept, math.inf),
+        row_numbers=filled(state["row_numbers"], kept, -1),
+    )
 
 
 def has_neighbor(state: State) -> Array:

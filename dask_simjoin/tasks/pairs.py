@@ -258,6 +258,12 @@ def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> 
     return without_right(query, unmatched_places(query, counts), spec, like)
 
 
+def rows_without_right(parts: Sequence[Chunk], spec: RowSpec, like: Frame) -> Frame:
+    """Make rows of the result for all rows of some chunks, without right rows."""
+    found = [unmatched(part, 0, spec, like) for part in parts]
+    return found[0] if len(found) == 1 else frames_for(like).stacked(found)
+
+
 def without_right(query: Chunk, places: Array, spec: RowSpec, like: Frame) -> Frame:
     """Make rows of the result for the left rows at these places, without right rows."""
     frames = frames_for(query["example"])

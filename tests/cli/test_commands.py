@@ -185,6 +185,57 @@ def test_rows_that_stay(points, keep):
     assert 0 < len(wanted) < len(points)
 
 
+@pytest.mark.parametrize(
+    ("words", "rows", "said"),
+    [
+        (("dedup", "--eps", "1"), 4, "Wrote 4 of 5 rows to o.csv in S s; kept,"),
+        (("counts", "--eps", "1"), 5, "Wrote o.csv in S s; kept,"),
+        (("dbscan", "--eps", "1", "--min-samples", "2"), 5, "kept,"),
+        (("self-join", "--eps", "1"), 1, "Wrote 1 row to o.csv in S s; left out"),
+        (("knn", "-k", "1"), 3, "left out"),
+    ],
+)
+def test_rows_without_coordinates_are_reported(
+    words, rows, said, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("x,y\n0,0\n,0\n0,1\n9,\n50,50\n")
+    on = ("--on", "x,y", "--scheduler", "synchronous", "--dropna", "-o", "o.csv")
+    ran = run(words[0], "t.csv", *words[1:], *on, "--json")
+    last = re.sub(r"\d+\.\d s", "S s", ran.stderr.splitlines()[-1])
+    but = " but not compared," * said.endswith("kept,")
+    assert last.endswith(f"{said}{but} 2 of 5 rows: 1 misses 'x'; 1 misses 'y'.")
+    assert len(pd.read_csv("o.csv")) == rows
+    found = json.loads(ran.stdout)
+    assert found["rows_left_out"] == found["report"]["rows_left_out"] == 2
+    assert found["plan"]["left_out"][0]["table_rows"] == 5
+
+
+@pytest.mark.parametrize(
+    ("how", "rows", "left"),
+    [("inner", 1, "left out"), ("left", 4, "kept"), ("leftanti", 3, "kept")],
+)
+def test_rows_of_two_tables_without_coordinates(how, rows, left, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text('x\n0\n""\ninf\n9\n')
+    (tmp_path / "o.csv").write_text('x\n0\n""\n')
+    words = ("--on", "x", "--eps", "1", "--how", how, "--dropna")
+    ran = run("join", "t.csv", "--other", "o.csv", *words, "-o", "r.csv")
+    last = ran.output.splitlines()[-1]
+    of = "2 of 4 rows of the left table: 1 misses 'x'; 1 has an infinite value in 'x'"
+    assert f"; {left}" in last and of in last
+    assert last.endswith("; left out 1 of 2 rows of the right table: 1 misses 'x'.")
+    assert len(pd.read_csv("r.csv", skip_blank_lines=False)) == rows
+
+
+def test_numbers_of_rows_without_coordinates(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("x,y\n0,0\n,0\n0,1\n")
+    ran = run("count-pairs", "t.csv", "--on", "x,y", "--eps", "1", "--dropna")
+    assert ran.stdout == "1\n"
+    assert ran.stderr.splitlines()[-1] == "Left out 1 of 3 rows: 1 misses 'x'."
+
+
 def test_sets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = pd.DataFrame({"text": ["a b c d", "b c d a", "a b c e", "x y"]})

@@ -124,10 +124,9 @@ def test_weights():
     made = DBSCAN(eps=1.0, min_samples=3, dropna=True).fit(
         hole, sample_weight=[1, 9, 2, 1]
     )
-    assert made.labels_.tolist() == [0, 0, -1] and made.components_.tolist() == [
-        [0.0],
-        [1.0],
-    ]
+    assert made.labels_.tolist() == [0, -1, 0, -1]
+    assert made.components_.tolist() == [[0.0], [1.0]]
+    assert made.core_sample_indices_.tolist() == [0, 2]
     huge = DBSCAN(eps=1.0, min_samples=3).fit(x, sample_weight=[1e300, 1, 1, 1, 1])
     assert huge.core_sample_indices_.tolist() == [0, 1]
 

@@ -51,9 +51,11 @@ def test_frames_missing_values_and_duplicates():
     hole[7] = np.nan
     model = HDBSCAN(10, dropna=True).fit(hole)
     rest = HDBSCAN(10).fit(np.delete(X, 7, axis=0))
-    assert model.labels_.tolist() == rest.labels_.tolist()
+    assert np.delete(model.labels_, 7).tolist() == rest.labels_.tolist()
+    assert model.labels_[7] == -1 and model.probabilities_[7] == 0
     assert model.predict(NEW).tolist() == rest.predict(NEW).tolist()
-    assert len(model.predict(np.vstack([NEW, [[np.nan, 0]]]))) == len(NEW)
+    labels = model.predict(np.vstack([[[np.nan, 0]], NEW]))
+    assert labels.tolist() == [-1, *rest.predict(NEW)]
     same = HDBSCAN(2).fit(np.zeros((6, 2)))
     assert same.predict([[0.0, 0.0]]).tolist() == [-1]
     one = HDBSCAN(2).fit(np.zeros((1, 2)))

@@ -186,8 +186,11 @@ def test_rows_left_out():
     frame.iloc[::7, 0] = np.nan
     kept = frame.dropna()
     found = frame.simjoin.hdbscan(4, dropna=True)
-    assert found.index.tolist() == kept.index.tolist()
-    assert found["label"].tolist() == kept.simjoin.hdbscan(4)["label"].tolist()
+    assert found.index.equals(frame.index)
+    pd.testing.assert_frame_equal(found.loc[kept.index], kept.simjoin.hdbscan(4))
+    others = found.drop(kept.index)
+    assert (others["label"] == -1).all() and (others["probability"] == 0).all()
+    assert others["outlier_score"].isna().all()
     tree = kept.simjoin.spanning_tree()
     pd.testing.assert_frame_equal(frame.simjoin.spanning_tree(dropna=True), tree)
     for partitioning in ("entity", "spatial"):

@@ -709,7 +709,8 @@ def test_rows_of_a_batch_are_those_that_take_part(lists, tmp_path):
         0.5, tmp_path / "index", on=on, id="key", dropna=True
     )
     more = frame.iloc[10:]
-    assert not index.update(more, batch="a").report.known
+    report = index.update(more, batch="a").report
+    assert not report.known and (report.inserted, report.left_out) == (9, 1)
     assert index.update(lay(more, "dask-3"), batch="a").report.known
     with pytest.raises(errors.OptionError, match="9 new rows, and this call has 8"):
         index.update(more.iloc[1:], batch="a")

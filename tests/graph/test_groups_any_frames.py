@@ -181,6 +181,7 @@ def test_any_frames(data, asked, eps):
     found = merged(*frames, names)
     near = {(i, j) for i, away, j in found if away <= eps}
     rows = frames[0].dropna(subset=names).index
+    others = frames[0].index.difference(rows)
     with dask.config.set(scheduler="sync"):
         one, other = given
         pairs, semi, anti, nearest, gone = dask.compute(
@@ -192,7 +193,10 @@ def test_any_frames(data, asked, eps):
         )
     assert sorted(zip(pairs["left"], pairs["right"], strict=True)) == sorted(near)
     assert semi.index.tolist() == sorted({i for i, _ in near})
-    assert anti.index.tolist() == [i for i in rows if i not in set(semi.index)]
+    assert anti.index.tolist() == [
+        i for i in frames[0].index if i not in set(semi.index)
+    ]
+    assert not gone[others].any()
     assert list(semi.columns) == list(frames[0].columns)
     want = [
         (i, j)

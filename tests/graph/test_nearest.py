@@ -3,6 +3,7 @@
 import dask
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,16 +111,18 @@ def test_rows_left_out():
     frame = frame_of(SETS["uniform"][:400])
     frame.loc[::9, "c0"] = np.nan
     kept = frame.dropna()
-    want = by_definition(kept.to_numpy(), 4)
+    want = pd.Series(np.nan, frame.index, name="k_distance")
+    want[kept.index] = by_definition(kept.to_numpy(), 4)
     with pytest.raises(CoordinateError, match="c0"):
         frame.simjoin.k_distances(4)
-    assert frame.simjoin.k_distances(4, dropna=True).tolist() == want
+    found = frame.simjoin.k_distances(4, dropna=True)
+    pd.testing.assert_series_equal(found, want, check_exact=True)
     for partitioning in ("entity", "spatial"):
         lazy = dd.from_pandas(frame, npartitions=5).simjoin.k_distances(
             4, dropna=True, partitioning=partitioning, blocksize="9 kB"
         )
         found = lazy.compute(scheduler="sync")
-        assert found.tolist() == want and found.index.tolist() == kept.index.tolist()
+        pd.testing.assert_series_equal(found, want, check_exact=True)
 
 
 def test_on_a_cluster(client):

@@ -410,7 +410,7 @@ def test_rows_without_direction(how):
     counts = computed(
         lay(frame, how).simjoin.neighbor_counts(0.1, metric="cosine", dropna=True)
     )
-    assert counts.to_dict() == {"a": 2, "b": 2, "d": 0, "f": 2}
+    assert counts.to_dict() == {"a": 2, "b": 2, "c": 0, "d": 0, "e": 0, "f": 2}
     assert (
         computed(lay(frame, how).simjoin.count_pairs(1e9, metric="sqeuclidean")) == 15
     )

@@ -60,8 +60,9 @@ def assert_joined(frame, how, rows, eps=1.0, on=("x",), **options):
     ends = pd.Series(
         [end for pair in expected for end in pair], dtype=kept.index.dtype
     ).value_counts()
-    assert counts.index.tolist() == labels
-    assert counts.tolist() == ends.reindex(labels, fill_value=0).tolist()
+    every = frame.index.tolist()
+    assert counts.index.tolist() == every
+    assert counts.tolist() == ends.reindex(every, fill_value=0).tolist()
     assert computed(data.simjoin.count_pairs(eps, on=on, **options)) == len(expected)
     return expected
 

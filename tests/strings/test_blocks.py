@@ -73,5 +73,6 @@ def test_a_report_names_the_rule_and_the_groups():
     assert (
         plan.title == "Plan of a self-join by edit distance, k=1, with transpositions"
     )
-    assert "without a text" in text and "within" in text and "by length" in text
+    assert "1 of 3 rows: 1 misses 't' or 'g'" in text
+    assert "within" in text and "by length" in text
     assert plan.characters == 4 and plan.pairs == 1

@@ -98,11 +98,9 @@ def after(
         eps, core, labels, _ = value
         found = lazy.compute() if is_dask_collection(lazy) else lazy
         RESULTS.add(dtypes_of(found), rows_of(found, made.labelled))
-        assert (
-            not made.labelled
-            or found.index.tolist() == one.frame.index[one.used].tolist()
-        )
-        return check_forest(found, eps, core, labels)
+        assert not made.labelled or found.index.tolist() == one.frame.index.tolist()
+        assert (found["ordering"][~one.used] == -1).all()
+        return check_forest(found[one.used], eps, core, labels)
     if not is_dask_collection(lazy):
         return compared(lazy, value, near, kind != "pairs")
     if kind == "aligned":
@@ -234,14 +232,6 @@ def beside(
     if lazy.ndim == 2:
         column = draw.one("column", list(value.columns))
         lazy, value = lazy[column], value[column]
-    if not one.used.all() and not one.frame.index.is_unique:
-        raise Skipped("pandas cannot align labels that repeat where rows were left out")
-    if not one.used.all() and done == "to_frame":
-        raise Skipped(
-            "pandas gives a column to a partition without rows as it is, rows and all"
-        )
-    if not one.used.all() and done in FILTERED:
-        raise Skipped("pandas cannot filter by values that some rows lack")
     what = FRAMES.get(done) or FILTERED[done]
     if not made.ordered and not one.frame.index.is_unique:
         raise Skipped("labels that repeat, in an order that Dask does not fix")

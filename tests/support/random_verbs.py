@@ -133,6 +133,32 @@ def picked(frame: pd.DataFrame, used: np.ndarray, rows: Any, name: Any) -> list[
     return frame[name][used].iloc[rows].tolist()
 
 
+NO_CLUSTER = {"label": -1, "probability": 0.0, "outlier_score": math.nan}
+NO_ORDER = {
+    "ordering": -1,
+    "reachability": math.inf,
+    "core_distance": math.inf,
+    "predecessor": -1,
+}
+"""The results of clusterings for rows without coordinates."""
+
+
+def of_all_rows(values: np.ndarray, used: np.ndarray, fill: Any) -> np.ndarray:
+    """Return the values of all rows, given those of the rows with coordinates."""
+    found = np.full(len(used), fill, values.dtype)
+    found[used] = values
+    return found
+
+
+def frame_of_all_rows(values: pd.DataFrame, side: Side, fill: Any) -> pd.DataFrame:
+    """Do the same for several columns."""
+    columns = {
+        name: of_all_rows(values[name].to_numpy(), side.used, fill[name])
+        for name in values.columns
+    }
+    return pd.DataFrame(columns, side.frame.index)
+
+
 class Verbs:
     """The verbs.  Each draws its options, and returns its result with the expected one."""
 
@@ -264,22 +290,27 @@ class Verbs:
             other.lazy, eps, id=self.id, **how, **self.how, **self.engine()
         )
         if way in ("leftsemi", "leftanti"):
-            hit = near.any(1) if way == "leftsemi" else ~near.any(1)
-            return Want("rows", lazy, one.frame[one.used][hit])
+            hit = of_all_rows(near.any(1), one.used, False)
+            return Want("rows", lazy, one.frame[hit if way == "leftsemi" else ~hit])
         want = self.pairs(one, other, near, how, how["return_distance"])
         if way == "left":
-            alone = np.flatnonzero(~near.any(1))
-            left = {"left": [one.ids[k] for k in alone.tolist()]}
-            keep = how.get("keep")
-            keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
-            left |= {
-                f"{name}_left": picked(one.frame, one.used, alone, name)
-                for name in keep
-            }
-            if len(alone):
-                more = pd.DataFrame(left).reindex(columns=want.columns).astype(object)
-                want = pd.concat([want.astype(object), more]) if len(want) else more
+            want = self.with_alone(want, near.any(1), how.get("keep"))
         return Want("pairs", lazy, want)
+
+    def with_alone(self, pairs: pd.DataFrame, hit: np.ndarray, keep: Any) -> Any:
+        """Add the left rows without a match, and those without coordinates. `hit`: the
+        rows with coordinates that have a match.
+        """
+        one = self.one
+        alone = np.flatnonzero(~of_all_rows(hit, one.used, False))
+        names = self.every_name(one)
+        left = {"left": [names[k] for k in alone.tolist()]}
+        keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
+        left |= {f"{name}_left": one.frame[name].iloc[alone].tolist() for name in keep}
+        if not len(alone):
+            return pairs
+        more = pd.DataFrame(left).reindex(columns=pairs.columns).astype(object)
+        return pd.concat([pairs.astype(object), more]) if len(pairs) else more
 
     def knn_join(self) -> Want:
         draw, one = self.draw, self.one
@@ -315,16 +346,26 @@ class Verbs:
                 f"{name}{suffix}": picked(side.frame, side.used, rows, name)
                 for name in keep
             }
+        way = draw.one("how", ["inner", "inner", "left", "leftanti"])
+        if way == "leftanti":
+            how = {}
         lazy = one.lazy.simjoin.knn_join(
             other.lazy if two else None,
             k,
+            how=way,
             max_distance=bound,
             id=self.id,
             **how,
             **self.how,
             **self.searcher(),
         )
-        return Want("pairs", lazy, pd.DataFrame(columns))
+        hit = np.isin(np.arange(len(one.x)), i)
+        if way == "leftanti":
+            return Want("rows", lazy, one.frame[~of_all_rows(hit, one.used, False)])
+        want = pd.DataFrame(columns)
+        if way == "left":
+            want = self.with_alone(want, hit, how.get("keep"))
+        return Want("pairs", lazy, want)
 
     def closest_pairs(self) -> Want:
         draw, one = self.draw, self.one
@@ -361,8 +402,11 @@ class Verbs:
         )
         return Want("pairs", lazy, self.pairs(one, other, near, how, True))
 
-    def series(self, values: Any, name: str | None) -> pd.Series:
-        return pd.Series(values, self.one.frame.index[self.one.used], name=name)
+    def series(self, values: Any, name: str | None, fill: Any) -> pd.Series:
+        """Return the values of the rows with coordinates, and `fill` for the others."""
+        one = self.one
+        found = of_all_rows(np.asarray(values), one.used, fill)
+        return pd.Series(found, one.frame.index, name=name)
 
     def neighbor_counts(self) -> Want:
         eps, radii = self.radius()
@@ -370,7 +414,7 @@ class Verbs:
             return self.several_counts()
         lazy = self.one.lazy.simjoin.neighbor_counts(eps, **self.how, **self.engine())
         near = self.near(self.one, self.one, radii)
-        return Want("aligned", lazy, self.series(near.sum(1) - 1, "neighbors"))
+        return Want("aligned", lazy, self.series(near.sum(1) - 1, "neighbors", 0))
 
     def several(self) -> list[float]:
         """Draw some distances in no order."""
@@ -382,10 +426,12 @@ class Verbs:
     def several_counts(self) -> Want:
         eps = self.several()
         lazy = self.one.lazy.simjoin.neighbor_counts(eps, **self.how, **self.engine())
-        values = {one: self.near(self.one, self.one, one).sum(1) - 1 for one in eps}
-        return Want(
-            "aligned", lazy, pd.DataFrame(values, self.one.frame.index[self.one.used])
-        )
+        one = self.one
+        values = {
+            each: of_all_rows(self.near(one, one, each).sum(1) - 1, one.used, 0)
+            for each in eps
+        }
+        return Want("aligned", lazy, pd.DataFrame(values, one.frame.index))
 
     def count_pairs(self) -> Want:
         draw = self.draw
@@ -409,7 +455,7 @@ class Verbs:
         most = self.draw.one("min_samples", [1, 2, 3, 5])
         lazy = self.one.lazy.simjoin.dbscan(self.eps, most, **self.how, **self.engine())
         labels = labels_of(self.near(self.one, self.one), most)
-        return Want("aligned", lazy, self.series(labels, "label"))
+        return Want("aligned", lazy, self.series(np.array(labels, int), "label", -1))
 
     def near_duplicated(self) -> Want:
         one, draw = self.one, self.draw
@@ -422,11 +468,11 @@ class Verbs:
         )
         near = self.near(one, one)
         if keep is False:
-            return Want("aligned", lazy, self.series(near.sum(1) > 1, None))
+            return Want("aligned", lazy, self.series(near.sum(1) > 1, None, False))
         values = one.frame["r"].to_numpy(float, na_value=math.nan)[one.used]
         near |= np.eye(len(near), dtype=bool)
         gone = np.array(marked(near, order_of(keep, len(near), values), grouping), bool)
-        return Want("aligned", lazy, self.series(gone, None))
+        return Want("aligned", lazy, self.series(gone, None, False))
 
     def k_distances(self) -> Want:
         k, rows = self.draw.one("k", [1, 2, 4]), len(self.one.x)
@@ -435,7 +481,7 @@ class Verbs:
         away = np.sort(away, 1)
         values = away[:, k] if k < rows else np.full(rows, math.inf)
         lazy = self.one.lazy.simjoin.k_distances(k, **self.how)
-        return Want("aligned", lazy, self.series(values, "k_distance"))
+        return Want("aligned", lazy, self.series(values, "k_distance", math.nan))
 
     def hdbscan(self) -> Want:
         """Compare with the clusters of the tree that all pairs make."""
@@ -457,7 +503,7 @@ class Verbs:
                 {"left": ends[:, 0], "right": ends[:, 1], "distance": far}
             )
             value = choose_clusters(condensed_tree(tree, least))
-        value.index = one.frame.index[one.used]
+        value = frame_of_all_rows(value, one, NO_CLUSTER)
         return Want(
             "aligned",
             one.lazy.simjoin.hdbscan(least, min_samples=samples, **how),
@@ -516,8 +562,6 @@ class Verbs:
         asked, one = AskedSets(self.draw, self.how), self.one
         lazy = one.lazy.simjoin.set_neighbor_counts(**asked.options)
         counts = wanted_counts(asked.pairs(one.frame, one.frame, True), len(one.frame))
-        if not one.used.all():
-            raise Skipped("rows with holes have values, too, unlike with other verbs")
         return Want(
             "aligned",
             lazy,
@@ -536,13 +580,13 @@ class Verbs:
         near = np.eye(len(one.frame), dtype=bool)
         for i, j in asked.pairs(one.frame, one.frame, True):
             near[i, j] = near[j, i] = True
-        if not one.used.all():
-            raise Skipped("rows with holes have values, too, unlike with other verbs")
         if keep is False:
-            return Want("aligned", lazy, self.series(near.sum(1) > 1, None))
-        values = one.frame["r"].to_numpy(float, na_value=math.nan)
-        gone = np.array(marked(near, order_of(keep, len(near), values), grouping), bool)
-        return Want("aligned", lazy, self.series(gone, None))
+            gone = near.sum(1) > 1
+        else:
+            values = one.frame["r"].to_numpy(float, na_value=math.nan)
+            order = order_of(keep, len(near), values)
+            gone = np.array(marked(near, order, grouping), bool)
+        return Want("aligned", lazy, pd.Series(gone, one.frame.index))
 
     def count_set_pairs(self) -> Want:
         asked, one = AskedSets(self.draw, self.how), self.one
@@ -610,9 +654,10 @@ class Verbs:
         apart = max(4 * self.eps, 1e-100)  # the square of a smaller distance would be 0
         numbers = self.alike(self.one, self.one).argmax(1) * apart
         want = sklearn_optics(np.column_stack([self.one.x, numbers]), self.eps, most)
-        return Want(
-            "aligned", lazy, want.set_index(self.one.frame.index[self.one.used])
-        )
+        places = np.flatnonzero(self.one.used)
+        before = want["predecessor"].to_numpy()
+        want["predecessor"] = np.where(before < 0, before, places[before])
+        return Want("aligned", lazy, frame_of_all_rows(want, self.one, NO_ORDER))
 
 
 VERBS = [

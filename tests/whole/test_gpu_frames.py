@@ -136,7 +136,19 @@ def test_dropna(frame, how):
         as_set(computed(lay(holed, how).simjoin.self_join(EPS, dropna=True))), want
     )
     counts = computed(lay(holed, how).simjoin.neighbor_counts(EPS, dropna=True))
-    assert counts.index.tolist() == names and counts.sum() == 2 * len(want)
+    assert counts.index.tolist() == holed.index.tolist()
+    assert counts.sum() == 2 * len(want)
+    assert (counts.to_numpy()[::7] == 0).all()
+    other = lay(holed.iloc[:30], how)
+    for options in ({"how": "left", "keep": "c0"}, {"how": "leftanti"}):
+        found, plain = (
+            computed(side.simjoin.join(right, EPS, dropna=True, **options))
+            for side, right in (
+                (lay(holed, how), other),
+                (holed, holed.iloc[:30]),
+            )
+        )
+        assert len(found) == len(plain)
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -10,6 +10,7 @@ selection".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -30,6 +31,9 @@ CLUSTERS: dict[str, Any] = {
     "outlier_score": np.float64,
 }
 """Columns of clustering results, with their dtypes."""
+
+CLUSTER_FILL = {"label": -1, "probability": 0.0, "outlier_score": math.nan}
+"""The result for rows that `dropna` leaves out."""
 
 EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.float64}
 """Columns and dtypes of a spanning tree."""

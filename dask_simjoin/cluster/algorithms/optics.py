@@ -32,13 +32,20 @@ from dask_simjoin.cluster.algorithms.edges import (
     order_of,
 )
 from dask_simjoin.engine.base import frames_for, host_kernels
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.distances import Metric
-from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
 from dask_simjoin.request.columns import optional
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, RowNumbers, row_numbers
+from dask_simjoin.tasks.left_out import (
+    filled,
+    kept_rows,
+    mask_like,
+    positions_in_frame,
+)
 from dask_simjoin.tasks.matches import BlockPair
 
 COLUMNS = {
@@ -48,6 +55,19 @@ COLUMNS = {
     PREDECESSOR: np.int64,
 }
 """Columns of the result, with their dtypes."""
+
+FILL = {
+    "ordering": -1,
+    "reachability": np.inf,
+    "core_distance": np.inf,
+    PREDECESSOR: -1,
+}
+"""The result for rows that `dropna` leaves out."""
+
+FILL_BITS = [
+    int(np.array(value, COLUMNS[name]).view(np.int64)) for name, value in FILL.items()
+]
+"""The same, with floats as bit patterns."""
 
 IN_MEMORY = 2**30
 """If the memory limit is unknown, keep at most this many bytes of edges in memory, and
@@ -239,6 +259,31 @@ def optics_of_dense_chunk(
     return table_of(found[0], found[1], core, found[2])
 
 
+def order_of_all_rows(table: Array, frame: Frame, spec: JoinSpec) -> tuple[Array, Ids]:
+    """Return the columns of the result for all rows of a plain frame, and the index
+    labels of the rows. `table`: see `table_of`; its rows are those that `dropna` keeps.
+    """
+    if len(table) == len(frame):
+        return table, frame.index
+    kept = kept_rows(frame, spec)
+    columns = [filled(table[:, k], kept, bits) for k, bits in enumerate(FILL_BITS)]
+    xp = module_of(table)
+    places = xp.flatnonzero(~mask_like(kept, table))
+    columns[-1] = positions_in_frame(columns[-1], places)
+    return xp.stack(columns, axis=1), frame.index
+
+
+def with_positions(result: Frame, left_out: Array) -> Frame:
+    """Convert predecessors to positions in the whole frame. `left_out`: positions of the
+    rows that `dropna` leaves out.
+    """
+    frames = frames_for(result)
+    column = positions_in_frame(
+        values_of(result[PREDECESSOR]), frames.xp.asarray(left_out)
+    )
+    return result.assign(**{PREDECESSOR: column})
+
+
 def discard(parts: list[CoreEdges]) -> None:
     for part in parts:
         for store in (part.others, part.reach, *part.used):
@@ -308,18 +353,27 @@ def labels_of(
         )
         for name in columns_for(eps)
     )
+    there = place != FILL["ordering"]  # not left out by `dropna`
+    labels = np.full(len(place), -1, np.int64)
+    place, reach, core = place[there], reach[there], core[there]
     number = len(place)
     if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
         raise ColumnError(
             f"The column 'ordering' must have each number from 0 to {number - 1:,} "
-            "once. Pass all rows of "
-            "one result of optics()."
+            "once, apart from -1 for rows that dropna leaves out. Pass all rows of one "
+            "result of optics()."
         )
     order = np.empty(number, np.int64)
     order[place] = np.arange(number)
     if eps is not None:
-        return at_distance(order, reach, core, eps)
-    return by_steepness(order, reach, predecessor[0], options)
+        labels[there] = at_distance(order, reach, core, eps)
+        return labels
+    before = predecessor[0][there]
+    if number < len(there):  # scikit-learn gets only the rows with coordinates
+        rows = np.cumsum(there) - 1
+        before = np.where(before < 0, before, rows[before])
+    labels[there] = by_steepness(order, reach, before, options)
+    return labels
 
 
 def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:

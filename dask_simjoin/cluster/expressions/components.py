@@ -79,6 +79,7 @@ class Labels(FoundByChunk):
     """A lazy Series of DBSCAN labels whose chunks are not planned yet."""
 
     _label = "simjoin_dbscan"
+    _fill = -1
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
     # bytes per row: its row number, neighbor count, component and label

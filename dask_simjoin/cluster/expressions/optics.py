@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from typing import Any
 
@@ -14,6 +15,7 @@ from dask_simjoin.cluster.algorithms.edges import (
     gather_edges,
 )
 from dask_simjoin.cluster.algorithms.optics import (
+    FILL,
     FOREST,
     IN_MEMORY,
     core_distances,
@@ -27,6 +29,7 @@ from dask_simjoin.cluster.algorithms.optics import (
     order_forest,
     order_rows,
     smallest_of_block,
+    with_positions,
 )
 from dask_simjoin.cluster.algorithms.scratch import (
     LABEL,
@@ -39,6 +42,7 @@ from dask_simjoin.cluster.algorithms.scratch import (
 from dask_simjoin.graph.aligned import Aligned
 from dask_simjoin.graph.base import LabelledExpr, Steps, blocks_of_chunks, pick, picked
 from dask_simjoin.graph.dask_private import (
+    Blockwise,
     Expr,
     List,
     PartitionsFiltered,
@@ -46,6 +50,7 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
 )
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
+from dask_simjoin.graph.left_out import positions_left_out
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.source import FrozenSource, optimise_in_place
 from dask_simjoin.graph.workers import is_worker
@@ -218,6 +223,7 @@ class Order(FoundByChunk):
     """A lazy result of OPTICS whose chunks are not planned yet."""
 
     _label = "simjoin_optics"
+    _fill = FILL
     _parameters = [
         "frame",
         "source",
@@ -245,6 +251,11 @@ class Order(FoundByChunk):
         self, statistics: JoinStatistics, resources: Resources
     ) -> None:
         check_order(statistics.left.rows, self._row_bytes, resources)
+
+    def _values(self) -> Expr:
+        values, spec = super()._values(), self.operand("spec")
+        left_out = positions_left_out(self._source, self.plan, spec)
+        return values if left_out is None else WithPositions(values, left_out)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         samples, max_eps = self.operand("min_samples"), self.operand("max_eps")
@@ -278,6 +289,25 @@ class Order(FoundByChunk):
             max_bytes,
             buffer,
         )
+
+
+class WithPositions(Blockwise):
+    """Convert the predecessors in a result to positions in the whole frame. `left_out`:
+    a `LeftOutPositions`.
+    """
+
+    _parameters = ["frame", "left_out"]
+    operation = staticmethod(with_positions)
+
+    @functools.cached_property
+    def _meta(self) -> Any:
+        return self.frame._meta
+
+    def _divisions(self) -> Any:
+        return self.frame.divisions
+
+    def _broadcast_dep(self, dep: Expr) -> bool:
+        return bool(dep is self.operand("left_out") or dep.npartitions == 1)
 
 
 class OrderedRows(ChunkValues):

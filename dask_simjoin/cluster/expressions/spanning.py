@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.condensed_tree import (
+    CLUSTER_FILL,
     ChosenClusters,
     choose,
     condense,
@@ -248,6 +249,7 @@ class Hierarchy(FoundByChunk):
     """A lazy result of HDBSCAN whose chunks are not planned yet."""
 
     _label = "simjoin_hdbscan"
+    _fill = CLUSTER_FILL
     _parameters = [
         "frame",
         "source",

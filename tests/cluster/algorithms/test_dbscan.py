@@ -3,6 +3,7 @@
 import dask
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,16 +171,17 @@ def test_equal_to_scikit_learn(name, partitions, partitioning):
     assert last.tolist() == want[len(want) - len(last) :]
 
 
-def test_rows_left_out_have_no_label():
+def test_rows_left_out_are_noise():
     frame = frame_of(SETS["moons"][0])
     frame.loc[::9, "c0"] = np.nan
     kept = frame.dropna()
-    want = labels_of(kept.to_numpy(), 0.1, 5)
+    want = pd.Series(-1, frame.index, name="label")
+    want[kept.index] = labels_of(kept.to_numpy(), 0.1, 5)
     ddf = dd.from_pandas(frame, npartitions=5)
     for one in (frame, ddf):
         labels = one.simjoin.dbscan(0.1, 5, dropna=True)
         labels = labels if one is frame else labels.compute()
-        assert labels.tolist() == want and labels.index.tolist() == kept.index.tolist()
+        pd.testing.assert_series_equal(labels, want)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "5", None])

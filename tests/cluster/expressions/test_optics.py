@@ -116,8 +116,13 @@ def test_rows_left_out():
     for mode in ("edges", "forest"):
         plain = frame.simjoin.optics(0.3, 5, dropna=True, mode=mode)
         if mode == "edges":
-            assert_same(plain, want)
-        assert plain.index.tolist() == kept.index.tolist()
+            rows = np.flatnonzero(frame["c0"].notna())
+            before = want["predecessor"].to_numpy()
+            want["predecessor"] = np.where(before < 0, before, rows[before])
+            assert_same(plain.loc[kept.index], want)
+        others = plain.drop(kept.index)
+        assert (others == [-1, np.inf, np.inf, -1]).to_numpy().all()
+        assert plain.index.equals(frame.index)
         for partitioning in ("entity", "spatial"):
             how = {"partitioning": partitioning, "blocksize": "9 kB", "mode": mode}
             found = (
@@ -126,7 +131,12 @@ def test_rows_left_out():
                 .compute()
             )
             assert_same(found, plain)
-            assert found.index.tolist() == kept.index.tolist()
+            assert found.index.equals(frame.index)
+            for labels in (
+                cluster_optics_dbscan(found, 0.2),
+                cluster_optics_xi(found, 5),
+            ):
+                assert (labels.drop(kept.index) == -1).all() and labels.max() >= 0
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
