@@ -422,7 +422,9 @@ def nearest(
             NearestJoin(source, right_source, spec, number, totals, how, example)
         )
     plain = [frame] if other is None else [frame, other]
-    chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
+    least, most = totals
+    output = nearest_output(number, with_ids=True, max_total=most, min_total=least)
+    chunks, plan = whole_chunks(plain, spec, output)
     queries, data = chunks[0], chunks[-1]
     if not (len(queries["ids"]) and len(data["ids"])):
         return (
@@ -461,7 +463,9 @@ def _without_neighbor(
         spec = replace(spec, dropna=False)
     if not is_dask_collection(frame):
         plain = [frame] if spec.other is None else [frame, other]
-        chunks, plan = whole_chunks(plain, spec, nearest_output(1))
+        least, most = totals
+        output = nearest_output(1, max_total=most, min_total=least)
+        chunks, plan = whole_chunks(plain, spec, output)
         queries, data = chunks[0], chunks[-1]
         if not (len(queries["ids"]) and len(data["ids"])):
             return frame.copy()

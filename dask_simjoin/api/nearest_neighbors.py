@@ -24,11 +24,10 @@ from dask_simjoin.request.requests import (
 )
 from dask_simjoin.request.units import (
     check_choice,
-    check_eps,
+    check_distance,
     check_metric,
     check_whole,
     parsed,
-    without_unit,
 )
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
@@ -284,7 +283,7 @@ class NearestNeighbors(PointsEstimator):
         allowed.
         """
         metric, _ = check_metric(self.metric, self.p)
-        return check_eps(without_unit(radius, metric, "radius"), "radius")
+        return check_distance(radius, metric, "radius")
 
     def _unit(self, radius: float | str) -> str | None:
         """Return the unit of returned distances; None stands for the unit of the

@@ -46,14 +46,13 @@ from dask_simjoin.request.resolve import (
 )
 from dask_simjoin.request.spec import JoinSpec, without_ids
 from dask_simjoin.request.units import (
-    check_eps,
+    check_distance,
     check_once,
     check_whole,
     in_unit,
     several_of,
     with_unit,
     within_several,
-    without_unit,
 )
 
 How = Literal["inner", "left", "leftsemi", "leftanti"]
@@ -287,11 +286,11 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
 
     def _least(self, spec: JoinSpec) -> float | None:
         """Return `min_distance` in the unit of the metric; None: no limit."""
-        least, name = self.min_distance, "min_distance"
+        least = self.min_distance
         return (
             None
             if least is None
-            else check_eps(without_unit(least, spec.measure, name), name)
+            else check_distance(least, spec.measure, "min_distance")
         )
 
     def _check_how(self) -> None:
