@@ -272,7 +272,8 @@ def check_distance(eps: Any, metric: Metric, name: str, by_row: bool = False) ->
     `by_row`: see `check_eps`.
     """
     value = check_eps(without_unit(eps, metric, name), name, by_row)
-    check_threshold(value, metric, f"{name}={shown(eps)}", name)
+    given = shown(eps) if isinstance(eps, str) else repr(value)
+    check_threshold(value, metric, f"{name}={given}", name)
     return value
 
 

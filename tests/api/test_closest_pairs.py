@@ -23,6 +23,7 @@ from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows
 from tests.support.oracle import totals
+from tests.support.points import without_overflow
 from tests.support.profiles import examples
 
 METRICS = [("euclidean", 2), *ENGINE]
@@ -62,7 +63,10 @@ def listed(found):
 def tables(rng, metric, two):
     """Rows with random labels, and a right table or None."""
     dims, sizes = int(rng.integers(1, 13)), rng.integers(0, 50, 2)
-    sides = [make_rows(metric, int(size), dims, rng) for size in sizes[: 1 + two]]
+    sides = [
+        without_overflow(make_rows(metric, int(size), dims, rng), 3)
+        for size in sizes[: 1 + two]
+    ]
     columns = [f"x{k}" for k in range(sides[0].shape[1])]
     frames = [
         pd.DataFrame(x, rng.permutation(len(x)) + 100 * side, columns)

@@ -20,7 +20,7 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.tasks import csr
 from tests.support.frames import split
-from tests.support.oracle import squared_distances
+from tests.support.oracle import roots, squared_distances
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
 
@@ -38,7 +38,7 @@ def by_definition(x, eps, itself=False, mode="distance"):
         near = squared <= eps * eps
     if not itself:
         np.fill_diagonal(near, False)
-    values = np.sqrt(squared) if mode == "distance" else np.ones(squared.shape)
+    values = roots(squared) if mode == "distance" else np.ones(squared.shape)
     row, column = np.nonzero(near)
     order = np.lexsort((column, values[row, column], row))
     row, column = row[order], column[order]

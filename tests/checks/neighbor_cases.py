@@ -26,6 +26,7 @@ from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows
 from tests.support.oracle import distances, power, totals
+from tests.support.points import without_overflow
 
 METRICS = [("euclidean", 2), *ENGINE, ("minkowski", 4), ("minkowski", math.inf)]
 HOW = ("inner", "left", "leftanti")
@@ -54,7 +55,7 @@ def tied_rows(
     metric: str, rows: int, dims: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Return rows (rows, dims) of a metric, with many equal ones."""
-    x = make_rows(metric, max(1, 2 * rows // 3), dims, rng)
+    x = without_overflow(make_rows(metric, max(1, 2 * rows // 3), dims, rng), 3)
     return x[rng.integers(0, len(x), rows)]
 
 

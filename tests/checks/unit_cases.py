@@ -111,20 +111,13 @@ class Tables:
 
     def threshold(self, number: float, unit: str | None) -> float:
         """Return the largest total of pairs within a distance."""
-        if self.metric == "haversine":
-            size = (
-                1.0
-                if unit is None
-                else LENGTHS[unit]
-                if unit in LENGTHS
-                else ANGLES[unit] * RADIUS
-            )
-            meters = number * ANGLES[unit] * RADIUS if unit in ANGLES else number * size
-            return float(make_metric("haversine").threshold(meters))
+        metric = make_metric(self.metric)
         if unit is None:
-            return 2 * number if number < 2 else math.inf
-        eps = 2 * math.sin(min(number * ANGLES[unit], math.pi) / 2) ** 2
-        return 2 * eps if eps < 2 else math.inf
+            return float(metric.threshold(number))
+        size = LENGTHS[unit] if unit in LENGTHS else ANGLES[unit]
+        if unit in ANGLES and self.metric == "haversine":
+            size *= RADIUS
+        return float(metric.threshold(metric.from_unit(number, size)))
 
     def allowed(self) -> np.ndarray:
         """Return which pairs of rows may be pairs."""
