@@ -141,8 +141,8 @@ class Metric:
     ) -> Array:
         """Convert totals to distances in a unit. `size`: see `from_unit`.
 
-        The result is the smallest number for which the threshold of ``from_unit`` is at
-        least the total. It may reuse the memory of `total`.
+        The result is the smallest number that finds the pair as a distance in this
+        unit. It may reuse the memory of `total`.
         """
         away = self.distance(total, xp, kernels).reshape(-1)
         return quotients(away, size, xp).reshape(total.shape)

@@ -3,8 +3,8 @@
 A join finds a pair if its total is at most the threshold of `eps`. So this distance is
 the smallest `eps` that finds the pair. It is at most every `eps` that finds the pair,
 because thresholds never decrease. It is a single number, so it is the same on every
-machine, however it is computed: from a near guess, or by a binary search of all floats.
-Floats >= 0 sort like their bit patterns.
+machine. It may be computed from a near guess, or by a binary search of all floats,
+because floats >= 0 sort like their bit patterns.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def smallest(
     far = (threshold(other) >= totals) != short
     rows = xp.flatnonzero(far & (bits > 0) & (totals < np.inf))
     if len(rows):
-        some = (_on_host(values[rows]) for values in (totals, bits))
-        bits[rows] = xp.asarray(_searched(*some, threshold))
+        some, near = _on_host(totals[rows]), _on_host(bits[rows])
+        bits[rows] = xp.asarray(_searched(some, near, threshold))
     return guess
 
 
@@ -130,8 +130,8 @@ def roots(totals: Array, xp: ArrayModule, kernels: HostKernels | None) -> Array:
 
 
 def near_roots(totals: Array, xp: ArrayModule) -> tuple[Array, bool]:
-    """Return the roots of totals (n,), and whether all of them are exact. Those of
-    totals below `NORMAL` may not be exact.
+    """Return the roots of totals (n,), and whether all of them are exact. Roots
+    of totals below `NORMAL` may not be exact.
     """
     found = xp.sqrt(totals)
     bits, short = found.view(np.int64), (found * found).view(np.int64)

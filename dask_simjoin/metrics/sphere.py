@@ -297,12 +297,10 @@ def arcs(
                     unsure.append(start + rows)
         if unsure:
             rows = xp.concatenate(unsure)
-            sides = squared[rows], out[rows]
-            found = smallest(
-                *(sides if xp is np else (side.get() for side in sides)),
-                lambda far: squared_chord(far, np, radius),
-                np,
-            )
+            some, near = squared[rows], out[rows]
+            if xp is not np:
+                some, near = some.get(), near.get()
+            found = smallest(some, near, lambda far: squared_chord(far, np, radius), np)
             out[rows] = xp.asarray(found)
     squared[:] = out
     return squared
@@ -331,8 +329,8 @@ def short_arcs(squared: Array, xp: ArrayModule, radius: float) -> tuple[Array, A
     away, rest = _two_sum(high, lost + radius * low)
     bits = away.view(np.int64)
     bits += rest > 0
-    # The addend of the series is below w/4 of the result, and has a relative error of
-    # six roundings, so less than w * 2**-52. The other errors are below 2**-95.
+    # The addend of the series is below w/4 of the result, and is rounded six times. So
+    # its error is below w * 2**-52 of the result. The other errors are below 2**-95.
     sure = xp.abs(rest) > away * (w * 2.0**-52 + 2.0**-90)
     sure &= (w < SHORT_ARC) & (squared > TINY_CHORD)
     return xp.where(squared > 0, away, 0.0), ~(sure | (squared == 0))

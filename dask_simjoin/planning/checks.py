@@ -427,8 +427,8 @@ def check_totals(
     """Refuse a search without a largest distance if distances could overflow.
 
     `boxes`: lower and upper bounds of the coordinates of each table. `bounded`: whether
-    the verb has an option for the largest distance. No computed total is larger than that of the
-    farthest corners, because rounding is monotone.
+    the verb has an option for the largest distance. No computed total is larger than the total
+    of the farthest corners, because rounding is monotone.
     """
     (lower, upper), (low, high) = boxes[0], boxes[-1]
     metric, dims = spec.measure, len(lower) - bool(spec.by)
@@ -447,9 +447,8 @@ def check_totals(
     raise CoordinateError(
         f"Coordinates{column} are up to {width[largest]:.4g} apart. With "
         f"metric={spec.metric!r}, distances of such rows may be more than the largest "
-        f"float64, so the nearest rows are not known. To find all nearest rows, "
-        f"{limit}divide the coordinates by a power of two, such as "
-        f"2.0**{scale}, and multiply the distances of the result by it."
+        f"float64, so the nearest rows are not known. To find them, {limit}"
+        f"divide the coordinates by a power of two, such as 2.0**{scale}."
     )
 
 

@@ -132,10 +132,14 @@ def with_ties(
     row, rank = np.nonzero((numbers >= 0) & known[:, None])
     alone = np.flatnonzero(known & ~(numbers >= 0).any(axis=1))
     rows = np.concatenate([row, alone, *(part.rows for part in found)])
-    total = [totals[row, rank], np.full(len(alone), math.inf)]
-    number = [numbers[row, rank], np.full(len(alone), -1)]
-    total = np.concatenate([*total, *(part.totals for part in found)])
-    number = np.concatenate([*number, *(part.row_numbers for part in found)])
+    none = np.full(len(alone), math.inf), np.full(len(alone), -1)
+    total, number = (
+        np.concatenate([values[row, rank], missing, *of_found])
+        for values, missing, of_found in (
+            (totals, none[0], [part.totals for part in found]),
+            (numbers, none[1], [part.row_numbers for part in found]),
+        )
+    )
     order = np.lexsort((number, total, rows))
     rows = rows[order]
     ranks = np.arange(1, len(rows) + 1) - np.searchsorted(rows, rows)
