@@ -17,7 +17,7 @@ from dask_simjoin.errors import (
     PartitionSizeError,
     Remedy,
 )
-from dask_simjoin.metrics.norms import add
+from dask_simjoin.metrics.norms import add, reach
 from dask_simjoin.planning.budget import (
     FREE,
     MARGIN,
@@ -438,14 +438,23 @@ def check_totals(
         for k in range(dims):
             total = add(total, width[k], metric.norm)
     # most boxes are far smaller, and the largest distance takes some time to find
-    if total < SAFE_TOTAL or total <= metric.threshold(metric.largest_eps()):
+    if total < SAFE_TOTAL:
         return
-    largest = int(np.argmax(width[:dims]))
+    most = float(metric.threshold(metric.largest_eps()))
+    if total <= most:
+        return
+    # half of the width, which does not overflow
+    half = np.maximum(upper / 2 - low / 2, high / 2 - lower / 2)[:dims]
+    largest = int(np.argmax(half))
     column = "" if spec.lists else f" of column {spec.on[largest]!r}"
-    scale = math.frexp(width[largest] / 2)[1] + 1
+    finite = np.isfinite(width[largest])
+    apart = f"up to {width[largest]:.4g}" if finite else "more than 1.8e308"
     limit = f"pass {spec.bound}=, or " if bounded else ""
+    # the smallest power after which no total overflows, or one slightly larger
+    allowed = math.frexp(reach(metric.norm, most))[1] - math.frexp(dims)[1]
+    scale = math.frexp(half[largest])[1] + 3 - allowed
     raise CoordinateError(
-        f"Coordinates{column} are up to {width[largest]:.4g} apart. With "
+        f"Coordinates{column} are {apart} apart. With "
         f"metric={spec.metric!r}, distances of such rows may be more than the largest "
         f"float64, so the nearest rows are not known. To find them, {limit}"
         f"divide the coordinates by a power of two, such as 2.0**{scale}."
