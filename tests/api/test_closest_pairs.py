@@ -136,10 +136,12 @@ def test_ties_go_to_the_first_rows(seed, rows, values, n, two):
 
 
 def test_distances_that_are_rounded_to_one_number_are_in_order_of_their_squares():
-    df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 11.0], "y": [0.0, 2**-26, 0.0, 0.0]})
+    u = 2.0**-26
+    df = pd.DataFrame({"x": [0.0, 1, 10, 11], "y": [0, u, 0, u], "z": [0, u, 0, 0]})
     found = df.simjoin.closest_pairs(2)
-    assert listed(found) == [(2, 3, 1.0), (0, 1, 1.0)]
-    assert totals(df.to_numpy(), df.to_numpy())[0, 1] == 1 + 2.0**-52
+    assert listed(found) == [(2, 3, 1 + u * u), (0, 1, 1 + u * u)]
+    squares = totals(df.to_numpy(), df.to_numpy())
+    assert squares[0, 1] == 1 + 2 * u * u > squares[2, 3] == 1 + u * u
 
 
 @pytest.mark.parametrize("n", [1, 10, 3000])
