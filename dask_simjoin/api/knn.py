@@ -167,8 +167,8 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     other : DataFrame, optional
         The table to search. Default: this frame, where no row is its own neighbor.
     k : int, default 10
-        Maximum number of neighbors of a row. A row has fewer if there are not enough
-        rows within `max_distance`.
+        Maximum number of neighbors of a row, except for `ties`. A row has fewer if
+        there are not enough rows within `max_distance`.
     max_distance : float or str, optional
         Largest distance of a neighbor. It may have a unit, like `eps` of `self_join`.
         Default: no limit.
@@ -264,6 +264,15 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     0     0      1     1       1.0
     1     1      0     1       1.0
     2     2      1     1       2.0
+
+    All rows at the distance of the nearest one:
+
+    >>> pd.DataFrame({"x": [1.0, 0.0, 2.0]}).simjoin.knn_join(k=1, ties="all")
+       left  right  rank  distance
+    0     0      1     1       1.0
+    1     0      2     2       1.0
+    2     1      0     1       1.0
+    3     2      0     1       1.0
 
     Only mutual neighbors:
 
