@@ -533,4 +533,5 @@ def separation(metric: Metric, eps: float) -> float:
     most = reach(metric.norm, threshold)
     # at least 1, because powers of small numbers underflow to 0: two groups could then
     # have a total of 0
-    return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)
+    exponent = math.frexp(most)[1] + 1
+    return 1.0 if most < 0.5 else 2.0**exponent if exponent < 1024 else math.inf
