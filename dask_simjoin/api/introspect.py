@@ -295,7 +295,8 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
         spec, output = request.spec(meta), COUNTS
     else:
         number = search.number()
-        spec, output = search.spec(meta), nearest_output(number)
+        spec = search.spec(meta)
+        output = nearest_output(number, max_total=search.max_total(spec))
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
     plan = plan_whole([frame], spec, output)

@@ -59,6 +59,7 @@ from dask_simjoin.tasks.nearest import (
     state_of_all_rows,
     whole_rows,
 )
+from dask_simjoin.tasks.ties import ties_in, with_ties
 
 DISTANCES = "k_distance"
 """Name of the Series that `k_distances` returns."""
@@ -167,8 +168,8 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     other : DataFrame, optional
         The table to search. Default: this frame, where no row is its own neighbor.
     k : int, default 10
-        Maximum number of neighbors of a row. A row has fewer if there are not enough
-        rows within `max_distance`.
+        Maximum number of neighbors of a row, except for `ties`. A row has fewer if
+        there are not enough rows within `max_distance`.
     max_distance : float or str, optional
         Largest distance of a neighbor. It may have a unit, like `eps` of `self_join`.
         Default: no limit.
@@ -190,6 +191,14 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         Whether to keep only mutual neighbors: each row is among the `k` nearest
         neighbors of the other row. With ``k=1`` these are mutual best matches. It
         requires ``how="inner"``.
+    ties : {"first", "all"}, default "first"
+        Which rows to return if several rows are at the distance of the `k`-th neighbor.
+
+        - "first": the rows that come first in their frame, so that there are `k`
+          neighbors.
+        - "all": all of them. A row then has more than `k` neighbors, and their ranks
+          continue. With `mutual`, two rows are mutual neighbors if each is among all
+          neighbors of the other. cuDF frames and ``method="zorder"`` do not support it.
     distance_unit : str, optional
         Unit of the column `distance`, as in `self_join`. Default: the unit in
         `max_distance`, else the unit in `min_distance`, else the unit of the metric.
@@ -257,6 +266,15 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     1     1      0     1       1.0
     2     2      1     1       2.0
 
+    All rows at the distance of the nearest one:
+
+    >>> pd.DataFrame({"x": [1.0, 0.0, 2.0]}).simjoin.knn_join(k=1, ties="all")
+       left  right  rank  distance
+    0     0      1     1       1.0
+    1     0      2     2       1.0
+    2     1      0     1       1.0
+    3     2      0     1       1.0
+
     Only mutual neighbors:
 
     >>> df.simjoin.knn_join(k=1, mutual=True)
@@ -286,7 +304,8 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     """
     if request.other is not None:
         check_other("knn_join(other, k)", request.other, k=request.k)
-    if not check_flag("mutual", request.mutual) or _on_host(frame, request.other):
+    mutual = check_flag("mutual", request.mutual)
+    if not mutual or (_on_host(frame, request.other) and not request.all_ties):
         return _nearest(frame, request)
     found = _nearest(frame, request)
     if request.other is None:
@@ -360,7 +379,15 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     else:
         what = f"k={shown(request.k)}"
         found = nearest(
-            frame, other, spec, number, totals, what, request.mutual, request.how
+            frame,
+            other,
+            spec,
+            number,
+            totals,
+            what,
+            request.mutual,
+            request.how,
+            request.all_ties,
         )
     plain = [frame] if other is None else [frame, other]
     # NaN if `max_distance` is missing or has a unit; then there is no warning
@@ -399,6 +426,7 @@ def nearest(
     what: str,
     mutual: bool = False,
     how: NearestHow = "inner",
+    ties: bool = False,
 ) -> Frame:
     """Find the nearest rows of each row, for checked options.
 
@@ -406,7 +434,7 @@ def nearest(
     total is a distance before its root is taken. `what`: the option that determines the
     size of the result, in the words of messages. `mutual`: as in `knn_join`, for plain
     frames in host memory. `how`: "inner", or "left", which adds rows without a
-    neighbor.
+    neighbor. `ties`: whether to return all rows at the distance of the last neighbor.
     """
     left = example_of(frame)
     right = None if other is None else example_of(other)
@@ -420,10 +448,12 @@ def nearest(
         source = freeze(frame, spec.columns)
         right_source = None if other is None else freeze(other, spec.right.columns)
         return new_collection(
-            NearestJoin(source, right_source, spec, number, totals, how, example)
+            NearestJoin(source, right_source, spec, number, totals, how, ties, example)
         )
     plain = [frame] if other is None else [frame, other]
-    chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
+    least, most = totals
+    output = nearest_output(number, True, most, least, ties)
+    chunks, plan = whole_chunks(plain, spec, output)
     queries, data = chunks[0], chunks[-1]
     all_rows = None
     if with_alone and len(queries["ids"]) < len(frame):
@@ -437,11 +467,17 @@ def nearest(
     search = functools.partial(
         search_chunk,
         layout=plan.layout,
-        k=number,
+        k=number + ties,
         numbers=(0, 0),
         is_self_join=other is None,
         totals=totals,
     )
+    if ties:
+        about = search(queries, data), number, spec, queries
+        tied = ties_in(*about, data, (0, 0), totals)
+        state = with_ties(*about, most, tied)
+        made = nearest_or_missing if with_alone else nearest_rows
+        return made(queries, state, spec, example, find_rows(state, data, 0, spec))
     if device is None and mutual:
         return whole_rows(
             queries, data, mutual_state(queries, data, search), spec, example
@@ -464,7 +500,9 @@ def _without_neighbor(
     """
     if not is_dask_collection(frame):
         plain = [frame] if spec.other is None else [frame, other]
-        chunks, plan = whole_chunks(plain, spec, nearest_output(1))
+        least, most = totals
+        output = nearest_output(1, max_total=most, min_total=least)
+        chunks, plan = whole_chunks(plain, spec, output)
         queries, data = chunks[0], chunks[-1]
         if not (len(queries["ids"]) and len(data["ids"])):
             return frame.copy()

@@ -24,11 +24,10 @@ from dask_simjoin.request.requests import (
 )
 from dask_simjoin.request.units import (
     check_choice,
-    check_eps,
+    check_distance,
     check_metric,
     check_whole,
     parsed,
-    without_unit,
 )
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
@@ -299,7 +298,7 @@ class NearestNeighbors(PointsEstimator):
         if self.metric is not None:
             given["metric"] = self.metric
         self._adapt(given)
-        return check_eps(without_unit(given["radius"], metric, "radius"), "radius")
+        return check_distance(given["radius"], metric, "radius")
 
     def _unit(self, radius: float | str) -> str | None:
         """Return the unit of returned distances; None stands for the unit of the

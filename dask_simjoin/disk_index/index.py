@@ -66,10 +66,9 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import (
     check_choice,
-    check_eps,
+    check_distance,
     check_metric,
     check_whole,
-    without_unit,
 )
 
 __all__ = ["Index", "IndexChanges"]
@@ -328,11 +327,7 @@ class Index(IndexReader):
         """
         options = self.options
         metric, _ = check_metric(options.metric, options.p)
-        return (
-            options.eps
-            if eps is None
-            else check_eps(without_unit(eps, metric, "eps"), "eps")
-        )
+        return options.eps if eps is None else check_distance(eps, metric, "eps")
 
     def plan(self, new: Frame) -> UpdatePlan:
         """Estimate how much an update with these rows would read and return, without

@@ -318,6 +318,11 @@ def host_joiner() -> Joiner:
     return joiner_of_library(HOME)
 
 
+def host_search() -> ModuleType:
+    """Return the module that indexes chunks on the host for nearest neighbors."""
+    return _load("dask_simjoin.engine.cpu.nearest")
+
+
 def host_kernels(name: str) -> ModuleType:
     """Return a module of CPU kernels, for work that never runs on a GPU."""
     return _load(f"dask_simjoin.engine.cpu.kernels.{name}")

@@ -41,7 +41,7 @@ from dask_simjoin.request.columns import (
 )
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit
+from dask_simjoin.request.units import check_distance, check_metric, several_of
 
 MOST = 2.0**1000
 """Largest coordinate that a group may get; the difference of two such coordinates is
@@ -479,7 +479,7 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
     named = given.get("metric", "euclidean"), given.get("p", 2)
     metric, _ = check_metric(*named)
     several = several_of(value, *named) if bound == "eps" else None
-    each = several or (check_eps(without_unit(value, metric, bound), bound),)
+    each = several or (check_distance(value, metric, bound),)
     scale = max(separation(metric, eps) for eps in each)
     if not math.isfinite(scale) or scale > MOST:
         raise OptionError(

@@ -313,10 +313,11 @@ def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
     axis = float(system.axis_info[0].unit_conversion_factor)
     unit = given.get("distance_unit")
     for name in DISTANCES:
-        length = meters(given.get(name), name)
-        if length is not None:
-            unit = unit or parsed(given[name])[1]  # type: ignore[index]
-            given[name] = length / axis
+        if meters(given.get(name), name) is not None:
+            number, own = parsed(given[name])  # type: ignore[misc]
+            unit = unit or own
+            # the same product as for `DistanceUnit` below, to the last bit
+            given[name] = number * (LENGTHS[own] / axis)
     if has_unit and isinstance(unit, str) and unit_name(unit) in LENGTHS:
         given["distance_unit"] = DistanceUnit(
             unit_name(unit), LENGTHS[unit_name(unit)] / axis

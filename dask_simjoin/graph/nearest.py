@@ -43,6 +43,7 @@ from dask_simjoin.tasks.nearest import (
     search_chunk,
 )
 from dask_simjoin.tasks.pairs import rows_without_right
+from dask_simjoin.tasks.ties import ties_in, with_ties
 
 Options = tuple[SearchLayout, int, bool, Totals]
 """Options of a search: layout, number of neighbors, whether it is a self-join, and
@@ -280,18 +281,23 @@ class NearestJoin(NearestLazy):
 
     `other`: the right table; None: neighbors are rows of the same table. `totals`: the
     smallest and the largest total that a neighbor may have. `how`: "inner", or "left",
-    which adds rows without a neighbor.
+    which adds rows without a neighbor. `ties`: whether to return all rows at the
+    distance of the k-th neighbor.
     """
 
     _label = "simjoin_nearest_join"
-    _parameters = ["source", "other", "spec", "k", "totals", "how", "meta"]
+    _parameters = ["source", "other", "spec", "k", "totals", "how", "ties", "meta"]
     _plan_tells_partitions = True
 
     @property
     def output(self) -> OutputSpec:
         least, most = self._totals
         return nearest_output(
-            self.operand("k"), with_ids=True, max_total=most, min_total=least
+            self.operand("k"),
+            with_ids=True,
+            max_total=most,
+            min_total=least,
+            ties=self.operand("ties"),
         )
 
     def _left_out(self) -> LeftOutRows | None:
@@ -305,7 +311,7 @@ class NearestJoin(NearestLazy):
         return (None,) * (max(self.plan.outputs + others, 1) + 1)
 
     def _lower(self) -> Expr:
-        names = "spec", "k", "totals", "how", "meta"
+        names = "spec", "k", "totals", "how", "ties", "meta"
         options = [self.operand(name) for name in names]
         return NearestRows(self._chunks(), self.plan, *options, self._left_out())
 
@@ -328,6 +334,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         "k",
         "totals",
         "how",
+        "ties",
         "meta",
         "others",
         "_partitions",
@@ -349,7 +356,8 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         numbers = steps.row_numbers(plan, refs)
         limits = spec.other is None, self.operand("totals")
         left = self.operand("how") == LEFT
-        options = plan.layout, self.operand("k"), *limits
+        k, ties = self.operand("k"), self.operand("ties")
+        options = plan.layout, k + ties, *limits
         for place, n in enumerate(self._partitions):
             key = (self._name, place)
             if n >= plan.outputs and self.operand("others") is not None:
@@ -377,6 +385,25 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 state = add_searches(
                     *about, int(plan.parts[c]), plan.copies, plan.threads
                 )
+            query = chunk_ref(self.chunks, c, number)
+            if ties:
+                about_ties = state, k, spec, query
+                tied = [
+                    steps.add(
+                        "ties",
+                        (c, number, d),
+                        ties_in,
+                        *about_ties,
+                        chunk_ref(self.chunks, d, number),
+                        List(numbers[c], numbers[d]),
+                        self.operand("totals"),
+                    )
+                    for d in others
+                ]
+                most = self.operand("totals")[1]
+                state = steps.add(
+                    "tied", (c, number), with_ties, *about_ties, most, *tied
+                )
             found = []
             for d in others:
                 data = chunk_ref(self.chunks, d, number), numbers[d], spec
@@ -388,7 +415,6 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                     steps.add("name", (c, number, d), find_rows, state, *data, places)
                 )
             made = nearest_or_missing if left else nearest_rows
-            query = chunk_ref(self.chunks, c, number)
             steps.layer[key] = Task(key, made, query, state, spec, meta, *found)
         return steps.layer
 

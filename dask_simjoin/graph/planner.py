@@ -343,9 +343,8 @@ def plan_join(
             and output.max_total == math.inf
             and not output.min_total
         ):
-            check_nearest(
-                plan.rows_found(output.k), plan.pair_bytes, output.k, plan.budget
-            )
+            k = output.k - output.ties
+            check_nearest(plan.rows_found(k), plan.pair_bytes, k, plan.budget)
         for name, (table, own), found in zip(names, tables, collected, strict=True):
             with in_table(name):
                 check_ids(table, own, found, plan.budget.chunk)

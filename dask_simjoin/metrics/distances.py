@@ -3,8 +3,8 @@
 Every metric computes a total from two rows: see `dask_simjoin.metrics.norms`. Cosine
 and haversine first convert the columns to other coordinates. Two rows are a pair if
 their total is at most a threshold, which is computed from `eps`. This decision uses
-only operations that have the same result on every machine. The distance is computed
-from the total, and may differ between machines: see the class of the metric.
+only operations that have the same result on every machine. The distance of a pair is
+the smallest `eps` that finds it: see `Metric.distance`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,19 @@ from typing import ClassVar
 import numpy as np
 
 from dask_simjoin.errors import OptionError
+from dask_simjoin.metrics.inverse import (
+    HostKernels,
+    in_blocks,
+    largest_finite,
+    quotients,
+    roots,
+    smallest,
+)
 from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power, reach
 from dask_simjoin.metrics.sphere import (
     EVERYTHING,
     LIMITS,
-    metres,
+    arcs,
     squared_chord,
     unit_vectors,
 )
@@ -82,21 +90,62 @@ class Metric:
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         """Return the threshold: the largest total of a pair. `eps`: a number or an
-        array (n,).
+        array (n,). A larger `eps` never has a smaller threshold.
         """
         return eps
 
-    def least_total(self, distance: float) -> float:
-        """Return the smallest total that two rows at this distance or farther apart can
-        have.
-        """
-        return float(self.threshold(distance))
+    def largest_eps(self) -> float:
+        """Return the largest `eps` whose threshold is finite."""
+        return largest_finite(self.threshold)
 
-    def distance(self, total: Array, xp: ArrayModule) -> Array:
-        """Convert totals (n,), float64, to distances. The result may reuse the memory
-        of `total`.
+    def least_total(self, distance: float) -> float:
+        """Return the smallest total of two rows whose distance is at least this one."""
+        if distance <= 0:
+            return 0.0
+        nearer = float(self.threshold(math.nextafter(distance, 0.0)))
+        return math.nextafter(nearer, math.inf)
+
+    def distance(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None
+    ) -> Array:
+        """Convert totals, float64, to distances. The result may reuse the memory of
+        `total`.
+
+        The distance is the smallest `eps` whose threshold is at least the total. So a
+        join within this distance finds the pair, and no join that finds the pair has a
+        smaller `eps`. Equal totals have equal distances, and a larger total never has a
+        smaller distance.
+
+        `kernels`: compiled functions for NumPy arrays.
         """
+        found = self._distances(total.reshape(-1), xp, kernels)
+        return found.reshape(total.shape)
+
+    def _distances(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None
+    ) -> Array:
         return total
+
+    def from_unit(self, number: Array, size: float, xp: ArrayModule = np) -> Array:
+        """Convert distances in a unit to the unit of the metric. `number`: a number or
+        an array (n,); `size`: of one unit, in radians for an angle between rows.
+        """
+        return number * size
+
+    def in_unit(
+        self,
+        total: Array,
+        size: float,
+        xp: ArrayModule,
+        kernels: HostKernels | None = None,
+    ) -> Array:
+        """Convert totals to distances in a unit. `size`: see `from_unit`.
+
+        The result is the smallest number that finds the pair as a distance in this
+        unit. It may reuse the memory of `total`.
+        """
+        away = self.distance(total, xp, kernels).reshape(-1)
+        return quotients(away, size, xp).reshape(total.shape)
 
 
 class Euclidean(Metric):
@@ -104,11 +153,12 @@ class Euclidean(Metric):
 
     Two rows p, q are a pair if ``d2 <= eps*eps``. Here ``d2 = ((p0-q0)**2 + (p1-q1)**2)
     + ...``, summed in the order of `on`. Every difference, square, sum and product is
-    rounded to float64, without fused multiply-add. The distance is ``sqrt(d2)``.
+    rounded to float64, without fused multiply-add. The distance is the smallest number
+    whose rounded square is at least `d2`: ``sqrt(d2)``, or the float after it.
 
     In float64, ``sqrt(3)*sqrt(3) < 3``, so ``eps=sqrt(3)`` misses points whose squared
-    distance is 3. Differences below about 1e-162 have a square of 0, as in SciPy and
-    scikit-learn.
+    distance is 3. Their distance is the float after ``sqrt(3)``. Differences below
+    about 1e-162 have a square of 0, as in SciPy and scikit-learn.
     """
 
     name = "euclidean"
@@ -116,8 +166,10 @@ class Euclidean(Metric):
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return eps * eps
 
-    def distance(self, total: Array, xp: ArrayModule) -> Array:
-        return xp.sqrt(total, out=total)
+    def _distances(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None
+    ) -> Array:
+        return in_blocks(lambda some: roots(some, xp, kernels), total, xp)
 
 
 class SquaredEuclidean(Metric):
@@ -165,8 +217,8 @@ class Minkowski(Metric):
     as 0.
 
     ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`. For
-    other p, the distance is ``total**(1/p)``. Its last digits may differ between
-    machines, but the pairs are the same.
+    other p, the distance is the smallest number whose p-th power, computed in this way,
+    is at least the total.
     """
 
     name = "minkowski"
@@ -174,8 +226,18 @@ class Minkowski(Metric):
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return power(eps, self.norm)
 
-    def distance(self, total: Array, xp: ArrayModule) -> Array:
-        return xp.power(total, 1 / self.norm, out=total)
+    def _distances(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None
+    ) -> Array:
+        return in_blocks(lambda some: self._roots(some, xp), total, xp)
+
+    def _roots(self, total: Array, xp: ArrayModule) -> Array:
+        guess = xp.power(total, 1 / self.norm)
+        # a step of Newton's method, because 1 / p is rounded
+        found = power(guess, self.norm)
+        nearer = guess - guess * ((found - total) / (self.norm * found))
+        guess = xp.where((found > 0) & (found < math.inf), nearer, guess)
+        return smallest(total, guess, self.threshold, xp)
 
 
 class Cosine(Metric):
@@ -209,14 +271,37 @@ class Cosine(Metric):
         return _unit_vectors(x, lengths, xp), lengths
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
-        return 2 * eps + (eps >= 2) * EVERYTHING
+        # at most 2, so that the product cannot overflow
+        most = min(eps, 2.0) if isinstance(eps, float) else xp.minimum(eps, 2.0)
+        return 2 * most + (eps >= 2) * EVERYTHING
 
-    def least_total(self, distance: float) -> float:
-        return 2 * distance
+    def _distances(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None
+    ) -> Array:
+        return in_blocks(lambda some: self._halves(some, xp), total, xp)
 
-    def distance(self, total: Array, xp: ArrayModule) -> Array:
-        total *= 0.5
-        return total
+    def _halves(self, total: Array, xp: ArrayModule) -> Array:
+        found = total * 0.5
+        bits = found.view(np.int64)
+        # the half of an odd subnormal number may be rounded down
+        bits += 2 * found < total
+        # totals above 4 are due to rounding, except infinity
+        return xp.where(total < math.inf, xp.minimum(found, 2.0), total)
+
+    def from_unit(self, number: Array, size: float, xp: ArrayModule = np) -> Array:
+        half = 0.5 * squared_chord(number * size, xp, 1.0)
+        return min(half, 2.0) if isinstance(half, float) else xp.minimum(half, 2.0)
+
+    def in_unit(
+        self,
+        total: Array,
+        size: float,
+        xp: ArrayModule,
+        kernels: HostKernels | None = None,
+    ) -> Array:
+        # a squared chord is twice the distance
+        chords = 2.0 * self.distance(total, xp).reshape(-1)
+        return quotients(arcs(chords, xp, 1.0, kernels), size, xp).reshape(total.shape)
 
 
 def _unit_vectors(x: Array, lengths: Array | None, xp: ArrayModule) -> Array:
@@ -283,9 +368,9 @@ class Haversine(Metric):
     and 360. A larger `eps` never finds fewer pairs. From half the circumference on, any
     two rows are a pair.
 
-    The distance is ``2 R asin(sqrt(d2)/2)``. Its error is about 1e-9 m; near antipodes
-    it is the larger margin above, 0.2 m at worst. Between machines it may differ by a
-    few units in the last place, so a pair's distance may exceed `eps` by that much.
+    The distance is the smallest number whose threshold is at least `d2`, which is about
+    ``2 R asin(sqrt(d2)/2)``. Its error is about 1e-9 m; near antipodes it is the larger
+    margin above, 0.2 m at worst.
 
     The Earth is not a sphere, so distances on its ellipsoid differ by up to 0.6 %.
     """
@@ -306,8 +391,10 @@ class Haversine(Metric):
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return squared_chord(eps, xp)
 
-    def distance(self, total: Array, xp: ArrayModule) -> Array:
-        return metres(total, xp)
+    def _distances(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None
+    ) -> Array:
+        return arcs(total, xp, kernels=kernels)
 
 
 METRICS = {
@@ -364,6 +451,9 @@ class _Wrapper(Metric):
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return self.inner.threshold(eps, xp)
 
+    def from_unit(self, number: Array, size: float, xp: ArrayModule = np) -> Array:
+        return self.inner.from_unit(number, size, xp)
+
 
 class Totals(_Wrapper):
     """A metric whose distances are the totals of another metric."""
@@ -412,11 +502,19 @@ class Grouped(_Wrapper):
         # no lengths, because the last coordinate, the group, is not divided by a length
         return self.embed(x, xp), None
 
-    def least_total(self, distance: float) -> float:
-        return self.inner.least_total(distance)
+    def distance(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None
+    ) -> Array:
+        return self.inner.distance(total, xp, kernels)
 
-    def distance(self, total: Array, xp: ArrayModule) -> Array:
-        return self.inner.distance(total, xp)
+    def in_unit(
+        self,
+        total: Array,
+        size: float,
+        xp: ArrayModule,
+        kernels: HostKernels | None = None,
+    ) -> Array:
+        return self.inner.in_unit(total, size, xp, kernels)
 
 
 def separation(metric: Metric, eps: float) -> float:
@@ -435,4 +533,5 @@ def separation(metric: Metric, eps: float) -> float:
     most = reach(metric.norm, threshold)
     # at least 1, because powers of small numbers underflow to 0: two groups could then
     # have a total of 0
-    return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)
+    exponent = math.frexp(most)[1] + 1
+    return 1.0 if most < 0.5 else 2.0**exponent if exponent < 1024 else math.inf

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dask_simjoin.metrics.inverse import HostKernels, smallest
 from dask_simjoin.metrics.norms import Array, ArrayModule
 
 RADIUS = 6_371_008.8
@@ -161,9 +162,11 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     return out
 
 
-def squared_chord(distance: Array, xp: ArrayModule = np) -> Array:
-    """Convert distances in meters along the sphere to squared chords; `distance`: a
-    number or an array (n,).
+def squared_chord(
+    distance: Array, xp: ArrayModule = np, radius: float = RADIUS
+) -> Array:
+    """Convert distances along a sphere to squared chords; `distance`: a number or an
+    array (n,). By default, distances are in meters along the Earth.
 
     A squared chord is ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``,
     computed as a series in double-double numbers. Its error before rounding is about
@@ -171,16 +174,16 @@ def squared_chord(distance: Array, xp: ArrayModule = np) -> Array:
     on, the result exceeds every squared chord.
     """
     if isinstance(distance, float):
-        return float(squared_chord(np.array([distance]))[0])
+        return float(squared_chord(np.array([distance]), np, radius)[0])
     n = len(distance)
     out = xp.empty(n)
     step = BLOCK if xp is np else max(n, 1)
     with np.errstate(all="ignore"):
         for start in range(0, n, step):
             some = distance[start : start + step]
-            angle = some / RADIUS
-            lost = two_product(angle, RADIUS)
-            angle = angle, ((some - lost[0]) - lost[1]) / RADIUS
+            angle = some / radius
+            lost = two_product(angle, radius)
+            angle = angle, ((some - lost[0]) - lost[1]) / radius
             square = _times(angle, angle)
             total = CHORD[0]
             for term in CHORD[1:]:
@@ -228,15 +231,130 @@ def _halves(a: Array) -> Pair:
     return high, a - high
 
 
-def metres(squared: Array, xp: ArrayModule) -> Array:
-    """Convert squared chords (n,) to distances in meters along the sphere, in place.
+ARCSINE = (
+    135135 / 9676800,
+    10395 / 599040,
+    945 / 42240,
+    105 / 3456,
+    15 / 336,
+    3 / 40,
+    1 / 6,
+)
+"""Coefficients of ``asin(z) / z - 1`` as a polynomial in ``z * z``, highest power
+first.
+"""
 
-    A distance is ``2 R asin(sqrt(squared) / 2)``. For its error, and for differences
-    between machines, see `Haversine`.
+SHORT_ARC = 2.0**-8
+"""`arcs` uses this series if ``z * z`` is below this: for arcs of up to 0.12 radians."""
+
+TINY_CHORD = 2.0**-900
+"""`arcs` finds the results for squared chords below this by `smallest`, because their
+products may underflow.
+"""
+
+ARCS = 1 << 12
+"""On the host, `arcs` converts this many squared chords at a time."""
+
+WIDE_PI = np.longdouble("3.14159265358979323846264338327950288")
+
+
+def arcs(
+    squared: Array,
+    xp: ArrayModule,
+    radius: float = RADIUS,
+    kernels: HostKernels | None = None,
+) -> Array:
+    """For each squared chord (n,), return the smallest distance along the sphere with
+    at least this squared chord, as `squared_chord` computes it. The results replace the
+    squared chords; infinity stays infinity.
+
+    A distance is about ``2 R asin(sqrt(squared) / 2)``. Its squared chord is rounded to
+    at least `squared` if, before rounding, it is at least the middle between `squared`
+    and the float before it. The exact distance of this middle is computed with more
+    digits than a float has, and rounded up. If the error of these digits may change the
+    result, it is found by `smallest`.
+
+    `kernels`: compiled functions for NumPy arrays.
     """
-    half = xp.sqrt(squared, out=squared)
-    half *= 0.5
-    xp.minimum(half, 1.0, out=half)
-    xp.arcsin(half, out=half)
-    half *= 2 * RADIUS
-    return half
+    n, unsure = len(squared), []
+    out = xp.empty(n)
+    step = ARCS if xp is np else max(n, 1)
+    with np.errstate(all="ignore"):
+        for start in range(0, n, step):
+            some = squared[start : start + step]
+            out[start : start + step], rest = (
+                kernels.short_arcs(some, radius)
+                if kernels
+                else short_arcs(some, xp, radius)
+            )
+            rows = xp.flatnonzero(rest)
+            if len(rows):
+                far = some[rows] if xp is np else some[rows].get()
+                far, rest = _long_arcs(far, radius)
+                out[start + rows] = xp.asarray(far)
+                rows = rows[xp.asarray(rest)]
+                if len(rows):
+                    unsure.append(start + rows)
+        if unsure:
+            rows = xp.concatenate(unsure)
+            some, near = squared[rows], out[rows]
+            if xp is not np:
+                some, near = some.get(), near.get()
+            found = smallest(some, near, lambda far: squared_chord(far, np, radius), np)
+            out[rows] = xp.asarray(found)
+    squared[:] = out
+    return squared
+
+
+def _before(x: Array, xp: ArrayModule) -> Array:
+    """Return the float before each float > 0 (n,)."""
+    return xp.maximum(x.view(np.int64) - 1, 0).view(np.float64)
+
+
+def short_arcs(squared: Array, xp: ArrayModule, radius: float) -> tuple[Array, Array]:
+    """Return the results of `arcs` for short arcs, and a mask of those that may not be
+    exact.
+    """
+    root = xp.sqrt(squared)
+    high, lost = two_product(root, root)
+    # the root of the middle is root + rest
+    half = (squared - _before(squared, xp)) * 0.5
+    rest = (((squared - high) - lost) - half) / (2.0 * root)
+    w = squared * 0.25
+    series = ARCSINE[0]
+    for term in ARCSINE[1:]:
+        series = term + w * series
+    low = root * (w * series) + rest * (1.0 + w * (0.5 + 0.375 * w))
+    high, lost = two_product(root, radius)
+    away, rest = _two_sum(high, lost + radius * low)
+    bits = away.view(np.int64)
+    bits += rest > 0
+    # The addend of the series is below w/4 of the result, and is rounded six times. So
+    # its error is below w * 2**-52 of the result. The other errors are below 2**-95.
+    sure = xp.abs(rest) > away * (w * 2.0**-52 + 2.0**-90)
+    sure &= (w < SHORT_ARC) & (squared > TINY_CHORD)
+    return xp.where(squared > 0, away, 0.0), ~(sure | (squared == 0))
+
+
+def _long_arcs(squared: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return near results of `arcs`, and a mask of those that may not be exact.
+
+    They are computed in `numpy.longdouble`, which has more digits than float64 on most
+    machines.
+    """
+    wide = np.longdouble
+    middle = squared.astype(wide)
+    middle -= (squared - _before(squared, np)) * 0.5
+    beyond = squared > 2
+    # near antipodes, use the arc to the antipode
+    short = np.where(beyond, np.maximum(4 - middle, 0), middle)
+    arc = 2 * np.arcsin(np.sqrt(short) / 2)
+    exact = np.where(beyond, WIDE_PI - arc, arc) * wide(radius)
+    away = exact.astype(np.float64)
+    rest = exact - away
+    bits = away.view(np.int64)
+    bits += rest > 0
+    sure = np.abs(rest) > exact * (8 * np.finfo(wide).eps)
+    known = squared == np.inf
+    sure &= (squared > TINY_CHORD) & (squared < 4)
+    return np.where(known, squared, away), ~(sure | known)

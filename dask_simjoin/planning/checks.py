@@ -17,6 +17,7 @@ from dask_simjoin.errors import (
     PartitionSizeError,
     Remedy,
 )
+from dask_simjoin.metrics.norms import add, reach
 from dask_simjoin.planning.budget import (
     FREE,
     MARGIN,
@@ -32,6 +33,7 @@ from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
 from dask_simjoin.request.messages import counted, listed, shown
 from dask_simjoin.request.spec import JoinSpec, check_dims
+from dask_simjoin.request.units import check_threshold
 
 WHERE_EDGES_GO = (
     "Set Dask's configuration temporary-directory to a writable folder with enough "
@@ -414,6 +416,53 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
                 "Distances must be finite "
                 "numbers >= 0: fill them, or drop those rows first."
             )
+    largest = max((summary.largest_radius for summary in summaries), default=0.0)
+    given = f"eps={spec.radius!r} names a column of distances. {largest!r}"
+    check_threshold(largest, spec.measure, given, "these distances")
+
+
+def check_totals(
+    boxes: list[tuple[np.ndarray, np.ndarray]], spec: JoinSpec, bounded: bool
+) -> None:
+    """Refuse a search without a largest distance if distances could overflow.
+
+    `boxes`: lower and upper bounds of the coordinates of each table. `bounded`: whether
+    the verb has an option for the largest distance. No computed total is larger than the total
+    of the farthest corners, because rounding is monotone.
+    """
+    (lower, upper), (low, high) = boxes[0], boxes[-1]
+    metric, dims = spec.measure, len(lower) - bool(spec.by)
+    total: float = np.float64(0.0)
+    with np.errstate(over="ignore"):
+        width = np.maximum(upper - low, high - lower)
+        for k in range(dims):
+            total = add(total, width[k], metric.norm)
+    # most boxes are far smaller, and the largest distance takes some time to find
+    if total < SAFE_TOTAL:
+        return
+    most = float(metric.threshold(metric.largest_eps()))
+    if total <= most:
+        return
+    # half of the width, which does not overflow
+    half = np.maximum(upper / 2 - low / 2, high / 2 - lower / 2)[:dims]
+    largest = int(np.argmax(half))
+    column = "" if spec.lists else f" of column {spec.on[largest]!r}"
+    finite = np.isfinite(width[largest])
+    apart = f"up to {width[largest]:.4g}" if finite else "more than 1.8e308"
+    limit = f"pass {spec.bound}=, or " if bounded else ""
+    # the smallest power after which no total overflows, or one slightly larger
+    allowed = math.frexp(reach(metric.norm, most))[1] - math.frexp(dims)[1]
+    scale = math.frexp(half[largest])[1] + 3 - allowed
+    raise CoordinateError(
+        f"Coordinates{column} are {apart} apart. With "
+        f"metric={spec.metric!r}, distances of such rows may be more than the largest "
+        f"float64, so the nearest rows are not known. To find them, {limit}"
+        f"divide the coordinates by a power of two, such as 2.0**{scale}."
+    )
+
+
+SAFE_TOTAL = 1e300
+"""Totals below this do not overflow, and neither do the powers of their distances."""
 
 
 def resolve_dims(

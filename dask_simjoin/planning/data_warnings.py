@@ -509,7 +509,11 @@ def _large(
     if not spec.measure.embeds and not spec.by:
         lower = np.minimum(*(side.every.lower for side in sides))
         upper = np.maximum(*(side.every.upper for side in sides))
-        across = f"From corner to corner, the box of all rows measures {_total(spec, lower, upper):.4g}. "
+        length = _total(spec, lower, upper)
+        if math.isfinite(length):
+            across = (
+                f"From corner to corner, the box of all rows measures {length:.4g}. "
+            )
         if not (upper > lower).any():
             return []  # all rows are equal, so the unit does not matter
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"

@@ -171,6 +171,8 @@ class OutputSpec:
     # taken
     min_total: float = 0.0
     max_total: float = math.inf
+    # whether all rows at the distance of the k-th neighbor are returned
+    ties: bool = False
     # with more neighbors per row than this, the method "tiles" is fastest, because it
     # counts many pairs at once
     dense: float = math.inf
@@ -229,12 +231,17 @@ PAIRS = OutputSpec(with_ids=True, materialise=True)
 
 
 def nearest_output(
-    k: int, with_ids: bool = False, max_total: float = math.inf, min_total: float = 0.0
+    k: int,
+    with_ids: bool = False,
+    max_total: float = math.inf,
+    min_total: float = 0.0,
+    ties: bool = False,
 ) -> OutputSpec:
     """Return the output of a search for `k` neighbors. Tasks keep the nearest rows
     found so far.
     """
-    return OutputSpec(with_ids, False, 40, 32, k, True, k, min_total, max_total)
+    k += ties  # one more neighbor shows which rows have ties
+    return OutputSpec(with_ids, False, 40, 32, k, True, k, min_total, max_total, ties)
 
 
 TREE_BYTES = 160

@@ -226,6 +226,7 @@ def make_plan(
     lazy = resources is not None
     resources = resources or Resources()
     if output.k is not None:
+        statistics.check_search(output)
         statistics, output = neighbor_query(statistics, output)
     spec = statistics.spec
     budget = make_budget(spec.blocksize, spec.settings, resources)
@@ -560,6 +561,7 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
     shared = statistics.dims, statistics.rows
     left_out = tuple(table.left_out for table in statistics.each)
     if output.k is not None:
+        statistics.check_search(output)
         # a nearest-neighbor search needs no estimate, because it finds k rows per row
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
         return WholePlan(

@@ -114,9 +114,11 @@ def find_searches(
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
     x, least = statistics.right.points.x, output.min_total
-    limits = np.minimum(
-        largest_totals(x, lower, upper, output.k, norm, least), output.max_total
-    )
+    limits = largest_totals(x, lower, upper, output.k, norm, least)
+    if output.ties:
+        with np.errstate(over="ignore"):
+            limits = statistics.spec.limits_of_ties(limits, np)
+    limits = np.minimum(limits, output.max_total)
     for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:

@@ -18,6 +18,7 @@ from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
+from dask_simjoin.planning.checks import check_totals
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import (
@@ -177,6 +178,12 @@ class JoinStatistics:
             if options is not None and spec.approximate
             else found
         )
+
+    def check_search(self, output: OutputSpec) -> None:
+        """Refuse a search for nearest neighbors whose distances could overflow."""
+        boxes = [(table.every.lower, table.every.upper) for table in self.each]
+        if output.max_total == math.inf and all(self.rows):
+            check_totals(boxes, self.spec, output.with_ids)
 
     def search_layout(self) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbors."""

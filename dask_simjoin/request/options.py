@@ -98,6 +98,7 @@ ORDER = (
     "by",
     "per_group",
     "mutual",
+    "ties",
     "id",
     "left_id",
     "right_id",

@@ -46,24 +46,27 @@ from dask_simjoin.request.resolve import (
 )
 from dask_simjoin.request.spec import JoinSpec, without_ids
 from dask_simjoin.request.units import (
-    check_eps,
+    check_distance,
     check_once,
     check_whole,
     in_unit,
     several_of,
     with_unit,
     within_several,
-    without_unit,
 )
 
 How = Literal["inner", "left", "leftsemi", "leftanti"]
 GraphMode = Literal["distance", "connectivity"]
 NearestHow = Literal["inner", "left", "leftanti"]
+Ties = Literal["first", "all"]
 
 INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
 
+ALL_TIES = "all"
+"""Value of `ties` for a result with all rows at the distance of the last neighbor."""
+
 MIN_DISTANCE = (AUTO, "tiles")
-"""Methods that support `min_distance`."""
+"""Methods that support `min_distance` and ``ties="all"``."""
 
 DISTANCE = about("largest distance of neighbors, finite")
 SAMPLES = about(
@@ -227,6 +230,14 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
             "keep only pairs whose rows are among the k nearest of each other"
         ),
     )
+    ties: Ties = field(
+        default="first",
+        metadata=about(
+            "of rows at the distance of the k-th neighbor, return the first ones or "
+            "all",
+            choices=get_args(Ties),
+        ),
+    )
     max_distance: Distance | None = field(
         default=None, metadata=about("largest distance of a neighbor")
     )
@@ -244,6 +255,11 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         """Return the checked `k`: the number of neighbors per row."""
         return check_whole("k", self.k, 1)
 
+    @property
+    def all_ties(self) -> bool:
+        """Whether rows at the distance of the last neighbor are all returned."""
+        return self.ties == ALL_TIES
+
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
         """Check the request for frames like `left` and `right`, or for one; return the
         join's options.
@@ -251,6 +267,8 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         self._check_how()
         spec = self._searched(left, right)
         self._check_min_distance(spec)
+        if self.all_ties:
+            self._check_engine(spec, f"ties={self.ties!r}", "rows at the same distance")
         if self.how == ANTI:
             return _bare(spec)
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
@@ -269,11 +287,18 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
                 "no row would have a "
                 "neighbor; use a smaller min_distance=."
             )
+        self._check_engine(spec, given, "neighbors beyond it")
+
+    def _check_engine(self, spec: JoinSpec, given: str, missed: str) -> None:
+        """Raise an error if the method or library does not support an option.
+
+        `given`: the option with its value. `missed`: what the method does not find.
+        """
         if spec.approximate or name_of(spec.method) not in MIN_DISTANCE:
             raise OptionError(
                 f"{given} is not allowed with method={name_of(spec.method)!r}"
                 f"{' and approximate=True' if spec.approximate else ''}, which may "
-                "miss neighbors beyond it; "
+                f"miss {missed}; "
                 f"use method={' or '.join(map(repr, MIN_DISTANCE))}, which finds all "
                 "neighbors."
             )
@@ -287,11 +312,11 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
 
     def _least(self, spec: JoinSpec) -> float | None:
         """Return `min_distance` in the unit of the metric; None: no limit."""
-        least, name = self.min_distance, "min_distance"
+        least = self.min_distance
         return (
             None
             if least is None
-            else check_eps(without_unit(least, spec.measure, name), name)
+            else check_distance(least, spec.measure, "min_distance")
         )
 
     def _check_how(self) -> None:

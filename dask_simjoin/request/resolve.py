@@ -57,9 +57,8 @@ from dask_simjoin.request.options import (
 from dask_simjoin.request.spec import JoinSpec, RowSpec, check_dims, without_ids
 from dask_simjoin.request.units import (
     check_choice,
-    check_eps,
+    check_distance,
     check_metric,
-    without_unit,
 )
 
 OWN = ("left", "right", "rank", "distance", "similarity")
@@ -174,9 +173,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     metric, p = check_metric(request.metric, request.p)
     far, text = 0.0, None
     if radius is None:
-        far = check_eps(
-            without_unit(eps, metric, request.bound), request.bound, request.radii
-        )
+        far = check_distance(eps, metric, request.bound, request.radii)
         text = (far, eps) if isinstance(eps, str) else None
     check_choices(request)
     blocksize = (

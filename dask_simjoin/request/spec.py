@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Grouped, Metric, Totals, make_metric
-from dask_simjoin.metrics.norms import DType, Norm
+from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Norm
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Settings, read_settings
 
@@ -206,6 +206,16 @@ class JoinSpec(RowSpec):
     def threshold(self) -> float:
         """Largest total of a pair: see `norm`."""
         return self.measure.threshold(self.eps)
+
+    def limits_of_ties(self, totals: Array, xp: ArrayModule) -> Array:
+        """For each total (n,), return the largest total with the same distance in the
+        result.
+        """
+        metric, unit, totals = self.measure, self.unit, xp.array(totals)
+        if unit is None:
+            return metric.threshold(metric.distance(totals, xp), xp)
+        away = metric.in_unit(totals, unit.size, xp)
+        return metric.threshold(metric.from_unit(away, unit.size, xp), xp)
 
     @property
     def thresholds(self) -> tuple[float, ...]:

@@ -130,7 +130,7 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     if found is None:
         return eps
     number, unit = found
-    angular, units = metric.name == Cosine.name, units_of(metric)
+    units = units_of(metric)
     if not units:
         raise OptionError(
             f"{name}={shown(eps)} has a unit, but with metric={metric.name!r} "
@@ -142,9 +142,7 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
         raise _unknown(eps, unit, name, units)
     if number < 0:
         raise OptionError(f"{name}={shown(eps)} is not allowed; use a distance >= 0.")
-    if angular:
-        return 2 * math.sin(min(number * ANGLES[unit], math.pi) / 2) ** 2
-    return number * LENGTHS[unit] if unit in LENGTHS else number * ANGLES[unit] * RADIUS
+    return metric.from_unit(number, _distance_unit(unit, metric).size)
 
 
 def units_of(metric: Metric) -> list[str]:
@@ -267,6 +265,35 @@ def check_eps(eps: Any, name: str, by_row: bool = False) -> float:
     return value
 
 
+def check_distance(eps: Any, metric: Metric, name: str, by_row: bool = False) -> float:
+    """Return a distance, which may have a unit, as a float in the unit of the metric.
+
+    Refuse values that are not distances, or that are too large for the metric.
+    `by_row`: see `check_eps`.
+    """
+    value = check_eps(without_unit(eps, metric, name), name, by_row)
+    given = shown(eps) if isinstance(eps, str) else repr(value)
+    check_threshold(value, metric, f"{name}={given}", name)
+    return value
+
+
+def check_threshold(eps: float, metric: Metric, given: str, name: str) -> None:
+    """Refuse a distance whose threshold is infinite, because every two rows would be a
+    pair.
+
+    `given`, `name`: the option with its value, and its name, in the words of messages.
+    """
+    if math.isfinite(metric.threshold(eps)):
+        return
+    square = "square" if metric.norm == 2 else f"power of {metric.norm}"
+    raise OptionError(
+        f"{given} is too large for metric={metric.name!r}, because its {square} is "
+        f"more than the largest float64. Use at most {metric.largest_eps()!r}, or "
+        f"divide the coordinates and {name} by the same power of two, such as "
+        f"2.0**{math.frexp(eps)[1]}."
+    )
+
+
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise an error if a value is not allowed."""
     if not isinstance(value, str) or value not in allowed:
@@ -376,7 +403,7 @@ def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
     kind, _ = check_metric(metric, p)
     names = [f"eps[{n}]" for n in range(len(some))]
     return tuple(
-        check_eps(without_unit(value, kind, name), name)
+        check_distance(value, kind, name)
         for value, name in zip(some, names, strict=True)
     )
 

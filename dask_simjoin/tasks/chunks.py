@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -515,11 +514,8 @@ def plan_whole(
     `sampled`: see `whole_chunks`.
     """
     statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # each frame is a single chunk, so the size of the result and the largest distance
-    # cannot change the plan
-    output = replace(
-        output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf
-    )
+    # each frame is a single chunk, so the size of the result cannot change the plan
+    output = replace(output, result_bytes_per_row=0, others_per_row=0)
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
     _check_result(plan, statistics, spec, output)

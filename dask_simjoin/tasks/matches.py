@@ -22,11 +22,10 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.base import frames_for, host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of, tally, to_host
 from dask_simjoin.engine.ids import from_id_keys, joined
 from dask_simjoin.engine.protocols import Joiner, Layout, Measured, Rows
-from dask_simjoin.metrics.distances import Cosine, Metric
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, Values, box_gap
 from dask_simjoin.planning.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
@@ -336,26 +335,11 @@ class Matches(NamedTuple):
 
 def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
     """Return a function that converts totals to distances in the unit of the result."""
-    if spec.unit is None or isinstance(spec, TotalsSpec):
-        return functools.partial(spec.measure.distance, xp=xp)
-    return functools.partial(_in_unit, metric=spec.measure, size=spec.unit.size, xp=xp)
-
-
-def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Array:
-    """Convert totals to distances in a unit, in the same memory. `size`: see
-    `DistanceUnit`.
-    """
-    if metric.name == Cosine.name:
-        # here a total is the squared chord between two unit vectors
-        away = xp.sqrt(totals, out=totals)
-        away *= 0.5
-        xp.minimum(away, 1.0, out=away)
-        xp.arcsin(away, out=away)
-        away *= 2.0
-    else:
-        away = metric.distance(totals, xp)
-    away /= size
-    return away
+    metric, unit = spec.measure, spec.unit
+    how = {"xp": xp, "kernels": host_kernels("distances") if xp is np else None}
+    if unit is None or isinstance(spec, TotalsSpec):
+        return functools.partial(metric.distance, **how)
+    return functools.partial(metric.in_unit, size=unit.size, **how)
 
 
 def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:

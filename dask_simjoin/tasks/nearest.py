@@ -54,6 +54,9 @@ class State(TypedDict):
     # and their places in its index
     rows: NotRequired[Array]
     places: NotRequired[Array]
+    # only with all ties: k is 1, rows repeat for each of their neighbors, and these are
+    # the ranks of the neighbors
+    ranks: NotRequired[Array]
 
 
 Totals = tuple[float, float]
@@ -328,7 +331,12 @@ def nearest_rows(
     every = len(places) == len(totals)  # then rows and ranks follow without a division
     rows = state["rows"] if "rows" in state else xp.arange(len(totals) // k)
     at = None if every else places // k
-    ranks = xp.tile(xp.arange(1, k + 1), len(rows)) if at is None else places % k + 1
+    if "ranks" in state:
+        ranks = state["ranks"][places]
+    elif at is None:
+        ranks = xp.tile(xp.arange(1, k + 1), len(rows))
+    else:
+        ranks = places % k + 1
     columns: dict[str, Values] = {}
     for name in like.columns:
         if name == "left":

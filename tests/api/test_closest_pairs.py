@@ -23,6 +23,7 @@ from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows
 from tests.support.oracle import totals
+from tests.support.points import without_overflow
 from tests.support.profiles import examples
 
 METRICS = [("euclidean", 2), *ENGINE]
@@ -62,7 +63,10 @@ def listed(found):
 def tables(rng, metric, two):
     """Rows with random labels, and a right table or None."""
     dims, sizes = int(rng.integers(1, 13)), rng.integers(0, 50, 2)
-    sides = [make_rows(metric, int(size), dims, rng) for size in sizes[: 1 + two]]
+    sides = [
+        without_overflow(make_rows(metric, int(size), dims, rng), 3)
+        for size in sizes[: 1 + two]
+    ]
     columns = [f"x{k}" for k in range(sides[0].shape[1])]
     frames = [
         pd.DataFrame(x, rng.permutation(len(x)) + 100 * side, columns)
@@ -132,10 +136,12 @@ def test_ties_go_to_the_first_rows(seed, rows, values, n, two):
 
 
 def test_distances_that_are_rounded_to_one_number_are_in_order_of_their_squares():
-    df = pd.DataFrame({"x": [0.0, 1.0, 10.0, 11.0], "y": [0.0, 2**-26, 0.0, 0.0]})
+    u = 2.0**-26
+    df = pd.DataFrame({"x": [0.0, 1, 10, 11], "y": [0, u, 0, u], "z": [0, u, 0, 0]})
     found = df.simjoin.closest_pairs(2)
-    assert listed(found) == [(2, 3, 1.0), (0, 1, 1.0)]
-    assert totals(df.to_numpy(), df.to_numpy())[0, 1] == 1 + 2.0**-52
+    assert listed(found) == [(2, 3, 1 + u * u), (0, 1, 1 + u * u)]
+    squares = totals(df.to_numpy(), df.to_numpy())
+    assert squares[0, 1] == 1 + 2 * u * u > squares[2, 3] == 1 + u * u
 
 
 @pytest.mark.parametrize("n", [1, 10, 3000])

@@ -91,7 +91,6 @@ class Tables:
         self.left = frames_of(x[:cut], none[:cut], 0, rng)
         self.right = frames_of(x[cut:], none[cut:], 1000, rng) if two else None
         self.on = self.left.columns[:-1].tolist()
-        self.angle = 2 * np.arcsin(np.minimum(np.sqrt(self.total) / 2, 1))
         self.two = two
 
     def lazy(self, number: int) -> list[Any]:
@@ -103,28 +102,23 @@ class Tables:
 
     def away(self, unit: str | None) -> np.ndarray:
         """Return the distances in a unit; None: the metric's."""
-        if unit in ANGLES:
-            return self.angle / ANGLES[unit]
-        if self.metric == "cosine":
-            return self.total / 2
-        return self.angle * RADIUS / LENGTHS[unit or "m"]
+        metric = make_metric(self.metric)
+        if unit is None:
+            return metric.distance(self.total.copy(), np)
+        return metric.in_unit(self.total.copy(), self.size(unit), np)
+
+    def size(self, unit: str) -> float:
+        """Return the size of a unit, as `Metric.from_unit` takes it."""
+        if unit in LENGTHS:
+            return LENGTHS[unit]
+        return ANGLES[unit] * (RADIUS if self.metric == "haversine" else 1.0)
 
     def threshold(self, number: float, unit: str | None) -> float:
         """Return the largest total of pairs within a distance."""
-        if self.metric == "haversine":
-            size = (
-                1.0
-                if unit is None
-                else LENGTHS[unit]
-                if unit in LENGTHS
-                else ANGLES[unit] * RADIUS
-            )
-            meters = number * ANGLES[unit] * RADIUS if unit in ANGLES else number * size
-            return float(make_metric("haversine").threshold(meters))
+        metric = make_metric(self.metric)
         if unit is None:
-            return 2 * number if number < 2 else math.inf
-        eps = 2 * math.sin(min(number * ANGLES[unit], math.pi) / 2) ** 2
-        return 2 * eps if eps < 2 else math.inf
+            return float(metric.threshold(number))
+        return float(metric.threshold(metric.from_unit(number, self.size(unit))))
 
     def allowed(self) -> np.ndarray:
         """Return which pairs of rows may be pairs."""

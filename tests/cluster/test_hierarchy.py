@@ -47,7 +47,7 @@ def points(draw, most=40):
         "equal": np.round(x / 20),
         "offset": x + 1e6,
         "spread": np.exp(x),
-        "huge": x * 3e153,
+        "huge": x * 1e151,
     }
     return made.get(kind, x)
 

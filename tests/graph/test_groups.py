@@ -284,7 +284,7 @@ def test_refused():
     with pytest.raises(OptionError, match="names a column, which by= does not support"):
         verbs.neighbor_counts("z", on="x", by="shop")
     with pytest.raises(OptionError, match="too large for by="):
-        verbs.count_pairs(1e200, on="x", by="shop")
+        verbs.count_pairs(1e308, on="x", by="shop", metric="manhattan")
     with pytest.raises(
         OptionError, match="takes at most 4 columns, and on= names 4, and by= adds one"
     ):

@@ -18,6 +18,7 @@ from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import extremes, vectors
 from dask_simjoin.errors import ColumnError, CoordinateError, OptionError
 from dask_simjoin.metrics import METRICS, make_metric, sphere
+from tests.metrics.test_inverse import KINDS, totals_of
 from tests.support.gpu_frames import lay
 from tests.support.gpu_programs import join_programs
 from tests.support.metrics import ENGINE, make_rows
@@ -110,6 +111,18 @@ def test_thresholds_of_arrays(metric, p):
     assert_same_bits(make_metric(metric, p).threshold(cupy.asarray(eps), cupy), want)
 
 
+@pytest.mark.parametrize(("metric", "p"), KINDS)
+def test_distances_of_totals(metric, p):
+    totals, kind = totals_of(metric, 3), make_metric(metric, p)
+    there = cupy.asarray(totals)
+    want = kind.distance(totals.copy(), np)
+    assert_same_bits(kind.distance(there.copy(), cupy), want)
+    if kind.embeds:
+        for size in (1000.0, math.pi / 180):
+            want = kind.in_unit(totals.copy(), size, np)
+            assert_same_bits(kind.in_unit(there.copy(), size, cupy), want)
+
+
 # --- verbs
 # ----------------------------------------------------------------------------------------
 
@@ -129,10 +142,7 @@ def test_all_verbs(metric, p, how, partitioning):
         want = brute_force(x, eps, metric, p)
         found = computed(there.simjoin.self_join(eps, return_distance=True, **options))
         assert_same_pairs(as_set(found), want)
-        # arc sines and roots may differ in the last place
-        np.testing.assert_allclose(
-            found.distance, away[found.left, found.right], 1e-14, 1e-12
-        )
+        assert found.distance.tolist() == away[found.left, found.right].tolist()
         counts = frame.simjoin.neighbor_counts(eps, metric=metric, p=p)
         assert (
             computed(there.simjoin.neighbor_counts(eps, **options)).tolist()

@@ -8,11 +8,13 @@ import pytest
 from dask.dataframe.utils import assert_eq
 
 from dask_simjoin.catalog import METHODS
+from dask_simjoin.errors import OptionError
 from tests.support.frames import computed, itself, lay
 from tests.support.oracle import (
     as_set,
     assert_same_pairs,
     brute_force,
+    roots,
     squared_distances,
 )
 from tests.support.profiles import in_turns
@@ -40,7 +42,7 @@ def assert_joined(frame, how, eps, on, **options):
     at = {label: place for place, label in enumerate(labels)}
     d2 = squared_distances(x, x)
     for left, right, distance in pairs.itertuples(index=False):
-        assert distance == np.sqrt(d2[at[left], at[right]])
+        assert distance == roots(d2[at[left], at[right]])
     lazy = data.simjoin.neighbor_counts(eps, on=on, **options)
     counts = computed(lazy)
     assert (
@@ -214,9 +216,12 @@ def test_eps_whose_square_vanishes(how, method, eps):
     }
 
 
-def test_eps_whose_square_is_infinite(how, method):
-    frame = pd.DataFrame({"x": [0.0, 1.0, -1e308, 1e308, 5.0, 6.0]})
-    assert len(assert_joined(frame, how, 1e200, ["x"], method=method)) == 15
+def test_coordinates_whose_squares_are_infinite(how, method):
+    frame = pd.DataFrame({"x": [0.0, 1e154, -1e308, 1.7e308, 1.699e308, -1.7e308]})
+    pairs = assert_joined(frame, how, 1e154, ["x"], method=method)
+    assert pairs == {(0, 1)}
+    with pytest.raises(OptionError, match=r"eps=1e\+200 is too large .* 2\.0\*\*665"):
+        lay(frame, how).simjoin.self_join(1e200, method=method)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 6])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
+from dask_simjoin.metrics import make_metric
 from tests.support.oracle import distances
 from tests.support.points import make_points
 
@@ -56,6 +57,7 @@ def metric_cases(draw, most=60):
             ]
         )
         eps = min(
-            math.nextafter(eps, draw(st.sampled_from([0.0, eps, math.inf]))), 1e300
+            math.nextafter(eps, draw(st.sampled_from([0.0, eps, math.inf]))),
+            make_metric(metric, p).largest_eps(),
         )
     return metric, p, x, eps

@@ -70,6 +70,24 @@ def distances(
     return make_metric(metric, p).distance(total.ravel(), np).reshape(total.shape)
 
 
+def roots(squared: Any) -> Any:
+    """Return the Euclidean distances of totals: the smallest floats whose rounded
+    squares are at least the totals, as `tests/metrics/test_inverse.py` checks.
+    """
+    return make_metric("euclidean").distance(np.array(squared, np.float64), np)
+
+
+def in_unit(distances: Any, size: float) -> np.ndarray:
+    """Return the smallest numbers that give at least these distances when they are
+    multiplied by the size of a unit.
+    """
+    away = np.asarray(distances, np.float64)
+    found = np.nextafter(away / size, 0)
+    while (short := found * size < away).any():
+        found = np.where(short, np.nextafter(found, np.inf), found)
+    return found
+
+
 def brute_force(
     x: np.ndarray, eps: float, metric: str = "euclidean", p: Norm = 2
 ) -> set[tuple[int, int]]:

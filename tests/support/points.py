@@ -96,6 +96,13 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
     return uniform
 
 
+def without_overflow(x: np.ndarray, p: float = 2) -> np.ndarray:
+    """Divide points by a power of two if their distances could overflow."""
+    power, width = (1 if p == np.inf else p), float(np.abs(x).max(initial=0.0))
+    largest = (1e300 / max(1, x.shape[1])) ** (1 / power) / 4
+    return x if width < largest else x * 2.0**-960
+
+
 def rotated(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Turn points to other axes; in many dimensions by a few reflections, which are
     fast.

@@ -9,9 +9,9 @@ edge is the mutual reachability: the largest of the distance and both core dista
 DBSCAN connects two rows if this weight is at most `eps`. So the forest gives the
 clusters of core rows for each distance up to `max_eps`. See Campello, Moulavi & Sander
 (2013), "Density-based clustering based on hierarchical density estimates", definition
-4. Weights are totals, which are sums before the root of the metric; `smallest_eps`
-converts them to distances. Row numbers break ties between edges, so the forest does not
-depend on chunks.
+4. Weights are totals, which are sums before the root of the metric; at the end they
+become distances. Row numbers break ties between edges, so the forest does not depend on
+chunks.
 """
 
 from __future__ import annotations
@@ -392,49 +392,7 @@ BorderEdges = tuple[np.ndarray, np.ndarray, np.ndarray]
 row.
 """
 
-NEAR_FLOATS = 4
-"""`smallest_eps` first tries only this many floats below and above the distance that
-belongs to a total.
-"""
-
-LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
-"""Bit pattern of the largest finite float64, as an integer."""
-
 NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
-@np.errstate(over="ignore", under="ignore", invalid="ignore")
-def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """For each total (n,), return the smallest `eps` that makes a join find a pair with
-    this total.
-
-    A join finds a pair if its total is at most the threshold for `eps`. An infinite
-    total gives infinity. Thresholds grow with `eps`, and positive floats sort like
-    their bit patterns. So a binary search of bit patterns finds the smallest `eps`. It
-    first tries floats near the distance of the total, then all floats.
-    """
-    found = np.full(len(totals), np.inf)
-    finite = np.flatnonzero(np.isfinite(totals))
-    some = totals[finite]
-    guess = np.minimum(np.abs(metric.distance(some.copy(), np)).view(np.int64), LARGEST)
-    low, high = (
-        np.maximum(guess - NEAR_FLOATS, -1),
-        np.minimum(guess + NEAR_FLOATS, LARGEST),
-    )
-
-    def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
-        return some[rows] <= metric.threshold(bits.view(np.float64), np)
-
-    wrong = ((low >= 0) & enough(np.maximum(low, 0))) | ~enough(high)
-    low[wrong], high[wrong] = -1, LARGEST
-    rows = np.flatnonzero(high - low > 1)
-    while len(rows):
-        middle = low[rows] + (high[rows] - low[rows]) // 2
-        right = enough(middle, rows)
-        high[rows[right]], low[rows[~right]] = middle[right], middle[~right]
-        rows = rows[high[rows] - low[rows] > 1]
-    found[finite] = high.view(np.float64)
-    return found
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
@@ -625,8 +583,8 @@ def order_forest(
     stems = [np.searchsorted(every, name) for _, _, name in attached]
     left = np.concatenate([a, b, *stems]).astype(np.int32)
     right = np.concatenate([b, a, *leaves]).astype(np.int32)
-    weights = smallest_eps(
-        np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric
+    weights = metric.distance(
+        np.concatenate([weight, weight, *(some for _, some, _ in attached)]), np
     )
     ends, nodes, away = (
         np.zeros(n + 1, np.int64),
@@ -639,7 +597,7 @@ def order_forest(
     place, reach, before = visit_in_order(
         rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at
     )
-    table = table_of(place, reach, smallest_eps(core, metric), before)
+    table = table_of(place, reach, metric.distance(core, np), before)
     return [table[some] for some in places]
 
 

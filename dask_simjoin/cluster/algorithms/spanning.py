@@ -403,23 +403,17 @@ def without_gaps(
 
 
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
-    """Convert ascending weights (n,) to ascending distances. Equal weights give equal
-    distances.
+    """Convert ascending weights (n,) to ascending distances.
 
-    Rounding in the metric may depend on the length of the array. So a weight that
-    occurs several times is converted once, and a running maximum ensures the order.
+    A weight that occurs several times is converted once.
     """
-    found, last = np.empty(len(weight)), 0.0
+    found = np.empty(len(weight))
     for start in range(0, len(weight), CONVERTED_AT_ONCE):
         some = weight[start : start + CONVERTED_AT_ONCE]
         first = np.ones(len(some), np.bool_)
         np.not_equal(some[1:], some[:-1], out=first[1:])
         away = metric.distance(some[first], np)
-        if start and some[0] == weight[start - 1]:
-            away[0] = last
-        away = np.maximum.accumulate(np.maximum(away, last))
         found[start : start + CONVERTED_AT_ONCE] = away[np.cumsum(first) - 1]
-        last = away[-1]
     return found
 
 

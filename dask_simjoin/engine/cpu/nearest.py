@@ -86,6 +86,17 @@ def build(
     return index
 
 
+def points(index: Index) -> np.ndarray:
+    """Return the points (n, d) of an index that `build` made, in the order of the
+    index.
+    """
+    n = len(index["order"])
+    if "y" in index:
+        return np.asarray(index["y"][:n])
+    z = index["z"]
+    return np.ascontiguousarray(z.transpose(0, 2, 1).reshape(-1, z.shape[1])[:n])
+
+
 def renamed(index: Index, names: Any) -> Index:
     """Return a copy of an index with other row ids: see `Searcher.renamed`.
 

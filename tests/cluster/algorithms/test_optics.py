@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from dask_simjoin.cluster import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.cluster.algorithms import optics
-from dask_simjoin.cluster.algorithms.optics import smallest_eps
-from dask_simjoin.metrics.distances import make_metric
 from tests.cluster.expressions.test_optics import assert_same, points, sklearn_optics
 from tests.support.density import SETS
 from tests.support.frames import split
@@ -223,22 +221,6 @@ def test_the_forest_in_every_metric(metric):
             frame.simjoin.dbscan(eps, 4, **how),
         )
         assert same_groups(labels[core], want[core])
-
-
-@pytest.mark.parametrize("metric", ["euclidean", "minkowski", "cosine", "haversine"])
-@given(totals=st.lists(st.floats(0, allow_nan=False), max_size=30))
-def test_least_eps(metric, totals):
-    metric, totals = (
-        make_metric(metric, 3 if metric == "minkowski" else 2),
-        np.array(totals),
-    )
-    if metric.embeds:
-        totals = np.minimum(totals, 4)
-    with np.errstate(over="ignore", under="ignore"):
-        eps = smallest_eps(totals, metric)
-        less = np.nextafter(eps, 0)
-        assert (metric.threshold(eps) >= totals).all()
-        assert ((metric.threshold(less) < totals) | (eps == 0) | np.isinf(totals)).all()
 
 
 def test_the_default_mode_takes_every_metric():

@@ -21,6 +21,7 @@ from tests.support.oracle import (
     as_set,
     assert_same_pairs,
     brute_force,
+    roots,
     squared_distances,
 )
 from tests.support.points import KINDS, Case, cases, frame_of, make_points
@@ -79,7 +80,7 @@ def check(x, eps, cuts=(), **options):
     expected = brute_force(x, eps)
     assert_same_pairs(found, expected)
     d2 = squared_distances(x, x)
-    assert all(distances[p] == math.sqrt(d2[p]) for p in expected)
+    assert all(distances[p] == roots(d2[p]) for p in expected)
     places = np.array(sorted(expected), np.int64).reshape(-1)
     assert counts.tolist() == np.bincount(places, minlength=len(x)).tolist()
     return layout
