@@ -28,6 +28,7 @@ from dask_simjoin.engine.cpu.sinks import (
     fill,
     places_of,
 )
+from dask_simjoin.engine.cpu.sorting import sort
 from dask_simjoin.engine.filters.quantization import STEP, Filter, Int8Filter
 from dask_simjoin.engine.index import kdtree
 from dask_simjoin.engine.index.cpu_tiles import (
@@ -129,7 +130,7 @@ def filtered_tiles(
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
     n, d = x.shape
     order = kdtree.kd_order(
-        x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads
+        x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads, sort=sort
     )
     x = np.ascontiguousarray(x)  # row by row, because this is how points are gathered
     dims = np.arange(d) if layout.screen is None else np.array(layout.screen.dims)
