@@ -20,13 +20,15 @@ from dask_simjoin.planning.data_warnings import (
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, directions
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import WholePlan
+from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks import local
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
-from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
+from dask_simjoin.tasks.pairs import unmatched, unmatched_rows
 
 
 @frame_verb(JoinRequest)
@@ -150,7 +152,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         return new_collection(
             pairs.Join(source, right_source, spec, request.how, example)
         )
-    (queries, data), plan = whole_chunks((frame, other), spec, PAIRS)
+    threads = plain_threads()
+    (queries, data), plan = whole_chunks((frame, other), spec, PAIRS, threads=threads)
     if not plan.meets:
         return unmatched(queries, 0, spec, example) if request.how == LEFT else example
     like = alone = None
@@ -161,8 +164,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         )
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
-        found = join_block(
-            block_pair, list(example.columns), like=like, unmatched_left=alone
+        found = local.join(
+            block_pair, list(example.columns), plan, threads, like, alone
         )
     pairs_found = len(found) - (0 if alone is None else alone[0])
     raise_if_none(
@@ -438,13 +441,13 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         return new_collection(
             pairs.SelfJoin(freeze(frame, spec.columns), spec, example)
         )
-    chunk, plan = whole_chunk(frame, spec, PAIRS)
+    threads = plain_threads()
+    chunk, plan = whole_chunk(frame, spec, PAIRS, threads=threads)
     if not plan.meets:
         return example
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
-        found = join_block(
-            whole_block_pair(chunk, spec, plan.layout), list(example.columns)
-        )
+        block_pair = whole_block_pair(chunk, spec, plan.layout)
+        found = local.join(block_pair, list(example.columns), plan, threads)
     pairs_found = len(found) - plan.rows * spec.include_self
     raise_if_none(
         plan.data_warnings,

@@ -33,6 +33,7 @@ from dask_simjoin.planning.data_warnings import (
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import Plan, WholePlan
+from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import (
@@ -148,11 +149,13 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         return new_collection(
             lazy.KDistances(source.inner, source, spec, number, example)
         )
-    chunk, plan = whole_chunk(frame, spec, nearest_output(number))
+    threads = plain_threads()
+    chunk, plan = whole_chunk(frame, spec, nearest_output(number), threads=threads)
     if number >= plan.rows:  # no row has k neighbors, so all distances are inf
         distances = frames.xp.full(len(chunk["ids"]), math.inf)
     else:
-        state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
+        how = plan.layout, number, (0, 0)
+        state = search_chunk(chunk, chunk, *how, threads=threads)
         distances = kth_distance(state, number, spec)
     return frames.series(distances, chunk["ids"], DISTANCES)
 
@@ -422,7 +425,9 @@ def nearest(
             NearestJoin(source, right_source, spec, number, totals, how, example)
         )
     plain = [frame] if other is None else [frame, other]
-    chunks, plan = whole_chunks(plain, spec, nearest_output(number, with_ids=True))
+    threads = plain_threads()
+    output = nearest_output(number, with_ids=True)
+    chunks, plan = whole_chunks(plain, spec, output, threads=threads)
     queries, data = chunks[0], chunks[-1]
     if not (len(queries["ids"]) and len(data["ids"])):
         return (
@@ -437,14 +442,14 @@ def nearest(
         numbers=(0, 0),
         is_self_join=other is None,
         totals=totals,
+        threads=threads,
     )
     if device is None and mutual:
-        return whole_rows(
-            queries, data, mutual_state(queries, data, search), spec, example
-        )
+        state = mutual_state(queries, data, search)
+        return whole_rows(queries, data, state, spec, example, threads)
     state = search(queries, data)
     if device is None and not with_alone:
-        return whole_rows(queries, data, state, spec, example)
+        return whole_rows(queries, data, state, spec, example, threads)
     made = nearest_or_missing if with_alone else nearest_rows
     return made(queries, state, spec, example, find_rows(state, data, 0, spec))
 
