@@ -549,11 +549,12 @@ class Spanner(Protocol):
         core: Array,
         nearest: tuple[Array, ...],
         progress: Progress | None = None,
+        threads: int = ...,
     ) -> Edges:
         """Return the edges of the tree of an index's points: see `engine.cpu.spanning`.
 
         `progress`: the state after earlier rounds that workers shared, if there were
-        any.
+        any. `threads`: number of threads of the host to use.
         """
 
     def begin(

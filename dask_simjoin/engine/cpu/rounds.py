@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from dask_simjoin.engine.cpu.kernels import boruvka, spanning
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
+from dask_simjoin.engine.process import together
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
@@ -65,6 +67,18 @@ id of each node.
 """
 
 
+MIN_SEARCHED_TILES = 256
+"""Minimum number of tiles that a thread searches from in a round."""
+
+
+def _part_of(wanted: np.ndarray, part: Part) -> np.ndarray:
+    """Return the masks of searching nodes for one part of a search; see `_wanted`."""
+    tiles, found = np.flatnonzero(wanted), np.zeros_like(wanted)
+    own = tiles[np.arange(len(tiles)) // TILES_PER_TURN % part[1] == part[0]]
+    found[own] = wanted[own]
+    return found
+
+
 class _RoundSide:
     """An index prepared for searches, as queries and as data. `first`: first node of
     the index.
@@ -99,7 +113,7 @@ class BoruvkaRounds:
 
     `progress`: the state after earlier rounds; it is not changed. `read_only`: only
     `share` will be called. It does not change the state, so the arrays of `progress`
-    are not copied.
+    are not copied. `threads`: number of threads that search in a round.
     """
 
     def __init__(
@@ -110,8 +124,9 @@ class BoruvkaRounds:
         nearest: Nearest | None = None,
         progress: Progress | None = None,
         read_only: bool = False,
+        threads: int = 1,
     ) -> None:
-        self.layout = layout
+        self.layout, self.threads = layout, threads
         self.sides: list[_RoundSide] = []
         for index in sides:
             self.sides.append(
@@ -238,6 +253,44 @@ class BoruvkaRounds:
             if side.rows:
                 own = self.component[side.first : side.last]
                 boruvka.tag_boxes(own, side.index["levels"], side.tags)
+        parts = self._parts(wanted)
+        calls = [
+            functools.partial(self._search_part, wanted, best, (number, parts))
+            for number in range(parts)
+        ]
+        for found in together(calls):
+            if found is not None:
+                boruvka.offer_edges(self.component, self.names, *found, best)
+
+    def _parts(self, wanted: np.ndarray) -> int:
+        """Return the number of threads that search from the nodes in `wanted`.
+
+        Each has its own edges of all components. There are few threads while there are
+        many components, so that these edges take little memory.
+        """
+        if self.threads == 1 or len(self.sides) > 1:
+            return 1
+        most = int(np.count_nonzero(wanted)) // MIN_SEARCHED_TILES
+        if self.components < self.rows:
+            most = min(most, self.rows // self.components)
+        return max(1, min(self.threads, most))
+
+    def _search_part(self, wanted: np.ndarray, best: Best, part: Part) -> Found | None:
+        """Search from a part of the nodes; return the edges that are better than those
+        in `best`. None: they have been written to `best`.
+        """
+        if part[1] > 1:
+            wanted = _part_of(wanted, part)
+        # while each node is a component, no two parts write to the same edge
+        if part[1] == 1 or self.components == self.rows:
+            self._search_from(wanted, best)
+            return None
+        own = *(column.copy() for column in best[:3]), self.names
+        self._search_from(wanted, own)
+        better = (own[1] != best[1]) | (own[2] != best[2])
+        return tuple(column[better] for column in own[:3])
+
+    def _search_from(self, wanted: np.ndarray, best: Best) -> None:
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if q.rows and d.rows:
                 self._search_side(q, d, wanted, best)
@@ -365,9 +418,7 @@ class BoruvkaRounds:
         """
         best = *(column.copy() for column in offered), self.names
         wanted = self._wanted(self._searching(), best)
-        tile = np.flatnonzero(wanted)
-        wanted[tile[np.arange(len(tile)) // TILES_PER_TURN % part[1] != part[0]]] = 0
-        self._search(wanted, best)
+        self._search(_part_of(wanted, part), best)
         better = (best[1] != offered[1]) | (best[2] != offered[2])
         return tuple(column[better] for column in best[:3])
 
