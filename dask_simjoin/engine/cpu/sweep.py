@@ -23,6 +23,7 @@ from dask_simjoin.engine.cpu.sinks import (
     Sides,
     Sink,
     fill,
+    link_pairs,
     places_of,
 )
 from dask_simjoin.engine.index import grids
@@ -284,7 +285,7 @@ def connect(
         other,
         layout,
         is_self_join,
-        lambda *pair: components.link(parent, *pair, *nodes),
+        lambda *pair: link_pairs(parent, *pair, *nodes),
     )
 
 
@@ -487,6 +488,44 @@ def one_sided(
         _add_up(some, d, layout, later, (q_counts,))
         return
     _count(some, d, layout, later, q_counts)
+
+
+def counts_of(
+    index: Index,
+    layout: SweepLayout,
+    rows: Rows,
+    counts_: np.ndarray,
+    enough: int | None = None,
+) -> None:
+    one_sided(index, index, layout, counts_, rows)
+    counts_[slice(*rows)] -= 1  # each point was counted as its own neighbor
+
+
+def lowest_of(
+    index: Index, layout: SweepLayout, rows: Rows, labels: np.ndarray, low: np.ndarray
+) -> None:
+    start, stop = rows
+    near = slice(_begin(index, start, layout), end(index, stop, layout))
+    one = _chosen(
+        loose_part(index, start, stop), np.flatnonzero(labels[start:stop] < 0)
+    )
+    other = _chosen(
+        loose_part(index, near.start, near.stop), np.flatnonzero(labels[near] >= 0)
+    )
+    sides = labels[start:stop], labels[near], low[start:stop], low[near]
+    _show_pairs(
+        one, other, layout, False, lambda *pair: components.lowest(*pair, *sides)
+    )
+
+
+def _begin(index: Index, start: int, layout: SweepLayout) -> int:
+    """Return a place: no point before it is near a point at the place `start` or later."""
+    keys, starts = index["keys"], index["starts"]
+    if start >= int(starts[-1]):
+        return start
+    row = int(np.searchsorted(starts, start, side="right")) - 1
+    least = keys[row] - layout.grid.offsets(half=True)[-1]
+    return int(starts[np.searchsorted(keys, least)])
 
 
 def end(index: Index, stop: int, layout: SweepLayout) -> int:
