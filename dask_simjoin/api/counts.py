@@ -28,7 +28,6 @@ from dask_simjoin.request.requests import (
 )
 from dask_simjoin.tasks import csr, local
 from dask_simjoin.tasks.chunks import whole_chunk
-from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import whole_block_pair
 
 Number = Any
@@ -103,10 +102,12 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
 
         source = freeze(frame, spec.columns)
         return new_collection(NeighborCounts(source.inner, source, spec, example))
-    chunk, plan = whole_chunk(frame, spec, COUNTS)
+    threads = plain_threads()
+    chunk, plan = whole_chunk(frame, spec, COUNTS, threads=threads)
     if not plan.meets:
         return example
-    found, _ = count_block(whole_block_pair(chunk, spec, plan.layout))
+    block_pair = whole_block_pair(chunk, spec, plan.layout)
+    found = local.count_rows(block_pair, plan, threads)
     each = 2 * max(1, len(spec.several))
     raise_if_none(
         plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec)

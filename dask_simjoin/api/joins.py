@@ -26,7 +26,6 @@ from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoi
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks import local
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks
-from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 from dask_simjoin.tasks.pairs import unmatched, unmatched_rows
 
@@ -160,7 +159,9 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     if request.how == LEFT:
         like, alone = (
             example,
-            unmatched_rows(queries, _counts(queries, data, spec, plan), spec, example),
+            unmatched_rows(
+                queries, _counts(queries, data, spec, plan, threads), spec, example
+            ),
         )
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
@@ -175,14 +176,13 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
 
 
 def _counts(
-    queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan
+    queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan, threads: int
 ) -> Array | int:
     """Return the number of matches of each left row in the right table, in row order."""
-    return (
-        count_block(BlockPair(queries, data, False, spec, plan.layout))[0]
-        if plan.meets
-        else 0
-    )
+    if not plan.meets:
+        return 0
+    block_pair = BlockPair(queries, data, False, spec, plan.layout)
+    return local.count_rows(block_pair, plan, threads)
 
 
 def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
@@ -193,8 +193,10 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)
     if not is_dask_collection(frame):
-        (queries, data), plan = whole_chunks((frame, other), spec, COUNTS)
-        counts = _counts(queries, data, spec, plan)
+        threads = plain_threads()
+        tables = frame, other
+        (queries, data), plan = whole_chunks(tables, spec, COUNTS, threads=threads)
+        counts = _counts(queries, data, spec, plan, threads)
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         else:

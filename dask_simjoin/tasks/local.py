@@ -12,10 +12,10 @@ import itertools
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.process import numbers_apart, together
-from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.engine.process import numbers_apart, shared_out, together
+from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.plan import WholePlan
-from dask_simjoin.tasks.counts import Number, count_block_pairs
+from dask_simjoin.tasks.counts import Number, count_block, count_block_pairs
 from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import (
     ResultRows,
@@ -64,6 +64,32 @@ def join(
     frames = frames_for(block_pair.query["example"])
     made = concat_results(rows, columns, frames, like, unmatched_left, threads)
     return made if like is None or unmatched_left is not None else cast_like(made, like)
+
+
+def count_rows(block_pair: BlockPair, plan: WholePlan, threads: int) -> Array:
+    """Return the number of neighbors of each row of the first chunk, in row order: see
+    `count_block`.
+
+    Several threads find each pair of a self-join twice, once from each of its rows.
+    """
+    query, spec, joiner = block_pair.query, block_pair.spec, block_pair.joiner
+    twice = block_pair.is_self_join and block_pair.layout.method != "sweep"
+    parts = parts_of(block_pair, plan, threads)
+    if parts == 1 or spec.several or spec.radius is not None or (twice and threads < 3):
+        return count_block(block_pair)[0]
+    rows = len(query["ids"])
+    counts, order = np.empty(rows, np.int64), query["order"][:rows]
+
+    def count(start: int, stop: int) -> None:
+        found = joiner.weights(
+            *block_pair.operands, is_self_join=False, rows=(start, stop)
+        )
+        # a row of a self-join was counted as its own neighbor
+        counts[order[start:stop]] = found - block_pair.is_self_join
+
+    grain = block_pair.layout.grain
+    shared_out(count, rows, parts // TURNS, grain, min_items=1, turns=TURNS)
+    return counts
 
 
 def count_pairs(block_pair: BlockPair, plan: WholePlan, threads: int) -> Number:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, HOME, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
+from dask_simjoin.engine.cpu.boxes import box_tree
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
@@ -80,7 +81,7 @@ def build(
         }
         index["half_norm"] = tiles["limit"]
     if n:
-        index["lower"], index["upper"], index["levels"] = cpu_tiles.box_tree(
+        index["lower"], index["upper"], index["levels"] = box_tree(
             index["low"], index["high"]
         )
         index["least"] = cpu_tiles.smallest_names(index["names"], index["levels"])

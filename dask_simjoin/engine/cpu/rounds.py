@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu.kernels import boruvka, spanning
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
-from dask_simjoin.engine.process import together
+from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
@@ -67,8 +67,10 @@ id of each node.
 """
 
 
-MIN_SEARCHED_TILES = 256
-"""Minimum number of tiles that a thread searches from in a round."""
+MIN_SEARCHED_TILES, MIN_OFFERED = 256, 1 << 15
+"""Minimum number of tiles that a thread searches from in a round, and of nodes whose
+known edges it offers.
+"""
 
 
 def _part_of(wanted: np.ndarray, part: Part) -> np.ndarray:
@@ -225,12 +227,52 @@ class BoruvkaRounds:
 
     def _offers(self) -> Best:
         """Return the best edge of each component that is known without a search."""
-        best = self._no_edges(self.components)
+        best, nodes = self._no_edges(self.components), len(self.component)
         nearest = self.near, self.away, self.beyond
-        boruvka.offer_listed(
-            self.component, self.core, self.names, *nearest, self.least, self.to, best
-        )
+        known = self.component, self.core, self.names, *nearest, self.least, self.to
+        parts = self._parts(nodes // MIN_OFFERED)
+
+        def offer(number: int, own: Best) -> None:
+            cuts = [nodes * k // parts for k in (number, number + 1)]
+            boruvka.offer_listed(*known, own, *cuts)
+
+        self._in_parts(offer, parts, best)
         return best
+
+    def _parts(self, most: int) -> int:
+        """Return into how many parts threads cut a step of a round; at most `most`.
+
+        Each part has its own edges of all components. There are few parts while there
+        are many components, so that these edges take little memory.
+        """
+        if self.components < self.rows:
+            most = min(most, self.rows // self.components)
+        return max(1, min(self.threads if len(self.sides) == 1 else 1, most))
+
+    def _in_parts(
+        self, step: Callable[[int, Best], None], parts: int, best: Best
+    ) -> None:
+        """Call `step` for each part, with the edges that it may replace by better ones;
+        collect the best edges of all parts in `best`.
+        """
+        # while each node is a component, no two parts write to the same edge
+        if parts == 1 or self.components == self.rows:
+            together([functools.partial(step, number, best) for number in range(parts)])
+            return
+
+        def separately(number: int) -> Best:
+            own = *(column.copy() for column in best[:3]), self.names
+            step(number, own)
+            return own
+
+        calls = [functools.partial(separately, number) for number in range(parts)]
+        found = together(calls)
+
+        def merge(start: int, stop: int) -> None:
+            for own in found:
+                boruvka.merge_best(own, start, stop, best)
+
+        shared_out(merge, self.components, parts, min_items=MIN_OFFERED)
 
     def _wanted(self, searching: np.ndarray, best: Best) -> np.ndarray:
         """Return the nodes that must search, as one 64-bit mask per tile.
@@ -253,42 +295,13 @@ class BoruvkaRounds:
             if side.rows:
                 own = self.component[side.first : side.last]
                 boruvka.tag_boxes(own, side.index["levels"], side.tags)
-        parts = self._parts(wanted)
-        calls = [
-            functools.partial(self._search_part, wanted, best, (number, parts))
-            for number in range(parts)
-        ]
-        for found in together(calls):
-            if found is not None:
-                boruvka.offer_edges(self.component, self.names, *found, best)
+        parts = self._parts(int(np.count_nonzero(wanted)) // MIN_SEARCHED_TILES)
 
-    def _parts(self, wanted: np.ndarray) -> int:
-        """Return the number of threads that search from the nodes in `wanted`.
+        def search(number: int, own: Best) -> None:
+            some = _part_of(wanted, (number, parts)) if parts > 1 else wanted
+            self._search_from(some, own)
 
-        Each has its own edges of all components. There are few threads while there are
-        many components, so that these edges take little memory.
-        """
-        if self.threads == 1 or len(self.sides) > 1:
-            return 1
-        most = int(np.count_nonzero(wanted)) // MIN_SEARCHED_TILES
-        if self.components < self.rows:
-            most = min(most, self.rows // self.components)
-        return max(1, min(self.threads, most))
-
-    def _search_part(self, wanted: np.ndarray, best: Best, part: Part) -> Found | None:
-        """Search from a part of the nodes; return the edges that are better than those
-        in `best`. None: they have been written to `best`.
-        """
-        if part[1] > 1:
-            wanted = _part_of(wanted, part)
-        # while each node is a component, no two parts write to the same edge
-        if part[1] == 1 or self.components == self.rows:
-            self._search_from(wanted, best)
-            return None
-        own = *(column.copy() for column in best[:3]), self.names
-        self._search_from(wanted, own)
-        better = (own[1] != best[1]) | (own[2] != best[2])
-        return tuple(column[better] for column in own[:3])
+        self._in_parts(search, parts, best)
 
     def _search_from(self, wanted: np.ndarray, best: Best) -> None:
         for q, d in zip(self.sides, self.sides[::-1], strict=True):

@@ -13,6 +13,7 @@ import numpy as np
 
 from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.boxes import box_tree
 from dask_simjoin.engine.cpu.kernels import marks, pack, reductions
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.product_simd import WAYS
@@ -39,7 +40,6 @@ from dask_simjoin.engine.index.cpu_tiles import (
     aligned,
     aligned_empty,
     aligned_index,
-    box_tree,
     make_tiles_layout,
 )
 from dask_simjoin.engine.index.screen import JoinSample
