@@ -19,15 +19,15 @@ from dask_simjoin.planning.data_warnings import (
     raise_if_none,
 )
 from dask_simjoin.planning.outputs import COUNTS, LISTS, directions
+from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import (
     CountPairsRequest,
     NeighborCountsRequest,
     NeighborGraphRequest,
 )
-from dask_simjoin.tasks import csr
+from dask_simjoin.tasks import csr, local
 from dask_simjoin.tasks.chunks import whole_chunk
-from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.left_out import for_all_rows
 from dask_simjoin.tasks.matches import whole_block_pair
 
@@ -103,9 +103,11 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
 
         source = freeze(frame, spec.columns)
         return new_collection(NeighborCounts(source.inner, source, spec, example))
-    chunk, plan = whole_chunk(frame, spec, COUNTS)
+    threads = plain_threads()
+    chunk, plan = whole_chunk(frame, spec, COUNTS, threads=threads)
     if plan.meets:
-        found, _ = count_block(whole_block_pair(chunk, spec, plan.layout))
+        block_pair = whole_block_pair(chunk, spec, plan.layout)
+        found = local.count_rows(block_pair, plan, threads)
         each = 2 * max(1, len(spec.several))
         raise_if_none(
             plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec)
@@ -182,13 +184,12 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
                 CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta)
             )
         return new_collection(CountPairs(source, spec, 0))
-    chunk, plan = whole_chunk(frame, spec, COUNTS)
-    found = (
-        count_block_pairs(whole_block_pair(chunk, spec, plan.layout))
-        if plan.meets
-        else 0
-    )
+    threads = plain_threads()
+    chunk, plan = whole_chunk(frame, spec, COUNTS, threads=threads)
+    found: Number = 0
     if plan.meets:
+        block_pair = whole_block_pair(chunk, spec, plan.layout)
+        found = local.count_pairs(block_pair, plan, threads)
         pairs_found = np.max(found) - plan.rows * spec.include_self
         raise_if_none(
             plan.data_warnings,

@@ -17,14 +17,15 @@ from dask_simjoin.planning.data_warnings import (
 )
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, directions
 from dask_simjoin.planning.plan import WholePlan
+from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks import local
 from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks
-from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.left_out import for_all_rows, rows_of
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
-from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
+from dask_simjoin.tasks.pairs import unmatched, unmatched_rows
 
 
 @frame_verb(JoinRequest)
@@ -148,10 +149,11 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         return new_collection(
             pairs.Join(source, right_source, spec, request.how, example)
         )
-    (queries, data), plan = whole_chunks((frame, other), spec, PAIRS)
+    threads = plain_threads()
+    (queries, data), plan = whole_chunks((frame, other), spec, PAIRS, threads=threads)
     like = alone = None
     if request.how == LEFT:
-        counts, all_rows = _counts(queries, data, spec, plan), queries
+        counts, all_rows = _counts(queries, data, spec, plan, threads), queries
         if len(queries["ids"]) < len(frame):
             all_rows = rows_of(frame, spec)
             if not isinstance(counts, int):
@@ -163,8 +165,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         return example
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
-        found = join_block(
-            block_pair, list(example.columns), like=like, unmatched_left=alone
+        found = local.join(
+            block_pair, list(example.columns), plan, threads, like, alone
         )
     pairs_found = len(found) - (0 if alone is None else alone[0])
     raise_if_none(
@@ -174,14 +176,13 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
 
 
 def _counts(
-    queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan
+    queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan, threads: int
 ) -> Array | int:
     """Return the number of matches of each left row in the right table, in row order."""
-    return (
-        count_block(BlockPair(queries, data, False, spec, plan.layout))[0]
-        if plan.meets
-        else 0
-    )
+    if not plan.meets:
+        return 0
+    block_pair = BlockPair(queries, data, False, spec, plan.layout)
+    return local.count_rows(block_pair, plan, threads)
 
 
 def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
@@ -189,8 +190,10 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
     without a match.
     """
     if not is_dask_collection(frame):
-        (queries, data), plan = whole_chunks((frame, other), spec, COUNTS)
-        counts = _counts(queries, data, spec, plan)
+        threads = plain_threads()
+        tables = frame, other
+        (queries, data), plan = whole_chunks(tables, spec, COUNTS, threads=threads)
+        counts = _counts(queries, data, spec, plan, threads)
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         else:
@@ -417,13 +420,13 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         return new_collection(
             pairs.SelfJoin(freeze(frame, spec.columns), spec, example)
         )
-    chunk, plan = whole_chunk(frame, spec, PAIRS)
+    threads = plain_threads()
+    chunk, plan = whole_chunk(frame, spec, PAIRS, threads=threads)
     if not plan.meets:
         return example
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
-        found = join_block(
-            whole_block_pair(chunk, spec, plan.layout), list(example.columns)
-        )
+        block_pair = whole_block_pair(chunk, spec, plan.layout)
+        found = local.join(block_pair, list(example.columns), plan, threads)
     pairs_found = len(found) - plan.rows * spec.include_self
     raise_if_none(
         plan.data_warnings,

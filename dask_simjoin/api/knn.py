@@ -32,6 +32,7 @@ from dask_simjoin.planning.data_warnings import (
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import Plan, WholePlan
+from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import (
@@ -150,11 +151,13 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         return new_collection(
             lazy.KDistances(source.inner, source, spec, number, example)
         )
-    chunk, plan = whole_chunk(frame, spec, nearest_output(number))
+    threads = plain_threads()
+    chunk, plan = whole_chunk(frame, spec, nearest_output(number), threads=threads)
     if number >= plan.rows:  # no row has k neighbors, so all distances are inf
         distances = frames.xp.full(len(chunk["ids"]), math.inf)
     else:
-        state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
+        how = plan.layout, number, (0, 0)
+        state = search_chunk(chunk, chunk, *how, threads=threads)
         distances = kth_distance(state, number, spec)
     return frames.series(*for_all_rows(distances, frame, spec, math.nan), DISTANCES)
 
@@ -452,8 +455,9 @@ def nearest(
         )
     plain = [frame] if other is None else [frame, other]
     least, most = totals
+    threads = plain_threads()
     output = nearest_output(number, True, most, least, ties)
-    chunks, plan = whole_chunks(plain, spec, output)
+    chunks, plan = whole_chunks(plain, spec, output, threads=threads)
     queries, data = chunks[0], chunks[-1]
     all_rows = None
     if with_alone and len(queries["ids"]) < len(frame):
@@ -471,6 +475,7 @@ def nearest(
         numbers=(0, 0),
         is_self_join=other is None,
         totals=totals,
+        threads=threads,
     )
     if ties:
         about = search(queries, data), number, spec, queries
@@ -479,12 +484,11 @@ def nearest(
         made = nearest_or_missing if with_alone else nearest_rows
         return made(queries, state, spec, example, find_rows(state, data, 0, spec))
     if device is None and mutual:
-        return whole_rows(
-            queries, data, mutual_state(queries, data, search), spec, example
-        )
+        state = mutual_state(queries, data, search)
+        return whole_rows(queries, data, state, spec, example, threads)
     state = search(queries, data)
     if device is None and not with_alone:
-        return whole_rows(queries, data, state, spec, example)
+        return whole_rows(queries, data, state, spec, example, threads)
     if all_rows is not None:
         queries, state = all_rows, state_of_all_rows(state, frame, spec)
     made = nearest_or_missing if with_alone else nearest_rows

@@ -44,6 +44,7 @@ from dask_simjoin.graph.verb import frame_verb, series_example
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import tree_output
+from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
@@ -149,7 +150,9 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     if distances is None:
         return clusters_of_rows([], frame, spec)
     # each step frees its input, to keep the peak of memory low
-    weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
+    weight, start, end = tree_of_chunk(
+        chunk, 0, layout, distances, last=True, threads=plain_threads()
+    )
     away = distances_of(weight, spec.measure)
     del weight
     condensed = condense(*in_order(start, end, away), min_rows, meta)
@@ -236,9 +239,10 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     chunk, layout, distances = core_distances_of_frame(frame, spec, samples, samples)
     if distances is None:
         return example
-    return edges_frame(
-        tree_of_chunk(chunk, 0, layout, distances, last=True), spec.measure, example
+    tree = tree_of_chunk(
+        chunk, 0, layout, distances, last=True, threads=plain_threads()
     )
+    return edges_frame(tree, spec.measure, example)
 
 
 def core_distances_of_frame(
@@ -253,17 +257,17 @@ def core_distances_of_frame(
 
     `requested_samples`: see `check_samples`. `prepared`: see `search_core_distances`.
     """
-    chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(samples)))
+    threads, output = plain_threads(), tree_output(neighbors_needed(samples))
+    chunk, plan = whole_chunk(frame, spec, output, threads=threads)
     check_samples(requested_samples, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return chunk, plan.layout, None
     # these keys serve to look up ids, but results are in row order
     chunk["id_keys"] = None
-    return (
-        chunk,
-        plan.layout,
-        search_core_distances(chunk, plan.layout, samples, prepared=prepared),
+    distances = search_core_distances(
+        chunk, plan.layout, samples, prepared=prepared, threads=threads
     )
+    return chunk, plan.layout, distances
 
 
 def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:

@@ -11,6 +11,7 @@ package itself.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import gc
@@ -65,16 +66,43 @@ def numbers_apart(dims: int) -> int:
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
-def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
-    """Run calls at the same time, one thread each, and return their results.
+def together(
+    calls: Sequence[Callable[[], Made]], threads: int | None = None
+) -> list[Made]:
+    """Run calls at the same time, and return their results in the order of the calls.
 
-    The first call runs in this thread.
+    `threads`: number of threads, this one included; None: one for each call. Threads
+    take the calls in turn. If a call raises an error, the other threads end after their
+    current calls, and the error is raised. The same holds for Ctrl-C.
     """
-    if len(calls) == 1:
-        return [calls[0]()]
-    with ThreadPoolExecutor(len(calls) - 1) as helpers:
-        others = [helpers.submit(call) for call in calls[1:]]
-        return [calls[0](), *(other.result() for other in others)]
+    number = min(len(calls), threads or len(calls))
+    if number <= 1:
+        return [call() for call in calls]
+    results: list[Any] = [None] * len(calls)
+    waiting = collections.deque(range(len(calls)))  # whose methods are thread-safe
+
+    def take() -> None:
+        try:
+            while waiting:
+                try:
+                    at = waiting.popleft()
+                except IndexError:  # another thread took the last call
+                    return
+                results[at] = calls[at]()
+        except BaseException:
+            waiting.clear()
+            raise
+
+    with ThreadPoolExecutor(number - 1) as helpers:
+        try:
+            others = [helpers.submit(take) for _ in range(number - 1)]
+            take()
+            for other in others:
+                other.result()
+        except BaseException:  # such as Ctrl-C while this thread waits for the others
+            waiting.clear()
+            raise
+    return results
 
 
 def interruptible(work: Callable[[], object], stop: Callable[[], object]) -> None:
@@ -117,17 +145,20 @@ def shared_out(
     threads: int,
     grain: int = 1,
     min_items: int | None = None,
+    turns: int = 1,
 ) -> list[Made]:
     """Split n items between threads, run `work(start, stop)` for each part, and return
     the results.
 
     Parts begin at multiples of `grain`. `min_items`: minimum number of items per
-    thread; None: `LEAST`.
+    thread; None: `LEAST`. `turns`: number of parts per thread; several balance parts of
+    unequal work.
     """
     number = max(1, min(threads, n // (LEAST if min_items is None else min_items)))
-    cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]
-    parts = [(a, b) for a, b in itertools.pairwise([*cuts, n]) if b > a] or [(0, n)]
-    return together([functools.partial(work, *part) for part in parts])
+    parts = number * turns if number > 1 else 1
+    cuts = [min(round(n * k / parts / grain) * grain, n) for k in range(parts)]
+    ranges = [(a, b) for a, b in itertools.pairwise([*cuts, n]) if b > a] or [(0, n)]
+    return together([functools.partial(work, *part) for part in ranges], number)
 
 
 @contextlib.contextmanager

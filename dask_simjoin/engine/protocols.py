@@ -260,8 +260,10 @@ class Joiner(Protocol):
         `connect`.
         """
 
-    def roots(self, parent: Array) -> None:
-        """Replace the parent of every node by the root of its set."""
+    def roots(self, parent: Array, threads: int = ...) -> None:
+        """Replace the parent of every node by the root of its set. `threads`: number of
+        threads of the host to use.
+        """
 
     def numbers(
         self, parent: Array, rows: tuple[Array, Array] | None = None, threads: int = 1
@@ -313,6 +315,11 @@ class Joiner(Protocol):
 
         `labels`, `low`: one array for each chunk, by position, int64; in a self-join
         both are the same array. `rows`: see `pairs`.
+        """
+
+    def labels_apart(self, layout: Layout) -> bool:
+        """Return whether `lowest` of a self-join with `rows` changes only their entries
+        in `low`, so that several threads can share `low`.
         """
 
     def counts(
@@ -549,11 +556,12 @@ class Spanner(Protocol):
         core: Array,
         nearest: tuple[Array, ...],
         progress: Progress | None = None,
+        threads: int = ...,
     ) -> Edges:
         """Return the edges of the tree of an index's points: see `engine.cpu.spanning`.
 
         `progress`: the state after earlier rounds that workers shared, if there were
-        any.
+        any. `threads`: number of threads of the host to use.
         """
 
     def begin(

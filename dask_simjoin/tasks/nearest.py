@@ -13,13 +13,14 @@ import numpy as np
 
 from dask_simjoin.engine.base import (
     Counters,
+    Frames,
     frames_for,
     host_kernels,
     joiner_of_library,
     searcher_for,
     searcher_of_library,
 )
-from dask_simjoin.engine.columns import blocks
+from dask_simjoin.engine.columns import blocks, look_up
 from dask_simjoin.engine.compat import inverse_of, module_of, to_host
 from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
 from dask_simjoin.engine.process import shared_out
@@ -64,6 +65,9 @@ Totals = tuple[float, float]
 
 ANY_TOTAL: Totals = (0.0, math.inf)
 
+MIN_SEARCHED, TURNS = 1 << 12, 8
+"""Threads share a search if each searches at least this many rows, in so many turns."""
+
 
 def search_chunk(
     query: Chunk,
@@ -75,13 +79,15 @@ def search_chunk(
     totals: Totals = ANY_TOTAL,
     part: tuple[int, int] = (0, 1),
     state: State | None = None,
+    threads: int = 1,
 ) -> State:
     """Search the neighbors of a chunk's rows in another chunk, or in the chunk itself.
 
     `numbers`: the `RowNumbers` of each chunk. `is_self_join`: whether both chunks
     belong to one table. If so, a row is not its own neighbor. `part`: the share of the
     rows to search, as (index of the share, number of shares). `state`: the result of
-    earlier searches in other chunks, if there were any.
+    earlier searches in other chunks, if there were any. `threads`: number of threads
+    that search all rows on the host.
     """
     searcher = searcher_for(query["example"])
     searcher.prepare()
@@ -98,9 +104,16 @@ def search_chunk(
     # `least2` is passed only if needed, because the function for GPUs does not have it
     limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})
     if part[1] == 1:
-        searcher.nearest(
-            left, right, layout, best, found, is_self_join=is_self_join, **limits
-        )
+
+        def search(start: int, stop: int) -> None:
+            some = (
+                left if stop - start == len(best) else searcher.part(left, start, stop)
+            )
+            searcher.nearest(
+                some, right, layout, best, found, is_self_join=is_self_join, **limits
+            )
+
+        shared_out(search, len(best), threads, searcher.grain, MIN_SEARCHED, TURNS)
         return {"totals": best, "row_numbers": found}
     some = searcher.part(left, start, stop)
     rows = some["order"]
@@ -422,7 +435,12 @@ def has_neighbor(state: State) -> Array:
 
 
 def whole_rows(
-    query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Frame
+    query: Chunk,
+    data: Chunk,
+    state: State,
+    spec: JoinSpec,
+    like: Frame,
+    threads: int = 1,
 ) -> Frame:
     """Make rows like `nearest_rows`, for a single searched chunk on the host. The
     memory of the state is reused.
@@ -433,12 +451,18 @@ def whole_rows(
         frames_for(query["example"]),
         (state["totals"], state["row_numbers"]),
     )
-    rows, ranks = _compressed(totals, numbers)
+    rows, ranks = _compressed(totals, numbers, threads)
     if not len(rows):
         return like
+    totals, numbers = totals.reshape(-1), numbers.reshape(-1)
     distance = measured(spec, np)
-    for some in blocks(len(rows)):
-        totals[some] = distance(totals[some])
+
+    def measure(start: int, stop: int) -> None:
+        for some in blocks(stop - start):
+            part = totals[start:stop][some]
+            part[:] = distance(part)
+
+    shared_out(measure, len(rows), threads)
     columns: dict[str, Values] = {"rank": ranks, "distance": totals}
     for names, chunk, which in (
         (spec.kept_left, query, rows),
@@ -450,27 +474,43 @@ def whole_rows(
                 {column: kept_values((chunk,), column, places)}, len(chunk["ids"])
             )
             columns[called] = frames.values(own, column, which)
-    columns["left"] = frames.ids(query["ids"], rows)
-    del rows
+    columns["left"] = _ids_of_rows(query["ids"], rows, frames, threads)
     ids = data["ids"]
-    keys = (
-        as_id_keys(ids, np.arange(len(ids)))
-        if getattr(ids.dtype, "itemsize", 0) == 8
-        else None
-    )
+    if getattr(ids.dtype, "itemsize", 0) == 8:
+        keys = as_id_keys(ids, np.arange(len(ids)))
+    else:
+        keys = None
     if keys is None:
         columns["right"] = frames.ids(ids, numbers)
     else:
-        for some in blocks(len(numbers)):
-            numbers[some] = keys[numbers[some]]
+        _look_up(keys, numbers, numbers, threads)
         columns["right"] = from_id_keys(numbers, ids)
     return frames.result(
         {name: columns.pop(name) for name in like.columns}, len(totals)
     )
 
 
+def _ids_of_rows(ids: Ids, rows: np.ndarray, frames: Frames, threads: int) -> Values:
+    if not isinstance(ids.dtype, np.dtype) or ids.dtype == object:
+        return frames.ids(ids, rows)
+    found = np.empty(len(rows), ids.dtype)
+    _look_up(ids.to_numpy(), rows, found, threads)
+    return found
+
+
+def _look_up(
+    table: np.ndarray, places: np.ndarray, out: np.ndarray, threads: int
+) -> None:
+    """Write `table[places]` to `out`, which may be `places` itself."""
+
+    def some(start: int, stop: int) -> None:
+        out[start:stop] = look_up(table, places[start:stop])
+
+    shared_out(some, len(places), threads)
+
+
 def _compressed(
-    totals: np.ndarray, numbers: np.ndarray
+    totals: np.ndarray, numbers: np.ndarray, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Remove missing neighbors (-1) from the arrays (n, k) of a state, in the memory of
     these arrays.
@@ -478,27 +518,25 @@ def _compressed(
     For each remaining neighbor, return the position of its row and its rank.
     """
     (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
-    found, used = numbers.reshape(-1), 0
-    if not found.size or found.min() >= 0:
-        used, rows, ranks = (
-            n * k,
-            np.repeat(np.arange(n, dtype=kind), k),
-            np.tile(np.arange(1, k + 1), n),
-        )
-    else:
-        rows, ranks, values = (
-            np.empty(n * k, kind),
-            np.empty(n * k, np.int64),
-            totals.reshape(-1),
-        )
-        for some in blocks(n * k, TEMPORARIES):
-            there = np.flatnonzero(found[some] >= 0) + some.start
-            to = slice(used, used + len(there))
-            rows[to], ranks[to] = np.divmod(there, k)
-            found[to], values[to], used = found[there], values[there], to.stop
-        ranks += 1
-        del values
-    del found
+    found = numbers.reshape(-1)
+    least = shared_out(lambda a, b: found[a:b].min(initial=0), len(found), threads)
+    if min(least) >= 0:
+        every = np.empty((n, k), kind), np.empty((n, k), np.int64)
+
+        def number(start: int, stop: int) -> None:
+            every[0][start:stop] = np.arange(start, stop, dtype=kind)[:, None]
+            every[1][start:stop] = np.arange(1, k + 1)
+
+        shared_out(number, n, threads)
+        return every[0].reshape(-1), every[1].reshape(-1)
+    used, values = 0, totals.reshape(-1)
+    rows, ranks = np.empty(n * k, kind), np.empty(n * k, np.int64)
+    for some in blocks(n * k, TEMPORARIES):
+        there = np.flatnonzero(found[some] >= 0) + some.start
+        to = slice(used, used + len(there))
+        rows[to], ranks[to] = np.divmod(there, k)
+        found[to], values[to], used = found[there], values[there], to.stop
+    ranks += 1
     for column in (totals, numbers, rows, ranks):
         column.resize(used, refcheck=False)
     return rows, ranks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from dask_simjoin.engine.base import Frames, frames_for
 from dask_simjoin.engine.columns import GrowingColumns, appended, longer
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import from_id_keys
+from dask_simjoin.engine.process import together
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Frame, Values
 from dask_simjoin.request.spec import JoinSpec, RowSpec
@@ -184,23 +186,33 @@ def join_block(
     index of the part to join. `like`: an empty result, if columns must be converted to
     its dtypes. `unmatched_left`: rows to append, see `concat_results`.
     """
-    query, _, is_self_join, spec = block_pair[:4]
-    frames = frames_for(query["example"])
+    frames = frames_for(block_pair.query["example"])
     rows = None
     if cuts is not None:
         if isinstance(cuts, int):
             rows = block_pair._replace(part=(number, cuts)).rows
         else:
             rows = int(cuts[number]), int(cuts[number + 1])
+    parts = result_rows(block_pair, columns, rows)
+    if unmatched_left is not None and like is not None:
+        return concat_results(parts, columns, frames, like, unmatched_left)
+    found = concat_results(parts, columns, frames)
+    return found if like is None else cast_like(found, like)
+
+
+def result_rows(
+    block_pair: BlockPair, columns: list[str], rows: Rows | None
+) -> list[ResultRows]:
+    """Find the pairs of the places `rows`; None: of all places. Return rows of the
+    result, in parts.
+    """
+    query, _, is_self_join, spec = block_pair[:4]
     parts: list[ResultRows] = []
     for each in block_pair.comparisons():
         parts += _pairs(each, columns, rows)
     if spec.include_self and is_self_join and block_pair.xp is not np:
         parts.append(_self_pairs(query, spec, columns, rows))
-    if unmatched_left is not None and like is not None:
-        return concat_results(parts, columns, frames, like, unmatched_left)
-    found = concat_results(parts, columns, frames)
-    return found if like is None else cast_like(found, like)
+    return parts
 
 
 def concat_results(
@@ -209,12 +221,16 @@ def concat_results(
     frames: Frames,
     like: Frame | None = None,
     unmatched_left: ResultRows | None = None,
+    threads: int = 1,
 ) -> Frame:
     """Concatenate parts of a result to a frame. The memory of the parts is reused.
 
     `unmatched_left`: left rows without a match, to append. They get missing values in
     the columns of right rows. `like`: an empty result with the dtypes to use.
+    `threads`: number of threads that copy the columns.
     """
+    if threads > 1:
+        parts = _concat_arrays(parts, columns, threads)
     total = sum(number for number, _ in parts)
     shared = collections.Counter(
         id(_memory_owner(values)) for _, part in parts for values in part.values()
@@ -237,6 +253,34 @@ def concat_results(
     return frames.result(
         made, total if unmatched_left is None else total + unmatched_left[0]
     )
+
+
+def _concat_arrays(
+    parts: list[ResultRows], columns: list[str], threads: int
+) -> list[ResultRows]:
+    """Concatenate parts by several threads if all columns are NumPy arrays. Each part
+    is freed once it is copied.
+    """
+    if len(parts) == 1 or not all(
+        isinstance(part[name], np.ndarray)
+        and part[name].dtype == parts[0][1][name].dtype
+        for _, part in parts
+        for name in columns
+    ):
+        return parts
+    ends = np.cumsum([number for number, _ in parts]).tolist()
+    made = {name: np.empty(ends[-1], parts[0][1][name].dtype) for name in columns}
+
+    def copy(part: dict[str, Values], start: int, stop: int) -> None:
+        for name in columns:
+            made[name][start:stop] = part.pop(name)
+
+    calls = [
+        functools.partial(copy, part, end - number, end)
+        for (number, part), end in zip(parts, ends, strict=True)
+    ]
+    together(calls, threads)
+    return [(ends[-1], dict(made))]
 
 
 def cast_like(found: Frame, like: Frame) -> Frame:

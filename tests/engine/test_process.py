@@ -2,6 +2,7 @@
 this user or root.
 """
 
+import functools
 import os
 import threading
 
@@ -35,6 +36,31 @@ def test_parts_are_all_there_is(n, number, grain):
 def test_calls_are_made_at_a_time():
     meet = threading.Barrier(3, timeout=20)
     assert sorted(process.together([meet.wait] * 3)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7, 100])
+def test_threads_take_calls_in_turn(threads):
+    """Results have the order of the calls, whichever thread makes them."""
+    calls = [functools.partial(lambda k: k * k, k) for k in range(50)]
+    assert process.together(calls, threads) == [k * k for k in range(50)]
+
+
+@pytest.mark.parametrize("error", [IndexError, KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("own", [True, False], ids=["this thread", "another thread"])
+def test_after_an_error_no_more_calls_are_made(error, own):
+    main, made = threading.current_thread(), []
+    failed = threading.Event()
+
+    def call():
+        if failed.is_set() or (threading.current_thread() is main) != own:
+            made.append(failed.wait(20))  # until the other thread has failed
+            return
+        failed.set()
+        raise error("here")
+
+    with pytest.raises(error, match="here"):
+        process.together([call] * 100, 2)
+    assert len(made) < 90
 
 
 def test_what_a_thread_raises_is_raised():

@@ -23,10 +23,9 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dask_simjoin.catalog import DENSE
 from dask_simjoin.cluster.algorithms.edges import (
     by_place,
-    components_by_place,
+    connect_places,
     cores_by_place,
     counts_by_place,
     joined,
@@ -41,7 +40,7 @@ from dask_simjoin.engine.base import (
 )
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.process import shared_out, together
-from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.engine.protocols import Layout, Rows
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import (
@@ -262,27 +261,40 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
     only neighbors in the other chunk count.
     """
     xp, low = block_pair.xp, lowest_labels(block_pair, labels)
+    start, stop = _own_places(block_pair) or (0, None)
     # most places have no core neighbor, so a list of the others is shorter than an
     # array of all
     return tuple(
-        (rows, some[rows])
-        for some in low
-        for rows in (xp.flatnonzero(some < NO_LABEL),)
+        (rows + start, own[rows])
+        for own in (some[start:stop] for some in low)
+        for rows in (xp.flatnonzero(own < NO_LABEL),)
     )
+
+
+def _own_places(block_pair: BlockPair) -> Rows | None:
+    """Return the places that this share of the work labels, if no other share labels
+    them; else None.
+    """
+    apart = block_pair.is_self_join and block_pair.joiner.labels_apart(
+        block_pair.layout
+    )
+    return block_pair.places if apart else None
 
 
 def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
     """For each place of each chunk, return the lowest label among its core neighbors
     (n,).
 
-    The label is `NO_LABEL` if a place has no core neighbor.
+    The label is `NO_LABEL` if a place has no core neighbor. Only `_own_places` are set.
     """
     joiner, is_self_join, placed = (
         block_pair.joiner,
         block_pair.is_self_join,
         by_place(block_pair),
     )
-    low = [joiner.xp.full(len(some), NO_LABEL) for some in labels]
+    low = [joiner.xp.empty(len(some), np.int64) for some in labels]
+    for some in low:  # memory that is not written need not exist
+        some[slice(*(_own_places(block_pair) or (None,)))] = NO_LABEL
     # `cupy.any` is avoided because it takes seconds to compile
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
@@ -334,21 +346,18 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
-MIN_PLACES = 1 << 14
+MIN_PLACES, TURNS = 1 << 14, 4
 """A single chunk is divided among threads only if each thread gets at least this many
-places.
+places, in so many turns.
 """
 
 
 def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
     """Divide the work on a single chunk into parts for the threads of the host."""
-    number = (
-        min(threads, len(block_pair.query["ids"]) // MIN_PLACES)
-        if block_pair.xp is np
-        else 1
-    )
-    if number < 2:
+    number = min(threads, len(block_pair.query["ids"]) // MIN_PLACES)
+    if number < 2 or block_pair.xp is not np:
         return [block_pair]
+    number *= TURNS
     return [block_pair._replace(part=(k, number)) for k in range(number)]
 
 
@@ -358,40 +367,32 @@ def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) ->
         functools.partial(counts_by_place, part, min_samples)
         for part in divided(block_pair, threads)
     ]
-    return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
+    counts = itertools.chain.from_iterable(together(calls, threads))
+    return cores_by_place(min_samples, *counts)
 
 
-def components_of_chunk(
-    block_pair: BlockPair, core: Array, threads: int = 1
-) -> list[Array]:
-    """For a single chunk, return the components that each part of the work finds: see
-    `joined`.
+def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
+    """For each place of a single chunk, return the first place of its component: see
+    `components_by_place`. All threads unite the sets of one forest.
     """
-    # the dense method skips tiles within one component, which it knows only if one
-    # thread finds all components
-    parts = (
-        [block_pair]
-        if block_pair.layout.method == DENSE
-        else divided(block_pair, threads)
-    )
-    return together(
-        [functools.partial(components_by_place, part, core) for part in parts]
-    )
+    parent = new_nodes(len(core), block_pair.xp)
+    parts = divided(block_pair, threads if parent.dtype == np.int32 else 1)
+    calls = [functools.partial(connect_places, part, core, parent) for part in parts]
+    together(calls, threads)
+    block_pair.joiner.roots(parent, threads)
+    return parent
 
 
 def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk. `core`: mask of the places with a core row."""
     parts, xp = divided(block_pair, threads), block_pair.xp
     within = components_of_chunk(block_pair, core, threads)
-    labels = labels_by_place(block_pair.query, threads, core, *within)
+    labels = labels_by_place(block_pair.query, threads, core, within)
+    del within  # the border labels need the memory
     if xp is np:
-        within.clear()  # the border labels need the memory
-        borders = together(
-            [functools.partial(border_labels, part, [labels]) for part in parts]
-        )
-        return labels_of_rows(
-            block_pair.query, threads, labels, *itertools.chain.from_iterable(borders)
-        )
+        calls = [functools.partial(border_labels, part, [labels]) for part in parts]
+        borders = itertools.chain.from_iterable(together(calls, threads))
+        return labels_of_rows(block_pair.query, threads, labels, *borders)
     (low,) = lowest_labels(block_pair, [labels])
     return rows_of_places(
         xp.where(low < NO_LABEL, low, labels), order_of(block_pair.query)

@@ -337,8 +337,19 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
 
     If the work is shared, only the edges in this share connect rows.
     """
+    parent = new_nodes(len(core), block_pair.xp)
+    connect_places(block_pair, core, parent)
+    block_pair.joiner.roots(parent)
+    return parent
+
+
+def connect_places(block_pair: BlockPair, core: Array, parent: Array) -> None:
+    """Connect the core rows of a chunk along the edges in this share of the work.
+
+    `parent`: the parent of each place in a disjoint-set forest. If it is int32 and on
+    the host, several threads may connect its places.
+    """
     placed = by_place(block_pair)
-    parent = new_nodes(len(core), placed.xp)
     placed.joiner.connect(
         *placed.operands,
         parent,
@@ -347,8 +358,6 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
         is_self_join=True,
         rows=block_pair.rows,
     )
-    placed.joiner.roots(parent)
-    return parent
 
 
 def joined_places(library: str, *parts: Array) -> Array:

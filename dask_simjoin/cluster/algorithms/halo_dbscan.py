@@ -35,7 +35,7 @@ from dask_simjoin.cluster.algorithms.dbscan import (
     divided,
     labels_of_rows,
 )
-from dask_simjoin.cluster.algorithms.edges import joined, order_of
+from dask_simjoin.cluster.algorithms.edges import order_of
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.metrics.norms import Array
@@ -92,7 +92,7 @@ def clusters_of_chunk(
     order, position = order_of(chunk), chunk["position"]
     core = cores_of_chunk(block_pair, min_samples, threads)
     core[_places(order, chunk["far"])] = False
-    within = joined(components_of_chunk(block_pair, core, threads), joiner)
+    within = components_of_chunk(block_pair, core, threads)
     roots = np.flatnonzero(
         core & (within == np.arange(len(within), dtype=within.dtype))
     )

@@ -19,6 +19,7 @@ Ends of edges are int32 positions of rows in the frame, so an edge takes 16 byte
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TypedDict, cast
 
@@ -39,6 +40,7 @@ from dask_simjoin.engine.compat import (
     to_host,
 )
 from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index
+from dask_simjoin.engine.process import together
 from dask_simjoin.engine.protocols import Found, Part, Progress, SearchLayout
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Index
@@ -185,12 +187,14 @@ def search_core_distances(
     part: tuple[int, int] = (0, 1),
     *,
     prepared: Sequence[Callable[[], object]] = (),
+    threads: int = 1,
 ) -> CoreDistances:
     """Search the nearest rows of a single chunk in batches, and return their
     `CoreDistances`.
 
     `part`: (index of the share of the places, number of shares). `prepared`: functions
-    that compile kernels while the search runs: see `Spanner.prepare`.
+    that compile kernels while the search runs: see `Spanner.prepare`. `threads`: number
+    of threads that search on the host.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
@@ -203,7 +207,8 @@ def search_core_distances(
     first, last = part_of_places(rows, searcher.grain, part)
     result: dict[str, Array] = {}
     step = searcher.at_once(number)
-    for start in range(first, max(last, first + 1), step):
+
+    def search(start: int) -> None:
         stop = min(start + step, last)
         some = searcher.part(query, start, stop) if rows > stop - start else query
         here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
@@ -212,6 +217,10 @@ def search_core_distances(
         near = looked_up(place, names[:, : _number_stored(totals)])
         distances = _core_distances(chunk, start, totals, near, min_samples, rows)
         _keep(result, distances, start - first, last - first, padded=part[1] == 1)
+
+    search(first)  # allocates the result
+    calls = [functools.partial(search, at) for at in range(first + step, last, step)]
+    together(calls, threads if xp is np else 1)
     return cast(CoreDistances, result)
 
 
@@ -280,9 +289,10 @@ def tree_of_chunk(
     distances: CoreDistances,
     progress: Progress | None = None,
     last: bool = False,
+    threads: int = 1,
 ) -> Edges:
     """Find the minimum spanning tree of a chunk. `progress`: the state after the rounds
-    that several tasks have shared.
+    that several tasks have shared. `threads`: number of threads that search.
 
     `last`: whether the chunk and its core distances are not needed later. Then both are
     emptied to free memory early.
@@ -301,7 +311,12 @@ def tree_of_chunk(
     # `pop` drops this function's references to the arguments, so that the spanner can
     # free their memory
     return spanner.tree_of(
-        about.pop(), about.pop(), about.pop(), about.pop(), about.pop()
+        about.pop(),
+        about.pop(),
+        about.pop(),
+        about.pop(),
+        about.pop(),
+        threads=threads,
     )
 
 

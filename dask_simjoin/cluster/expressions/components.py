@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask.utils import format_bytes
 
+from dask_simjoin.catalog import HOME
 from dask_simjoin.cluster.algorithms.dbscan import (
     border_labels,
     edges_across,
@@ -206,10 +207,12 @@ class SingleChunkLabels(ChunkLabels):
         steps = Steps("simjoin_dbscan", self.deterministic_token)
         add, chunk = steps.add, chunk_ref(self.chunks, 0)
         pieces, key = pieces_of(self.chunks, plan, spec), (self._name, 0)
-        if len(pieces) == 1:
-            return {
-                key: Task(key, label_chunk, pieces[0].block_pair, samples, plan.threads)
-            }
+        # in one process, one task uses all threads: they share a forest, which separate
+        # tasks could not
+        own_threads = not spec.settings.cluster and spec.library == HOME
+        if len(pieces) == 1 or own_threads:
+            whole = block_pair_of(self.chunks, 0, 0, spec, plan.layout)
+            return {key: Task(key, label_chunk, whole, samples, plan.threads)}
         counts = [
             add("count", one.place, counts_by_place, one.block_pair, samples)
             for one in pieces

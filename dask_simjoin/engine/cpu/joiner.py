@@ -25,6 +25,7 @@ from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.index.grids import CellLayout, make_screened_layout
 from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import JoinSample
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import (
     Kept,
     Layout,
@@ -262,8 +263,15 @@ class CpuJoiner:
     def link(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
         components.link_nodes(parent, left, right)
 
-    def roots(self, parent: np.ndarray) -> None:
-        components.roots(parent)
+    def roots(self, parent: np.ndarray, threads: int = 1) -> None:
+        if threads == 1 or parent.dtype != np.int32:
+            components.roots(parent)
+            return
+        shared_out(
+            lambda start, stop: components.roots_of(parent, start, stop),
+            len(parent),
+            threads,
+        )
 
     def numbers(
         self,
@@ -292,6 +300,9 @@ class CpuJoiner:
         """Do nothing: Numba compiles one function at a time, so an early start would
         not help.
         """
+
+    def labels_apart(self, layout: Layout) -> bool:
+        return isinstance(_module(layout.method), sinks.Ranged)
 
     def lowest(
         self,

@@ -11,9 +11,11 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, HOME, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
+from dask_simjoin.engine.cpu.boxes import box_tree
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.sorting import sort
 from dask_simjoin.engine.cpu.tiles import filtered_tiles
 from dask_simjoin.engine.index import cpu_tiles, kdtree
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
@@ -42,7 +44,7 @@ def build(
     n, d = x.shape
     cut = layout.cut.first(n, cpu_tiles.TILE, cpu_tiles.CUTS)
     order = kdtree.kd_order(
-        x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads
+        x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads, sort=sort
     )
     x = np.ascontiguousarray(x)  # row by row, because this is how points are gathered
     dims = np.arange(d)
@@ -79,7 +81,7 @@ def build(
         }
         index["half_norm"] = tiles["limit"]
     if n:
-        index["lower"], index["upper"], index["levels"] = cpu_tiles.box_tree(
+        index["lower"], index["upper"], index["levels"] = box_tree(
             index["low"], index["high"]
         )
         index["least"] = cpu_tiles.smallest_names(index["names"], index["levels"])

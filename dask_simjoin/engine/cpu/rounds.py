@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from dask_simjoin.engine.cpu.kernels import boruvka, spanning
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
+from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
@@ -65,6 +67,20 @@ id of each node.
 """
 
 
+MIN_SEARCHED_TILES, MIN_OFFERED = 256, 1 << 15
+"""Minimum number of tiles that a thread searches from in a round, and of nodes whose
+known edges it offers.
+"""
+
+
+def _part_of(wanted: np.ndarray, part: Part) -> np.ndarray:
+    """Return the masks of searching nodes for one part of a search; see `_wanted`."""
+    tiles, found = np.flatnonzero(wanted), np.zeros_like(wanted)
+    own = tiles[np.arange(len(tiles)) // TILES_PER_TURN % part[1] == part[0]]
+    found[own] = wanted[own]
+    return found
+
+
 class _RoundSide:
     """An index prepared for searches, as queries and as data. `first`: first node of
     the index.
@@ -99,7 +115,7 @@ class BoruvkaRounds:
 
     `progress`: the state after earlier rounds; it is not changed. `read_only`: only
     `share` will be called. It does not change the state, so the arrays of `progress`
-    are not copied.
+    are not copied. `threads`: number of threads that search in a round.
     """
 
     def __init__(
@@ -110,8 +126,9 @@ class BoruvkaRounds:
         nearest: Nearest | None = None,
         progress: Progress | None = None,
         read_only: bool = False,
+        threads: int = 1,
     ) -> None:
-        self.layout = layout
+        self.layout, self.threads = layout, threads
         self.sides: list[_RoundSide] = []
         for index in sides:
             self.sides.append(
@@ -210,12 +227,52 @@ class BoruvkaRounds:
 
     def _offers(self) -> Best:
         """Return the best edge of each component that is known without a search."""
-        best = self._no_edges(self.components)
+        best, nodes = self._no_edges(self.components), len(self.component)
         nearest = self.near, self.away, self.beyond
-        boruvka.offer_listed(
-            self.component, self.core, self.names, *nearest, self.least, self.to, best
-        )
+        known = self.component, self.core, self.names, *nearest, self.least, self.to
+        parts = self._parts(nodes // MIN_OFFERED)
+
+        def offer(number: int, own: Best) -> None:
+            cuts = [nodes * k // parts for k in (number, number + 1)]
+            boruvka.offer_listed(*known, own, *cuts)
+
+        self._in_parts(offer, parts, best)
         return best
+
+    def _parts(self, most: int) -> int:
+        """Return into how many parts threads cut a step of a round; at most `most`.
+
+        Each part has its own edges of all components. There are few parts while there
+        are many components, so that these edges take little memory.
+        """
+        if self.components < self.rows:
+            most = min(most, self.rows // self.components)
+        return max(1, min(self.threads if len(self.sides) == 1 else 1, most))
+
+    def _in_parts(
+        self, step: Callable[[int, Best], None], parts: int, best: Best
+    ) -> None:
+        """Call `step` for each part, with the edges that it may replace by better ones;
+        collect the best edges of all parts in `best`.
+        """
+        # while each node is a component, no two parts write to the same edge
+        if parts == 1 or self.components == self.rows:
+            together([functools.partial(step, number, best) for number in range(parts)])
+            return
+
+        def separately(number: int) -> Best:
+            own = *(column.copy() for column in best[:3]), self.names
+            step(number, own)
+            return own
+
+        calls = [functools.partial(separately, number) for number in range(parts)]
+        found = together(calls)
+
+        def merge(start: int, stop: int) -> None:
+            for own in found:
+                boruvka.merge_best(own, start, stop, best)
+
+        shared_out(merge, self.components, parts, min_items=MIN_OFFERED)
 
     def _wanted(self, searching: np.ndarray, best: Best) -> np.ndarray:
         """Return the nodes that must search, as one 64-bit mask per tile.
@@ -238,6 +295,15 @@ class BoruvkaRounds:
             if side.rows:
                 own = self.component[side.first : side.last]
                 boruvka.tag_boxes(own, side.index["levels"], side.tags)
+        parts = self._parts(int(np.count_nonzero(wanted)) // MIN_SEARCHED_TILES)
+
+        def search(number: int, own: Best) -> None:
+            some = _part_of(wanted, (number, parts)) if parts > 1 else wanted
+            self._search_from(some, own)
+
+        self._in_parts(search, parts, best)
+
+    def _search_from(self, wanted: np.ndarray, best: Best) -> None:
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if q.rows and d.rows:
                 self._search_side(q, d, wanted, best)
@@ -365,9 +431,7 @@ class BoruvkaRounds:
         """
         best = *(column.copy() for column in offered), self.names
         wanted = self._wanted(self._searching(), best)
-        tile = np.flatnonzero(wanted)
-        wanted[tile[np.arange(len(tile)) // TILES_PER_TURN % part[1] != part[0]]] = 0
-        self._search(wanted, best)
+        self._search(_part_of(wanted, part), best)
         better = (best[1] != offered[1]) | (best[2] != offered[2])
         return tuple(column[better] for column in best[:3])
 

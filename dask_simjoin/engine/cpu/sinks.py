@@ -580,9 +580,20 @@ def connect(
     """Do the work of `ManyAtOnce.connect` for any method, by finding each pair."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
-        components.link(parent, left, right, *nodes)
+        link_pairs(parent, left, right, *nodes)
 
     method.pairs(q, d, layout, is_self_join, places_of(q, d), CallbackSink(link), False)
+
+
+def link_pairs(parent: np.ndarray, *pairs: np.ndarray) -> None:
+    """Unite the sets of the two nodes of each pair: see `components.link`.
+
+    If the parents are int32, several threads may do so at the same time.
+    """
+    if parent.dtype == np.int32:
+        components.unite_pairs(parent, *pairs)
+    else:
+        components.link(parent, *pairs)
 
 
 def lowest(

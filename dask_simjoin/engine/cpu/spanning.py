@@ -197,11 +197,14 @@ class CpuSpanner:
         core: np.ndarray,
         nearest: Nearest,
         progress: Progress | None = None,
+        threads: int = 1,
     ) -> Edges:
         """Find the tree of an index's points. `core`: their core distances as totals,
         in index order.
         """
-        rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
+        rounds = BoruvkaRounds(
+            [index], layout, [core], nearest, progress, threads=threads
+        )
         # drop these references, so that the rounds can free the arrays
         del index, core, nearest, progress
         found, names, core = rounds.run(), rounds.names, rounds.core

@@ -13,6 +13,7 @@ import numpy as np
 
 from dask_simjoin.catalog import Sweep
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu import sorting
 from dask_simjoin.engine.cpu.kernels import components, pack, reductions, sweep
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
@@ -22,6 +23,7 @@ from dask_simjoin.engine.cpu.sinks import (
     Sides,
     Sink,
     fill,
+    link_pairs,
     places_of,
 )
 from dask_simjoin.engine.index import grids
@@ -30,16 +32,6 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Index, Norm, reach
-
-MAX_SAMPLED_KEYS = 4096
-"""Maximum number of keys that are sampled to choose the boundaries between threads."""
-
-MIN_POINTS_PER_THREAD = 1 << 18
-"""Minimum number of points per thread.
-
-With fewer points, sharing does not pay: distributing points to threads takes half as
-long as sorting them.
-"""
 
 
 def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarray:
@@ -64,7 +56,7 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
     several threads.
     """
     n, d = x.shape
-    threads = max(1, min(threads, n // MIN_POINTS_PER_THREAD))
+    threads = sorting.threads_to_sort(n, threads)
     if n == 0:
         return grids.build(x, g, SWEEP_LANES)
     lower, upper = column_bounds(x, (g.sweep, *g.dims), threads)
@@ -106,7 +98,7 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
         )
 
     shared_out(fill_keys, n, threads)
-    packed, ends = _dealt(packed, sum(bits), threads)
+    packed, ends = sorting.dealt(packed, sum(bits), threads)
     order, cols = np.empty(n + SWEEP_LANES, np.int32), np.empty((d, n + SWEEP_LANES))
     order[n:], cols[:, n:] = 0, 0
     keys, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
@@ -132,42 +124,6 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
         "keys": np.concatenate([keys[some] for some in places]),
         "starts": np.concatenate([*(starts[some] for some in places), [n]]),
     }
-
-
-def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
-    """Reorder packed numbers into parts of about equal size; return them, and the
-    boundaries of the parts.
-
-    All numbers with the same row key are in one part, and parts ascend. `bits`: number
-    of bits below the row key in a packed number.
-    """
-    n = len(packed)
-    some = np.sort(packed[:: -(-n // MAX_SAMPLED_KEYS)])
-    limits = (
-        some[np.arange(1, parts) * len(some) // parts]
-        >> np.uint64(bits)
-        << np.uint64(bits)
-    )
-    if parts == 1 or not limits[-1]:
-        return packed, [0, n]
-
-    def count(start: int, stop: int) -> tuple[int, int, np.ndarray]:
-        numbers = np.zeros(parts, np.int64)
-        pack.count_parts(packed, start, stop, limits, numbers)
-        return start, stop, numbers
-
-    counted = shared_out(count, n, parts)
-    numbers = np.array([found for _, _, found in counted])
-    ends = np.concatenate([[0], np.cumsum(numbers.sum(axis=0))])
-    at = ends[:-1] + np.cumsum(numbers, axis=0) - numbers
-    out = np.empty_like(packed)
-    together(
-        [
-            functools.partial(pack.deal_keys, packed, start, stop, limits, own, out)
-            for (start, stop, _), own in zip(counted, at, strict=True)
-        ]
-    )
-    return out, ends.tolist()
 
 
 writes_names = True
@@ -329,7 +285,7 @@ def connect(
         other,
         layout,
         is_self_join,
-        lambda *pair: components.link(parent, *pair, *nodes),
+        lambda *pair: link_pairs(parent, *pair, *nodes),
     )
 
 
@@ -532,6 +488,44 @@ def one_sided(
         _add_up(some, d, layout, later, (q_counts,))
         return
     _count(some, d, layout, later, q_counts)
+
+
+def counts_of(
+    index: Index,
+    layout: SweepLayout,
+    rows: Rows,
+    counts_: np.ndarray,
+    enough: int | None = None,
+) -> None:
+    one_sided(index, index, layout, counts_, rows)
+    counts_[slice(*rows)] -= 1  # each point was counted as its own neighbor
+
+
+def lowest_of(
+    index: Index, layout: SweepLayout, rows: Rows, labels: np.ndarray, low: np.ndarray
+) -> None:
+    start, stop = rows
+    near = slice(_begin(index, start, layout), end(index, stop, layout))
+    one = _chosen(
+        loose_part(index, start, stop), np.flatnonzero(labels[start:stop] < 0)
+    )
+    other = _chosen(
+        loose_part(index, near.start, near.stop), np.flatnonzero(labels[near] >= 0)
+    )
+    sides = labels[start:stop], labels[near], low[start:stop], low[near]
+    _show_pairs(
+        one, other, layout, False, lambda *pair: components.lowest(*pair, *sides)
+    )
+
+
+def _begin(index: Index, start: int, layout: SweepLayout) -> int:
+    """Return a place: no point before it is near a point at the place `start` or later."""
+    keys, starts = index["keys"], index["starts"]
+    if start >= int(starts[-1]):
+        return start
+    row = int(np.searchsorted(starts, start, side="right")) - 1
+    least = keys[row] - layout.grid.offsets(half=True)[-1]
+    return int(starts[np.searchsorted(keys, least)])
 
 
 def end(index: Index, stop: int, layout: SweepLayout) -> int:

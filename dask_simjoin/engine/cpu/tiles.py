@@ -13,6 +13,7 @@ import numpy as np
 
 from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.boxes import box_tree
 from dask_simjoin.engine.cpu.kernels import marks, pack, reductions
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.product_simd import WAYS
@@ -28,6 +29,7 @@ from dask_simjoin.engine.cpu.sinks import (
     fill,
     places_of,
 )
+from dask_simjoin.engine.cpu.sorting import sort
 from dask_simjoin.engine.filters.quantization import STEP, Filter, Int8Filter
 from dask_simjoin.engine.index import kdtree
 from dask_simjoin.engine.index.cpu_tiles import (
@@ -38,7 +40,6 @@ from dask_simjoin.engine.index.cpu_tiles import (
     aligned,
     aligned_empty,
     aligned_index,
-    box_tree,
     make_tiles_layout,
 )
 from dask_simjoin.engine.index.screen import JoinSample
@@ -129,7 +130,7 @@ def filtered_tiles(
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
     n, d = x.shape
     order = kdtree.kd_order(
-        x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads
+        x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads, sort=sort
     )
     x = np.ascontiguousarray(x)  # row by row, because this is how points are gathered
     dims = np.arange(d) if layout.screen is None else np.array(layout.screen.dims)

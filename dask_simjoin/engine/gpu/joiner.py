@@ -197,7 +197,7 @@ class GpuJoiner:
             kernel = load.kernel(name, function, **constants)
             kernel(*load.shape_of(len(left)), (*sides, np.int64(len(left)), parent))
 
-    def roots(self, parent: Array) -> None:
+    def roots(self, parent: Array, threads: int = 1) -> None:
         if len(parent):
             _components(parent, "tie_to_roots", np.int64(len(parent)))
 
@@ -241,6 +241,9 @@ class GpuJoiner:
             load.begin(_of_components("mark_sets"))
         if isinstance(layout, DeviceLayout):
             tiles.foresee(layout, counted, connected)
+
+    def labels_apart(self, layout: GpuLayout) -> bool:
+        return False
 
     def lowest(
         self,

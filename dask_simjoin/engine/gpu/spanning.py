@@ -281,9 +281,10 @@ class GpuSpanner:
         core: Array,
         nearest: Nearest,
         progress: Progress | None = None,
+        threads: int = 1,
     ) -> Edges:
         """Find the tree of an index's points. `core`: core distances of the points as
-        totals, in kd order.
+        totals, in kd order. `threads`: not used.
         """
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names

@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,10 @@ With fewer, their work would be unequal.
 
 MAX_EXPONENT = 900
 """Largest exponent of a scale, so that scaled values stay finite."""
+
+
+Sort = Callable[[np.ndarray, int], np.ndarray]
+"""A function that sorts keys (n,), uint64, with a number of threads."""
 
 
 @dataclass(frozen=True)
@@ -188,13 +192,14 @@ def kd_order(
     fan_out: int,
     max_halvings: int | None = None,
     threads: int = 1,
+    sort: Sort | None = None,
 ) -> Array:
     """Return the positions of the points `x` (n, d) in kd order, as an array (n,),
     int64.
 
     The order affects only speed, so sort keys may be rounded. `tile`: points per tile.
     `fan_out`: number of parts that each level cuts a block into. Both are powers of
-    two. `max_halvings`: see `block_sizes`.
+    two. `max_halvings`: see `block_sizes`. `sort`: sorts keys with several threads.
     """
     n = len(x)
     order = np.arange(n, dtype=np.uint64)
@@ -217,14 +222,21 @@ def kd_order(
 
     shared_out(number, n, threads)
     sizes = list(block_sizes(n, tile, fan_out, cuts, max_halvings))
+    # the first levels have too few blocks for all threads, so these share each block
     while sizes and threads > 1 and -(-n // sizes[0]) < BLOCKS_PER_THREAD * threads:
-        order = _cut(numbers, order, sizes.pop(0))
+        order = _cut(numbers, order, sizes.pop(0), threads, sort)
     if sizes:
         shared_out(cut, n, threads, sizes[0])
     return order.view(np.int64)
 
 
-def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
+def _cut(
+    numbers: np.ndarray,
+    order: np.ndarray,
+    size: int,
+    threads: int = 1,
+    sort: Sort | None = None,
+) -> np.ndarray:
     """Sort each block of `size` points in `order` along its widest dimension; return
     the new order.
     """
@@ -243,24 +255,42 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
             column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(
                 np.uint64
             ) * np.uint64(every)
-    # a key packs block, leading bits of the coordinate, and point; indexes are signed,
-    # because NumPy 1 needs that
-    places = (_repeated(column, size, n) + order).view(np.int64)
-    keys = numbers.reshape(-1).take(places).astype(np.uint64)
+    # a key packs block, leading bits of the coordinate, and point
     bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
-    keys >>= np.uint64(VALUE_BITS - bits)
-    keys <<= np.uint64(place_bits)
-    keys |= _repeated(own << np.uint64(bits + place_bits), size, n)
-    keys |= order
-    keys.sort()
-    return keys & np.uint64((1 << place_bits) - 1)
+    keys, values = np.empty(n, np.uint64), numbers.reshape(-1)
+
+    def pack(start: int, stop: int) -> None:
+        some, out = order[start:stop], keys[start:stop]
+        # indexes are signed, because NumPy 1 needs that
+        places = (_repeated(column, size, start, stop) + some).view(np.int64)
+        out[:] = values.take(places)
+        out >>= np.uint64(VALUE_BITS - bits)
+        out <<= np.uint64(place_bits)
+        out |= _repeated(own << np.uint64(bits + place_bits), size, start, stop)
+        out |= some
+
+    def unpack(start: int, stop: int) -> None:
+        keys[start:stop] &= np.uint64((1 << place_bits) - 1)
+
+    shared_out(pack, n, threads)
+    if sort is None or threads == 1:
+        keys.sort()
+    else:
+        keys = sort(keys, threads)
+    shared_out(unpack, n, threads)
+    return keys
 
 
-def _repeated(values: np.ndarray, size: int, n: int) -> Array:
-    """Return an array (n,): the value of each block, repeated for its points. `size`:
-    points per block.
+def _repeated(values: np.ndarray, size: int, start: int, stop: int) -> Array:
+    """Return the value of the block of each of the points `start` ... `stop` - 1.
+
+    `size`: points per block.
     """
-    return values[0] if len(values) == 1 else np.repeat(values, size)[:n]
+    if len(values) == 1:
+        return values[0]
+    first = start // size
+    some = np.repeat(values[first : -(-stop // size)], size)
+    return some[start - first * size : stop - first * size]
 
 
 MIN_REGION_WIDTH = 2.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine import process
-from dask_simjoin.engine.cpu import sweep as sweep_build
+from dask_simjoin.engine.cpu import sorting
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.index import grids
@@ -47,7 +47,7 @@ def enormous(rng, n, d):
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
 @pytest.mark.parametrize(("order", "threads"), [("C", 1), ("F", 1), ("F", 2), ("F", 7)])
 def test_the_index_is_that_of_numpy(points, dims, order, threads, monkeypatch):
-    monkeypatch.setattr(sweep_build, "MIN_POINTS_PER_THREAD", 100)
+    monkeypatch.setattr(sorting, "MIN_KEYS_PER_THREAD", 100)
     monkeypatch.setattr(process, "LEAST", 100)
     x = np.asarray(points(np.random.default_rng(dims), 5000, dims), order=order)
     for eps in (1e-3, 0.3):

@@ -137,7 +137,7 @@ def test_tiles_take_passes_where_rows_have_many_neighbours(metric: str) -> None:
     far = 0.5 if metric == "euclidean" else 0.9
     eps = [0.0, 1e-15, 0.2, far, far]  # no filter serves the first two
     tried = []
-    with pytest.MonkeyPatch.context() as patch:
+    with dask.config.set(num_workers=1), pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             tiles, "tally", lambda *given: tried.append(given) or tally(*given)
         )

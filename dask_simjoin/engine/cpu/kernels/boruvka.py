@@ -33,9 +33,11 @@ def offer_listed(
     least: Array,
     to: Array,
     best: Any,
+    start: int,
+    stop: int,
 ) -> None:
-    """Offer the edges that are known without a search: edges found earlier, and edges
-    to nearest nodes.
+    """Offer the known edges of the nodes `start` ... `stop` - 1: edges found earlier,
+    and edges to nearest nodes.
 
     `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of
     each node, -1 for none. If its dtype is int16, it holds their offsets from the node
@@ -45,7 +47,7 @@ def offer_listed(
     `near` are in the node's component. `best`: see `spanning.offer`.
     """
     k = near.shape[1]
-    for i in range(component.size):
+    for i in range(start, stop):
         c = component[i]
         if c < 0:
             continue
@@ -76,6 +78,18 @@ def offer_listed(
         offer(best, c, weight, names[i], names[chosen], i, chosen)
         if to.size > 0 and weight < beyond[i]:
             to[i], least[i] = chosen, weight
+
+
+@kernel
+def merge_best(found: Any, start: int, stop: int, best: Any) -> None:
+    """Offer the edges in `found` to the components `start` ... `stop` - 1. Both are as
+    `best` in `spanning.offer`.
+    """
+    weights, starts, ends, names = found
+    for c in range(start, stop):
+        i, j = starts[c], ends[c]
+        if i >= 0:
+            offer(best, c, weights[c], names[i], names[j], i, j)
 
 
 @kernel

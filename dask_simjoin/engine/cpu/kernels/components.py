@@ -59,6 +59,28 @@ def link(
 
 
 @kernel
+def unite_pairs(
+    parent: Array, left: Array, right: Array, left_nodes: Array, right_nodes: Array
+) -> None:
+    """Do what `link` does, in a forest of int32 that several threads change."""
+    forest = parent.ctypes.data
+    for n in range(left.size):
+        i, j = left_nodes[left[n]], right_nodes[right[n]]
+        if i >= 0 and j >= 0:
+            unite(forest, i, j)
+
+
+@kernel
+def roots_of(parent: Array, start: int, stop: int) -> None:
+    """Replace the parents of the nodes `start` ... `stop` - 1 by their roots, in a
+    forest of int32. Other threads may do so for other nodes at the same time.
+    """
+    forest = parent.ctypes.data
+    for i in range(start, stop):
+        put_parent(forest, i, root_of(forest, i))
+
+
+@kernel
 def link_nodes(parent: Array, left: Array, right: Array) -> None:
     """Join the components of the nodes `left[i]` and `right[i]`, for each edge i."""
     for n in range(left.size):

@@ -16,9 +16,10 @@ if their marks show that none of their pairs can change a value. If the boxes of
 tiles show that all their points are near each other, all pairs are recorded without a
 comparison.
 
-Several threads may share the tasks `LOWEST`, and `COUNT` in a self-join. Each thread
-has its own range of query tiles and its own marks, and changes only values of these
-tiles.
+Several threads may share a task. Each thread has its own marks. For `LOWEST`, and for
+`COUNT` in a self-join, it has its own range of query tiles, and changes only values of
+these tiles. For `LINK`, all threads change one forest: sets only grow, so marks stay
+valid.
 """
 
 from __future__ import annotations
@@ -27,13 +28,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels.components import root_of, unite
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_function
 from dask_simjoin.engine.cpu.kernels.scan import STATES
 from dask_simjoin.engine.cpu.kernels.simd import (
     add_long,
-    int32_at,
     long_at,
-    put_int32,
     put_long,
 )
 from dask_simjoin.engine.index.cpu_tiles import TILE
@@ -215,31 +215,6 @@ def _end(tile: int, points: int) -> int:
     """The end of a tile's range of points: one more than its last point."""
     end = (tile + 1) * TILE
     return end if end < points else points
-
-
-@device_function
-def root_of(parent: int, i: int) -> int:
-    """Return the root of a node.
-
-    On the way, every second node is attached to its grandparent (path halving).
-    """
-    up = int32_at(parent, i)
-    while up != i:
-        above = int32_at(parent, up)
-        put_int32(parent, i, above)
-        i = above
-        up = int32_at(parent, i)
-    return i
-
-
-@device_function
-def unite(parent: int, i: int, j: int) -> int:
-    a, b = root_of(parent, i), root_of(parent, j)
-    if a < b:
-        put_int32(parent, b, a)
-        return a
-    put_int32(parent, a, b)
-    return b
 
 
 @device_function

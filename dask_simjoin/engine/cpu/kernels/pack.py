@@ -423,6 +423,31 @@ def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
         free[chunk[i]] += 1
 
 
+@kernel
+def group_boxes(
+    low: Array, high: Array, lower: Array, upper: Array, least: Array, most: Array
+) -> None:
+    """Store boxes in groups of 64, and find the box of each group.
+
+    `low`, `high` (boxes, d): the boxes. `lower`, `upper` (groups, d, 64): output;
+    empty boxes fill the last group. `least`, `most` (groups, d): output, the boxes of
+    the groups.
+    """
+    boxes, dims = low.shape
+    for g in range(lower.shape[0]):
+        first = g * TILE
+        number = min(TILE, boxes - first)
+        for k in range(dims):
+            a, b = low[first, k], high[first, k]
+            for t in range(number):
+                x, y = low[first + t, k], high[first + t, k]
+                lower[g, k, t], upper[g, k, t] = x, y
+                a, b = min(a, x), max(b, y)
+            for t in range(number, TILE):
+                lower[g, k, t], upper[g, k, t] = np.inf, -np.inf
+            least[g, k], most[g, k] = a, b
+
+
 BLOCK = 2048
 """Number of points whose keys are computed at a time, so that they stay in a core's
 first-level cache.

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels.components import root_of, unite
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.marks import (
     ASK,
@@ -31,9 +32,7 @@ from dask_simjoin.engine.cpu.kernels.marks import (
     mark_tiles,
     open_points,
     own_pairs,
-    root_of,
     settled,
-    unite,
 )
 from dask_simjoin.engine.cpu.kernels.scan import SCANS
 from dask_simjoin.engine.cpu.kernels.simd import (

@@ -1,0 +1,67 @@
+"""Sort 64-bit keys with several threads: deal them to ranges of keys, then sort each."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels import pack
+from dask_simjoin.engine.process import shared_out, together
+
+MAX_SAMPLED_KEYS = 4096
+"""Maximum number of keys that are sampled to choose the ranges."""
+
+MIN_KEYS_PER_THREAD = 1 << 18
+"""Minimum number of keys per thread.
+
+With fewer keys, sharing does not pay: dealing keys takes half as long as sorting them.
+"""
+
+
+def threads_to_sort(keys: int, threads: int) -> int:
+    """Return how many of the threads it pays to use for a number of keys."""
+    return max(1, min(threads, keys // MIN_KEYS_PER_THREAD))
+
+
+def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
+    """Reorder keys (n,), uint64, into ascending ranges of about equal size.
+
+    Return the keys, and the boundaries of the ranges. Keys that differ only in their
+    lowest `bits` bits are in one range.
+    """
+    n = len(keys)
+    if parts == 1:
+        return keys, [0, n]
+    some = np.sort(keys[:: -(-n // MAX_SAMPLED_KEYS)])
+    limits = some[np.arange(1, parts) * len(some) // parts]
+    limits = limits >> np.uint64(bits) << np.uint64(bits)
+    if not limits[-1]:
+        return keys, [0, n]
+
+    def count(start: int, stop: int) -> tuple[int, int, np.ndarray]:
+        numbers = np.zeros(parts, np.int64)
+        pack.count_parts(keys, start, stop, limits, numbers)
+        return start, stop, numbers
+
+    counted = shared_out(count, n, parts)
+    numbers = np.array([found for _, _, found in counted])
+    ends = np.concatenate([[0], np.cumsum(numbers.sum(axis=0))])
+    at = ends[:-1] + np.cumsum(numbers, axis=0) - numbers
+    out = np.empty_like(keys)
+    together(
+        [
+            functools.partial(pack.deal_keys, keys, start, stop, limits, own, out)
+            for (start, stop, _), own in zip(counted, at, strict=True)
+        ]
+    )
+    return out, ends.tolist()
+
+
+def sort(keys: np.ndarray, threads: int) -> np.ndarray:
+    """Return sorted keys (n,), uint64. The memory of `keys` may be reused."""
+    keys, ends = dealt(keys, 0, threads_to_sort(len(keys), threads))
+    ranges = [keys[start:stop] for start, stop in itertools.pairwise(ends)]
+    together([some.sort for some in ranges])
+    return keys
