@@ -151,6 +151,7 @@ class CsvFile(NamedTuple):
     encoding: str
     start: int  # position of the first byte after the header
     line: int  # line number at this position
+    version: str  # other content, another version; so tasks have other names
 
 
 class CsvBlock(NamedTuple):
@@ -271,6 +272,7 @@ def _head(named: tuple[str, str], used: CsvColumns, written: CsvFormat) -> Head:
         written.encoding,
         end,
         1 + _lines(data[:end]),
+        _version(path),
     )
     looked = [
         column
@@ -286,6 +288,11 @@ def _head(named: tuple[str, str], used: CsvColumns, written: CsvFormat) -> Head:
     if _has_single_bytes(written.encoding):
         some = _as_utf8(some, written.encoding, name, file.line)
     return Head(file, True, _texts(some, file, looked, file.line).table)
+
+
+def _version(path: str) -> str:
+    fs, name = url_to_fs(path)
+    return str(fs.ukey(name))
 
 
 def _beginning(path: str, name: str, size: int, encoding: str) -> tuple[bytes, bool]:

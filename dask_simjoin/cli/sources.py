@@ -269,9 +269,10 @@ def _files(given: str) -> list[str]:
     if not fs.exists(path):
         raise FileNotFoundError("no such file or folder")
     if fs.isdir(path):
-        files = [one for one in sorted(fs.find(path)) if format_of(one) == CSV]
-        if files and not any(
-            SUFFIXES.get(endings(one)[0]) == PARQUET for one in fs.find(path)
-        ):
+        every = sorted(fs.find(path))
+        if not every:
+            raise FileNotFoundError("the folder is empty")
+        files = [one for one in every if format_of(one) == CSV]
+        if files and not any(SUFFIXES.get(endings(one)[0]) == PARQUET for one in every):
             return [fs.unstrip_protocol(one) for one in files]
     return [given]
