@@ -9,13 +9,15 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 import dask
 import dask.dataframe as dd
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
@@ -48,6 +50,26 @@ SUFFIXES = {
 ALL_COLUMNS = CsvColumns()
 
 
+class ParquetContents(NamedTuple):
+    """What the footers of Parquet files show."""
+
+    types: dict[str, pa.DataType]  # types of the columns
+    # whether pandas would change values, such as large integers beside missing ones
+    has_gaps: bool
+
+
+def nullable_dtype(kind: pa.DataType) -> Any:
+    """Return the dtype of pandas that holds missing values beside all integers; None
+    for other types.
+    """
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        name = "boolean" if pa.types.is_boolean(kind) else str(kind)
+        return pd.array([], dtype=name.replace("i", "I").replace("uI", "UI")).dtype
+    if kind == pa.time64("ns"):  # Python's times have microseconds
+        return pd.ArrowDtype(kind)
+    return None
+
+
 @dataclasses.dataclass
 class TableReader:
     """Reads the tables of a command."""
@@ -58,8 +80,10 @@ class TableReader:
     wider: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     tables: dict[tuple[str, ...], CsvTable] = dataclasses.field(default_factory=dict)
     """Tables of CSV files that were read, by their paths."""
-    _parquet: dict[tuple[str, ...], list[str]] = dataclasses.field(default_factory=dict)
-    """Files and folders of Parquet tables that were read, by their names."""
+    _contents: dict[tuple[str, ...], ParquetContents] = dataclasses.field(
+        default_factory=dict
+    )
+    """What is in the Parquet tables that were read, by their paths."""
 
     def read(self, paths: Sequence[str], used: CsvColumns = ALL_COLUMNS) -> Frame:
         """Read tables as one lazy frame.
@@ -82,8 +106,11 @@ class TableReader:
                 backend = dask.config.get("dataframe.backend", HOME)
                 return frame if backend == HOME else frame.to_backend(backend)
             names = [path for path, _ in found]
-            self._parquet[tuple(paths)] = names
-            return dd.read_parquet(names if len(names) > 1 else names[0], index=False)
+            contents = self._contents[tuple(paths)] = contents_of(names)
+            how = {"types_mapper": nullable_dtype} if contents.has_gaps else {}
+            return dd.read_parquet(
+                names if len(names) > 1 else names[0], index=False, arrow_to_pandas=how
+            )
         except (OSError, ImportError, ValueError) as error:
             unknown = self.kind is None and not any(
                 endings(path)[0] in SUFFIXES for path in paths
@@ -95,14 +122,8 @@ class TableReader:
 
     def types(self, paths: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the Arrow types of the columns of Parquet tables that were read."""
-        found: dict[str, pa.DataType] = {}
-        for path in self._parquet.get(tuple(paths), ()):
-            found |= {
-                name: kind
-                for name, kind in _types_of(path).items()
-                if found.get(name, pa.null()) == pa.null()
-            }
-        return found
+        contents = self._contents.get(tuple(paths))
+        return {} if contents is None else contents.types
 
     def until_wide_enough(
         self, work: Callable[[], Any], say: Callable[[str], Any]
@@ -131,34 +152,60 @@ class TableReader:
         return lines_of(blocks, column, value)
 
 
-def _types_of(path: str) -> dict[str, pa.DataType]:
-    """Return the types of the columns of a Parquet file, or of the files of a folder.
+def contents_of(paths: Sequence[str]) -> ParquetContents:
+    """Read the footers of Parquet files and of the files of folders."""
+    with ThreadPoolExecutor() as threads:
+        names = [one for path in paths for one in _parquet_files(path)]
+        footers = [one for one in threads.map(_footer, names) if one is not None]
+    types: dict[str, pa.DataType] = {}
+    for footer in footers:
+        for field in footer.schema.to_arrow_schema():
+            # a file may have only missing values
+            if types.get(field.name, pa.null()) == pa.null():
+                types[field.name] = field.type
+    unusual = {
+        name
+        for name, kind in types.items()
+        if pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    }
+    nanoseconds = pa.time64("ns") in types.values()
+    return ParquetContents(
+        types, nanoseconds or any(_has_missing(one, unusual) for one in footers)
+    )
 
-    If the first file has only missing values in a column, look at the next ones.
-    """
+
+def _parquet_files(path: str) -> list[tuple[Any, str]]:
     fs, place = url_to_fs(path)
-    names = [place]
-    if fs.isdir(place):
-        hidden = (".", "_")
-        names = [
-            one
-            for one in sorted(fs.find(place))
-            if not posixpath.basename(one).startswith(hidden)
-            and SUFFIXES.get(endings(one)[0], PARQUET) == PARQUET
-        ]
-    found: dict[str, pa.DataType] = {}
-    for name in names:
-        with fs.open(name, "rb") as file:
-            try:
-                schema = pq.read_schema(file)
-            except pa.ArrowInvalid:  # another file, which Dask leaves out
-                continue
-        for one in schema:
-            if found.get(one.name, pa.null()) == pa.null():
-                found[one.name] = one.type
-        if pa.null() not in found.values():
-            break
-    return found
+    if not fs.isdir(place):
+        return [(fs, place)]
+    return [
+        (fs, name)
+        for name in sorted(fs.find(place))
+        if not posixpath.basename(name).startswith((".", "_"))
+        and SUFFIXES.get(endings(name)[0], PARQUET) == PARQUET
+    ]
+
+
+def _footer(named: tuple[Any, str]) -> pq.FileMetaData | None:
+    fs, name = named
+    with fs.open(name, "rb") as file:
+        try:
+            return pq.read_metadata(file)
+        except pa.ArrowInvalid:  # another file, which Dask leaves out or refuses
+            return None
+
+
+def _has_missing(footer: pq.FileMetaData, columns: Container[str]) -> bool:
+    """Return whether one of the columns may have missing values."""
+    for n in range(footer.num_row_groups):
+        group = footer.row_group(n)
+        for k in range(group.num_columns):
+            chunk = group.column(k)
+            if chunk.path_in_schema in columns:
+                counts = chunk.statistics
+                if counts is None or counts.null_count != 0:
+                    return True
+    return False
 
 
 def format_of(path: str) -> str:

@@ -439,11 +439,12 @@ def _schema(frame: Frame, types: Mapping[str, pa.DataType]) -> Any:
     hidden = [
         name
         for name, dtype in dtypes.items()
-        if name in types and dtype.name in ("object", "category")
+        if name in types
+        and (dtype.name in ("object", "category") or isinstance(dtype, pd.ArrowDtype))
     ]
     if not hidden or hasattr(frame._meta, "to_pandas"):  # cuDF's dtypes show them
         return "infer"
-    shown = frame._meta_nonempty.drop(columns=hidden)
+    shown = frame[[name for name in dtypes.index if name not in hidden]]._meta_nonempty
     found = pa.Schema.from_pandas(shown, preserve_index=False)
     return pa.schema(
         [

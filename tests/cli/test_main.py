@@ -6,7 +6,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import SECRET, READ, SHARED, WRITTEN
+from dask_simjoin.cli.options import READ, SECRET, SHARED, WRITTEN
 from tests.checks.verb_tables import COMMANDS, of_verbs
 
 
