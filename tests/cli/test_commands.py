@@ -429,3 +429,17 @@ def test_written_rows_are_counted(points, command, output):
     of = f" of {len(points)}" if words[0] == "dedup" else ""
     size = "" if told is None else f"{rows}{of} rows to "
     assert f"Wrote {size}{output} in " in ran.stderr
+
+
+def test_reports_name_the_verb(points):
+    two = ("join", "points", "--other", "points", "--eps", "0.1", "--how", "leftanti")
+    told = json.loads(run(*two, "-o", "none.csv", "--json", *ON).stdout)
+    assert told["command"] == "join"
+    assert told["report"]["title"].startswith("join, eps=0.1")
+    words = "strings", "join", "points", "--other", "points", "--on", "name", *ON[2:]
+    told = json.loads(run(*words, "--k", "0", "-o", "same.csv", "--json").stdout)
+    assert told["command"] == "strings join"
+    said = run(*words, "-o", "other.csv", code=2).stderr
+    assert (
+        "as in --k 2." in " ".join(said.split()) and "(" not in said.split("Error")[1]
+    )
