@@ -484,7 +484,11 @@ def _update(**params: Any) -> None:
     dtypes = found.rows()._meta.dtypes
     ids = dtypes.iloc[0]
     types = {name: _csv_type(dtype) for name, dtype in dtypes.items()}
-    columns = CsvColumns(frozenset(), read=frozenset(types), types=types)
+    on = list(found.options.on)
+    gaps = frozenset(name for name in on if types[name] in (INT, UINT))
+    read = frozenset(types)
+    columns = CsvColumns(frozenset(), read=read, types=types, gaps=gaps)
+    dropna = params["dropna"] or found.options.dropna
     reader = table_reader(params)
     try:
         delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
@@ -495,16 +499,20 @@ def _update(**params: Any) -> None:
         ) from error
     target = sink(params, params["tables"], params["folder"])
     check_bad_rows(params, params["tables"])
+    own = {name: dtypes[name] for name in gaps}
     dropped = 0
 
     def update() -> Any:
         nonlocal dropped
         new = reader.read(params["tables"], columns) if params["tables"] else None
-        if new is not None and params["dropna"]:
-            on = list(found.options.on)
+        if new is not None and dropna:
             rows = len(new)
             new = new.map_partitions(_with_coordinates, on, meta=new._meta)
             dropped = rows - len(new)
+        if new is not None:
+            new = new.map_partitions(
+                _without_gaps, own, meta=_without_gaps(new._meta, own)
+            )
         return found.update(
             new, delete=delete, if_exists=params["if_exists"], batch=params["batch"]
         )
@@ -522,7 +530,7 @@ def _update(**params: Any) -> None:
         "version": changes.version,
         **changes.report.numbers,
         **_bad_rows(params, reader),
-        **({"dropped": dropped} if params["dropna"] else {}),
+        **({"dropped": dropped} if dropna else {}),
     }
     numbers |= {"pairs_added": added, "pairs_removed": removed}
     left_out = f"\nLeft out {counted(dropped, 'row')} without coordinates."
@@ -540,6 +548,21 @@ def _with_coordinates(rows: Any, on: list[str]) -> Any:
     if len(on) == 1 and points.dtypes.iloc[0].name == "object":
         return rows[rows[on[0]].map(_is_finite).astype(bool)]
     return rows[points.notna().all(axis=1) & ~points.isin(INFINITE).any(axis=1)]
+
+
+def _without_gaps(rows: Any, dtypes: Mapping[str, Any]) -> Any:
+    """Give columns of nullable integers the dtypes of the index. Missing integers
+    become NaN, which the index refuses.
+    """
+    nullable = [
+        name for name in dtypes if name in rows and rows[name].dtype.kind in "iu"
+    ]
+    return rows.astype(
+        {
+            name: "float64" if rows[name].isna().any() else dtypes[name]
+            for name in nullable
+        }
+    )
 
 
 def _is_finite(numbers: Any) -> bool:

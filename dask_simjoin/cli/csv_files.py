@@ -68,6 +68,9 @@ TYPES = {
 }
 """Types of columns, by the names of their dtypes."""
 
+NULLABLE = {INT: "Int64", UINT: "UInt64"}
+"""dtypes of integers with missing cells."""
+
 TRUE, FALSE = ["True", "TRUE", "true"], ["False", "FALSE", "false"]
 
 MISSING = [
@@ -124,6 +127,8 @@ class CsvColumns:
     numbers: frozenset[Any] | None = None
     # columns with known types; other columns are inferred or text
     types: Mapping[Any, str] = field(default_factory=dict)
+    # columns of integers with known types that may have missing cells
+    gaps: frozenset[Any] = frozenset()
     # type of inferred columns in a table without rows
     empty: str = FLOAT
 
@@ -207,6 +212,7 @@ def read_csv(
             or (kind in (INT, UINT, FLOAT) and name not in ids and used.is_number(name))
         ),
         known=frozenset(used.types),
+        gaps=used.gaps,
         ids=frozenset(ids),
     )
     with ThreadPoolExecutor() as threads:
@@ -220,7 +226,7 @@ def read_csv(
         bad = [row for _, rows in found for row in rows]
     meta = pd.DataFrame(
         {
-            name: pd.Series(dtype=str if kind == TEXT else kind)
+            name: pd.Series(dtype=_dtype(kind, name in used.gaps))
             for name, kind in kinds.items()
         }
     )
@@ -232,6 +238,11 @@ def read_csv(
         label="read-csv",
     )
     return CsvTable(frame, blocks, bad)
+
+
+def _dtype(kind: str, has_gaps: bool) -> Any:
+    """Return the dtype of a column; integers with gaps are nullable."""
+    return str if kind == TEXT else NULLABLE[kind] if has_gaps else kind
 
 
 # ---- headers and first rows
@@ -602,6 +613,7 @@ class Rules:
     kinds: Mapping[str, str]  # the types of all columns
     numbers: frozenset[str]  # columns in which other texts are errors
     known: frozenset[str]  # columns that cannot get another type
+    gaps: frozenset[str]  # known columns of integers that may have missing cells
     ids: frozenset[str]  # columns whose integers must lose no character
 
 
@@ -620,7 +632,9 @@ def read_csv_block(
     names = list(wanted.columns) or list(block.file.columns[:1])
     table = _parsed(data, block, names, rules)
     frame = table.to_pandas()
-    # pandas 2 infers object for text, as `meta` does
+    for name in rules.gaps.intersection(wanted.columns):
+        dtype = wanted[name].dtype
+        frame[name] = table[name].to_pandas(types_mapper=lambda _, to=dtype: to)
     return frame[list(wanted.columns)]
 
 
@@ -671,6 +685,7 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
             if not any(
                 table[name].null_count and kinds[name] in (INT, UINT, BOOL)
                 for name in names
+                if name not in rules.gaps
             ):
                 _check_digits(table, block, rules)
                 return _with_texts(table, block, as_text, rules)
@@ -781,7 +796,10 @@ def _bad_rows(texts: Texts, data: bytes, block: CsvBlock, rules: Rules) -> list[
         if name in rules.numbers:
             kind, cells = rules.kinds[name], texts.table[name]
             known = name in rules.known
-            for n in np.flatnonzero(~_fitting(cells, kind, known)):
+            fits = _fitting(cells, kind, known)
+            if name in rules.gaps:
+                fits |= np.asarray(pc.is_in(cells, pa.array(MISSING)))
+            for n in np.flatnonzero(~fits):
                 wrong = (
                     f"column {name!r} has {_said(cells[int(n)].as_py(), kind, known)}"
                 )
@@ -846,7 +864,7 @@ def _said(value: str, kind: str, known: bool) -> str:
     what = (
         "True or False"
         if kind == BOOL
-        else "a whole number"
+        else "a whole number, as in the index"
         if is_whole
         else "a number"
     )
@@ -881,7 +899,7 @@ def _check_width(texts: Any, name: str, block: CsvBlock, rules: Rules) -> None:
     """Raise `WiderType` if the cells of a column do not fit its type."""
     kind = rules.kinds.get(name, TEXT)
     fits = _fitting(texts, kind, True)
-    if fits.all():
+    if fits.all() or name in rules.known:
         return
     value = texts[int(np.flatnonzero(~fits)[0])].as_py()
     is_number = kind != BOOL and _fitting(texts, kind, False).all()

@@ -62,6 +62,7 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"\bQGrams\(q=(.*?)\)"), r"--tokenizer qgrams:\1"),
     (re.compile(r"\bDelimiter\((?:\w+=)?'(.*?)'\)"), r"--tokenizer delimiter:\1"),
     (re.compile(r"\b\w+\(\.\.\., (\w+=[\w.]+)\)"), r"\1"),
+    (re.compile(r"or make the index with dropna=True"), "or add dropna=True"),
     (re.compile(r"\bset_self_join\([^()]*\)"), "dask-simjoin sets self-join"),
     (
         re.compile(r"\b(?:count_edit_pairs|edit_\w+)\(.*?k=2\), or similarity=0.9"),
