@@ -368,8 +368,8 @@ WRITTEN = [
     click.Option(
         ["-o", "--output"],
         required=True,
-        help="Path of the output: NAME.parquet, NAME.csv or NAME.tsv for one file, a name without an ending "
-        "for a folder with one file per partition, - for CSV on standard output.",
+        help="Path of the output: NAME.parquet, NAME.csv or NAME.tsv for one file, NAME for a folder with "
+        "one file per partition, - for standard output.",
     ),
     click.Option(
         ["--format"],
@@ -412,8 +412,8 @@ READ = [
         metavar="[error|skip|FILE]",
         default=ERROR,
         show_default=True,
-        help="Treatment of CSV rows with a wrong number of cells, or with text instead of a number: stop, "
-        "leave them out, or leave them out and list them in a CSV file.",
+        help="Treatment of CSV rows with too many or too few cells, or with texts among numbers. A file "
+        "lists the rows that are left out.",
     ),
 ]
 
