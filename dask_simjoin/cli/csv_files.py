@@ -123,7 +123,7 @@ class CsvColumns:
     # columns that become integers if no digit is lost
     ids: frozenset[Any] = frozenset()
     read: frozenset[Any] | None = None  # columns to read; None: all
-    # inferred columns in which every cell must be a number; None: all that have numbers
+    # inferred columns that must have only numbers; None: all that have numbers
     numbers: frozenset[Any] | None = None
     # columns with known types; other columns are inferred or text
     types: Mapping[Any, str] = field(default_factory=dict)
@@ -165,9 +165,20 @@ class CsvBlock(NamedTuple):
     file: CsvFile
     start: int  # position of the first byte
     stop: int | None  # position after the last byte; None: the end of the file
-    line: int  # line number at the first byte
     # byte ranges of bad rows, from the first byte
     dropped: tuple[tuple[int, int], ...] = ()
+
+    def line(self) -> int:
+        """Return the line number at the first byte; only messages need it."""
+        file = self.file
+        if self.start == file.start:
+            return file.line
+        with fsspec.open(file.path) as source:
+            lines = itertools.accumulate(
+                _lines(source.read(min(SCAN_BYTES, self.start - at)))
+                for at in range(0, self.start, SCAN_BYTES)
+            )
+            return 1 + list(lines)[-1]
 
 
 class BadRow(NamedTuple):
@@ -193,8 +204,8 @@ def read_csv(
 ) -> CsvTable:
     """Read CSV files as one lazy frame, with a partition per block.
 
-    `paths`: paths, and their names in messages. `wider`: types of columns that need others than
-    their first rows, by path and column.
+    `paths`: paths, and their names in messages. `wider`: types of columns whose first
+    rows do not show them, by path and column.
     """
     with ThreadPoolExecutor() as threads:
         heads = list(threads.map(lambda path: _head(path, used, written), paths))
@@ -296,9 +307,10 @@ def _head(named: tuple[str, str], used: CsvColumns, written: CsvFormat) -> Head:
     if not looked or not some.strip():
         none = pa.array([], pa.string())
         return Head(file, bool(some.strip()), pa.table(dict.fromkeys(looked, none)))
+    block = CsvBlock(file, end, None)
     if _has_single_bytes(written.encoding):
-        some = _as_utf8(some, written.encoding, name, file.line)
-    return Head(file, True, _texts(some, file, looked, file.line).table)
+        some = _as_utf8(some, written.encoding, name, block.line)
+    return Head(file, True, _texts(some, block, looked).table)
 
 
 def _version(path: str) -> str:
@@ -312,19 +324,23 @@ def _beginning(path: str, name: str, size: int, encoding: str) -> tuple[bytes, b
     """
     with fsspec.open(path, compression="infer") as file:
         if not _has_single_bytes(encoding):
-            return _as_utf8(file.read(), encoding, name, 1), True
+            return _as_utf8(file.read(), encoding, name, _one), True
         data = file.read(size)
     if len(data) < size:
         return data, True
     return data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data, False
 
 
+def _one() -> int:
+    return 1
+
+
 def _columns(
     header: bytes, name: str, separator: str, encoding: str
 ) -> tuple[str, ...]:
     if _has_single_bytes(encoding):
-        header = _as_utf8(header, encoding, name, 1)
-    _check_utf8(header, name, 1)
+        header = _as_utf8(header, encoding, name, _one)
+    _check_utf8(header, name, _one)
     return tuple(map(str, pd.read_csv(BytesIO(header), sep=separator, nrows=0)))
 
 
@@ -387,7 +403,7 @@ def _inferred(texts: pa.ChunkedArray, used: CsvColumns, name: str) -> Inferred:
             return Inferred(INT, is_exact)
         if min(values) >= 0 and max(values) < 2**64:
             return Inferred(UINT, is_exact)
-    # text keeps the digits of large integers beside missing cells
+    # text keeps the digits of large integers if other cells are missing
     return Inferred(FLOAT if is_exact or must else TEXT, is_exact)
 
 
@@ -430,7 +446,7 @@ QUOTE, LF, CR = b'"\n\r'
 def quote_toggles(
     codes: np.ndarray, inside: bool, separator: str, before: int = LF
 ) -> np.ndarray:
-    """Return the positions at which quoted cells begin and end.
+    """Return the positions where quoted cells begin and end.
 
     Only a quote at the beginning of a cell begins a quoted cell. `inside`: whether the
     bytes begin within a quoted cell. `before`: the byte before them.
@@ -494,31 +510,25 @@ SCAN_BYTES = 1 << 23
 
 def _blocks(file: CsvFile) -> list[CsvBlock]:
     """Cut a file into blocks, between two rows."""
-    whole = [CsvBlock(file, file.start, None, file.line)]
+    whole = [CsvBlock(file, file.start, None)]
     if endings(file.path)[1] or not _has_single_bytes(file.encoding):
         return whole
     fs, path = url_to_fs(file.path)
     size = fs.size(path)
     if size is None or size - file.start <= BLOCK_BYTES:
         return whole
-    cuts = [*_cuts(fs, path, file), (size, 0)]
-    return [
-        CsvBlock(file, start, stop, line)
-        for (start, line), (stop, _) in itertools.pairwise(cuts)
-        if stop > start
-    ]
+    cuts = itertools.pairwise([file.start, *_cuts(fs, path, file), size])
+    return [CsvBlock(file, start, stop) for start, stop in cuts if stop > start]
 
 
-def _cuts(fs: Any, path: str, file: CsvFile) -> Iterator[tuple[int, int]]:
-    """Yield the positions at which blocks begin, and their line numbers.
+def _cuts(fs: Any, path: str, file: CsvFile) -> Iterator[int]:
+    """Yield the positions between blocks.
 
     Quotes must be followed from the start of the file: a line end in a quoted cell is
     not the end of a row.
     """
-    at, line, target = file.start, file.line, file.start + BLOCK_BYTES
-    inside, before, end = False, LF, b""
-    opened = line
-    yield at, line
+    at, target = file.start, file.start + BLOCK_BYTES
+    inside, before, end, opened = False, LF, b"", at
     with fs.open(path, "rb") as source:
         source.seek(at)
         while data := source.read(min(SCAN_BYTES, BLOCK_BYTES)):
@@ -526,22 +536,21 @@ def _cuts(fs: Any, path: str, file: CsvFile) -> Iterator[tuple[int, int]]:
             while data.endswith(b'"') and (more := source.read(1)):
                 data += more
             end = end or (b"\n" if b"\n" in data else b"\r")
-            toggles = quote_toggles(
-                np.frombuffer(data, np.uint8), inside, file.separator, before
-            )
+            codes = np.frombuffer(data, np.uint8)
+            toggles = quote_toggles(codes, inside, file.separator, before)
             place = max(target - at - 1, 0)
             while (place := data.find(end, place)) >= 0:
                 place += 1
                 if (np.searchsorted(toggles, place) + inside) % 2 == 0:
-                    yield at + place, line + data.count(end, 0, place)
+                    yield at + place
                     target = at + place + BLOCK_BYTES
                     place = target - at - 1
             if toggles.size:
-                opened = line + data.count(end, 0, int(toggles[-1]))
+                opened = at + int(toggles[-1])
             inside ^= bool(len(toggles) % 2)
-            at, line, before = at + len(data), line + data.count(end), data[-1]
+            at, before = at + len(data), data[-1]
     if inside:
-        raise _unclosed(file, opened)
+        raise _unclosed(file, CsvBlock(file, opened, None).line())
 
 
 def _unclosed(file: CsvFile, line: int) -> BadData:
@@ -569,7 +578,11 @@ def _is_utf8(encoding: str) -> bool:
     return encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig", "ascii")
 
 
-def _as_utf8(data: bytes, encoding: str, name: str, line: int) -> bytes:
+Line = Callable[[], int]
+"""A function that returns the number of the first line."""
+
+
+def _as_utf8(data: bytes, encoding: str, name: str, line: Line) -> bytes:
     if _is_utf8(encoding):
         return data
     try:
@@ -579,7 +592,7 @@ def _as_utf8(data: bytes, encoding: str, name: str, line: int) -> bytes:
 
 
 def _undecodable(
-    data: bytes, error: UnicodeError, name: str, encoding: str, line: int
+    data: bytes, error: UnicodeError, name: str, encoding: str, line: Line
 ) -> BadData:
     at = getattr(error, "start", 0)
     found = f"byte 0x{data[at]:02x}" if at < len(data) else "the end"
@@ -591,12 +604,12 @@ def _undecodable(
         else "utf-8"
     )
     return BadData(
-        f"{name}, line {line + _lines(data[:at])}: {found} is not {encoding.upper()}. "
+        f"{name}, line {line() + _lines(data[:at])}: {found} is not {encoding.upper()}. "
         f"Name the encoding of the file, such as --encoding {other}."
     )
 
 
-def _check_utf8(data: bytes, name: str, line: int) -> None:
+def _check_utf8(data: bytes, name: str, line: Line) -> None:
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -608,10 +621,10 @@ def _check_utf8(data: bytes, name: str, line: int) -> None:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the cells of columns must be."""
+    """Rules for the cells of columns."""
 
     kinds: Mapping[str, str]  # the types of all columns
-    numbers: frozenset[str]  # columns in which other texts are errors
+    numbers: frozenset[str]  # columns where other texts are errors
     known: frozenset[str]  # columns that cannot get another type
     gaps: frozenset[str]  # known columns of integers that may have missing cells
     ids: frozenset[str]  # columns whose integers must lose no character
@@ -627,7 +640,7 @@ def read_csv_block(
     """Parse some columns of a block, and convert them to the dtypes of `meta`."""
     wanted = meta if columns is None else meta[columns]
     data = _without(_bytes(block), block.dropped)
-    if not data.strip():
+    if not data[:LONGEST_BLANK].strip() and not data.strip():
         return wanted
     names = list(wanted.columns) or list(block.file.columns[:1])
     table = _parsed(data, block, names, rules)
@@ -648,7 +661,9 @@ def _bytes(block: CsvBlock) -> bytes:
         elif _has_single_bytes(file.encoding):
             data = source.read()[block.start :]
         else:
-            return _as_utf8(source.read(), file.encoding, file.name, 1)[block.start :]
+            return _as_utf8(source.read(), file.encoding, file.name, _one)[
+                block.start :
+            ]
     return _as_utf8(data, file.encoding, file.name, block.line)
 
 
@@ -664,15 +679,17 @@ def _without(data: bytes, dropped: Iterable[tuple[int, int]]) -> bytes:
 def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.Table:
     """Parse columns with the types of the rules.
 
-    Arrow reads most blocks at once. If it finds a cell that does not fit, all cells are
-    looked at as text.
+    Arrow parses most blocks at once. If a row or a cell does not fit, look at all cells
+    as text.
     """
     kinds = {name: rules.kinds.get(name, TEXT) for name in names}
-    if QUOTE in data:
-        _check_closed(data, block)
+    _check_closed(data, block)
     as_text = [name for name in names if kinds[name] == TEXT or name in rules.ids]
-    has_hex = b"0x" in data or b"0X" in data  # Arrow would read 0x10 as 16
-    if not has_hex or not {INT, UINT}.intersection(kinds.values()):
+    has_integers = any(
+        kinds[name] in (INT, UINT) and name not in as_text for name in names
+    )
+    # Arrow would read 0x10 as 16
+    if not has_integers or not (b"0x" in data or b"0X" in data):
         types = {
             name: pa.string() if name in as_text else TYPES[kinds[name]]
             for name in names
@@ -689,7 +706,7 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
             ):
                 _check_digits(table, block, rules)
                 return _with_texts(table, block, as_text, rules)
-    texts = _texts(data, block.file, names, block.line)
+    texts = _texts(data, block, names)
     for found in _bad_rows(texts, data, block, rules):
         raise _refused(found.row)
     typed = {}
@@ -702,11 +719,20 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
     return _with_texts(pa.table(typed), block, as_text, rules)
 
 
+LONGEST_BLANK = 1_000
+"""Look at this many bytes first to find out whether a block has rows."""
+
+
 def _check_closed(data: bytes, block: CsvBlock) -> None:
+    """Refuse a quote that is never closed. The quotes of a file of several blocks were
+    checked when it was cut.
+    """
+    if block.stop is not None or QUOTE not in data:
+        return
     codes = np.frombuffer(data, np.uint8)
     toggles = quote_toggles(codes, False, block.file.separator)
     if len(toggles) % 2:
-        raise _unclosed(block.file, block.line + _lines(data[: int(toggles[-1])]))
+        raise _unclosed(block.file, block.line() + _lines(data[: int(toggles[-1])]))
 
 
 ARROW_BYTES = 1 << 20
@@ -758,12 +784,12 @@ class Texts(NamedTuple):
     """The rows of a block as text."""
 
     table: pa.Table  # the rows with the right number of fields
-    ragged: dict[int, str]  # number of another row -> what is wrong with it
+    ragged: dict[int, str]  # number of another row -> the reason why it is wrong
     blank: set[int]  # numbers of rows of white space
 
 
-def _texts(data: bytes, file: CsvFile, names: list[str], line: int) -> Texts:
-    _check_utf8(data, file.name, line)
+def _texts(data: bytes, block: CsvBlock, names: list[str]) -> Texts:
+    _check_utf8(data, block.file.name, block.line)
     ragged: dict[int, str] = {}
     blank: set[int] = set()
 
@@ -775,7 +801,7 @@ def _texts(data: bytes, file: CsvFile, names: list[str], line: int) -> Texts:
             blank.add(row.number - 1)
         return "skip"
 
-    table = _arrow(data, file, dict.fromkeys(names, pa.string()), irregular)
+    table = _arrow(data, block.file, dict.fromkeys(names, pa.string()), irregular)
     return Texts(table, ragged, blank)
 
 
@@ -825,7 +851,7 @@ def _regular(texts: Texts, rows: int) -> list[int]:
 
 def _line_numbers(data: bytes, block: CsvBlock, places: list[int]) -> Iterator[int]:
     """Yield the line numbers of positions in a block, which ascend."""
-    line, counted = block.line, 0
+    line, counted = block.line() if places else 0, 0
     for place in places:
         line += _lines(data[counted:place])
         counted = place
@@ -841,7 +867,7 @@ def lines_of(blocks: Iterable[CsvBlock], column: str, value: str | None) -> list
         data = _bytes(block)
         if column not in block.file.columns or not data.strip():
             continue
-        texts = _texts(data, block.file, [column], block.line)
+        texts = _texts(data, block, [column])
         wanted = pa.array(MISSING if value is None else [value])
         cells = pc.utf8_trim_whitespace(texts.table[column])
         starts, _, _ = record_spans(data, block.file.separator)
@@ -969,10 +995,9 @@ def _without_bad_rows(block: CsvBlock, rules: Rules) -> tuple[CsvBlock, list[Bad
     data = _bytes(block)
     if not data.strip():
         return block, []
-    if QUOTE in data:
-        _check_closed(data, block)
+    _check_closed(data, block)
     names = sorted(rules.numbers) or list(block.file.columns[:1])
-    texts = _texts(data, block.file, names, block.line)
+    texts = _texts(data, block, names)
     found = _bad_rows(texts, data, block, rules)
     dropped = tuple((one.start, one.stop) for one in found)
     return block._replace(dropped=dropped), [one.row for one in found]

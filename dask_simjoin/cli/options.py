@@ -368,8 +368,8 @@ WRITTEN = [
     click.Option(
         ["-o", "--output"],
         required=True,
-        help="Path of the output: NAME.parquet, NAME.csv or NAME.tsv for one file, NAME for a folder with "
-        "one file per partition, - for standard output.",
+        help="Path of the output: NAME.parquet, NAME.csv or NAME.tsv for one file, NAME for a folder of "
+        "files, - for standard output.",
     ),
     click.Option(
         ["--format"],

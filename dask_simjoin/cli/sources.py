@@ -51,16 +51,16 @@ ALL_COLUMNS = CsvColumns()
 
 
 class ParquetContents(NamedTuple):
-    """What the footers of Parquet files show."""
+    """Content of Parquet files, as their footers show it."""
 
     types: dict[str, pa.DataType]  # types of the columns
-    # whether pandas would change values, such as large integers beside missing ones
+    # whether pandas would change values, such as large integers if others are missing
     has_gaps: bool
 
 
 def nullable_dtype(kind: pa.DataType) -> Any:
-    """Return the dtype of pandas that holds missing values beside all integers; None
-    for other types.
+    """Return the dtype of pandas for integers or booleans with missing values; None for
+    other types.
     """
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         name = "boolean" if pa.types.is_boolean(kind) else str(kind)
@@ -83,7 +83,7 @@ class TableReader:
     _contents: dict[tuple[str, ...], ParquetContents] = dataclasses.field(
         default_factory=dict
     )
-    """What is in the Parquet tables that were read, by their paths."""
+    """Contents of the Parquet tables that were read, by their paths."""
 
     def read(self, paths: Sequence[str], used: CsvColumns = ALL_COLUMNS) -> Frame:
         """Read tables as one lazy frame.
@@ -219,7 +219,7 @@ def format_of(path: str) -> str:
 
 
 ERROR, SKIP = "error", "skip"
-"""Values of --bad-rows that are no files."""
+"""Values of --bad-rows that do not name a file."""
 
 STANDARD = "-"
 """Name of standard input and standard output."""
@@ -234,7 +234,8 @@ def _spooled() -> dict[str, str]:
     return copies if ctx is None else ctx.find_root().meta.setdefault(__name__, copies)
 
 
-def _is_pipe(path: str) -> bool:
+def is_pipe(path: str) -> bool:
+    """Return whether a path leads to a pipe or a device, which can be read only once."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -274,7 +275,7 @@ def named_files(given: str) -> list[tuple[str, str]]:
     """
     if given in (STANDARD, "/dev/stdin"):
         return [(spooled(given), "standard input")]
-    if "://" not in given and _is_pipe(given):
+    if "://" not in given and is_pipe(given):
         return [(spooled(given), given)]
     return [(path, path.removeprefix("file://")) for path in files_of(given)]
 

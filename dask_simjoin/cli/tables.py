@@ -39,6 +39,7 @@ from dask_simjoin.cli.sources import (
     STANDARD,
     SUFFIXES,
     format_of,
+    is_pipe,
     named_files,
 )
 from dask_simjoin.metrics.norms import Frame
@@ -409,11 +410,11 @@ class OutputWriter:
 
 @dataclass(frozen=True)
 class StandardOutput(OutputWriter):
-    """Writes a result as CSV to standard output, when it is complete."""
+    """Writes a result as CSV to standard output or a pipe, when it is complete."""
 
     @property
     def name(self) -> str:
-        return "standard output"
+        return "standard output" if self.output in STANDARD_OUTPUT else self.output
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
@@ -423,6 +424,10 @@ class StandardOutput(OutputWriter):
 
     def finish(self, temporary: str) -> None:
         files = sorted(self.fs.find(posixpath.join(temporary, "parts")))
+        if self.output not in STANDARD_OUTPUT:
+            with contextlib.suppress(BrokenPipeError), open(self.output, "wb") as out:
+                _copy_csv(self.fs, files, out)
+            return
         out = sys.stdout.buffer
         try:
             _copy_csv(self.fs, files, out)
@@ -463,7 +468,7 @@ def sink(
     output.
     """
     output, kind, overwrite = given["output"], given["format"], given["overwrite"]
-    if output in (STANDARD, "/dev/stdout"):
+    if output in STANDARD_OUTPUT or is_pipe(output):
         return _standard(given)
     name = output.rstrip("/")
     ending, packed = endings(name)
@@ -503,13 +508,16 @@ def _standard(given: Mapping[str, Any]) -> OutputWriter:
         raise click.UsageError(
             "--format parquet is not allowed with --output -: standard output is CSV."
         )
-    if given["json"]:
+    if given["json"] and given["output"] in STANDARD_OUTPUT:
         raise click.UsageError(
             "--json is not allowed with --output -: both print to standard output. "
             "Name a file."
         )
-    safe = given["csv_safe"]
-    return StandardOutput(LocalFileSystem(), STANDARD, STANDARD, CSV, True, True, safe)
+    output, safe = given["output"], given["csv_safe"]
+    return StandardOutput(LocalFileSystem(), output, output, CSV, True, True, safe)
+
+
+STANDARD_OUTPUT = (STANDARD, "/dev/stdout")
 
 
 def _check_folder(fs: Any, path: str, output: str) -> None:
@@ -533,7 +541,7 @@ def check_bad_rows(params: Mapping[str, Any], tables: Sequence[str]) -> None:
         return
     _check_folder(LocalFileSystem(), os.path.abspath(path), f"--bad-rows {path}")
     others = [each for given in tables for each, _ in named_files(given)]
-    if params.get("output", STANDARD) != STANDARD:
+    if params.get("output", STANDARD) not in STANDARD_OUTPUT:
         others.append(params["output"])
     if os.path.realpath(path) in map(os.path.realpath, others):
         raise click.UsageError(
