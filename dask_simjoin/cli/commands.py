@@ -462,7 +462,7 @@ class MakeCommand(click.Command):
         with naming_places(reader):
             made = reader.until_wide_enough(
                 lambda: _done(params, "indexing", lambda: listing_columns(make, False)),
-                lambda text: params["quiet"] or click.echo(text, err=True),
+                lambda text: None if params["quiet"] else click.echo(text, err=True),
             )
         summary = {"command": "index make", "path": str(made.path), "rows": len(made)}
         _report(params, summary | _bad_rows(params, reader), made)

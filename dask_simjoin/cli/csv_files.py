@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -207,6 +208,10 @@ def read_csv(
     `paths`: paths, and their names in messages. `wider`: types of columns whose first
     rows do not show them, by path and column.
     """
+    # workers of a cluster have other working folders
+    paths = [
+        (path if "://" in path else os.path.abspath(path), name) for path, name in paths
+    ]
     with ThreadPoolExecutor() as threads:
         heads = list(threads.map(lambda path: _head(path, used, written), paths))
     kinds = _kinds(heads, used)

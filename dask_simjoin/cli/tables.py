@@ -425,8 +425,8 @@ class StandardOutput(OutputWriter):
     def finish(self, temporary: str) -> None:
         files = sorted(self.fs.find(posixpath.join(temporary, "parts")))
         if self.output not in STANDARD_OUTPUT:
-            with contextlib.suppress(BrokenPipeError), open(self.output, "wb") as out:
-                _copy_csv(self.fs, files, out)
+            with contextlib.suppress(BrokenPipeError), open(self.output, "wb") as pipe:
+                _copy_csv(self.fs, files, pipe)
             return
         out = sys.stdout.buffer
         try:
@@ -479,7 +479,7 @@ def sink(
         raise click.UsageError(
             f"{output} cannot be written: {posixpath.splitext(name)[1]} is not "
             "supported. End the name in .parquet or .csv, or in / for a parquet "
-            "folder, or name its format with --format."
+            f"folder{'' if packed else ', or name its format with --format'}."
         )
     kind = kind or format_of(name)
     if given["csv_safe"] and kind != CSV:

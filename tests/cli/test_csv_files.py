@@ -355,3 +355,16 @@ def test_ids_of_several_files_have_one_type():
     run("self-join", "a.csv", "b.csv", *NEAR, "--id", "id", "-o", "o.parquet")
     assert pd.read_parquet("o.parquet").to_numpy().tolist() == [["1", "02"]]
     assert TEXT == "str"
+
+
+def test_errors_of_workers_are_those_of_threads(two_workers):
+    """Types widen, and bad rows are named, also if other processes read the blocks."""
+    rows = [f"{n},{n}" for n in range(6_000)]
+    write("a.csv", "\n".join(["id,x", *rows, "6000,6000.5"]))
+    words = "self-join", "a.csv", "--eps", "0.5", "--on", "x", "-q", "-o", "-"
+    where = "--scheduler", two_workers.scheduler_address
+    assert run(*words, *where).stdout == "left,right\n"
+    write("a.csv", "\n".join(["id,x", *rows, "6000,north"]))
+    assert "a.csv, line 6002: column 'x'" in run(*words, *where, code=3).stderr
+    ran = run(*words[:-3], *where, "-o", "-", "--bad-rows", "skip")
+    assert "Left out 1 bad row; the first is in a.csv, line 6002" in ran.stderr
