@@ -3,10 +3,13 @@
 import errno
 import os
 import tempfile
+from decimal import Decimal
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
@@ -331,3 +334,39 @@ def test_negative_numbers_in_text_are_not_formulas():
         "'-2+3",
         "'-",
     ]
+
+
+TYPES = {
+    "list": pa.array([[1.0, 2.0], None, []]),
+    "fixed list": pa.array([[1.0], None, [2.0]], pa.list_(pa.float32(), 1)),
+    "structs": pa.array([[{"a": 1}], [], None]),
+    "struct": pa.array([{"a": 1, "b": ["x"]}, None, {"a": 2, "b": []}]),
+    "map": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+    "binary": pa.array([b"\x00\xff", None, b""]),
+    "fixed binary": pa.array([b"ab", None, b"cd"], pa.binary(2)),
+    "dictionary": pa.array(["a", "b", None]).dictionary_encode(),
+    "null": pa.nulls(3),
+    "time": pa.array([1, None, 3], pa.time64("ns")),
+    "decimal": pa.array([Decimal("1.25"), None, Decimal(0)], pa.decimal128(9, 2)),
+    "large integers": pa.array([2**60 + 1, None, 3]),
+    "booleans": pa.array([True, None, False]),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_types_of_parquet_columns_stay(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"x": [0.0, 9, 10], "t": ["a", "b", "c"], "c": TYPES[kind]})
+    pq.write_table(table, "t.parquet")
+    near, texts = ("--eps", "0.1", "--on", "x"), ("--on", "t", "--threshold", "1")
+    for words, name in (
+        (("dedup", "t.parquet", *near), "c"),
+        (("dbscan", "t.parquet", *near), "c"),
+        (("sets", "dedup", "t.parquet", *texts), "c"),
+        (("join", "t.parquet", "--other", "t.parquet", *near, "--keep", "c"), "c_left"),
+    ):
+        for output in ("o.parquet", "o/"):
+            run(*words, *ON[2:], "-o", output, "--overwrite")
+            found = pq.read_table(output)[name]
+            assert found.to_pylist() == TYPES[kind].to_pylist()
+            assert found.type == TYPES[kind].type
