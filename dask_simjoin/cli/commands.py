@@ -7,23 +7,28 @@ import importlib.util
 import inspect
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
+from dask_simjoin.cli.csv_files import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
 from dask_simjoin.cli.messages import (
     NamedCommands,
     columns_of_files,
     listing_columns,
+    naming_places,
     options_of_command,
 )
 from dask_simjoin.cli.options import (
     NAMES,
+    READ,
     SHARED,
     TABLE,
     WRITTEN,
@@ -33,6 +38,7 @@ from dask_simjoin.cli.options import (
     given,
     log_lines,
     options_for,
+    table_reader,
 )
 from dask_simjoin.cli.running import (
     computing,
@@ -40,8 +46,13 @@ from dask_simjoin.cli.running import (
     stage,
     starts_workers,
 )
-from dask_simjoin.cli.sources import CsvColumns, read
-from dask_simjoin.cli.tables import is_on_store, sink
+from dask_simjoin.cli.sources import SKIP, TableReader
+from dask_simjoin.cli.tables import (
+    check_bad_rows,
+    is_on_store,
+    sink,
+    write_bad_rows,
+)
 from dask_simjoin.disk_index.index import DIFF, Index
 from dask_simjoin.disk_index.reports import CheckReport
 from dask_simjoin.disk_index.updates import IF_EXISTS
@@ -129,6 +140,7 @@ class VerbCommand(click.Command):
                 tables,
                 *options_for(self.request),
                 *(WRITTEN if action.table else []),
+                *READ,
                 *SHARED,
             ],
             callback=self._called,
@@ -159,7 +171,8 @@ class VerbCommand(click.Command):
     def _called(self, **params: Any) -> None:
         options = given(click.get_current_context(), self.request)
         names_rows = getattr(self.request, "names_rows", False)
-        _run(Run(str(self.name), self.verb, options, names_rows, params))
+        words = str(self.verb.command)
+        _run(Run(words, self.verb, options, names_rows, params, table_reader(params)))
 
 
 @dataclass(frozen=True)
@@ -169,6 +182,7 @@ class Run:
     options: dict[str, Any]  # options of the verb
     names_rows: bool  # whether the result has row ids
     params: dict[str, Any]  # all arguments of the command line, by name
+    reader: TableReader
 
     @property
     def quiet(self) -> bool:
@@ -179,25 +193,30 @@ class Run:
         results are lazy.
         """
         return listing_columns(
-            self._result, self.verb.output in ("rows", "values") or self._selects_rows
+            self._result, self.verb.output in ("rows", "values") or self.selects_rows
         )
 
     @property
-    def _selects_rows(self) -> bool:
+    def read_from(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The left and the right table, which may be the same."""
+        own = self.params["tables"]
+        return own, self.options.get(TABLE, own)
+
+    @property
+    def selects_rows(self) -> bool:
         return self.options.get("how") in (SEMI, ANTI)
 
     def _result(self, whole: bool) -> tuple[Frame, Any]:
-        kind, options = self.params["input_format"], dict(self.options)
-        tables = [
-            read(self.params["tables"], kind, csv_columns(options, whole, "right_"))
-        ]
+        options = dict(self.options)
+        compares_texts = not hasattr(self.verb.request, "metric")
+        own = csv_columns(options, whole, compares_texts, "right_")
+        tables = [self.reader.read(self.params["tables"], own)]
         if TABLE in options:
-            tables.append(
-                read(options[TABLE], kind, csv_columns(options, whole, "left_"))
-            )
+            other = csv_columns(options, whole, compares_texts, "left_")
+            tables.append(self.reader.read(options[TABLE], other))
         ids = {"id", "left_id", "right_id"} & set(options)
-        numbered = self.names_rows and not ids and not self._selects_rows
-        own = list(tables)
+        numbered = self.names_rows and not ids and not self.selects_rows
+        files = list(tables)
         if numbered:
             tables = [
                 one if ROW_ID in one.columns else one.simjoin.with_row_id()
@@ -209,7 +228,7 @@ class Run:
         if self._takes_texts(tables, options):
             options["tokenizer"] = DEFAULT_TOKENIZER
             self.say("Texts are compared by their words: --tokenizer words.")
-        with columns_of_files(own):
+        with columns_of_files(files):
             return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
@@ -243,17 +262,36 @@ class Run:
 
 
 def _run(run: Run) -> None:
-    with log_lines(run.params["verbose"]):
-        if run.verb.output == "plan":
-            _show_plan(run)
-        else:
-            _compute(run)
+    does = _show_plan if run.verb.output == "plan" else _compute
+    check_bad_rows(run.params, [*run.params["tables"], *run.options.get(TABLE, ())])
+    with log_lines(run.params["verbose"]), naming_places(run.reader):
+        run.reader.until_wide_enough(lambda: does(run), run.say)
 
 
 def _show_plan(run: Run) -> None:
     with run.computing() as client, stage("planning", client, run.quiet):
         _, plan = run.result()
-    _print(run.params["json"], {"command": run.name, "plan": plan.to_dict()}, plan)
+    summary = {"command": run.name, "plan": plan.to_dict()}
+    _print(run.params["json"], summary | _bad_rows(run.params, run.reader), plan)
+
+
+def _bad_rows(params: dict[str, Any], reader: TableReader) -> dict[str, int]:
+    """Write the bad rows to the file of --bad-rows, say how many there are, and return
+    their number for --json.
+    """
+    if not reader.written.skips:
+        return {}
+    rows = reader.bad_rows()
+    if params["bad_rows"] != SKIP:
+        write_bad_rows(params["bad_rows"], rows)
+    if rows and not params["quiet"]:
+        first = rows[0]
+        click.echo(
+            f"Left out {counted(len(rows), 'bad row')}; the first is in {first.file}, "
+            f"line {first.line}: {first.reason}.",
+            err=True,
+        )
+    return {"bad_rows": len(rows)}
 
 
 JOIN_ALONE = (
@@ -285,7 +323,7 @@ def _compute(run: Run) -> None:
                 if target is None or table is None:
                     summary["number"] = _plain(result.compute())
                 else:
-                    target.write(table(frame, result), begun)
+                    target.write(table(frame, result), begun, _types(run))
             report = RUNS.find(join.named.name)
         if target is not None:
             rows = _rows_written(
@@ -294,6 +332,7 @@ def _compute(run: Run) -> None:
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
     tables = plan.plan.left_out
+    summary |= _bad_rows(params, run.reader)
     summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
     summary["rows_left_out"] = plan.rows_left_out
     summary["seconds"] = round(time.perf_counter() - begin, 3)
@@ -303,11 +342,27 @@ def _compute(run: Run) -> None:
         if run.verb.output == "rows":
             every = sum(t.table_rows for t in tables) if tables else plan.rows
             size = f"{rows:,} of {counted(every, 'row')} to "
-        text = f"Wrote {size}{params['output']} in {summary['seconds']:.1f} s"
+        text = f"Wrote {size}{target.name} in {summary['seconds']:.1f} s"
         run.say(f"{'; '.join([text, *_left_out(run, tables)])}.")
     elif plan.rows_left_out:
         text = "; ".join(_left_out(run, tables))
         run.say(f"{text[0].upper()}{text[1:]}.")
+
+
+def _types(run: Run) -> Mapping[str, pa.DataType]:
+    """Return the Arrow types of columns that the result has from Parquet tables."""
+    own, other = (run.reader.types(tables) for tables in run.read_from)
+    options = run.options
+    if run.verb.output != "pairs" or run.selects_rows:
+        return own
+    found: dict[str, pa.DataType] = {}
+    suffixes = options.get("suffixes", run.verb.request.suffixes)
+    for side, types, end in zip(("left", "right"), (own, other), suffixes, strict=True):
+        ids = options.get(f"{side}_id", options.get("id"))
+        found |= {f"{name}{end}": kind for name, kind in types.items()}
+        if ids in types:
+            found[side] = types[ids]
+    return found
 
 
 def _left_out(run: Run, tables: Sequence[LeftOut]) -> list[str]:
@@ -391,10 +446,18 @@ UPDATE = [
         help="Treatment of new rows whose ids are already in the index.",
     ),
     click.Option(
+        ["--dropna"],
+        is_flag=True,
+        help="Leave out new rows with missing or infinite coordinates, also if the index was made without "
+        "--dropna.",
+    ),
+    click.Option(
         ["--batch"],
         help="Name of this update. If it was committed before, nothing changes.",
     ),
 ]
+INFINITE = [float("inf"), float("-inf")]
+
 DAMAGED = 1
 """Exit code of a check that found damage."""
 
@@ -411,7 +474,7 @@ class MakeCommand(click.Command):
         self.request = self.verb.request
         super().__init__(
             "make",
-            params=[TABLES, *options_for(self.request), *REPORTING],
+            params=[TABLES, *options_for(self.request), *READ, *REPORTING],
             callback=self._called,
             help="Write tables to disk as an index that can be updated.",
         )
@@ -423,20 +486,28 @@ class MakeCommand(click.Command):
                 "--id is missing: an index needs a column of permanent row ids."
             )
 
+        reader = table_reader(params)
+        check_bad_rows(params, params["tables"])
+
         def make(whole: bool) -> Index:
-            table = read(
-                params["tables"], params["input_format"], csv_columns(options, whole)
-            )
+            table = reader.read(params["tables"], csv_columns(options, whole, False))
             with columns_of_files([table]):
                 made: Index = self.verb.function(table, **options)
             return made
 
-        made = _done(params, "indexing", lambda: listing_columns(make, False))
-        _report(
-            params,
-            {"command": "index make", "path": str(made.path), "rows": len(made)},
-            made,
-        )
+        with naming_places(reader):
+            made = reader.until_wide_enough(
+                lambda: _done(params, "indexing", lambda: listing_columns(make, False)),
+                lambda text: None if params["quiet"] else click.echo(text, err=True),
+            )
+        summary = {"command": "index make", "path": str(made.path), "rows": len(made)}
+        _report(params, summary | _bad_rows(params, reader), made)
+
+
+def _csv_type(dtype: Any) -> str:
+    """Return the type of a CSV column for a column of an index."""
+    kinds = {"b": BOOL, "i": INT, "u": UINT, "f": FLOAT}
+    return kinds.get(getattr(dtype, "kind", "O"), TEXT)
 
 
 def _update(**params: Any) -> None:
@@ -448,8 +519,13 @@ def _update(**params: Any) -> None:
     found = open_index(params["folder"])
     dtypes = found.rows()._meta.dtypes
     ids = dtypes.iloc[0]
-    numeric = frozenset(dtypes.index[[one.kind in "biuf" for one in dtypes]])
-    columns = CsvColumns(inferred=numeric, read=frozenset(dtypes.index))
+    types = {name: _csv_type(dtype) for name, dtype in dtypes.items()}
+    on = list(found.options.on)
+    gaps = frozenset(name for name in on if types[name] in (INT, UINT))
+    read = frozenset(types)
+    columns = CsvColumns(frozenset(), read=read, types=types, gaps=gaps)
+    dropna = params["dropna"] or found.options.dropna
+    reader = table_reader(params)
     try:
         delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
     except (ValueError, TypeError) as error:
@@ -458,19 +534,28 @@ def _update(**params: Any) -> None:
             f"{error}."
         ) from error
     target = sink(params, params["tables"], params["folder"])
+    check_bad_rows(params, params["tables"])
+    own = {name: dtypes[name] for name in gaps}
+    dropped = 0
 
     def update() -> Any:
-        new = (
-            read(params["tables"], params["input_format"], columns)
-            if params["tables"]
-            else None
-        )
+        nonlocal dropped
+        new = reader.read(params["tables"], columns) if params["tables"] else None
+        if new is not None and dropna:
+            rows = len(new)
+            new = new.map_partitions(_with_coordinates, on, meta=new._meta)
+            dropped = rows - len(new)
+        if new is not None:
+            new = new.map_partitions(
+                _without_gaps, own, meta=_without_gaps(new._meta, own)
+            )
         return found.update(
             new, delete=delete, if_exists=params["if_exists"], batch=params["batch"]
         )
 
     with target.made() as begun:
-        changes = _done(params, "updating", update)
+        with naming_places(reader):
+            changes = _done(params, "updating", update)
         pairs = found.changes(changes.since, changes.version)
         _done(params, "joining", lambda: target.write(pairs, begun))
         signs = target.tally(begun, DIFF)
@@ -480,14 +565,44 @@ def _update(**params: Any) -> None:
         "since": changes.since,
         "version": changes.version,
         **changes.report.numbers,
+        **_bad_rows(params, reader),
+        **({"dropped": dropped} if dropna else {}),
     }
     numbers |= {"pairs_added": added, "pairs_removed": removed}
+    left_out = f"\nLeft out {counted(dropped, 'row')} without coordinates."
     text = (
-        f"{changes.report}\nWrote {counted(added, 'added pair')} and "
+        f"{changes.report}{left_out * bool(dropped)}\nWrote {counted(added, 'added pair')} and "
         f"{counted(removed, 'removed pair')} to "
-        f"{params['output']}."
+        f"{target.name}."
     )
     _report(params, {"command": "index update", "output": target.path, **numbers}, text)
+
+
+def _with_coordinates(rows: Any, on: list[str]) -> Any:
+    """Return the rows with finite coordinates, in columns or in a column of lists."""
+    points = rows[on]
+    if len(on) == 1 and points.dtypes.iloc[0].name == "object":
+        return rows[rows[on[0]].map(_is_finite).astype(bool)]
+    return rows[points.notna().all(axis=1) & ~points.isin(INFINITE).any(axis=1)]
+
+
+def _without_gaps(rows: Any, dtypes: Mapping[str, Any]) -> Any:
+    """Give columns of nullable integers the dtypes of the index. Missing integers
+    become NaN, which the index refuses.
+    """
+    nullable = [
+        name for name in dtypes if name in rows and rows[name].dtype.kind in "iu"
+    ]
+    return rows.astype(
+        {
+            name: "float64" if rows[name].isna().any() else dtypes[name]
+            for name in nullable
+        }
+    )
+
+
+def _is_finite(numbers: Any) -> bool:
+    return numbers is not None and bool(np.isfinite(np.asarray(numbers, float)).all())
 
 
 def _pairs(**params: Any) -> None:
@@ -512,7 +627,7 @@ def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -
     _report(
         params,
         {"command": name, "output": target.path, "version": found.version},
-        f"Wrote {params['output']}.",
+        f"Wrote {target.name}.",
     )
 
 
@@ -574,7 +689,7 @@ for _made in (
         "update",
         _update,
         "Add and delete rows, and write the added and removed pairs.",
-        [NEW_ROWS, *UPDATE, *WRITTEN],
+        [NEW_ROWS, *UPDATE, *WRITTEN, *READ],
     ),
     _command("pairs", _pairs, "Write all pairs of an index.", [*WRITTEN]),
     _command(

@@ -12,8 +12,14 @@ from typing import Any
 
 import click
 
-from dask_simjoin.cli.sources import HEAD_ROWS
-from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.cli.csv_files import HEAD_ROWS
+from dask_simjoin.cli.sources import TableReader
+from dask_simjoin.errors import (
+    ColumnError,
+    CoordinateError,
+    DuplicateIdError,
+    OptionTypeError,
+)
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
 
@@ -54,6 +60,8 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     ),
     (re.compile(r"\bQGrams\(q=(.*?)\)"), r"--tokenizer qgrams:\1"),
     (re.compile(r"\bDelimiter\((?:\w+=)?'(.*?)'\)"), r"--tokenizer delimiter:\1"),
+    (re.compile(r"\b\w+\(\.\.\., (\w+=[\w.]+)\)"), r"\1"),
+    (re.compile(r"or make the index with dropna=True"), "or add dropna=True"),
     (re.compile(r"\bset_self_join\([^()]*\)"), "dask-simjoin sets self-join"),
     (
         re.compile(r"\b(?:count_edit_pairs|edit_\w+)\(.*?k=2\), or similarity=0.9"),
@@ -144,14 +152,45 @@ def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
             (one for one in SEPARATORS for name in alone if one in str(name)), None
         )
         if separator is not None:
+            shown = separator.replace("\t", "\\t")
             text += (
-                f" The separator of the file looks like {separator!r}: write the file "
-                "with commas, or with "
-                "tabs under a name that ends in .tsv."
+                f" The separator of the file looks like '{shown}': add --separator "
+                f"'{shown}'."
             )
         text = text.replace(
             " Name numeric columns", f"{_first_text(text, files)} Name numeric columns"
         )
+        error.args = (text,)
+        raise
+
+
+MISSING_CELLS = re.compile(
+    r"column '(.*?)' has [\d,]+ missing|missing values: '(.*?)'|"
+    r"ids in column '(.*?)' are missing"
+)
+"""Messages about a column with missing cells."""
+
+REPEATED = re.compile(r"ids in column '(.*?)' are not unique: '?(.*?)'? repeats")
+"""The message about an id that is not unique."""
+
+LABELS = re.compile(r" Labels often repeat in a table of several files.*$", re.S)
+
+
+@contextlib.contextmanager
+def naming_places(reader: TableReader) -> Iterator[None]:
+    """Add file and line to errors about missing cells and repeated ids of CSV files."""
+    try:
+        yield
+    except (CoordinateError, DuplicateIdError) as error:
+        text = str(error)
+        places = []
+        if found := REPEATED.search(text):
+            text = LABELS.sub("", text)
+            places = reader.places(found[1], found[2])
+        elif found := MISSING_CELLS.search(text):
+            places = reader.places(next(filter(None, found.groups())), None)[:1]
+        if places:
+            text = f"{text} See {' and '.join(places)}."
         error.args = (text,)
         raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import logging
@@ -17,9 +18,10 @@ from click.shell_completion import CompletionItem
 from dask.utils import parse_bytes
 
 from dask_simjoin.catalog import HOME, LIBRARIES
+from dask_simjoin.cli.csv_files import FLOAT, TEXT, CsvColumns, CsvFormat
 from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
-from dask_simjoin.cli.sources import FORMATS, CsvColumns
+from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader
 from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.columns import ROW_ID
@@ -125,6 +127,45 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
                 f"{value!r} is not a memory size; use one such as '4 GB'.", param, ctx
             )
         return value
+
+
+class Separator(click.ParamType):  # type: ignore[type-arg]
+    """The character between the cells of a CSV file."""
+
+    name = "character"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        one = {"\\t": "\t", "tab": "\t"}.get(value, value)
+        if len(one) != 1 or not one.isascii() or one.isalnum() or one in '"\r\n':
+            self.fail(
+                f"{value!r} is not a separator; use one character, such as ';' or "
+                "'\\t' for a tab.",
+                param,
+                ctx,
+            )
+        return one
+
+
+class Encoding(click.ParamType):  # type: ignore[type-arg]
+    """The name of a text encoding that Python knows."""
+
+    name = "name"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        try:
+            b"".decode(value)
+            return codecs.lookup(value).name
+        except LookupError:
+            self.fail(
+                f"{value!r} is not an encoding; use one such as latin-1, cp1252 or "
+                "utf-16.",
+                param,
+                ctx,
+            )
 
 
 class _Decimal(Decimal):
@@ -234,8 +275,12 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
     return found
 
 
+GROUPS = ("by", "keep")
+"""Options that name columns without numbers."""
+
+
 def csv_columns(
-    options: Mapping[str, Any], whole: bool, other: str = "none"
+    options: Mapping[str, Any], whole: bool, compares_texts: bool, other: str = "none"
 ) -> CsvColumns:
     """Return the columns that a verb with these options uses.
 
@@ -253,10 +298,19 @@ def csv_columns(
     # every numeric column is a coordinate
     if not named.keys() & {"on", "left_on", "right_on"}:
         return CsvColumns(ids=frozenset(ids))
+    numbers = [
+        names
+        for option, names in named.items()
+        if option not in GROUPS and not compares_texts
+    ]
     kept = set() if whole else named.pop("keep", set())
     inferred = frozenset().union(*named.values())
     return CsvColumns(
-        inferred, frozenset(ids), None if whole else inferred | ids | kept
+        inferred,
+        frozenset(ids),
+        None if whole else inferred | ids | kept,
+        frozenset().union(*numbers),
+        empty=TEXT if compares_texts else FLOAT,
     )
 
 
@@ -320,8 +374,8 @@ WRITTEN = [
     click.Option(
         ["-o", "--output"],
         required=True,
-        help="Path of the output: NAME.parquet or NAME.csv for one file, any other name for a folder with "
-        "one file per partition.",
+        help="Path of the output: NAME.parquet, NAME.csv or NAME.tsv for one file, NAME for a folder of "
+        "files, - for standard output.",
     ),
     click.Option(
         ["--format"],
@@ -340,13 +394,45 @@ WRITTEN = [
     ),
 ]
 
-SHARED = [
-    click.Option(["-y", "--yes"], is_flag=True, help="Run large joins without asking."),
+READ = [
     click.Option(
         ["--input-format"],
         type=click.Choice(FORMATS),
         help="Format of the input tables; default: by the endings of their names.",
     ),
+    click.Option(
+        ["--separator"],
+        type=Separator(),
+        help="Character between the cells of CSV input, such as ';' or '\\t'; default: a comma, and in .tsv "
+        "files a tab.",
+    ),
+    click.Option(
+        ["--encoding"],
+        type=Encoding(),
+        default="utf-8",
+        show_default=True,
+        help="Encoding of CSV input, such as latin-1.",
+    ),
+    click.Option(
+        ["--bad-rows"],
+        metavar="[error|skip|FILE]",
+        default=ERROR,
+        show_default=True,
+        help="Treatment of CSV rows with too many or too few cells, or with texts among numbers. A file "
+        "lists the rows that are left out.",
+    ),
+]
+
+
+def table_reader(params: Mapping[str, Any]) -> TableReader:
+    """Return the reader for the options of `READ`."""
+    skips = params["bad_rows"] != ERROR
+    written = CsvFormat(params["separator"], params["encoding"], skips)
+    return TableReader(params["input_format"], written)
+
+
+SHARED = [
+    click.Option(["-y", "--yes"], is_flag=True, help="Run large joins without asking."),
     click.Option(
         ["--scheduler"],
         type=OneOf(SCHEDULERS),

@@ -22,8 +22,8 @@ import dask
 from dask.callbacks import Callback
 from dask.system import CPU_COUNT
 from dask.utils import format_bytes, format_time
-from distributed import Client, LocalCluster, Scheduler
-from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed import Client, LocalCluster, Scheduler, Worker
+from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
@@ -90,24 +90,56 @@ def computing(
             )
             yield None
             return
-        address: Any = scheduler
-        if scheduler == CLUSTER:
-            # log lines of workers would break the progress bar
-            options: dict[str, Any] = {
-                "dashboard_address": ":0",
-                "silence_logs": logging.ERROR,
-            }
-            if workers is not None:
-                options["n_workers"] = workers
-            if memory_limit is not None:
-                options["memory_limit"] = memory_limit
-            # by default the cluster gives up a worker after 15 s, but restarting it can
-            # take longer on a busy machine
-            stack.enter_context(
-                dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"})
-            )
-            address = stack.enter_context(_cluster(backend)(**options))
-        yield stack.enter_context(Client(address))
+        try:
+            address: Any = scheduler
+            if scheduler == CLUSTER:
+                address = _own_cluster(stack, workers, memory_limit, backend)
+            client = stack.enter_context(Client(address))
+            if scheduler == CLUSTER:
+                client.register_plugin(IgnoreInterrupts())
+            yield client
+        except KeyboardInterrupt:
+            for name in STOPPED_LOGGERS:
+                logging.getLogger(name).setLevel(logging.CRITICAL)
+            raise
+
+
+STOPPED_LOGGERS = ("asyncio", "distributed", "distributed.scheduler")
+"""After Ctrl-C, these would log every connection that closes."""
+
+
+def _own_cluster(
+    stack: contextlib.ExitStack,
+    workers: int | None,
+    memory_limit: str | None,
+    backend: str,
+) -> Any:
+    """Start a cluster of worker processes, which ends with the stack."""
+    # log lines of workers would break the progress bar
+    options: dict[str, Any] = {
+        "dashboard_address": ":0",
+        "silence_logs": logging.ERROR,
+    }
+    if workers is not None:
+        options["n_workers"] = workers
+    if memory_limit is not None:
+        options["memory_limit"] = memory_limit
+    # by default the cluster gives up a worker after 15 s, but restarting it can take
+    # longer on a busy machine
+    stack.enter_context(
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"})
+    )
+    return stack.enter_context(_cluster(backend)(**options))
+
+
+class IgnoreInterrupts(WorkerPlugin):
+    """Plugin for workers that this program has started: they ignore Ctrl-C, which a
+    terminal sends to all processes. The program stops them itself.
+    """
+
+    def setup(self, worker: Worker) -> None:
+        """Ignore the signal from now on."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _cluster(backend: str) -> Any:

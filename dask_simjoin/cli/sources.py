@@ -1,28 +1,38 @@
-"""Read tables: parquet or CSV, from files, folders and URLs that fsspec supports."""
+"""Read tables: Parquet or CSV, from files, folders, URLs and pipes."""
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Sequence
+import dataclasses
+import os
+import posixpath
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 import dask
 import dask.dataframe as dd
-import fsspec
-import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
-from fsspec.utils import read_block
 
 from dask_simjoin.catalog import HOME
-from dask_simjoin.graph.dask_private import AUTO_BLOCKSIZE as BLOCK_BYTES
+from dask_simjoin.cli.csv_files import (
+    BadRow,
+    CsvColumns,
+    CsvFormat,
+    CsvTable,
+    WiderType,
+    endings,
+    lines_of,
+    read_csv,
+)
 from dask_simjoin.metrics.norms import Frame
 
 PARQUET, CSV = FORMATS = ("parquet", "csv")
@@ -36,375 +46,238 @@ SUFFIXES = {
     ".txt": CSV,
 }
 
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Endings of compressed files; pandas and Dask must read such a file from its start."""
+
+ALL_COLUMNS = CsvColumns()
 
 
-@dataclass(frozen=True)
-class CsvColumns:
-    """The columns of CSV files that a command uses. Types of columns are inferred, or
-    columns are read as text.
+class ParquetContents(NamedTuple):
+    """Content of Parquet files, as their footers show it."""
+
+    types: dict[str, pa.DataType]  # types of the columns
+    # whether pandas would change values, such as large integers if others are missing
+    has_gaps: bool
+
+
+def nullable_dtype(kind: pa.DataType) -> Any:
+    """Return the dtype of pandas for integers or booleans with missing values; None for
+    other types.
     """
-
-    # columns whose types are inferred; None: all except ids
-    inferred: frozenset[Any] | None = None
-    # columns that become integers if no digit is lost
-    ids: frozenset[Any] = frozenset()
-    read: frozenset[Any] | None = None  # columns to read; None: all
-
-    def is_inferred(self, name: str) -> bool:
-        return name not in self.ids if self.inferred is None else name in self.inferred
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        name = "boolean" if pa.types.is_boolean(kind) else str(kind)
+        return pd.array([], dtype=name.replace("i", "I").replace("uI", "UI")).dtype
+    if kind == pa.time64("ns"):  # Python's times have microseconds
+        return pd.ArrowDtype(kind)
+    return None
 
 
-def read(
-    paths: Sequence[str], kind: str | None = None, used: CsvColumns = CsvColumns()
-) -> Frame:
-    """Read tables as one lazy frame. `kind`: their format; None: decide by their names.
+@dataclasses.dataclass
+class TableReader:
+    """Reads the tables of a command."""
 
-    An index that pandas stored in a file is not kept as an index but becomes a column,
-    since options name columns.
-    """
-    try:
-        found = [path for given in paths for path in files_of(given)]
-        kinds = {kind or format_of(path) for path in found}
-        if len(kinds) > 1:
-            raise click.UsageError(
-                f"{', '.join(paths)} have different formats: "
-                f"{', '.join(sorted(kinds))}."
+    kind: str | None = None  # format of the tables; None: decide by their names
+    written: CsvFormat = dataclasses.field(default_factory=CsvFormat)
+    # types of CSV columns that need others than their first rows, by path and column
+    wider: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+    tables: dict[tuple[str, ...], CsvTable] = dataclasses.field(default_factory=dict)
+    """Tables of CSV files that were read, by their paths."""
+    _contents: dict[tuple[str, ...], ParquetContents] = dataclasses.field(
+        default_factory=dict
+    )
+    """Contents of the Parquet tables that were read, by their paths."""
+
+    def read(self, paths: Sequence[str], used: CsvColumns = ALL_COLUMNS) -> Frame:
+        """Read tables as one lazy frame.
+
+        An index that pandas stored in a file is not kept as an index but becomes a
+        column, since options name columns.
+        """
+        try:
+            found = [one for given in paths for one in named_files(given)]
+            kinds = {self.kind or format_of(path) for path, _ in found}
+            if len(kinds) > 1:
+                raise click.UsageError(
+                    f"{', '.join(paths)} have different formats: "
+                    f"{', '.join(sorted(kinds))}."
+                )
+            if kinds == {CSV}:
+                table = read_csv(found, used, self.written, self.wider)
+                self.tables[tuple(paths)] = table
+                frame = table.frame
+                backend = dask.config.get("dataframe.backend", HOME)
+                return frame if backend == HOME else frame.to_backend(backend)
+            names = [path for path, _ in found]
+            contents = self._contents[tuple(paths)] = contents_of(names)
+            how = {"types_mapper": nullable_dtype} if contents.has_gaps else {}
+            return dd.read_parquet(
+                names if len(names) > 1 else names[0], index=False, arrow_to_pandas=how
             )
-        if kinds == {CSV}:
-            return _read_csv(found, used)
-        return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
-    except (OSError, ImportError, ValueError) as error:
-        raise click.ClickException(
-            f"{', '.join(paths)} cannot be read: {error}"
-        ) from error
+        except (OSError, ImportError, ValueError) as error:
+            unknown = self.kind is None and not any(
+                endings(path)[0] in SUFFIXES for path in paths
+            )
+            hint = " If it is a CSV file, add --input-format csv." * unknown
+            raise click.ClickException(
+                f"{', '.join(paths)} cannot be read: {error}{hint}"
+            ) from error
+
+    def types(self, paths: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the Arrow types of the columns of Parquet tables that were read."""
+        contents = self._contents.get(tuple(paths))
+        return {} if contents is None else contents.types
+
+    def until_wide_enough(
+        self, work: Callable[[], Any], say: Callable[[str], Any]
+    ) -> Any:
+        """Call `work`. If a column of a CSV file needs another type than its first rows,
+        say so and call it again.
+        """
+        while True:
+            try:
+                return work()
+            except WiderType as error:
+                self.wider[error.path, error.column] = error.kind
+                what = "text" if error.kind == "str" else "floats"
+                say(
+                    f"Column {error.column!r} has {error.why!r} below its first rows. "
+                    f"Its cells are read again, as {what}."
+                )
+
+    def bad_rows(self) -> list[BadRow]:
+        """Return the rows that were left out."""
+        return [row for table in self.tables.values() for row in table.bad_rows]
+
+    def places(self, column: str, value: str | None) -> list[str]:
+        """Return the first two places of a value in CSV files; None: a missing one."""
+        blocks = [block for table in self.tables.values() for block in table.blocks]
+        return lines_of(blocks, column, value)
+
+
+def contents_of(paths: Sequence[str]) -> ParquetContents:
+    """Read the footers of Parquet files and of the files of folders."""
+    with ThreadPoolExecutor() as threads:
+        names = [one for path in paths for one in _parquet_files(path)]
+        footers = [one for one in threads.map(_footer, names) if one is not None]
+    types: dict[str, pa.DataType] = {}
+    for footer in footers:
+        for field in footer.schema.to_arrow_schema():
+            # a file may have only missing values
+            if types.get(field.name, pa.null()) == pa.null():
+                types[field.name] = field.type
+    unusual = {
+        name
+        for name, kind in types.items()
+        if pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    }
+    nanoseconds = pa.time64("ns") in types.values()
+    return ParquetContents(
+        types, nanoseconds or any(_has_missing(one, unusual) for one in footers)
+    )
+
+
+def _parquet_files(path: str) -> list[tuple[Any, str]]:
+    fs, place = url_to_fs(path)
+    if not fs.isdir(place):
+        return [(fs, place)]
+    return [
+        (fs, name)
+        for name in sorted(fs.find(place))
+        if not posixpath.basename(name).startswith((".", "_"))
+        and SUFFIXES.get(endings(name)[0], PARQUET) == PARQUET
+    ]
+
+
+def _footer(named: tuple[Any, str]) -> pq.FileMetaData | None:
+    fs, name = named
+    with fs.open(name, "rb") as file:
+        try:
+            return pq.read_metadata(file)
+        except pa.ArrowInvalid:  # another file, which Dask leaves out or refuses
+            return None
+
+
+def _has_missing(footer: pq.FileMetaData, columns: Container[str]) -> bool:
+    """Return whether one of the columns may have missing values."""
+    for n in range(footer.num_row_groups):
+        group = footer.row_group(n)
+        for k in range(group.num_columns):
+            chunk = group.column(k)
+            if chunk.path_in_schema in columns:
+                counts = chunk.statistics
+                if counts is None or counts.null_count != 0:
+                    return True
+    return False
 
 
 def format_of(path: str) -> str:
     """Return the format that a path's ending stands for; for an unknown ending, assume
-    a folder of parquet files.
+    a folder of Parquet files.
     """
-    return SUFFIXES.get(_suffix(path), PARQUET)
+    if path in _spooled().values():
+        with open(path, "rb") as file:
+            return PARQUET if file.read(4) == b"PAR1" else CSV
+    return SUFFIXES.get(endings(path)[0], PARQUET)
 
 
-def separator_of(path: str) -> str:
-    return "\t" if _suffix(path) == ".tsv" else ","
+ERROR, SKIP = "error", "skip"
+"""Values of --bad-rows that do not name a file."""
+
+STANDARD = "-"
+"""Name of standard input and standard output."""
 
 
-def _written(path: str) -> tuple[str, str]:
-    """Return separator and compression of a CSV file, by its name; "" if it is not
-    compressed.
+def _spooled() -> dict[str, str]:
+    """Return the copies of pipes that this command has made, by the names of the
+    pipes.
     """
-    return separator_of(path), next(
-        (one for one in COMPRESSED if path.endswith(one)), ""
-    )
+    ctx = click.get_current_context(silent=True)
+    copies: dict[str, str] = {}
+    return copies if ctx is None else ctx.find_root().meta.setdefault(__name__, copies)
 
 
-class Head(NamedTuple):
-    """The beginning of a CSV file."""
-
-    columns: list[str]  # all columns
-    rows: pd.DataFrame  # the first rows, without most columns that are read as text
-
-
-HEAD_ROWS = 5_000
-"""Look at this many rows of each CSV file to choose dtypes."""
-
-MAX_EXACT = 2**53
-"""float64 represents every integer exactly up to this one."""
-
-MISSING = [
-    "",
-    "#N/A",
-    "#N/A N/A",
-    "#NA",
-    "-1.#IND",
-    "-1.#QNAN",
-    "-NaN",
-    "-nan",
-    "1.#IND",
-    "1.#QNAN",
-    "<NA>",
-    "N/A",
-    "NA",
-    "NULL",
-    "NaN",
-    "None",
-    "n/a",
-    "nan",
-    "null",
-]
-"""Texts that pandas reads as missing values. In columns of text, only empty cells are
-missing.
-"""
-
-
-def _read_csv(paths: list[str], used: CsvColumns) -> Frame:
-    with ThreadPoolExecutor() as threads:
-        heads = dict(
-            zip(paths, threads.map(lambda path: _head(path, used), paths), strict=True)
-        )
-    heads = _without_empty(heads)
-    columns = list(
-        dict.fromkeys(
-            itertools.chain.from_iterable(head.columns for head in heads.values())
-        )
-    )
-    how = _how(columns, used)
-    dtypes: dict[str, Any] = dict.fromkeys(columns, str)
-    for name in filter(used.is_inferred, columns):
-        dtypes[name] = _common_dtype(
-            [head.rows[name] for head in heads.values() if name in head.columns]
-        )
-    if used.read is not None:
-        dtypes = {name: dtype for name, dtype in dtypes.items() if name in used.read}
-    if _on_cpus():
-        how["dtype"] = {name: dtype for name, dtype in dtypes.items() if dtype is str}
-        frame = _by_blocks(
-            heads,
-            pd.DataFrame({name: pd.Series(dtype=dtypes[name]) for name in dtypes}),
-            how,
-        )
-    else:
-        how |= {"dtype": dtypes, "usecols": list(dtypes)}
-        parts = [
-            _csv(list(some), *written, how)
-            for written, some in itertools.groupby(heads, _written)
-        ]
-        frame = parts[0] if len(parts) == 1 else dd.concat(parts)
-    for name in used.ids.intersection(columns):
-        texts = [head.rows[name] for head in heads.values() if name in head.columns]
-        kind = None if used.is_inferred(name) else _integer_type(texts)
-        if kind is not None:
-            meta = (name, kind.to_pandas_dtype())
-            frame = frame.assign(
-                **{name: frame[name].map_partitions(as_integers, kind, meta=meta)}
-            )
-    return frame
-
-
-def _on_cpus() -> bool:
-    return dask.config.get("dataframe.backend", HOME) == HOME
-
-
-def _how(columns: list[str], used: CsvColumns) -> dict[str, Any]:
-    """Return options for reading some columns as text; the types of the others are
-    inferred.
-    """
-    texts = [name for name in columns if not used.is_inferred(name)]
-    how: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
-    if texts and _on_cpus():  # cuDF has no such option per column
-        how["keep_default_na"] = False
-        how["na_values"] = {
-            name: [""] if name in texts else MISSING for name in columns
-        }
-    return how
-
-
-def _head(path: str, used: CsvColumns) -> Head:
+def is_pipe(path: str) -> bool:
+    """Return whether a path leads to a pipe or a device, which can be read only once."""
     try:
-        columns = list(pd.read_csv(path, sep=separator_of(path), nrows=0))
-    except pd.errors.EmptyDataError:
-        raise click.ClickException(f"{path} is empty: it has no header.") from None
-    looked = [
-        name for name in columns if used.is_inferred(name) or name in used.ids
-    ] or columns[:1]
-    how = {"sep": separator_of(path), "nrows": HEAD_ROWS, "usecols": looked}
-    return Head(columns, pd.read_csv(path, **how, **_how(columns, used)))
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)
 
 
-def _without_empty(heads: dict[str, Head]) -> dict[str, Head]:
-    """Drop CSV files that have a header but no rows, because they do not show the
-    dtypes.
+def spooled(given: str) -> str:
+    """Copy a pipe to a temporary file, because tables are read several times. The file
+    is removed when the command ends.
     """
-    filled = {path: head for path, head in heads.items() if len(head.rows)}
-    if not filled:
-        raise click.ClickException(
-            f"{', '.join(heads)}: the table has a header and no rows, so its dtypes "
-            "are unknown. Omit this "
-            "table, or write it as parquet, which stores dtypes."
-        )
-    first, (columns, _) = next(iter(filled.items()))
-    for path, head in heads.items():
-        if path not in filled and head.columns != columns:
-            raise click.ClickException(
-                f"{path} has the columns {', '.join(head.columns)}, but {first} has "
-                f"{', '.join(columns)}. "
-                "Tables to concatenate need the same columns."
-            )
-    return filled
+    copies = _spooled()
+    if given not in copies:
+        folder = dask.config.get("temporary-directory", None)
+        place = tempfile.TemporaryDirectory(prefix="dask-simjoin-", dir=folder)
+        click.get_current_context().find_root().call_on_close(place.cleanup)
+        ending = "".join(endings(given)) if given != STANDARD else ""
+        path = os.path.join(place.name, f"table{ending}")
+        is_standard = given in (STANDARD, "/dev/stdin")
+        with open(path, "wb") as file:
+            if is_standard:
+                _copy(sys.stdin.buffer, file)
+            else:
+                with open(given, "rb") as source:
+                    _copy(source, file)
+        copies[given] = path
+    return copies[given]
 
 
-def _common_dtype(columns: list[pd.Series]) -> Any:
-    """Return the dtype of a column in several CSV files: if they differ, float64 or
-    text.
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    shutil.copyfileobj(source, target, 1 << 20)
+
+
+def named_files(given: str) -> list[tuple[str, str]]:
+    """Return the files that a table on the command line stands for, with their names in
+    messages.
     """
-    dtypes = {column.dtype for column in columns}
-    if len(dtypes) == 1 and columns[0].dtype.kind in "biuf":
-        return dtypes.pop()
-    return np.float64 if all(map(_is_exact, columns)) else str
-
-
-def _is_exact(column: pd.Series) -> bool:
-    """Return whether a column holds numbers that float64 represents exactly."""
-    if column.dtype.kind not in "iu":
-        return bool(column.dtype.kind == "f")
-    return not len(column) or max(-int(column.min()), int(column.max())) <= MAX_EXACT
-
-
-def _integer_type(heads: list[pd.Series]) -> pa.DataType | None:
-    """Return an integer type that loses no character of the texts, such as leading
-    zeros; else None.
-    """
-    texts = pa.chunked_array(
-        [pa.array(head, pa.large_string(), from_pandas=True) for head in heads]
-    )
-    return next(
-        (kind for kind in (pa.int64(), pa.uint64()) if _exact(texts, kind) is not None),
-        None,
-    )
-
-
-def as_integers(texts: Any, kind: pa.DataType) -> Any:
-    """Convert the ids of a partition to integers; raise an error if that loses a
-    character.
-    """
-    array = (
-        texts.to_arrow()
-        if hasattr(texts, "to_arrow")
-        else pa.array(texts, from_pandas=True)
-    )
-    numbers = _exact(array, kind)
-    if numbers is None:
-        bad = next(
-            one
-            for one in array.to_pylist()
-            if _exact(pa.array([one], pa.string()), kind) is None
-        )
-        found = "a missing id" if bad is None else f"the id {bad!r}"
-        raise ValueError(
-            f"Column {texts.name!r} of a CSV file has {found}, but the ids in its "
-            "first rows are integers "
-            "without leading zeros. Move a row with such an id to the top of the file, "
-            "or write the table as "
-            "parquet."
-        )
-    return type(texts)(numbers.to_numpy(), index=texts.index, name=texts.name)
-
-
-def _exact(texts: Any, kind: pa.DataType) -> Any:
-    """Convert texts to integers. Return None if a text is missing, or is not written
-    like its integer.
-    """
-    try:
-        numbers = texts.cast(kind)
-    except pa.ArrowInvalid:
-        return None
-    return (
-        numbers
-        if not texts.null_count and numbers.cast(texts.type).equals(texts)
-        else None
-    )
-
-
-class CsvBlock(NamedTuple):
-    """A part of a CSV file. It ends with the first line that ends at or after its last
-    byte.
-    """
-
-    path: str
-    columns: list[str]  # all columns of the file
-    start: int  # position of the first byte
-    size: int | None  # bytes; None: the whole file
-
-
-def _by_blocks(
-    heads: dict[str, Head], meta: pd.DataFrame, how: dict[str, Any]
-) -> Frame:
-    """Read CSV files as a lazy frame like `meta`, with a partition per block.
-
-    Unlike `dd.read_csv`, its tasks parse only the columns that a computation needs.
-    """
-    blocks = []
-    for path, head in heads.items():
-        fs, name = url_to_fs(path)
-        size = None if path.endswith(COMPRESSED) else fs.size(name)
-        if size is None:
-            blocks.append(CsvBlock(path, head.columns, 0, None))
-        else:
-            blocks += [
-                CsvBlock(path, head.columns, at, BLOCK_BYTES)
-                for at in range(0, size, BLOCK_BYTES)
-            ]
-    func = functools.partial(read_csv_block, meta=meta, how=how)
-    return dd.from_map(
-        func, blocks, meta=meta, enforce_metadata=False, label="read-csv"
-    )
-
-
-def read_csv_block(
-    block: CsvBlock,
-    columns: list[str] | None = None,
-    *,
-    meta: pd.DataFrame,
-    how: dict[str, Any],
-) -> pd.DataFrame:
-    """Parse some columns of a block, and convert them to the dtypes of `meta`."""
-    wanted = meta if columns is None else meta[columns]
-    with fsspec.open(block.path, compression="infer") as file:
-        data = (
-            file.read()
-            if block.size is None
-            else read_block(file, block.start, block.size, b"\n")
-        )
-    if not data.strip():
-        return wanted
-    names = {"header": None, "names": block.columns} if block.start else {}
-    how = how | {
-        "sep": separator_of(block.path),
-        "usecols": list(wanted.columns) or block.columns[:1],
-    }
-    frame = pd.read_csv(BytesIO(data), **how, **names)[list(wanted.columns)]
-    for name, dtype in wanted.dtypes.items():
-        column = frame[name]
-        if column.dtype == dtype or not len(column):
-            continue
-        if dtype.kind != "f" or column.dtype.kind not in "iu":
-            raise _other_values(column, dtype)
-        frame[name] = column.astype(dtype)
-    return frame
-
-
-def _other_values(column: pd.Series, dtype: Any) -> ValueError:
-    """Return the error for a column whose values do not have the dtype of the first
-    rows.
-    """
-    texts = column[[isinstance(one, str) for one in column]]
-    bad = texts[pd.to_numeric(texts, errors="coerce").isna()]
-    such = f", such as {bad.iloc[0]!r}" if len(bad) else ""
-    return ValueError(
-        f"Column {column.name!r} of a CSV file has values of dtype "
-        f"{column.dtype}{such}, but its first rows "
-        f"are of dtype {dtype}. Move a row with such a value to the top of the file, "
-        "or write the table as "
-        "parquet."
-    )
-
-
-def _csv(paths: list[str], separator: str, packed: str, how: dict[str, Any]) -> Frame:
-    """Read similar CSV files as a lazy frame. Dask would treat a single path in a list
-    as a pattern.
-    """
-    blocks = None if packed else "default"
-    return dd.read_csv(
-        paths if len(paths) > 1 else paths[0], sep=separator, blocksize=blocks, **how
-    )
-
-
-def _suffix(path: str) -> str:
-    name = PurePosixPath(path)
-    return PurePosixPath(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
+    if given in (STANDARD, "/dev/stdin"):
+        return [(spooled(given), "standard input")]
+    if "://" not in given and is_pipe(given):
+        return [(spooled(given), given)]
+    return [(path, path.removeprefix("file://")) for path in files_of(given)]
 
 
 def files_of(given: str) -> list[str]:
@@ -444,10 +317,10 @@ def _files(given: str) -> list[str]:
     if not fs.exists(path):
         raise FileNotFoundError("no such file or folder")
     if fs.isdir(path):
-        files = [one for one in sorted(fs.find(path)) if format_of(one) == CSV]
-        if files and not any(
-            _suffix(one) in SUFFIXES and format_of(one) == PARQUET
-            for one in fs.find(path)
-        ):
+        every = sorted(fs.find(path))
+        if not every:
+            raise FileNotFoundError("the folder is empty")
+        files = [one for one in every if format_of(one) == CSV]
+        if files and not any(SUFFIXES.get(endings(one)[0]) == PARQUET for one in every):
             return [fs.unstrip_protocol(one) for one in files]
     return [given]

@@ -8,12 +8,15 @@ import errno
 import os
 import posixpath
 import re
+import shlex
 import shutil
+import sys
 import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -27,13 +30,17 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.cli import running
+from dask_simjoin.cli.csv_files import BadRow, endings, separator_of
 from dask_simjoin.cli.sources import (
-    COMPRESSED,
     CSV,
+    ERROR,
+    PARQUET,
+    SKIP,
+    STANDARD,
     SUFFIXES,
-    files_of,
     format_of,
-    separator_of,
+    is_pipe,
+    named_files,
 )
 from dask_simjoin.metrics.norms import Frame
 
@@ -102,12 +109,6 @@ def locate_output(output: str) -> tuple[Any, str]:
     """Return the file system and the resolved path of an output; refuse invalid names."""
     if not output:
         raise click.UsageError("--output is empty; name a file or a folder.")
-    if output == "-":
-        raise click.UsageError(
-            "--output - is not allowed: the program does not write to standard output. "
-            "Name a file, or ./- "
-            "for a folder with this name."
-        )
     if "\0" in output:
         raise click.UsageError(
             f"--output {output!r} is not allowed: a path cannot contain a null "
@@ -133,7 +134,11 @@ def check_apart(
     `path`: the resolved path of `output`. `exists`: whether a file or folder is at this
     path.
     """
-    read = [_resolved(*url_to_fs(each)) for given in tables for each in files_of(given)]
+    read = [
+        _resolved(*url_to_fs(each))
+        for given in tables
+        for each, _ in named_files(given)
+    ]
     lost = exists and any(_within(name, path) or _within(path, name) for name in read)
     if lost or (index is not None and _in_index(path, index)):
         raise click.UsageError(
@@ -228,32 +233,6 @@ def _within(path: str, folder: str) -> bool:
 CHUNK_ROWS = 1 << 18
 """When the rows of an output are counted, this many are loaded at a time."""
 
-NOT_WRITTEN = (
-    *COMPRESSED,
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".geojson",
-    ".xlsx",
-    ".xls",
-    ".feather",
-    ".arrow",
-    ".ipc",
-    ".orc",
-    ".h5",
-    ".hdf5",
-    ".db",
-    ".sqlite",
-    ".pkl",
-    ".pickle",
-    ".npy",
-    ".npz",
-    ".html",
-)
-"""Endings of formats that the program cannot write. Without an error, such a name would
-become a parquet folder.
-"""
-
 
 @dataclass(frozen=True)
 class OutputWriter:
@@ -283,9 +262,22 @@ class OutputWriter:
             with contextlib.suppress(FileNotFoundError):
                 self.fs.rm(temporary, recursive=True)
 
-    def write(self, frame: Frame, temporary: str) -> None:
+    @property
+    def name(self) -> str:
+        """The name of the output in messages."""
+        return self.output
+
+    def write(
+        self,
+        frame: Frame,
+        temporary: str,
+        types: Mapping[str, pa.DataType] = MappingProxyType({}),
+    ) -> None:
+        """Write a lazy frame. `types`: Arrow types of columns whose dtypes do not show
+        them.
+        """
         with self._naming_full_disks():
-            self._write(frame, temporary)
+            self._write(frame, temporary, types)
 
     @contextlib.contextmanager
     def _naming_full_disks(self) -> Iterator[None]:
@@ -308,7 +300,9 @@ class OutputWriter:
             )
             raise OSError(error.errno, text) from error
 
-    def _write(self, frame: Frame, temporary: str) -> None:
+    def _write(
+        self, frame: Frame, temporary: str, types: Mapping[str, pa.DataType]
+    ) -> None:
         parts = posixpath.join(temporary, "parts")
         self.fs.makedirs(parts)
         if not self.single:
@@ -337,6 +331,7 @@ class OutputWriter:
             compute(
                 frame.to_parquet(
                     url,
+                    schema=_schema(frame, types),
                     write_index=False,
                     name_function=lambda n: f"{name(n)}.parquet",
                     compute=False,
@@ -413,6 +408,57 @@ class OutputWriter:
         _rename(self.fs, target, self.path)
 
 
+@dataclass(frozen=True)
+class StandardOutput(OutputWriter):
+    """Writes a result as CSV to standard output or a pipe, when it is complete."""
+
+    @property
+    def name(self) -> str:
+        return "standard output" if self.output in STANDARD_OUTPUT else self.output
+
+    @contextlib.contextmanager
+    def made(self) -> Iterator[str]:
+        folder = dask.config.get("temporary-directory", None)
+        with tempfile.TemporaryDirectory(prefix="dask-simjoin-", dir=folder) as made:
+            yield made
+
+    def finish(self, temporary: str) -> None:
+        files = sorted(self.fs.find(posixpath.join(temporary, "parts")))
+        if self.output not in STANDARD_OUTPUT:
+            with contextlib.suppress(BrokenPipeError), open(self.output, "wb") as pipe:
+                _copy_csv(self.fs, files, pipe)
+            return
+        out = sys.stdout.buffer
+        try:
+            _copy_csv(self.fs, files, out)
+            out.flush()
+        except BrokenPipeError:  # the reader, such as head, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def _schema(frame: Frame, types: Mapping[str, pa.DataType]) -> Any:
+    """Return the Arrow schema of a frame for Parquet, or "infer" if its dtypes show all
+    types.
+    """
+    dtypes = frame.dtypes
+    hidden = [
+        name
+        for name, dtype in dtypes.items()
+        if name in types
+        and (dtype.name in ("object", "category") or isinstance(dtype, pd.ArrowDtype))
+    ]
+    if not hidden or hasattr(frame._meta, "to_pandas"):  # cuDF's dtypes show them
+        return "infer"
+    shown = frame[[name for name in dtypes.index if name not in hidden]]._meta_nonempty
+    found = pa.Schema.from_pandas(shown, preserve_index=False)
+    return pa.schema(
+        [
+            pa.field(name, types[name]) if name in hidden else found.field(name)
+            for name in dtypes.index
+        ]
+    )
+
+
 def sink(
     given: Mapping[str, Any], tables: Sequence[str], index: str | None = None
 ) -> OutputWriter:
@@ -422,19 +468,25 @@ def sink(
     output.
     """
     output, kind, overwrite = given["output"], given["format"], given["overwrite"]
-    if kind is None and output.endswith(NOT_WRITTEN):
-        ending = posixpath.splitext(output)[1]
+    if output in STANDARD_OUTPUT or is_pipe(output):
+        return _standard(given)
+    name = output.rstrip("/")
+    ending, packed = endings(name)
+    is_known = ending in SUFFIXES and not packed
+    # a date or a version, as in run-2026.11, is not an ending
+    has_ending = bool(packed) or ending[1:2].isalpha()
+    if packed or (has_ending and not is_known and kind is None and name == output):
         raise click.UsageError(
-            f"{output} cannot be written: {ending} is not supported. End the name in "
-            ".parquet or .csv, or "
-            "in / for a parquet folder."
+            f"{output} cannot be written: {posixpath.splitext(name)[1]} is not "
+            "supported. End the name in .parquet or .csv, or in / for a parquet "
+            f"folder{'' if packed else ', or name its format with --format'}."
         )
-    kind = kind or format_of(output.rstrip("/"))
+    kind = kind or format_of(name)
     if given["csv_safe"] and kind != CSV:
         raise click.UsageError(
             f"--csv-safe is for CSV, but {output} is {kind}; omit it."
         )
-    single = not output.endswith("/") and posixpath.splitext(output)[1] in SUFFIXES
+    single = name == output and has_ending
     try:
         fs, path = locate_output(output)
         exists = fs.exists(path)
@@ -445,12 +497,82 @@ def sink(
             )
         if exists:
             check_replaceable(fs, path, output, single)
-        folder = posixpath.dirname(path)
-        if folder and not fs.exists(folder):
-            fs.makedirs(folder)
+        _check_folder(fs, path, output)
     except (OSError, ImportError, ValueError) as error:
         raise click.ClickException(f"{output} cannot be written: {error}") from error
     return OutputWriter(fs, path, output, kind, single, overwrite, given["csv_safe"])
+
+
+def _standard(given: Mapping[str, Any]) -> OutputWriter:
+    if given["format"] == PARQUET:
+        raise click.UsageError(
+            "--format parquet is not allowed with --output -: standard output is CSV."
+        )
+    if given["json"] and given["output"] in STANDARD_OUTPUT:
+        raise click.UsageError(
+            "--json is not allowed with --output -: both print to standard output. "
+            "Name a file."
+        )
+    output, safe = given["output"], given["csv_safe"]
+    return StandardOutput(LocalFileSystem(), output, output, CSV, True, True, safe)
+
+
+STANDARD_OUTPUT = (STANDARD, "/dev/stdout")
+
+
+def _check_folder(fs: Any, path: str, output: str) -> None:
+    """Refuse an output in a folder that does not exist; object stores have none."""
+    folder = posixpath.dirname(path)
+    if isinstance(fs, LocalFileSystem) and not fs.isdir(folder):
+        raise click.UsageError(
+            f"{output} cannot be written: there is no folder {folder}. Create it with "
+            f"mkdir -p {shlex.quote(folder)}, or correct the name."
+        )
+
+
+BAD_ROWS = ["file", "line", "reason", "row"]
+"""Columns of the file of bad rows."""
+
+
+def check_bad_rows(params: Mapping[str, Any], tables: Sequence[str]) -> None:
+    """Refuse a file of --bad-rows that this program did not write."""
+    path = params["bad_rows"]
+    if path in (ERROR, SKIP):
+        return
+    _check_folder(LocalFileSystem(), os.path.abspath(path), f"--bad-rows {path}")
+    others = [each for given in tables for each, _ in named_files(given)]
+    if params.get("output", STANDARD) not in STANDARD_OUTPUT:
+        others.append(params["output"])
+    if os.path.realpath(path) in map(os.path.realpath, others):
+        raise click.UsageError(
+            f"--bad-rows {path} is also an input or the output; name another file."
+        )
+    if not os.path.exists(path):
+        return
+    first = ",".join(BAD_ROWS).encode()
+    begin = None
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            begin = file.read(len(first))
+    if begin not in (b"", first):
+        raise click.UsageError(
+            f"--bad-rows {path} exists and is not a file of bad rows; name another "
+            "file, or use skip or error."
+        )
+
+
+def write_bad_rows(path: str, rows: Sequence[BadRow]) -> None:
+    """Write bad rows to a CSV file, which gets its name when it is complete."""
+    folder, name = os.path.split(os.path.abspath(path))
+    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with open(temporary, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([BAD_ROWS, *rows])
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(temporary)
 
 
 def _rename(fs: Any, old: str, new: str) -> None:
@@ -465,11 +587,15 @@ def _rename(fs: Any, old: str, new: str) -> None:
 
 def _join_csv(fs: Any, files: list[str], target: str) -> None:
     with fs.open(target, "wb") as out:
-        for n, name in enumerate(files):
-            with fs.open(name, "rb") as part:
-                if n:
-                    part.readline()
-                shutil.copyfileobj(part, out, 1 << 20)
+        _copy_csv(fs, files, out)
+
+
+def _copy_csv(fs: Any, files: list[str], out: Any) -> None:
+    for n, name in enumerate(files):
+        with fs.open(name, "rb") as part:
+            if n:
+                part.readline()
+            shutil.copyfileobj(part, out, 1 << 20)
 
 
 def _join_parquet(fs: Any, files: list[str], target: str) -> None:

@@ -419,6 +419,7 @@ class LazyJoin(LabelledExpr):
     _tasks: ClassVar[JoinTasks] = DISTANCES
     _steps: ClassVar[PlanningSteps] = DISTANCE_STEPS
     _plan_tells_partitions: ClassVar[bool] = False
+    _verb: ClassVar[str] = ""  # in the title of the run; default: the label
 
     def __str__(self) -> str:
         spec = self.operand("spec")
@@ -485,7 +486,8 @@ class LazyJoin(LabelledExpr):
             for name in self._parameters
             if name in ("source", "other", "spec")
         )
-        title = f"{self._label.removeprefix('simjoin_')}, {self._request_text}"
+        verb = self._verb or self._label.removeprefix("simjoin_")
+        title = f"{verb}, {self._request_text}"
         return Named(tokenize(self._label, self.output, *operands), title, self._report)
 
     @property

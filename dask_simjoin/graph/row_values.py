@@ -504,6 +504,7 @@ class MatchCounts(NeighborCounts):
     """Lazy counts of matches in another table. The join is not planned yet."""
 
     _label = "simjoin_match_counts"
+    _verb = "join"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 

@@ -341,6 +341,7 @@ class SetMatchCounts(SetNeighborCounts):
     """For each left row, the number of right rows that match it."""
 
     _label = "simjoin_set_match_counts"
+    _verb = "set_join"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 

@@ -108,6 +108,7 @@ class EditMatchCounts(EditNeighborCounts):
     """For each left row, the number of right rows that match it."""
 
     _label = "simjoin_edit_match_counts"
+    _verb = "edit_join"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 

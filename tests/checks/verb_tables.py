@@ -10,7 +10,7 @@ import click
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.commands import MakeCommand, VerbCommand
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import SHARED, WRITTEN, flag
+from dask_simjoin.cli.options import READ, SHARED, WRITTEN, flag
 from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MetricRequest, Partitioning
@@ -156,7 +156,11 @@ def _command(words, command):
 
 def shared_options():
     """Options that commands share."""
-    kinds = [(WRITTEN, "commands that write"), (SHARED, "all")]
+    kinds = [
+        (WRITTEN, "commands that write"),
+        (READ, "commands that read tables"),
+        (SHARED, "all"),
+    ]
     return [
         *SHARED_OPTIONS,
         *(_shared(option, kind) for options, kind in kinds for option in options),

@@ -43,8 +43,7 @@ READ = [
     for tables in ("points/*.parquet", "both", "tables.csv", "tables.tsv", "csvs/")
 ]
 WRITTEN = [
-    ("points", output)
-    for output in ("pairs.parquet", "pairs.csv", "pairs/", "there/is/none/of/these")
+    ("points", output) for output in ("pairs.parquet", "pairs.csv", "pairs/", "pairs")
 ]
 
 
@@ -385,8 +384,8 @@ def test_a_task_that_fails_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"{k},{k}" for k in range(30_000)]
     (tmp_path / "t.csv").write_text("\n".join(["x,y", *rows, "0,none"]))
-    ran = run("count-pairs", "t.csv", "--eps", "1", "--on", "x,y", "-q", code=1)
-    assert "Error: " in ran.stderr
+    ran = run("count-pairs", "t.csv", "--eps", "1", "--on", "x,y", "-q", code=3)
+    assert "t.csv, line 30002: column 'y' has 'none', which is no" in ran.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
@@ -481,3 +480,17 @@ def test_written_rows_are_counted(points, command, output):
     of = f" of {len(points)}" if words[0] == "dedup" else ""
     size = "" if told is None else f"{rows}{of} rows to "
     assert f"Wrote {size}{output} in " in ran.stderr
+
+
+def test_reports_name_the_verb(points):
+    two = ("join", "points", "--other", "points", "--eps", "0.1", "--how", "leftanti")
+    told = json.loads(run(*two, "-o", "none.csv", "--json", *ON).stdout)
+    assert told["command"] == "join"
+    assert told["report"]["title"].startswith("join, eps=0.1")
+    words = "strings", "join", "points", "--other", "points", "--on", "name", *ON[2:]
+    told = json.loads(run(*words, "--k", "0", "-o", "same.csv", "--json").stdout)
+    assert told["command"] == "strings join"
+    said = run(*words, "-o", "other.csv", code=2).stderr
+    assert (
+        "as in --k 2." in " ".join(said.split()) and "(" not in said.split("Error")[1]
+    )

@@ -250,3 +250,56 @@ def test_an_index_reads_csv_columns_with_its_own_types(tmp_path, monkeypatch):
     (tmp_path / "last.csv").write_text("key,zip,size,x\n5,10003,9,0.3\n")
     run("update", "other", "last.csv", "-o", "more.csv", *QUIET)
     assert written("more.csv")[0] == {(10001, 10003)}
+
+
+def update(*words, code=0):
+    return run("update", "grown", *words, *QUIET, "--overwrite", code=code)
+
+
+def test_bad_rows_of_an_update(points, tmp_path):
+    (tmp_path / "next.csv").write_text("x,y,key\n0.5,0.5,a\n0.5,north,b\n0.5,0.5\n")
+    said = update("next.csv", "-o", "o.csv", code=3).stderr
+    assert "next.csv, line 3: column 'y' has 'north', which is not a number." in said
+    assert len(dask_simjoin.open_index("grown")) == 60
+    ran = update("next.csv", "-o", "o.csv", "--bad-rows", "bad.csv", "--json")
+    told = json.loads(ran.stdout)
+    assert (told["inserted"], told["bad_rows"]) == (1, 2)
+    assert pd.read_csv("bad.csv")["line"].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_without_coordinates_are_left_out_of_one_update(points, kind):
+    table = pd.DataFrame({"x": [0.5, None, np.inf], "y": 0.5, "key": ["a", "b", "c"]})
+    getattr(table, f"to_{kind}")(f"next.{kind}", index=False)
+    said = update(f"next.{kind}", "-o", "o.csv", code=3).stderr
+    assert "or add --dropna." in said
+    assert ("See next.csv, line 3." in said) == (kind == "csv")
+    ran = update(f"next.{kind}", "-o", "o.csv", "--dropna", "--json")
+    told = json.loads(ran.stdout)
+    assert (told["inserted"], told["dropped"]) == (1, 2)
+
+
+def test_an_update_without_rows(points, tmp_path):
+    (tmp_path / "none.csv").write_text("x,y,key\n")
+    told = json.loads(update("none.csv", "-o", "o.csv", "--json").stdout)
+    assert told["inserted"] == told["pairs_added"] == 0
+
+
+def test_an_index_of_whole_numbers(tmp_path, monkeypatch):
+    """Its columns stay integers: other numbers are refused, missing ones left out."""
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"x": [0, 1], "id": [1, 2]}).to_csv("a.csv", index=False)
+    how = "--eps", "1", "--on", "x", "--id", "id", "--path", "grown", *QUIET
+    run("make", "a.csv", *how)
+    for row, said in (
+        ("1.5,3", "column 'x' has '1.5', which is not a whole number, as in the index"),
+        ("2,x3", "column 'id' has 'x3', which is not a whole number"),
+        ("2,", "column 'id' has '', which is missing"),
+        (",3", "column 'x' has 1 missing or NaN"),
+        (f"2,{2**63}", f"column 'id' has '{2**63}', which is not a whole number"),
+    ):
+        (tmp_path / "b.csv").write_text(f"x,id\n2,9\n{row}\n")
+        assert said in update("b.csv", "-o", "o.csv", code=3).stderr
+    (tmp_path / "b.csv").write_text(f"x,id\n2,{2**62 + 1}\n,10\n")
+    update("b.csv", "-o", "o.csv", "--dropna")
+    assert written("o.csv")[0] == {(2, 2**62 + 1)}
