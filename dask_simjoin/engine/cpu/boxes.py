@@ -14,7 +14,8 @@ def box_tree(
     low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what `cpu_tiles.box_tree` returns."""
-    (boxes, d), kind, groups = low.shape, low.dtype, []
+    (boxes, d), kind = low.shape, low.dtype
+    groups: list[int] = []
     while not groups or groups[-1] > 1:
         boxes = -(-boxes // TILE)
         groups.append(boxes)
