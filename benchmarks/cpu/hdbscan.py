@@ -4,11 +4,11 @@ hdbscan and fast_hdbscan, and scikit-learn.
 Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run
 has a process of its own, and tools take turns.  The package hdbscan must compute the
 exact tree, as the others do; fast_hdbscan in float32.  The spanning tree alone is
-compared with the package quitefastmst, which gives no labels.  Peaks of memory are net: less the peak of a process
-that imports, compiles and draws points, but clusters nothing. Labels of peers depend on
-the order of rows where edges tie.  So differences from our labels are reported with a
-peer's differences from itself in another order of rows.  A run that exceeds the
-patience is reported as such.
+compared with the package quitefastmst, which gives no labels.  Peaks of memory are net:
+less the peak of a process that imports, compiles and draws points, but clusters
+nothing.  Labels of peers depend on the order of rows where edges tie.  So differences
+from our labels are reported with a peer's differences from itself in another order of
+rows.  A run that exceeds the patience is reported as such.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from benchmarks.cpu.hdbscan_worker import (
 )
 from benchmarks.harness.cluster_points import apart
 from benchmarks.harness.lazy import known, progress, quiet, save, scratch, table
+
+DISTRIBUTIONS = ("hdbscan", "fast-hdbscan", "quitefastmst", "scikit-learn")
 
 FASTER = {2: 5.0, 8: 3.0, 32: 3.0}
 """Goals: either peer's time should be this many times ours, by dimensions."""
@@ -144,8 +146,7 @@ def main() -> int:
     options = arguments()
     where = known()
     where["versions"] |= {
-        name: importlib.metadata.version(name)
-        for name in ("hdbscan", "fast-hdbscan", "quitefastmst", "scikit-learn")
+        name: importlib.metadata.version(name) for name in DISTRIBUTIONS
     }
     before = [round(load, 2) for load in os.getloadavg()]
     results = []

@@ -87,7 +87,7 @@ def clustering(tool: str) -> Any:
     if tool == "ours":
         import pandas as pd
 
-        import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+        import dask_simjoin  # gives DataFrames the accessor
 
         def ours(x: Any) -> Any:
             frame = pd.DataFrame(x, copy=False)
