@@ -130,9 +130,10 @@ def self_join(name: str, skip: dict[str, str] | None = None) -> Row:
     what = {"unif": "uniform", "expo": "exponential"}[name[:4]]
     return Row(
         "self-join",
-        f"{what} {full.dims}-D, {_rows(full.n)} rows, eps {full.eps:g}",
+        f"{what} {full.dims}-D, {_rows(full.n)} rows",
         calls,
         skipped | (skip or {}),
+        f"eps {full.eps:g}",
     )
 
 
@@ -179,7 +180,8 @@ def join() -> Row:
                 )
         return found
 
-    return Row("join", f"uniform 2-D, 1M and 1M rows, eps {full.eps:g}", calls)
+    settings = f"eps {full.eps:g}"
+    return Row("join", "uniform 2-D, 1M and 1M rows", calls, settings=settings)
 
 
 def _two(join: Any, x: np.ndarray, y: np.ndarray, eps: float, run: int) -> int:

@@ -68,10 +68,13 @@ class Library:
             table.index = cudf.RangeIndex(run, run + len(x))
         if not self.dask:
             return table
-        import dask.dataframe as dd
         from distributed import wait
 
-        lazy = dd.from_pandas(table, npartitions=8).persist()
+        if self.gpu:
+            from dask_cudf import from_cudf as split
+        else:
+            from dask.dataframe import from_pandas as split
+        lazy = split(table, npartitions=8).persist()
         wait(lazy)
         return lazy
 
@@ -157,8 +160,8 @@ def self_join(
         if lib.dask or not lib.peers
         else {name: "minutes" for name in (GRAPH, BRUTE) if name not in cuml}
     )
-    data = f"{kind} {dims}-D, {_rows(n)} rows, eps {eps:g}"
-    return Row("self-join", data, calls, skipped)
+    data = f"{kind} {dims}-D, {_rows(n)} rows"
+    return Row("self-join", data, calls, skipped, f"eps {eps:g}")
 
 
 def _pairs(x: Any, eps: float) -> Any:

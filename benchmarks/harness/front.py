@@ -72,12 +72,15 @@ class Row:
         The part -> name -> `Call`, for a number of rows divided by the part.
     skip : dict
         Name of a tool that is not run -> why.
+    settings : str
+        What the computation is given besides the points.
     """
 
     what: str
     data: str
     calls: Callable[[int], dict[str, Call]]
     skip: dict[str, str] = field(default_factory=dict)
+    settings: str = ""
 
 
 def seconds_of(
@@ -151,7 +154,8 @@ def measure(
     for one in tools.values():
         if one.get("seconds"):
             one["median"] = statistics.median(one["seconds"])
-    return {"what": row.what, "data": row.data, "tools": tools}
+    head = {"what": row.what, "data": row.data, "settings": row.settings}
+    return head | {"tools": tools}
 
 
 def wrong(name: str, found: dict[str, Any]) -> list[str]:

@@ -26,7 +26,6 @@ from benchmarks.tables import (
     roads,
     sets,
     sets_gpu,
-    summary,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +49,6 @@ TABLES: dict[str, Table] = {
         roads,
         sets,
         sets_gpu,
-        summary,
     )
     for name, table in module.TABLES.items()
 }

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.tables.cells import count, median, peer, points, rows, seconds, times
+from benchmarks.tables.cells import (
+    best,
+    count,
+    median,
+    peer,
+    points,
+    rows,
+    seconds,
+    times,
+)
+from benchmarks.tables.comparisons import PLACES
 
 Found = dict[str, Any]
 Rows = list[list[str]]
@@ -30,28 +40,28 @@ COLUMNS = {
 
 def joins(run: Found) -> Rows:
     """Tabulate self-joins compared with the best peer: medians, and the spread of runs."""
-    ways = ("engine", "pandas", "dask")
+    ways = ("pandas", "dask", "engine")
     table = [
         [
             "data, eps",
             "pairs",
-            "best peer, s",
-            "engine, s",
             "pandas, s",
             "dask, one partition, s",
-            "ratio, engine",
+            "engine, s",
+            "best peer, s",
+            *(f"ratio, {way}" for way in ways),
         ]
     ]
     for name, found in run["rows"].items():
         tools = found["tools"]
-        best = median(tools, found["best_peer"]) / median(tools, "engine")
+        fastest = tools[best(tools, ways)]
         table.append(
             [
                 f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}",
                 count(found["pairs"]),
-                f"{peer(found)}{spread(tools[found['best_peer']])}",
                 *(f"{seconds(median(tools, way))}{spread(tools[way])}" for way in ways),
-                times(best),
+                f"{peer(tools, ways)}{spread(fastest)}",
+                *(times(fastest["median"] / median(tools, way)) for way in ways),
             ]
         )
     return table
@@ -76,14 +86,15 @@ def columns(*runs: Found) -> Rows:
         verb = "knn_join" if row["k"] else "count_pairs"
         own = median(row["tools"], verb)
         pairs = None if row["k"] else row["tools"][verb]["found"][0]
-        best = median(row["tools"], row["best_peer"]) / own
+        verbs = ("count_pairs", "self_join", "knn_join")
+        theirs = median(row["tools"], best(row["tools"], verbs))
         table.append(
             [
                 f"{text}; {count(row['n'])}",
                 count(pairs),
                 seconds(own),
-                peer(row),
-                times(best),
+                peer(row["tools"], verbs),
+                times(theirs / own),
             ]
         )
     return table
@@ -95,28 +106,25 @@ def two_tables(few: Found, many: Found) -> Rows:
         [
             "data",
             "pairs",
-            "best peer, s",
+            "pandas, s",
             "engine, s",
+            "best peer, s",
+            "ratio, pandas",
             "ratio, engine",
-            "verb, s",
-            "ratio, verb",
         ]
     ]
     for name, found in {**few["rows"], **many["rows"]}.items():
         tools = found["tools"]
         text = f"{points(name, found['dims'])}, {rows(found['left'])} and {rows(found['right'])}"
-        best = median(tools, found["best_peer"])
-        own = [
-            (seconds(one), times(best / one))
-            for one in (median(tools, "ours"), median(tools, "ours-verb"))
-        ]
+        ways = ("ours-verb", "ours")
+        theirs = median(tools, best(tools, ways))
         table.append(
             [
                 f"{text}, {found['eps']:g}",
                 count(tools["ours"]["pairs"]),
-                peer(found),
-                *own[0],
-                *own[1],
+                *(seconds(median(tools, way)) for way in ways),
+                peer(tools, ways),
+                *(times(theirs / median(tools, way)) for way in ways),
             ]
         )
     return table
@@ -124,15 +132,19 @@ def two_tables(few: Found, many: Found) -> Rows:
 
 def nearest(run: Found) -> Rows:
     """Tabulate nearest neighbors."""
-    table = [["data", "neighbors", "best peer, s", "dask-simjoin, s", "ratio"]]
+    table = [["data", "neighbors", "engine, s", "best peer, s", "ratio, engine"]]
     for name, found in run["rows"].items():
-        own, best = (
-            median(found["tools"], "ours"),
-            median(found["tools"], found["best_peer"]),
-        )
+        tools = found["tools"]
+        own, theirs = median(tools, "ours"), median(tools, best(tools, ["ours"]))
         text = f"{points(name, found['dims'])}, {rows(found['n'])}"
         table.append(
-            [text, count(run["k"]), peer(found), seconds(own), times(best / own)]
+            [
+                text,
+                count(run["k"]),
+                seconds(own),
+                peer(tools, ["ours"]),
+                times(theirs / own),
+            ]
         )
     return table
 
@@ -213,14 +225,27 @@ def strings(run: Found) -> Rows:
 
 def places(run: Found) -> Rows:
     """Tabulate joins of places on the sphere."""
-    table = [["data", "pairs", "best peer, s", "dask-simjoin, s", "ratio"]]
+    peers = [name for name in PLACES if name in run["rows"][0]["tools"]]
+    table = [
+        [
+            "data",
+            "pairs",
+            "pandas, s",
+            *(f"{PLACES[name]}, s" for name in peers),
+            *(f"ratio, {PLACES[name]}" for name in peers),
+        ]
+    ]
     for found in run["rows"]:
         tools = found["tools"]
-        own, best = median(tools, "ours"), median(tools, "sklearn")
-        text = f"{count(run['places'])} places within {found['metres'] / 1000:g} km"
-        pairs = count(tools["ours"]["pairs"])
+        own = median(tools, "ours")
         table.append(
-            [text, pairs, f"BallTree {seconds(best)}", seconds(own), times(best / own)]
+            [
+                f"{count(run['places'])} places within {found['metres'] / 1000:g} km",
+                count(tools["ours"]["pairs"]),
+                seconds(own),
+                *(seconds(median(tools, name)) for name in peers),
+                *(times(median(tools, name) / own) for name in peers),
+            ]
         )
     return table
 

@@ -20,40 +20,55 @@ Found = dict[str, Any]
 Rows = list[list[str]]
 
 
-def joins(run: Found) -> Rows:
-    """Tabulate self-joins compared with cuML and GDS-Join; without the brute force if
-    no run had it.
+def joins(run: Found, *earlier: Found) -> Rows:
+    """Tabulate self-joins compared with both ways of cuML.
+
+    `earlier`: runs on the same kind of GPU, for a peer that did not run again.
     """
     table = [
         [
             "data, eps",
             "pairs",
-            "compared in",
-            "index + join, s",
-            "kernels, s",
             "accessor, s",
             "cuML, radius graph, s",
             "cuML, brute force, s",
-            "GDS-Join, to the host, s",
+            "ratio to the faster, accessor",
+            "index + join, s",
+            "kernels, s",
+            "ratio to the faster, kernels",
+            "compared in",
         ]
     ]
     for name, found in run["rows"].items():
         own = found["kernels"]
-        graph, brute = (
-            found["peers"].get(f"cuml {kind}", {}) for kind in ("rbc", "brute")
-        )
+        peers: Found = {}
+        for one in (*earlier, run):
+            if name in one["rows"]:
+                told = one["rows"][name]["peers"]
+                peers |= {
+                    peer: took
+                    for peer, took in told.items()
+                    if "median" in took or peer not in peers
+                }
+        graph, brute = (peers.get(f"cuml {kind}", {}) for kind in ("rbc", "brute"))
+        took = [one["median"] for one in (graph, brute) if "median" in one]
+        ratios = [
+            times(min(took) / mine if took else None)
+            for mine in (median(found, "accessor"), own["both"]["median"])
+        ]
         steps = f"{seconds(own['index']['median'])} + {seconds(own['join']['median'])}"
         table.append(
             [
                 f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}",
                 count(own["pairs"]),
-                own["engine"],
-                steps,
-                seconds(own["both"]["median"]),
                 seconds(median(found, "accessor")),
                 _graph(graph, own["pairs"]),
                 seconds(brute.get("median")),
-                seconds(found["GDS-Join"]),
+                ratios[0],
+                steps,
+                seconds(own["both"]["median"]),
+                ratios[1],
+                own["engine"],
             ]
         )
     return table
