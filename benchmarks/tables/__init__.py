@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import (
+    audit,
     comparisons,
     cpu,
     gpu,
@@ -37,6 +38,7 @@ Table = Callable[..., list[list[str]]]
 TABLES: dict[str, Table] = {
     name: table
     for module in (
+        audit,
         comparisons,
         cpu,
         gpu,

@@ -125,7 +125,8 @@ def declared(page: str, text: str, entries: list[Entry]) -> list[Entry]:
     """
     line, places = plain(text)
     marks = numbers.marked(text)
-    kept = [entry for entry in entries if _spans(entry, line)]
+    # what is tied to a result stays, so that the check tells of it
+    kept = [entry for entry in entries if "is" in entry or _spans(entry, line)]
     known = {
         place
         for entry in kept
