@@ -71,6 +71,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": np.sum,
     "round": np.round,
     "len": len,
+    "int": int,
     "sorted": sorted,
     "array": np.array,
     "fastest": lambda tools, *own: min(
