@@ -191,9 +191,9 @@ def sets(run: Found, threshold: str = "0.5") -> list[Comparison]:
     for name, found in run["sets"].items():
         took = found["thresholds"][threshold]["seconds"]
         peers = {
-            f"C++ by Mann et al., {tool.split()[1]}": one
+            tool.replace("reference", "C++ by Mann et al.,"): one
             for tool, one in took.items()
-            if tool.startswith("reference ")
+            if tool not in ("auto", "ppjoin", "encode")
         }
         what = f"set join, Jaccard {threshold}, counted"
         data = f"{count(found['rows'])} {SETS[name]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.tables.cells import (
+    PEERS,
     best,
     count,
     median,
@@ -225,14 +226,15 @@ def strings(run: Found) -> Rows:
 
 def places(run: Found) -> Rows:
     """Tabulate joins of places on the sphere."""
-    peers = [name for name in PLACES if name in run["rows"][0]["tools"]]
+    peers = [name for name in run["rows"][0]["tools"] if name != "ours"]
+    names = [PLACES.get(name, PEERS.get(name, name)) for name in peers]
     table = [
         [
             "data",
             "pairs",
             "pandas, s",
-            *(f"{PLACES[name]}, s" for name in peers),
-            *(f"ratio, {PLACES[name]}" for name in peers),
+            *(f"{name}, s" for name in names),
+            *(f"ratio, {name}" for name in names),
         ]
     ]
     for found in run["rows"]:
@@ -283,68 +285,82 @@ def dense_clusters(run: Found) -> Rows:
     return table
 
 
+def _peers(results: list[Found]) -> list[str]:
+    """Return the other tools of some clusterings, without those of the tree alone."""
+    return list(
+        dict.fromkeys(
+            tool
+            for found in results
+            for tool, one in found.items()
+            if isinstance(one, dict)
+            and "cpu_seconds" in one
+            and tool not in ("ours", "tree", "quitefastmst")
+        )
+    )
+
+
 def clusters(run: Found) -> Rows:
-    """Tabulate DBSCAN compared with scikit-learn's."""
+    """Tabulate DBSCAN compared with every peer that ran."""
+    peers = _peers(run["results"])
+    names = [PEERS.get(peer, peer) for peer in peers]
     table = [
         [
             "2-D points",
-            "dbscan",
-            "scikit-learn",
-            "ratio",
+            "dask-simjoin",
+            *(head for name in names for head in (name, f"ratio, {name}")),
             "memory",
-            "scikit-learn, memory",
-            "ratio, memory",
+            *(head for n in names for head in (f"{n}, memory", f"ratio, {n}, memory")),
         ]
     ]
     texts = {"uniform": "uniform", "blobs": "blobs and noise"}
     for found in run["results"]:
-        peer, cells = found.get("sklearn"), []
-        for what, unit, more in (
-            ("cpu_seconds", 1, "times_faster"),
-            ("peak_rss_net", 1e6, "times_less_memory"),
-        ):
-            shown = seconds if unit == 1 else lambda value: f"{value:.0f}"
-            name = "s" if unit == 1 else "MB"
-            cells.append(f"{shown(found['ours'][what] / unit)} {name}")
-            cells.append(f"{shown(peer[what] / unit)} {name}" if peer else "")
-            cells.append(times(found.get(more)))
+        cells = []
+        for what, unit in (("cpu_seconds", "s"), ("peak_rss_net", "MB")):
+            own = found["ours"][what]
+            cells.append(_told(own, unit))
+            for tool in peers:
+                theirs = found.get(tool, {}).get(what)
+                cells += [_told(theirs, unit), times(theirs / own if theirs else None)]
         table.append([f"{texts[found['points']]}, {rows(found['rows'])}", *cells])
     return table
 
 
+def _told(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return f"{seconds(value)} s" if unit == "s" else f"{value / 1e6:.0f} MB"
+
+
 def hdbscan(*runs: Found) -> Rows:
-    """Tabulate HDBSCAN compared with the package hdbscan and scikit-learn."""
+    """Tabulate HDBSCAN compared with every peer that ran."""
+    peers = _peers([found for run in runs for found in run["results"]])
+    names = [
+        "hdbscan, exact" if peer == "hdbscan" else PEERS.get(peer, peer)
+        for peer in peers
+    ]
     head = [
         "points",
         "dask-simjoin",
-        "hdbscan, exact",
-        "ratio",
-        "scikit-learn",
-        "ratio, scikit-learn",
+        *(head for name in names for head in (name, f"ratio, {name}")),
         "memory",
-        "hdbscan, memory",
-        "scikit-learn, memory",
+        *(f"{PEERS.get(peer, peer)}, memory" for peer in peers),
     ]
     table, merged = [head], dict[tuple[int, int], Found]()
     for run in runs:
         for found in run["results"]:
             merged.setdefault((found["rows"], found["dims"]), {}).update(found)
     for (number, dims), found in sorted(merged.items()):
-        cells, memory = (
-            [f"{dims}-D, {rows(number)}", f"{seconds(found['ours']['cpu_seconds'])} s"],
-            [],
-        )
-        for tool in ("ours", "hdbscan", "sklearn"):
-            told = found.get(tool, {})
-            memory.append(
-                f"{told['peak_rss_net'] / 1e6:.0f} MB" if "peak_rss_net" in told else ""
-            )
-            if tool != "ours":
-                own = told.get("cpu_seconds")
-                # a peer may be from an earlier run than ours
-                faster = own / found["ours"]["cpu_seconds"] if own else None
-                cells += [f"{seconds(own)} s" if own else "", times(faster)]
-        table.append([*cells, *memory])
+        own = found["ours"]["cpu_seconds"]
+        cells = [f"{dims}-D, {rows(number)}", _told(own, "s")]
+        for tool in peers:
+            # a peer may be from an earlier run than ours
+            theirs = found.get(tool, {}).get("cpu_seconds")
+            cells += [_told(theirs, "s"), times(theirs / own if theirs else None)]
+        cells += [
+            _told(found.get(tool, {}).get("peak_rss_net"), "MB")
+            for tool in ("ours", *peers)
+        ]
+        table.append(cells)
     return table
 
 

@@ -60,7 +60,7 @@ def semantic(found: dict[str, Any]) -> list[list[str]]:
     return table
 
 
-def intervals(run: Found) -> Rows:
+def intervals(run: dict[str, Any]) -> list[list[str]]:
     """Tabulate the mean share of the rows in the intervals that LSS scans."""
     shares = {(one["lists"], one["eps"]): one["share"] for one in run["runs"]}
     distances = sorted({eps for _, eps in shares})
