@@ -37,12 +37,25 @@ def rows(*runs: Found) -> list[Comparison]:
     return comparisons.merged(runs)
 
 
+def labeled(one: Comparison) -> Comparison:
+    """Return a row whose data name the computation, if it is no self-join, in the width
+    of a chart.
+    """
+    data = one.data.replace(" and noise", "")
+    what = one.what.removeprefix("self-join").removeprefix(", haversine")
+    what = what.replace("spanning tree of HDBSCAN", "spanning tree")
+    peers = {
+        name.removesuffix(", unit vectors"): took for name, took in one.peers.items()
+    }
+    return replace(one, data=f"{what}, {data}" if what else data, peers=peers)
+
+
 def of(*kinds: str) -> Callable[..., list[Comparison]]:
     """Return a function that lists the rows of some computations, on CPUs."""
 
     def chosen(*runs: Found) -> list[Comparison]:
         return [
-            replace(one, data=f"{one.what}, {one.data}" if len(kinds) > 1 else one.data)
+            labeled(one) if len(kinds) > 1 else one
             for one in comparisons.merged(runs)
             if one.what in kinds and one.place in ("one core", "two threads")
         ]
@@ -52,12 +65,9 @@ def of(*kinds: str) -> Callable[..., list[Comparison]]:
 
 def on_gpus(*runs: Found) -> list[Comparison]:
     """List the rows of some results that have peers, with one name for each."""
-    found = [one for one in comparisons.merged(runs) if one.peers]
+    found = comparisons.merged(runs)
     several = len({one.what for one in found}) > 1
-    return [
-        replace(one, data=f"{one.what}, {one.data}" if several else one.data)
-        for one in found
-    ]
+    return [labeled(one) if several else one for one in found]
 
 
 CHARTS: dict[str, Callable[..., list[Comparison]]] = {

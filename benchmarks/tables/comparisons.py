@@ -215,24 +215,17 @@ def growing(run: Found) -> list[Comparison]:
     ]
 
 
-def gpu_joins(run: Found, *earlier: Found) -> list[Comparison]:
-    """List self-joins on a GPU, compared with each of cuML's ways.
-
-    `earlier`: runs on the same kind of GPU, for peers that did not run again.
-    """
+def gpu_joins(run: Found) -> list[Comparison]:
+    """List self-joins on a GPU, compared with each of cuML's ways that ran."""
     chosen = []
     for name, found in run["rows"].items():
-        peers: dict[str, float] = {}
-        for one in (*earlier, run):
-            if name in one["rows"]:
-                peers |= medians(one["rows"][name]["peers"], CUML)
-        if peers:
-            own = {
-                DASK: found["accessor"]["median"],
-                ENGINE: found["kernels"]["both"]["median"],
-            }
-            data = f"{points(name, found['dims'])}, {rows(found['n'])} rows"
-            chosen.append(Comparison(data, "self-join", own, peers, "H200"))
+        peers = medians(found["peers"], CUML)
+        own = {
+            DASK: found["accessor"]["median"],
+            ENGINE: found["kernels"]["both"]["median"],
+        }
+        data = f"{points(name, found['dims'])}, {rows(found['n'])} rows"
+        chosen.append(Comparison(data, "self-join", own, peers, "H200"))
     return chosen
 
 
@@ -291,7 +284,7 @@ def merged(runs: Iterable[Found]) -> list[Comparison]:
             found[key] = replace(found[key], peers=peers)
         else:
             found[key] = one
-    return list(found.values())
+    return [one for one in found.values() if one.peers]
 
 
 OVERVIEW = {

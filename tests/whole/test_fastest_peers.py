@@ -141,6 +141,9 @@ def test_a_peer_of_another_file_is_combined():
     [one] = comparisons.merged(runs)
     assert (one.peer, one.theirs, one.own) == ("b", 1.0, {"frame": 2.0})
     assert one.ratio() == 0.5 and one.ratio("Dask") is None
+    alone = run | {"rows": {"x": row}}
+    [other] = comparisons.merged([alone, runs[1]])
+    assert other.own == {"frame": 2.0} and comparisons.merged([alone]) == []
     [_, cells] = comparisons.overview(*runs)
     assert cells[-3:] == ["0.5x", "", ""]
 
