@@ -36,6 +36,7 @@ from benchmarks.harness.points import PLACES, ROWS, SEED
 from benchmarks.harness.report import environment, write
 from benchmarks.harness.worker import THREADS, pin
 from benchmarks.peers import joins
+from benchmarks.tables.comparisons import PLACES as PLACES_TOOLS
 
 LIMIT = 240.0
 """Seconds until a row is given up."""
@@ -213,7 +214,7 @@ def places(meters: float, towns: bool) -> Row:
 
         found = verbs(np.empty((0, 2)), verb, len, make)
         for name, peer in sphere.PEERS.items():
-            found[NAMES[name]] = Call(
+            found[PLACES_TOOLS[name]] = Call(
                 "peer",
                 {
                     label: functools.partial(_near, one, table, within)

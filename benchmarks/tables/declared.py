@@ -3,14 +3,15 @@
 The file maps a page to entries with the "text" around its numbers.  An entry with "is"
 names a result and an expression, as marks do, for its numbers in braces.  All others
 have a "kind": "fixed" numbers are definitions, limits, settings, dates, names and sizes
-of data, and "published" ones are of other people.  An entry that is on the page several
-times says how many "times".
+of data, "published" ones are of other people, and "counted" ones are printed by a
+program of tests that the page names.  An entry that is on the page several times says
+how many "times".
 
 Of `CHECKED` pages every number must be tied to a result by a mark or an entry, or be
 declared; of other pages every number that has a mark "fixed" or "published".  So a
 number that is changed is always seen.  ``python -m benchmarks.tables --declare`` adds
-what is missing, as "fixed", and removes what is gone; read what it adds.  It leaves out numbers with a unit
-of measurement and no mark, which need a result.
+what is missing, as "fixed", and removes what is gone; read what it adds.  It leaves out
+numbers with a unit of measurement and no mark, which need a result.
 """
 
 from __future__ import annotations
