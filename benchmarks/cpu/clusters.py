@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import os
 import statistics
 import sys
@@ -53,7 +54,11 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument(
-        "--peers", nargs="*", choices=TOOLS[1:], default=list(TOOLS[1:])
+        "--peers",
+        nargs="*",
+        choices=TOOLS[1:],
+        default=[peer for peer in TOOLS[1:] if importlib.util.find_spec(peer)],
+        help="of the installed ones (all)",
     )
     parser.add_argument(
         "--peer-rows",

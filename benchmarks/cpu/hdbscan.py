@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import os
 import statistics
 import sys
@@ -35,7 +36,14 @@ from benchmarks.cpu.hdbscan_worker import (
 from benchmarks.harness.cluster_points import apart
 from benchmarks.harness.lazy import known, progress, quiet, save, scratch, table
 
-DISTRIBUTIONS = ("hdbscan", "fast-hdbscan", "quitefastmst", "scikit-learn")
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "fast_hdbscan": "fast-hdbscan"}
+"""Names of distributions that differ from the tool's."""
+
+
+def installed(tools: tuple[str, ...]) -> list[str]:
+    """Return our tool, which is the first, and the peers that can be imported."""
+    return [tools[0], *(peer for peer in tools[1:] if importlib.util.find_spec(peer))]
+
 
 FASTER = {2: 5.0, 8: 3.0, 32: 3.0}
 """Goals: either peer's time should be this many times ours, by dimensions."""
@@ -59,8 +67,8 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--dims", type=int, nargs="+", default=list(FASTER))
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
-    parser.add_argument("--trees", nargs="*", choices=TREES, default=list(TREES))
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=installed(TOOLS))
+    parser.add_argument("--trees", nargs="*", choices=TREES, default=installed(TREES))
     parser.add_argument(
         "--repeat", type=int, default=3, help="runs of tools that are quick (3)"
     )
@@ -146,7 +154,11 @@ def main() -> int:
     options = arguments()
     where = known()
     where["versions"] |= {
-        name: importlib.metadata.version(name) for name in DISTRIBUTIONS
+        name: importlib.metadata.version(name)
+        for name in (
+            DISTRIBUTIONS.get(tool, tool)
+            for tool in (*options.tools[1:], *options.trees[1:])
+        )
     }
     before = [round(load, 2) for load in os.getloadavg()]
     results = []
