@@ -1,17 +1,19 @@
 """``python -m benchmarks cpu.clusters``: DBSCAN of a pandas DataFrame on one core,
-against scikit-learn.
+against scikit-learn and the package dbscan.
 
 Points have 2 dimensions: uniform ones with ten neighbors each, and blobs of different
 scales with noise. Every run has a process of its own, and tools take turns.  A peak of
 memory is reported raw and net.  The net peak is less the peak of a process that
 imports, compiles and loads the same, but clusters nothing.  Labels of all runs must be
-equal in every row, else the exit status is 1.
+equal in every row, else the exit status is 1.  Only for the package dbscan, which
+labels some border rows otherwise, rows that differ are counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import os
 import statistics
 import sys
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cpu.clusters_worker import TOOLS, cluster_apart, save
-from benchmarks.harness.cluster_points import POINTS, Points
+from benchmarks.harness.cluster_points import POINTS, Points, apart
 from benchmarks.harness.lazy import known, progress, quiet, scratch, table
 from benchmarks.harness.lazy import save as save_report
 
@@ -30,6 +32,9 @@ FASTER, LESS = 3.0, 3.0
 
 MOST_MEMORY = {10_000_000: 8e9}
 """Goals: most bytes of a process, by the number of rows that it clusters."""
+
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}
+"""Names of distributions that differ from the tool's."""
 
 MEASURED = ("seconds", "cpu_seconds", "peak_rss")
 
@@ -49,10 +54,17 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument(
+        "--peers",
+        nargs="*",
+        choices=TOOLS[1:],
+        default=[peer for peer in TOOLS[1:] if importlib.util.find_spec(peer)],
+        help="of the installed ones (all)",
+    )
+    parser.add_argument(
         "--peer-rows",
         type=int,
         default=1_000_000,
-        help="scikit-learn runs on so many rows at most (default 1,000,000)",
+        help="peers run on so many rows at most (default 1,000,000)",
     )
     parser.add_argument(
         "--repeat", type=int, default=3, help="runs of each, one after the other (3)"
@@ -71,7 +83,7 @@ def measure(
     """Measure all tools on `n` points: return medians, runs, ratios, and whether labels
     agree.
     """
-    tools = TOOLS if n <= options.peer_rows else TOOLS[:1]
+    tools = (TOOLS[0], *(options.peers if n <= options.peer_rows else ()))
     files = save(points.points(n), folder)
     empty = {
         tool: cluster_apart(tool, points.name, files[tool], None, options.patience)
@@ -92,15 +104,15 @@ def measure(
         "min_samples": points.min_samples,
         **{tool: _summary(runs[tool], empty[tool]) for tool in tools},
     }
-    digests = {one["digest"] for tool in tools for one in runs[tool] if "digest" in one}
+    same = [tool for tool in tools if tool != "dbscan"]
+    digests = {one["digest"] for tool in same for one in runs[tool] if "digest" in one}
     found["labels_equal"] = len(digests) == 1
-    if (
-        len(digests) > 1
-        and len(tools) > 1
-        and all("digest" in runs[tool][-1] for tool in tools)
-    ):
-        ours, peer = (np.load(folder / f"{tool}-labels.npy") for tool in tools)
-        found["rows_differ"] = int((ours != peer).sum())
+    for tool in tools[1:]:
+        if all("digest" in runs[one][-1] for one in (tools[0], tool)):
+            ours, peer = (
+                np.load(folder / f"{one}-labels.npy") for one in (tools[0], tool)
+            )
+            found[tool]["rows_differ"] = apart(ours, peer)
     return found | _ratios(found)
 
 
@@ -196,7 +208,10 @@ def main() -> int:
     quiet()
     options = arguments()
     where = known()
-    where["versions"]["scikit-learn"] = importlib.metadata.version("scikit-learn")
+    where["versions"] |= {
+        name: importlib.metadata.version(name)
+        for name in (DISTRIBUTIONS.get(peer, peer) for peer in options.peers)
+    }
     before = [round(load, 2) for load in os.getloadavg()]
     results = []
     with scratch(options.folder) as folder:

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.harness.worker import pin, run_apart
 
-TOOLS = ("ours", "sklearn")
+TOOLS = ("ours", "sklearn", "dbscan")
 
 SMALL = 20_000
 """Rows of the first clustering, which compiles and loads all that the measured one
@@ -62,7 +62,8 @@ def save(x: Any, folder: Path) -> dict[str, Path]:
 
     files = {tool: folder / f"{tool}.npy" for tool in TOOLS}
     np.save(files["ours"], np.ascontiguousarray(x.T))
-    np.save(files["sklearn"], np.ascontiguousarray(x))
+    for tool in TOOLS[1:]:
+        np.save(files[tool], np.ascontiguousarray(x))
     return files
 
 
@@ -109,6 +110,16 @@ def main() -> None:
             return frame.simjoin.dbscan(points.eps(n), points.min_samples)
 
         cluster(given(points.points(SMALL).T.copy()), SMALL)
+    elif tool == "dbscan":
+        import dbscan
+
+        def given(array: Any) -> Any:
+            return array
+
+        def cluster(array: Any, n: int) -> Any:
+            return dbscan.DBSCAN(array, points.eps(n), points.min_samples)[0]
+
+        cluster(given(points.points(SMALL)), SMALL)
     else:
         from sklearn.cluster import DBSCAN
 

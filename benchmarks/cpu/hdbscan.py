@@ -1,19 +1,21 @@
-"""``python -m benchmarks cpu.hdbscan``: HDBSCAN on one core, against the package
-hdbscan and scikit-learn.
+"""``python -m benchmarks cpu.hdbscan``: HDBSCAN on one core, against the packages
+hdbscan and fast_hdbscan, and scikit-learn.
 
 Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run
 has a process of its own, and tools take turns.  The package hdbscan must compute the
-exact tree, as the two others do.  Peaks of memory are net: less the peak of a process
-that imports, compiles and draws points, but clusters nothing. Labels of peers depend on
-the order of rows where edges tie.  So differences from our labels are reported with a
-peer's differences from itself in another order of rows.  A run that exceeds the
-patience is reported as such.
+exact tree, as the others do; fast_hdbscan in float32.  The spanning tree alone is
+compared with the package quitefastmst, which gives no labels.  Peaks of memory are net:
+less the peak of a process that imports, compiles and draws points, but clusters
+nothing.  Labels of peers depend on the order of rows where edges tie.  So differences
+from our labels are reported with a peer's differences from itself in another order of
+rows.  A run that exceeds the patience is reported as such.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import os
 import statistics
 import sys
@@ -26,11 +28,22 @@ from benchmarks.cpu.hdbscan_worker import (
     MIN_CLUSTER_SIZE,
     MIN_SAMPLES,
     TOOLS,
+    TREES,
     cluster_apart,
     clustering,
     points,
 )
+from benchmarks.harness.cluster_points import apart
 from benchmarks.harness.lazy import known, progress, quiet, save, scratch, table
+
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "fast_hdbscan": "fast-hdbscan"}
+"""Names of distributions that differ from the tool's."""
+
+
+def installed(tools: tuple[str, ...]) -> list[str]:
+    """Return our tool, which is the first, and the peers that can be imported."""
+    return [tools[0], *(peer for peer in tools[1:] if importlib.util.find_spec(peer))]
+
 
 FASTER = {2: 5.0, 8: 3.0, 32: 3.0}
 """Goals: either peer's time should be this many times ours, by dimensions."""
@@ -54,7 +67,8 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--dims", type=int, nargs="+", default=list(FASTER))
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=installed(TOOLS))
+    parser.add_argument("--trees", nargs="*", choices=TREES, default=installed(TREES))
     parser.add_argument(
         "--repeat", type=int, default=3, help="runs of tools that are quick (3)"
     )
@@ -65,27 +79,6 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def apart(a: np.ndarray, b: np.ndarray) -> int:
-    """Count the rows whose labels differ, after pairing clusters by the number of rows
-    that they share.
-    """
-    # both labels as one number, because sorting pairs takes many times as long
-    width = int(b.max(initial=-1)) + 2
-    both, times = np.unique(
-        (a.astype(np.int64) + 1) * width + b + 1, return_counts=True
-    )
-    pairs = np.stack([both // width, both % width], axis=1) - 1
-    same, taken = int(times[(pairs == -1).all(axis=1)].sum()), (set[int](), set[int]())
-    for (one, other), number in sorted(
-        zip(pairs.tolist(), times.tolist(), strict=True), key=lambda p: -p[1]
-    ):
-        if min(one, other) >= 0 and one not in taken[0] and other not in taken[1]:
-            taken[0].add(one)
-            taken[1].add(other)
-            same += number
-    return len(a) - same
-
-
 def measure(
     dims: int, rows: int, options: argparse.Namespace, folder: Path
 ) -> dict[str, Any]:
@@ -93,9 +86,10 @@ def measure(
     differ.
     """
     found: dict[str, Any] = {"rows": rows, "dims": dims}
-    runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in options.tools}
+    tools = [*options.tools, *options.trees]
+    runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
     for k in range(options.repeat):
-        for tool in options.tools:
+        for tool in tools:
             told = runs[tool]
             if told and ("failed" in told[0] or told[0]["cpu_seconds"] > ONCE):
                 continue
@@ -114,7 +108,9 @@ def measure(
         found[tool] = {
             name: statistics.median(one[name] for one in told) for name in MEASURED
         }
-        found[tool] |= {name: told[0][name] for name in ("clusters", "noise")}
+        found[tool] |= {
+            name: told[0][name] for name in ("clusters", "noise") if name in told[0]
+        }
         found[tool] |= {"runs": told, "loads": empty}
         found[tool]["peak_rss_net"] = found[tool]["peak_rss"] - empty["peak_rss"]
     ours = found["ours"]
@@ -125,6 +121,14 @@ def measure(
             peer["times_less_memory"] = peer["peak_rss_net"] / ours["peak_rss_net"]
             peer["rows_differ"] = apart(
                 *(np.load(folder / f"{one}.npy") for one in ("ours", tool))
+            )
+    for tool in options.trees[1:]:
+        if all("failed" not in found[one] for one in (options.trees[0], tool)):
+            weights, theirs = (
+                np.load(folder / f"{one}.npy") for one in (options.trees[0], tool)
+            )
+            found[tool]["largest_relative_difference"] = float(
+                np.max(np.abs(weights - theirs) / np.maximum(weights, 1e-300))
             )
     return found
 
@@ -150,7 +154,11 @@ def main() -> int:
     options = arguments()
     where = known()
     where["versions"] |= {
-        name: importlib.metadata.version(name) for name in ("hdbscan", "scikit-learn")
+        name: importlib.metadata.version(name)
+        for name in (
+            DISTRIBUTIONS.get(tool, tool)
+            for tool in (*options.tools[1:], *options.trees[1:])
+        )
     }
     before = [round(load, 2) for load in os.getloadavg()]
     results = []

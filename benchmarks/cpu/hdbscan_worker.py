@@ -17,7 +17,10 @@ from typing import Any
 from benchmarks.cpu.clusters_worker import resident
 from benchmarks.harness.worker import pin, run_apart
 
-TOOLS = ("ours", "hdbscan", "sklearn")
+TOOLS = ("ours", "hdbscan", "fast_hdbscan", "sklearn")
+
+TREES = ("tree", "quitefastmst")
+"""Ours and a peer's: the spanning tree alone; results are its weights in their order."""
 
 SMALL = 3000
 """Rows of the first clustering, which compiles and loads all that the measured one
@@ -84,7 +87,7 @@ def clustering(tool: str) -> Any:
     if tool == "ours":
         import pandas as pd
 
-        import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+        import dask_simjoin  # gives DataFrames the accessor
 
         def ours(x: Any) -> Any:
             frame = pd.DataFrame(x, copy=False)
@@ -107,6 +110,38 @@ def clustering(tool: str) -> Any:
             return labels
 
         return peer
+    if tool == "fast_hdbscan":
+        import fast_hdbscan
+
+        def fast(x: Any) -> Any:
+            # min_samples counts other rows only
+            model = fast_hdbscan.HDBSCAN(
+                min_cluster_size=MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES - 1
+            )
+            return model.fit(x).labels_
+
+        return fast
+    if tool == "tree":
+        import numpy as np
+        import pandas as pd
+
+        import dask_simjoin  # noqa: F401
+
+        def tree(x: Any) -> Any:
+            frame = pd.DataFrame(x, copy=False)
+            found = frame.simjoin.spanning_tree(min_samples=MIN_SAMPLES)
+            return np.sort(found["distance"].to_numpy())
+
+        return tree
+    if tool == "quitefastmst":
+        import numpy as np
+        import quitefastmst
+
+        def quite(x: Any) -> Any:
+            # its M counts other rows only
+            return np.sort(quitefastmst.mst_euclid(x, MIN_SAMPLES - 1)[0])
+
+        return quite
     from sklearn.cluster import HDBSCAN
 
     def sklearn(x: Any) -> Any:
@@ -142,10 +177,11 @@ def main() -> None:
         )
         found |= resident()
         np.save(labels[0], result)
-        found |= {
-            "clusters": int(result.max(initial=-1)) + 1,
-            "noise": int((result < 0).sum()),
-        }
+        if tool in TREES:
+            found["weight"] = float(result.sum())
+        else:
+            found["clusters"] = int(result.max(initial=-1)) + 1
+            found["noise"] = int((result < 0).sum())
     else:
         found |= resident()
     print(json.dumps(found))

@@ -133,6 +133,31 @@ def _faiss(x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return found
 
 
+def _quitefastmst(leaf_size: int) -> Search:
+    def search(x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        import quitefastmst
+
+        quitefastmst.omp_set_num_threads(1)
+        found: tuple[np.ndarray, np.ndarray] = quitefastmst.knn_euclid(
+            x, k, max_leaf_size=leaf_size, squared=True
+        )
+        return found
+
+    return search
+
+
+def _pykdtree(leafsize: int) -> Search:
+    def search(x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        from pykdtree.kdtree import KDTree
+
+        found: tuple[np.ndarray, np.ndarray] = KDTree(x, leafsize).query(
+            x, k + 1, sqr_dists=True
+        )
+        return found
+
+    return search
+
+
 PEERS = {
     "scipy": Peer(
         "scipy",
@@ -150,6 +175,17 @@ PEERS = {
         "sklearn",
         "scikit-learn",
         {f"KDTree, leaf_size {n}": _sklearn(n) for n in (20, 40)},
+        skip={"expo16d": "minutes (estimated)"},
+    ),
+    "quitefastmst": Peer(
+        "quitefastmst",
+        "quitefastmst",
+        {f"knn_euclid, max_leaf_size {n}": _quitefastmst(n) for n in (16, 32, 64)},
+    ),
+    "pykdtree": Peer(
+        "pykdtree",
+        "pykdtree",
+        {f"KDTree, leafsize {n}": _pykdtree(n) for n in (8, 16, 32)},
         skip={"expo16d": "minutes (estimated)"},
     ),
     "faiss": Peer(

@@ -142,3 +142,24 @@ def _partners(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
     most[of[kept][order]] = times[kept][order]
     both_noise = int(times[(of < 0) & (to < 0)].sum())
     return partner, len(a) - int(most[most > 0].sum()) - both_noise
+
+
+def apart(a: np.ndarray, b: np.ndarray) -> int:
+    """Count the rows whose labels differ, after pairing clusters by the number of rows
+    that they share.
+    """
+    # both labels as one number, because sorting pairs takes many times as long
+    width = int(b.max(initial=-1)) + 2
+    both, times = np.unique(
+        (a.astype(np.int64) + 1) * width + b + 1, return_counts=True
+    )
+    pairs = np.stack([both // width, both % width], axis=1) - 1
+    same, taken = int(times[(pairs == -1).all(axis=1)].sum()), (set[int](), set[int]())
+    for (one, other), number in sorted(
+        zip(pairs.tolist(), times.tolist(), strict=True), key=lambda p: -p[1]
+    ):
+        if min(one, other) >= 0 and one not in taken[0] and other not in taken[1]:
+            taken[0].add(one)
+            taken[1].add(other)
+            same += number
+    return len(a) - same

@@ -18,6 +18,7 @@ THREADS = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS",
+    "PARLAY_NUM_THREADS",
 )
 PATIENCE = 300
 """A measurement is given up after this many seconds."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import (
+    audit,
     comparisons,
     cpu,
     gpu,
@@ -26,7 +27,6 @@ from benchmarks.tables import (
     roads,
     sets,
     sets_gpu,
-    summary,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +38,7 @@ Table = Callable[..., list[list[str]]]
 TABLES: dict[str, Table] = {
     name: table
     for module in (
+        audit,
         comparisons,
         cpu,
         gpu,
@@ -50,7 +51,6 @@ TABLES: dict[str, Table] = {
         roads,
         sets,
         sets_gpu,
-        summary,
     )
     for name, table in module.TABLES.items()
 }

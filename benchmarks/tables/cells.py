@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 PEERS = {
@@ -12,6 +13,13 @@ PEERS = {
     "duckdb": "DuckDB",
     "scipy query_pairs": "SciPy",
     "scipy query": "SciPy",
+    "scipy count_neighbors": "SciPy",
+    "sklearn-brute": "scikit-learn, brute force",
+    "dbscan": "dbscan",
+    "hdbscan": "hdbscan",
+    "fast_hdbscan": "fast_hdbscan",
+    "quitefastmst": "quitefastmst",
+    "pykdtree": "pykdtree",
 }
 """Names of tools in tables."""
 
@@ -74,7 +82,19 @@ def median(tools: dict[str, Any], name: str) -> Any:
     return tools.get(name, {}).get("median")
 
 
-def peer(found: dict[str, Any]) -> str:
+def best(tools: dict[str, Any], own: Collection[str]) -> str:
+    """Return the name of the fastest tool that is not one of ours."""
+    return min(
+        (
+            name
+            for name, found in tools.items()
+            if name not in own and "median" in found
+        ),
+        key=lambda name: tools[name]["median"],
+    )
+
+
+def peer(tools: dict[str, Any], own: Collection[str]) -> str:
     """Return the best of the other tools, and its seconds."""
-    best = found["best_peer"]
-    return f"{PEERS[best]} {seconds(median(found['tools'], best))}"
+    name = best(tools, own)
+    return f"{PEERS.get(name, name)} {seconds(tools[name]['median'])}"

@@ -32,33 +32,51 @@ WIDTH, MARGIN, ROW, TOP, BOTTOM = 460, 14, 40, 34, 24
 OWN, PEER, INK, LINE = "#0b7261", "#c2571a", "#333333", "#bbbbbb"
 
 
-def clusters(dbscan: Found, hdbscan: Found) -> list[Comparison]:
-    """List both kinds of clusters."""
-    found = comparisons.dbscan(dbscan) + comparisons.hdbscan(hdbscan)
-    return [replace(one, data=f"{one.what}, {one.data}") for one in found]
+def rows(*runs: Found) -> list[Comparison]:
+    """List the rows of some results."""
+    return comparisons.merged(runs)
 
 
-def nearest(few: Found) -> list[Comparison]:
-    """List nearest neighbors on one core."""
-    return comparisons.nearest(few)
+def labeled(one: Comparison) -> Comparison:
+    """Return a row whose data name the computation, if it is no self-join, in the width
+    of a chart.
+    """
+    data = one.data.replace(" and noise", "")
+    what = one.what.removeprefix("self-join").removeprefix(", haversine")
+    what = what.replace("spanning tree of HDBSCAN", "spanning tree")
+    peers = {
+        name.removesuffix(", unit vectors"): took for name, took in one.peers.items()
+    }
+    return replace(one, data=f"{what}, {data}" if what else data, peers=peers)
 
 
-def joins(run: Found, two: Found, sphere: Found) -> list[Comparison]:
-    """List joins of one table, the first of two tables, and of places."""
-    return (
-        comparisons.joins(run)
-        + comparisons.two_tables(two)[:1]
-        + comparisons.places(sphere)[:1]
-    )
+def of(*kinds: str) -> Callable[..., list[Comparison]]:
+    """Return a function that lists the rows of some computations, on CPUs."""
+
+    def chosen(*runs: Found) -> list[Comparison]:
+        return [
+            labeled(one) if len(kinds) > 1 else one
+            for one in comparisons.merged(runs)
+            if one.what in kinds and one.place in ("one core", "two threads")
+        ]
+
+    return chosen
+
+
+def on_gpus(*runs: Found) -> list[Comparison]:
+    """List the rows of some results that have peers, with one name for each."""
+    found = comparisons.merged(runs)
+    several = len({one.what for one in found}) > 1
+    return [labeled(one) if several else one for one in found]
 
 
 CHARTS: dict[str, Callable[..., list[Comparison]]] = {
-    "joins": joins,
-    "nearest": nearest,
-    "clusters": clusters,
-    "sets": comparisons.sets,
-    "growing": comparisons.growing,
-    "gpus": comparisons.gpu_joins,
+    "joins": of("self-join", "join", "self-join, haversine"),
+    "nearest": of("10 nearest neighbors"),
+    "clusters": of("DBSCAN", "HDBSCAN", "spanning tree of HDBSCAN"),
+    "sets": rows,
+    "growing": rows,
+    "gpus": on_gpus,
 }
 """Name -> measurements, from the contents of the files that a page names."""
 
@@ -67,7 +85,7 @@ def drawn(found: list[Comparison]) -> str:
     """Draw a row for each measurement: two points on a logarithmic axis of seconds, and
     their ratio.
     """
-    values = [value for one in found for value in (one.own, one.theirs)]
+    values = [value for one in found for value in (one.shown, one.theirs)]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     height = TOP + ROW * len(found) + BOTTOM
 
@@ -107,11 +125,11 @@ def _legend() -> Iterator[str]:
 def _row(
     one: Comparison, top: float, across: Callable[[float], float]
 ) -> Iterator[str]:
-    label = f"{one.data}: {seconds(one.own)} s, {one.peer} {seconds(one.theirs)} s"
-    own, theirs, y = across(one.own), across(one.theirs), top + 26
+    label = f"{one.data}: {seconds(one.shown)} s, {one.peer} {seconds(one.theirs)} s"
+    own, theirs, y = across(one.shown), across(one.theirs), top + 26
     yield f'<text x="{MARGIN}" y="{top + 12}" font-size="11">{escape(label)}</text>'
     right = WIDTH - MARGIN
-    ratio = times(one.ratio)
+    ratio = times(one.ratio())
     yield f'<text x="{right}" y="{top + 12}" text-anchor="end" font-weight="bold">{ratio}</text>'
     yield f'<path d="M{own} {y}H{theirs}" stroke="{LINE}" stroke-width="3"/>'
     yield f'<circle cx="{own}" cy="{y}" r="5" fill="{OWN}"/>'

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.tables.cells import count, median, peer, points, rows, seconds, times
+from benchmarks.tables.cells import (
+    PEERS,
+    best,
+    count,
+    median,
+    peer,
+    points,
+    rows,
+    seconds,
+    times,
+)
+from benchmarks.tables.comparisons import PLACES
 
 Found = dict[str, Any]
 Rows = list[list[str]]
@@ -30,28 +41,28 @@ COLUMNS = {
 
 def joins(run: Found) -> Rows:
     """Tabulate self-joins compared with the best peer: medians, and the spread of runs."""
-    ways = ("engine", "pandas", "dask")
+    ways = ("pandas", "dask", "engine")
     table = [
         [
             "data, eps",
             "pairs",
-            "best peer, s",
-            "engine, s",
             "pandas, s",
             "dask, one partition, s",
-            "ratio, engine",
+            "engine, s",
+            "best peer, s",
+            *(f"ratio, {way}" for way in ways),
         ]
     ]
     for name, found in run["rows"].items():
         tools = found["tools"]
-        best = median(tools, found["best_peer"]) / median(tools, "engine")
+        fastest = tools[best(tools, ways)]
         table.append(
             [
                 f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}",
                 count(found["pairs"]),
-                f"{peer(found)}{spread(tools[found['best_peer']])}",
                 *(f"{seconds(median(tools, way))}{spread(tools[way])}" for way in ways),
-                times(best),
+                f"{peer(tools, ways)}{spread(fastest)}",
+                *(times(fastest["median"] / median(tools, way)) for way in ways),
             ]
         )
     return table
@@ -76,14 +87,15 @@ def columns(*runs: Found) -> Rows:
         verb = "knn_join" if row["k"] else "count_pairs"
         own = median(row["tools"], verb)
         pairs = None if row["k"] else row["tools"][verb]["found"][0]
-        best = median(row["tools"], row["best_peer"]) / own
+        verbs = ("count_pairs", "self_join", "knn_join")
+        theirs = median(row["tools"], best(row["tools"], verbs))
         table.append(
             [
                 f"{text}; {count(row['n'])}",
                 count(pairs),
                 seconds(own),
-                peer(row),
-                times(best),
+                peer(row["tools"], verbs),
+                times(theirs / own),
             ]
         )
     return table
@@ -95,28 +107,25 @@ def two_tables(few: Found, many: Found) -> Rows:
         [
             "data",
             "pairs",
-            "best peer, s",
+            "pandas, s",
             "engine, s",
+            "best peer, s",
+            "ratio, pandas",
             "ratio, engine",
-            "verb, s",
-            "ratio, verb",
         ]
     ]
     for name, found in {**few["rows"], **many["rows"]}.items():
         tools = found["tools"]
         text = f"{points(name, found['dims'])}, {rows(found['left'])} and {rows(found['right'])}"
-        best = median(tools, found["best_peer"])
-        own = [
-            (seconds(one), times(best / one))
-            for one in (median(tools, "ours"), median(tools, "ours-verb"))
-        ]
+        ways = ("ours-verb", "ours")
+        theirs = median(tools, best(tools, ways))
         table.append(
             [
                 f"{text}, {found['eps']:g}",
                 count(tools["ours"]["pairs"]),
-                peer(found),
-                *own[0],
-                *own[1],
+                *(seconds(median(tools, way)) for way in ways),
+                peer(tools, ways),
+                *(times(theirs / median(tools, way)) for way in ways),
             ]
         )
     return table
@@ -124,15 +133,19 @@ def two_tables(few: Found, many: Found) -> Rows:
 
 def nearest(run: Found) -> Rows:
     """Tabulate nearest neighbors."""
-    table = [["data", "neighbors", "best peer, s", "dask-simjoin, s", "ratio"]]
+    table = [["data", "neighbors", "engine, s", "best peer, s", "ratio, engine"]]
     for name, found in run["rows"].items():
-        own, best = (
-            median(found["tools"], "ours"),
-            median(found["tools"], found["best_peer"]),
-        )
+        tools = found["tools"]
+        own, theirs = median(tools, "ours"), median(tools, best(tools, ["ours"]))
         text = f"{points(name, found['dims'])}, {rows(found['n'])}"
         table.append(
-            [text, count(run["k"]), peer(found), seconds(own), times(best / own)]
+            [
+                text,
+                count(run["k"]),
+                seconds(own),
+                peer(tools, ["ours"]),
+                times(theirs / own),
+            ]
         )
     return table
 
@@ -213,14 +226,28 @@ def strings(run: Found) -> Rows:
 
 def places(run: Found) -> Rows:
     """Tabulate joins of places on the sphere."""
-    table = [["data", "pairs", "best peer, s", "dask-simjoin, s", "ratio"]]
+    peers = [name for name in run["rows"][0]["tools"] if name != "ours"]
+    names = [PLACES.get(name, PEERS.get(name, name)) for name in peers]
+    table = [
+        [
+            "data",
+            "pairs",
+            "pandas, s",
+            *(f"{name}, s" for name in names),
+            *(f"ratio, {name}" for name in names),
+        ]
+    ]
     for found in run["rows"]:
         tools = found["tools"]
-        own, best = median(tools, "ours"), median(tools, "sklearn")
-        text = f"{count(run['places'])} places within {found['metres'] / 1000:g} km"
-        pairs = count(tools["ours"]["pairs"])
+        own = median(tools, "ours")
         table.append(
-            [text, pairs, f"BallTree {seconds(best)}", seconds(own), times(best / own)]
+            [
+                f"{count(run['places'])} places within {found['metres'] / 1000:g} km",
+                count(tools["ours"]["pairs"]),
+                seconds(own),
+                *(seconds(median(tools, name)) for name in peers),
+                *(times(median(tools, name) / own) for name in peers),
+            ]
         )
     return table
 
@@ -258,68 +285,82 @@ def dense_clusters(run: Found) -> Rows:
     return table
 
 
+def _peers(results: list[Found]) -> list[str]:
+    """Return the other tools of some clusterings, without those of the tree alone."""
+    return list(
+        dict.fromkeys(
+            tool
+            for found in results
+            for tool, one in found.items()
+            if isinstance(one, dict)
+            and "cpu_seconds" in one
+            and tool not in ("ours", "tree", "quitefastmst")
+        )
+    )
+
+
 def clusters(run: Found) -> Rows:
-    """Tabulate DBSCAN compared with scikit-learn's."""
+    """Tabulate DBSCAN compared with every peer that ran."""
+    peers = _peers(run["results"])
+    names = [PEERS.get(peer, peer) for peer in peers]
     table = [
         [
             "2-D points",
-            "dbscan",
-            "scikit-learn",
-            "ratio",
+            "dask-simjoin",
+            *(head for name in names for head in (name, f"ratio, {name}")),
             "memory",
-            "scikit-learn, memory",
-            "ratio, memory",
+            *(head for n in names for head in (f"{n}, memory", f"ratio, {n}, memory")),
         ]
     ]
     texts = {"uniform": "uniform", "blobs": "blobs and noise"}
     for found in run["results"]:
-        peer, cells = found.get("sklearn"), []
-        for what, unit, more in (
-            ("cpu_seconds", 1, "times_faster"),
-            ("peak_rss_net", 1e6, "times_less_memory"),
-        ):
-            shown = seconds if unit == 1 else lambda value: f"{value:.0f}"
-            name = "s" if unit == 1 else "MB"
-            cells.append(f"{shown(found['ours'][what] / unit)} {name}")
-            cells.append(f"{shown(peer[what] / unit)} {name}" if peer else "")
-            cells.append(times(found.get(more)))
+        cells = []
+        for what, unit in (("cpu_seconds", "s"), ("peak_rss_net", "MB")):
+            own = found["ours"][what]
+            cells.append(_told(own, unit))
+            for tool in peers:
+                theirs = found.get(tool, {}).get(what)
+                cells += [_told(theirs, unit), times(theirs / own if theirs else None)]
         table.append([f"{texts[found['points']]}, {rows(found['rows'])}", *cells])
     return table
 
 
+def _told(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return f"{seconds(value)} s" if unit == "s" else f"{value / 1e6:.0f} MB"
+
+
 def hdbscan(*runs: Found) -> Rows:
-    """Tabulate HDBSCAN compared with the package hdbscan and scikit-learn."""
+    """Tabulate HDBSCAN compared with every peer that ran."""
+    peers = _peers([found for run in runs for found in run["results"]])
+    names = [
+        "hdbscan, exact" if peer == "hdbscan" else PEERS.get(peer, peer)
+        for peer in peers
+    ]
     head = [
         "points",
         "dask-simjoin",
-        "hdbscan, exact",
-        "ratio",
-        "scikit-learn",
-        "ratio, scikit-learn",
+        *(head for name in names for head in (name, f"ratio, {name}")),
         "memory",
-        "hdbscan, memory",
-        "scikit-learn, memory",
+        *(f"{PEERS.get(peer, peer)}, memory" for peer in peers),
     ]
     table, merged = [head], dict[tuple[int, int], Found]()
     for run in runs:
         for found in run["results"]:
             merged.setdefault((found["rows"], found["dims"]), {}).update(found)
     for (number, dims), found in sorted(merged.items()):
-        cells, memory = (
-            [f"{dims}-D, {rows(number)}", f"{seconds(found['ours']['cpu_seconds'])} s"],
-            [],
-        )
-        for tool in ("ours", "hdbscan", "sklearn"):
-            told = found.get(tool, {})
-            memory.append(
-                f"{told['peak_rss_net'] / 1e6:.0f} MB" if "peak_rss_net" in told else ""
-            )
-            if tool != "ours":
-                own = told.get("cpu_seconds")
-                # a peer may be from an earlier run than ours
-                faster = own / found["ours"]["cpu_seconds"] if own else None
-                cells += [f"{seconds(own)} s" if own else "", times(faster)]
-        table.append([*cells, *memory])
+        own = found["ours"]["cpu_seconds"]
+        cells = [f"{dims}-D, {rows(number)}", _told(own, "s")]
+        for tool in peers:
+            # a peer may be from an earlier run than ours
+            theirs = found.get(tool, {}).get("cpu_seconds")
+            cells += [_told(theirs, "s"), times(theirs / own if theirs else None)]
+        cells += [
+            _told(found.get(tool, {}).get("peak_rss_net"), "MB")
+            for tool in ("ours", *peers)
+        ]
+        table.append(cells)
     return table
 
 

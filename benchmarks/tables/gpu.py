@@ -14,58 +14,75 @@ from benchmarks.tables.cells import (
     seconds,
     times,
 )
+from benchmarks.tables.comparisons import CUML
 from dask_simjoin.engine.filters.float16 import width
 
 Found = dict[str, Any]
 Rows = list[list[str]]
 
 
-def joins(run: Found) -> Rows:
-    """Tabulate self-joins compared with cuML and GDS-Join; without the brute force if
-    no run had it.
+def joins(run: Found, *earlier: Found) -> Rows:
+    """Tabulate self-joins compared with every peer that ran.
+
+    `earlier`: runs on the same kind of GPU, for peers that did not run again.
     """
+    every: dict[str, Found] = {}
+    for name in run["rows"]:
+        every[name] = {}
+        for one in (*earlier, run):
+            told = one["rows"].get(name, {}).get("peers", {})
+            every[name] |= {
+                peer: took
+                for peer, took in told.items()
+                if "median" in took or peer not in every[name]
+            }
+    peers = list(dict.fromkeys(peer for told in every.values() for peer in told))
     table = [
         [
             "data, eps",
             "pairs",
-            "compared in",
+            "accessor, s",
+            *(f"{CUML.get(peer, peer)}, s" for peer in peers),
+            "ratio to the fastest, accessor",
             "index + join, s",
             "kernels, s",
-            "accessor, s",
-            "cuML, radius graph, s",
-            "cuML, brute force, s",
-            "GDS-Join, to the host, s",
+            "ratio to the fastest, kernels",
+            "compared in",
         ]
     ]
     for name, found in run["rows"].items():
-        own = found["kernels"]
-        graph, brute = (
-            found["peers"].get(f"cuml {kind}", {}) for kind in ("rbc", "brute")
-        )
+        own, told = found["kernels"], every[name]
+        took = [one["median"] for one in told.values() if "median" in one]
+        ratios = [
+            times(min(took) / mine if took else None)
+            for mine in (median(found, "accessor"), own["both"]["median"])
+        ]
         steps = f"{seconds(own['index']['median'])} + {seconds(own['join']['median'])}"
         table.append(
             [
                 f"{points(name, found['dims'])}, {rows(found['n'])}, {found['eps']:g}",
                 count(own["pairs"]),
-                own["engine"],
+                seconds(median(found, "accessor")),
+                *(_graph(told.get(peer, {}), own["pairs"]) for peer in peers),
+                ratios[0],
                 steps,
                 seconds(own["both"]["median"]),
-                seconds(median(found, "accessor")),
-                _graph(graph, own["pairs"]),
-                seconds(brute.get("median")),
-                seconds(found["GDS-Join"]),
+                ratios[1],
+                own["engine"],
             ]
         )
     return table
 
 
 def _graph(found: Found, pairs: int) -> str:
-    """Tabulate cuML's seconds, and how many more pairs it has."""
+    """Tabulate a peer's seconds, and how many more pairs it has."""
     if "median" not in found:
         return "minutes" if "minutes" in found.get("skipped", "") else ""
-    more = found["found"] - pairs
+    more = found.get("found", pairs) - pairs
+    if not more:
+        return seconds(found["median"])
     return (
-        f"{seconds(found['median'])} ({abs(more):,} {'more' if more >= 0 else 'fewer'})"
+        f"{seconds(found['median'])} ({abs(more):,} {'more' if more > 0 else 'fewer'})"
     )
 
 
@@ -234,12 +251,12 @@ def narrow(run: Found) -> Rows:
 
 
 def clusters(run: Found) -> Rows:
-    """Tabulate DBSCAN compared with cuML's."""
+    """Tabulate DBSCAN compared with the fastest of cuML's ways."""
     table = [
         [
             "2-D points",
             "dbscan",
-            "cuML, rbc",
+            "cuML",
             "ratio",
             "memory",
             "cuML, memory",
@@ -249,25 +266,35 @@ def clusters(run: Found) -> Rows:
     ]
     texts = {"uniform": "uniform", "blobs": "blobs and noise"}
     for found in run["one_gpu"]:
-        own, peer = found["ours"], found["cuml rbc"]
+        own = found["ours"]
+        ways = {
+            tool: one
+            for tool, one in found.items()
+            if isinstance(one, dict) and tool != "ours"
+        }
+        ran = {tool: one for tool, one in ways.items() if "clock" in one}
         head, memory = (
             f"{texts[found['points']]}, {rows(found['rows'])}",
             f"{own['peak_rmm'] / 1e6:.0f} MB",
         )
         first = [head, f"{seconds(own['clock']['median'])} s"]
-        if "clock" not in peer:
-            table.append([*first, peer["failed"], "", memory, "", "", ""])
+        if not ran:
+            failed = next(one["failed"] for one in ways.values())
+            table.append([*first, failed, "", memory, "", "", ""])
             continue
-        ratio = peer["times"]
+        name = min(ran, key=lambda tool: ran[tool]["clock"]["median"])
+        peer = ran[name]
+        took = peer["clock"]["median"]
+        used = peer.get("peak_rmm")
         table.append(
             [
                 *first,
-                f"{seconds(peer['clock']['median'])} s",
-                times(ratio["faster"]),
+                f"{name.removeprefix('cuml ')} {seconds(took)} s",
+                times(took / own["clock"]["median"]),
                 memory,
-                f"{peer['peak_rmm'] / 1e9:.1f} GB",
-                times(ratio["less memory, RMM"]),
-                count(peer["differ"]["core rows"]),
+                f"{used / 1e9:.1f} GB" if used else "",
+                times(used / own["peak_rmm"] if used else None),
+                count(peer.get("differ", {}).get("core rows")),
             ]
         )
     return table

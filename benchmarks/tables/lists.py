@@ -60,4 +60,15 @@ def semantic(found: dict[str, Any]) -> list[list[str]]:
     return table
 
 
-TABLES = {"semantic": semantic}
+def intervals(run: dict[str, Any]) -> list[list[str]]:
+    """Tabulate the mean share of the rows in the intervals that LSS scans."""
+    shares = {(one["lists"], one["eps"]): one["share"] for one in run["runs"]}
+    distances = sorted({eps for _, eps in shares})
+    table = [["lists", *(f"eps {eps:g}" for eps in distances)]]
+    for lists in sorted({lists for lists, _ in shares}):
+        cells = [shares.get((lists, eps)) for eps in distances]
+        table.append([str(lists), *map(seconds, cells)])
+    return table
+
+
+TABLES = {"semantic": semantic, "list-intervals": intervals}

@@ -15,7 +15,7 @@ that of each entry; ``file("...")`` is another result; `FUNCTIONS` are known.
 ``published`` stands for numbers of other people's papers, ``fixed`` for definitions,
 limits and settings; both for one number, or as many as they say, or on a line of their
 own for the table or paragraph that follows.  A number with a unit of measurement and no
-mark is an error.
+mark is an error, unless benchmarks/numbers.json declares it (see `declared`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": np.sum,
     "round": np.round,
     "len": len,
+    "int": int,
+    "sorted": sorted,
     "array": np.array,
+    "fastest": lambda tools, *own: min(
+        one.median for name, one in tools.items() if name not in own and "median" in one
+    ),
 }
 
 
@@ -109,6 +114,13 @@ class Found:
 
     def __len__(self) -> int:
         return len(self._value)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._value
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Return keys and values, for loops."""
+        return [(key, shown(value)) for key, value in self._value.items()]
 
     def values(self) -> Found:
         """Return the values of a part with keys, as a list."""
@@ -159,9 +171,9 @@ def agrees(text: str, value: float) -> bool:
     return abs(float(text.replace(",", "")) - value) <= half * (1 + 1e-9)
 
 
-def problems(text: str) -> Iterator[str]:
-    """Yield errors: numbers of a page that differ from their results, or that have no
-    mark.
+def problems(text: str, unmarked: bool = True) -> Iterator[str]:
+    """Yield errors: numbers of a page that differ from their results, or with
+    `unmarked` that have a unit and no mark.
     """
     text = HIDDEN.sub(
         lambda match: match["mark"] or re.sub(r"[^\n|]", " ", match[0]), text
@@ -169,7 +181,54 @@ def problems(text: str) -> Iterator[str]:
     for start, part in paragraphs(text):
         line = text.count("\n", 0, start) + 1
         for problem in _of_paragraph(part):
-            yield f"{line}: {problem}"
+            if unmarked or "has no mark" not in problem:
+                yield f"{line}: {problem}"
+
+
+def marked(text: str) -> dict[int, str]:
+    """Return the places of the numbers of a page that have a mark, with its kind:
+    "published", "fixed", or "tied" to a result.
+    """
+    text = HIDDEN.sub(
+        lambda match: match["mark"] or re.sub(r"[^\n|]", " ", match[0]), text
+    )
+    found: dict[int, str] = {}
+    for start, part in paragraphs(text):
+        alone = re.match(r"<!-- (published|fixed) -->\n", part)
+        bare = MARK.sub(lambda match: " " * len(match[0]), part)
+        if alone:
+            found |= {
+                start + number.start(): alone[1]
+                for number in re.finditer(NUMBER, bare)
+                if number[0]
+            }
+            continue
+        done = 0
+        for mark in MARK.finditer(part):
+            known = _before(bare, done, mark.start())
+            wanted = _number_of(mark)
+            for place, _ in known[len(known) - wanted :] if wanted else ():
+                found[start + place] = mark["kind"] or "tied"
+            done = mark.end()
+    return found
+
+
+def _before(bare: str, done: int, end: int) -> list[tuple[int, str]]:
+    """Return the numbers between two marks that the second may stand for."""
+    before = BEFORE.search(bare, done, end)
+    near = [
+        (before.start(1) + number.start(), number[0])
+        for number in (re.finditer(NUMBER, before[1]) if before else ())
+        if number[0]
+    ]
+    measured = [
+        (match.start() + number.start(), number[0])
+        for kind in (MEASURED, CELL)
+        for match in kind.finditer(bare)
+        for number in re.finditer(NUMBER, match[0])
+        if number[0]
+    ]
+    return sorted({one for one in (*measured, *near) if done <= one[0] < end})
 
 
 def paragraphs(text: str) -> Iterator[tuple[int, str]]:
@@ -192,15 +251,7 @@ def _of_paragraph(text: str) -> Iterator[str]:
     ]
     done = 0
     for mark in MARK.finditer(text):
-        before = BEFORE.search(bare, done, mark.start())
-        near = [
-            (before.start(1) + number.start(), number[0])
-            for number in (re.finditer(NUMBER, before[1]) if before else ())
-            if number[0]
-        ]
-        known = sorted(
-            {one for one in (*measured, *near) if done <= one[0] < mark.start()}
-        )
+        known = _before(bare, done, mark.start())
         yield from _checked(mark, [number for _, number in known])
         wanted = _number_of(mark)
         taken = (

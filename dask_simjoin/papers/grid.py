@@ -170,8 +170,9 @@ class Grid(BatchedMethod):
         """Return GPU-Join (the first paper) with all its optimizations, for many
         dimensions.
 
-        Queries are sorted by workload, as in the authors' later code, GDS-Join. So
-        threads that run at the same time read the same points.
+        Queries are sorted by workload, as in the authors' later code, GDS-Join; the
+        paper has no such step. So threads that run at the same time read the same
+        points.
         """
         return cls(
             indexed=indexed, sort=True, pattern="full", order="workload", threads=1
@@ -451,9 +452,9 @@ class Cost:
     """The cost of a join with `indexed` dimensions, in memory reads.
 
     `search` counts 3**k lookups per query; each costs the logarithm of the number of
-    non-empty cells. `compare` counts the coordinates of all candidates. The paper
-    multiplies `compare` by a factor. We use 1, because our copy of the paper lacks its
-    value.
+    non-empty cells. `compare` counts the coordinates of all candidates. The paper's
+    formula for `compare` is a product that our copy of the paper lacks, so this is our
+    own.
     """
 
     indexed: int

@@ -1,49 +1,48 @@
-"""The audit of the papers: its summary counts its rows, and rows say why something is
-missing.
+"""The audit of the papers: one list, from which the audit, the overview of the papers and
+the states of figures are.
 """
 
-import collections
+import json
+import re
 
 import pytest
 
+from benchmarks.tables import audit
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "explanation" / "papers-audit.md").read_text()
-STATUSES = ("works", "partly", "absent")
-
-
-def cells_of(text):
-    """The cells of the rows of tables."""
-    found = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in text.splitlines()
-        if "| " in line
-    ]
-    return [cells for cells in found if cells[0] not in ("item", "document")]
-
-
-SUMMARY = {
-    name: numbers for name, *numbers in cells_of(PAGE.partition("## GPU-Join")[0])
+ITEMS = json.loads(
+    (ROOT / "benchmarks" / "results" / "papers" / "audit.json").read_text()
+)["items"]
+PAGES = {
+    "GPU-Join": "grid-joins",
+    "Load imbalance": "grid-joins",
+    "LSS": "list-joins",
+    "K-means join": "list-joins",
+    "Set joins": "set-joins",
 }
 
 
-@pytest.mark.parametrize("name", SUMMARY)
-def test_the_summary_counts_the_rows(name):
-    rows = cells_of(PAGE.partition(f"## {name}\n")[2].partition("\n## ")[0])
-    counted = collections.Counter(status for _, status, _ in rows)
-    assert set(counted) <= set(STATUSES)
-    assert [int(one) for one in SUMMARY[name]] == [
-        counted[status] for status in STATUSES
-    ]
-    assert [item for item, status, why in rows if status != "works" and not why] == []
-    assert len({item for item, _, _ in rows}) == len(rows)
+def test_items_have_a_state_and_say_what_is_missing():
+    assert {one["document"] for one in ITEMS} == set(audit.DOCUMENTS)
+    assert {one["state"] for one in ITEMS} <= set(audit.STATES)
+    assert [one for one in ITEMS if one["state"] != "works" and not one["remark"]] == []
+    names = [(one["document"], one["item"]) for one in ITEMS]
+    assert len(set(names)) == len(names)
 
 
-def test_all_papers_are_there():
-    assert list(SUMMARY) == [
-        "GPU-Join",
-        "Load imbalance",
-        "LSS",
-        "K-means join",
-        "Set joins",
+@pytest.mark.parametrize(
+    "item",
+    [one for one in ITEMS if "row" in one],
+    ids=lambda one: f"{one['document']}-{one['row']}",
+)
+def test_tables_of_figures_agree_with_the_audit(item):
+    page = ROOT / "docs" / "explanation" / f"{PAGES[item['document']]}.md"
+    text = re.sub(r"<!--.*?-->", "", page.read_text(), flags=re.DOTALL)
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith(f"| {item['row']}") and line.count("|") >= 4
     ]
+    states = [row[-1] for row in rows if row[-1].startswith(("yes", "in part", "no"))]
+    assert len(states) == 1, rows
+    assert states[0].startswith(audit.SHOWN[item["state"]]), states

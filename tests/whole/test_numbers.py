@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.harness import repeats, source
 from benchmarks.papers import rejoin
-from benchmarks.tables import PAGES, numbers
+from benchmarks.tables import PAGES, declared, numbers
+from tests.checks import changed_numbers
 from tests.support.paths import ROOT
 
 RESULT = {
@@ -39,7 +40,68 @@ def problems(text):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_numbers_of_pages_are_those_of_results(page):
-    assert list(numbers.problems(page.read_text())) == []
+    name, text = str(page.relative_to(ROOT)), page.read_text()
+    unmarked = not declared.CHECKED.fullmatch(name)
+    assert list(numbers.problems(text, unmarked)) == []
+    assert list(declared.problems(name, text)) == []
+
+
+def test_any_changed_number_is_noticed():
+    assert changed_numbers.unnoticed(seed=20261129, number=12) == []
+
+
+def test_declared_numbers_name_pages():
+    names = {str(page.relative_to(ROOT)) for page in PAGES}
+    assert declared.read().keys() <= names
+
+
+PAGE = "docs/benchmarks.md"
+
+
+@pytest.mark.parametrize(
+    ("text", "entries", "told"),
+    [
+        ("We saw 3 cases.", [], "3 is not declared"),
+        ("We saw 3 cases.", [{"text": "saw 3 cases", "kind": "fixed"}], ""),
+        ("We saw 4 cases.", [{"text": "saw 3 cases", "kind": "fixed"}], "0 times"),
+        ("Some 3-D points", [], "3 is not declared"),
+        ("About .5 of them", [], ".5 is not declared"),
+        ("of float64 and H200", [], ""),
+        ("`3` and [this](page-4.md)", [], ""),
+        ("2 of 8.25<!-- = joins/one: rows.seconds -->", [], "2 is not declared"),
+        ("8.25<!-- = joins/one: rows(eps=0.2).seconds -->", [], ""),
+        (
+            "It takes 8.25 s.",
+            [{"text": "takes {8.25} s", "is": "joins/one: rows(eps=0.2).seconds"}],
+            "",
+        ),
+        (
+            "It takes 8.26 s.",
+            [{"text": "takes {8.26} s", "is": "joins/one: rows(eps=0.2).seconds"}],
+            "8.26 is 8.25",
+        ),
+        (
+            "It takes 8.25 s.",
+            [{"text": "takes {8.25} s", "is": "joins/one: rows.seconds"}],
+            "has 1 numbers, its result 2",
+        ),
+        ("3 or 3 at", [{"text": "3", "kind": "fixed"}], "1 times, the page 2 times"),
+        ("33 at", [{"text": "3", "kind": "fixed"}], "33 is not declared"),
+    ],
+)
+def test_numbers_are_declared(text, entries, told, result):
+    found = list(declared.problems(PAGE, text, entries))
+    assert any(told in one for one in found) if told else found == []
+
+
+def test_what_is_missing_is_declared():
+    text = "Since 2026 there are 3 kinds; one takes 5 s. Of 700 MB<!-- fixed --> each."
+    old = [{"text": "gone 7", "kind": "fixed"}, {"text": "{9}", "is": "joins/one: it"}]
+    new = declared.declared(PAGE, text, old)
+    assert old[1] in new and old[0] not in new
+    left = list(declared.problems(PAGE, text, [one for one in new if "is" not in one]))
+    # a measurement without a result is left out
+    assert len(left) == 1 and "5 is not declared" in left[0]
 
 
 @pytest.mark.parametrize(
