@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import shutil
 import tempfile
 import threading
@@ -21,6 +23,7 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import (
     LARGER_DISK,
     BudgetError,
+    OptionError,
     PlanningError,
     Remedy,
     ScratchError,
@@ -29,7 +32,9 @@ from dask_simjoin.planning.budget import MEMORY_LIMIT, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.table import TableSummary
+from dask_simjoin.request.config_source import source
 from dask_simjoin.request.options import current_client, on_cluster
+from dask_simjoin.request.units import check_whole
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -46,6 +51,11 @@ ITSELF = 300 * 2**20
 
 LOADED = 330 * 2**20
 """Memory of a worker process after a first small join, in bytes, without any data."""
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Environment variables that limit the threads of other libraries; they also limit the
+threads for plain frames.
+"""
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
 PROCESSES = ("processes", "multiprocessing")
@@ -151,16 +161,47 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def plain_threads() -> int:
-    """Return the number of threads for a plain frame: as many as Dask's threaded
-    scheduler would use.
+    """Return the number of threads for a plain frame: the setting ``simjoin.threads``,
+    or as many as Dask's threaded scheduler would use.
 
-    It is 1 if the caller is not in the main thread, because other threads may compute
-    at the same time.
+    Without the setting it is 1 outside the main thread, and in a process that Python's
+    multiprocessing started, because others may compute there at the same time.
     """
-    one = dask.config.get("scheduler", None) in ONE_THREAD
-    if one or threading.current_thread() is not threading.main_thread():
+    given = _configured_threads()
+    if given is not None:
+        return given
+    if (
+        dask.config.get("scheduler", None) in ONE_THREAD
+        or threading.current_thread() is not threading.main_thread()
+        or multiprocessing.parent_process() is not None
+    ):
         return 1
-    return int(dask.config.get("num_workers", None) or CPU_COUNT)
+    workers = dask.config.get("num_workers", None)
+    return int(workers) if workers else _allowed_cores()
+
+
+def _configured_threads() -> int | None:
+    """Return the setting ``simjoin.threads``; None if it is not set."""
+    key = "simjoin.threads"
+    value = dask.config.get(key, None)
+    if value is None:
+        return None
+    try:
+        return check_whole(key, value, 1)
+    except OptionError as error:
+        raise OptionError(f"{error} It comes from {source(key, value)}.") from None
+
+
+def _allowed_cores() -> int:
+    """Return the number of cores that this process may use now."""
+    cores = [CPU_COUNT]
+    if hasattr(os, "sched_getaffinity"):
+        cores.append(len(os.sched_getaffinity(0)))
+    for name in THREAD_VARIABLES:
+        value = os.environ.get(name, "")
+        if value.isdigit() and int(value):
+            cores.append(int(value))
+    return min(cores)
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:

@@ -325,6 +325,9 @@ GIVEN = yaml.safe_load(
 DEFAULTS: dict[str, Any] = GIVEN["simjoin"]
 """Default values of the settings under "simjoin" in Dask's configuration."""
 
+SIZES = ("blocksize", "output-size", "result-limit")
+"""The settings that are numbers of bytes."""
+
 dask.config.update_defaults(GIVEN)
 
 
@@ -355,9 +358,9 @@ def read_settings(cluster: bool = False) -> Settings:
     on workers use it, since their results do not depend on the settings.
     """
     sizes = {}
-    for name, default in DEFAULTS.items():
+    for name in SIZES:
         key = f"simjoin.{name}"
-        value = dask.config.get(key, default)
+        value = dask.config.get(key, DEFAULTS[name])
         sizes[name] = None if value is None else _size(key, value)
     shuffle = dask.config.get("dataframe.shuffle.method", None)
     if shuffle not in (None, *SHUFFLES):

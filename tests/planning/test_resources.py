@@ -2,6 +2,9 @@
 disk.
 """
 
+import multiprocessing
+import os
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import dask
@@ -10,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.errors import BudgetError, ScratchError
+from dask_simjoin.errors import BudgetError, OptionError, ScratchError
 from dask_simjoin.planning import resources
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import MAX_ROWS
@@ -31,6 +34,7 @@ from dask_simjoin.planning.resources import (
     expect_disk,
     held_at_once,
     needed_of_chunks,
+    plain_threads,
     sent_rows,
     workers_of,
 )
@@ -341,3 +345,44 @@ def test_a_cluster_of_workers_with_400_mb_is_refused(monkeypatch):
     refused = pytest.raises(BudgetError, match=r"381\.47 MiB.*at least 412\.50")
     with dask.config.set({"distributed.worker.memory.pause": 0.8}), refused:
         resources.resources_for("pandas")
+
+
+# --- threads for plain frames -------------------------------------------------------
+
+
+def in_a_thread(function):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+def test_threads_for_plain_frames(monkeypatch):
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    cores = min(resources.CPU_COUNT, len(os.sched_getaffinity(0)))
+    with dask.config.set(num_workers=None, scheduler=None):
+        assert plain_threads() == cores
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        assert plain_threads() == 1
+        with dask.config.set(num_workers=3):  # what Dask is told comes first
+            assert plain_threads() == 3
+            assert in_a_thread(plain_threads) == 1
+        with dask.config.set({"simjoin.threads": 5}):
+            assert plain_threads() == in_a_thread(plain_threads) == 5
+    for scheduler in ("sync", "single-threaded"):
+        with dask.config.set(scheduler=scheduler, num_workers=4):
+            assert plain_threads() == 1
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True])
+def test_a_number_of_threads_is_checked(threads):
+    message = r"simjoin\.threads=.* use a whole number >= 1\. It comes from dask"
+    with (
+        dask.config.set({"simjoin.threads": threads}),
+        pytest.raises(OptionError, match=message),
+    ):
+        plain_threads()
+
+
+def test_processes_of_multiprocessing_use_one_thread():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(plain_threads) == 1

@@ -1,0 +1,159 @@
+"""Joins of plain frames have the same result with any number of threads."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+
+import dask_simjoin  # noqa: F401
+from dask_simjoin.cluster.algorithms import dbscan
+from dask_simjoin.engine import process
+from dask_simjoin.engine.cpu import rounds, sorting
+from dask_simjoin.errors import BudgetError
+from dask_simjoin.tasks import local, nearest
+
+THREADS = [2, 7, 32]
+
+
+@pytest.fixture(autouse=True)
+def little(monkeypatch):
+    """Give threads so little work that small tables are joined by several."""
+    for module, name in (
+        (process, "LEAST"),
+        (process, "LEAST_NUMBERS"),
+        (sorting, "MIN_KEYS_PER_THREAD"),
+        (local, "PAIRS_APART"),
+        (nearest, "MIN_SEARCHED"),
+        (dbscan, "MIN_PLACES"),
+        (rounds, "MIN_SEARCHED_TILES"),
+        (rounds, "MIN_OFFERED"),
+    ):
+        monkeypatch.setattr(module, name, 64 if name != "MIN_SEARCHED_TILES" else 1)
+
+
+def table(rows, dims, seed=0):
+    """Points with ties and copies, and labels in no order."""
+    rng = np.random.default_rng(seed)
+    centers = rng.uniform(0, 1, (12, dims))
+    x = centers[rng.integers(0, 12, rows)] + rng.normal(0, 0.03, (rows, dims))
+    frame = pd.DataFrame(x.round(2), columns=[f"x{k}" for k in range(dims)])
+    frame["name"] = [f"n{k % 97}" for k in range(rows)]
+    frame.index = rng.permutation(rows) * 3
+    return frame
+
+
+def in_order(found):
+    if isinstance(found, pd.DataFrame) and "left" in found.columns:
+        return found.sort_values(["left", "right"], ignore_index=True)
+    return found
+
+
+def on(dims):
+    return [f"x{k}" for k in range(dims)]
+
+
+VERBS = {
+    "pairs": lambda f, g, how: f.simjoin.self_join(
+        0.05, return_distance=True, keep="name", **how
+    ),
+    "both": lambda f, g, how: f.simjoin.self_join(
+        0.05, pairs="both", include_self=True, **how
+    ),
+    "left": lambda f, g, how: f.simjoin.join(g, 0.01, how="left", **how),
+    "anti": lambda f, g, how: f.simjoin.join(g, 0.01, how="leftanti", **how),
+    "counts": lambda f, g, how: f.simjoin.neighbor_counts(0.05, **how),
+    "several": lambda f, g, how: f.simjoin.count_pairs([0.01, 0.05], **how),
+    "number": lambda f, g, how: f.simjoin.count_pairs(0.05, **how),
+    "nearest": lambda f, g, how: f.simjoin.knn_join(g, k=3, **how),
+    "ties": lambda f, g, how: f.simjoin.knn_join(k=3, ties="all", **how),
+    "mutual": lambda f, g, how: f.simjoin.knn_join(k=3, mutual=True, **how),
+    "kth": lambda f, g, how: f.simjoin.k_distances(4, **how),
+    "dbscan": lambda f, g, how: f.simjoin.dbscan(0.02, 5, **how),
+    "tiles": lambda f, g, how: f.simjoin.dbscan(0.02, 5, method="tiles", **how),
+    "hdbscan": lambda f, g, how: f.simjoin.hdbscan(15, **how),
+    "tree": lambda f, g, how: f.simjoin.spanning_tree(min_samples=4, **how),
+}
+
+
+@pytest.mark.parametrize("dims", [1, 2, 6])
+@pytest.mark.parametrize("verb", VERBS)
+def test_any_number_of_threads_gives_the_same(verb, dims):
+    frame, how = table(3000, dims), {"on": on(dims)}
+    other = frame.sample(frac=0.4, random_state=1)
+    with dask.config.set({"simjoin.threads": 1}):
+        expected = VERBS[verb](frame, other, how)
+    for threads in THREADS:
+        with dask.config.set({"simjoin.threads": threads}):
+            found = VERBS[verb](frame, other, how)
+            again = VERBS[verb](frame, other, how)
+        if isinstance(expected, (pd.DataFrame, pd.Series)):
+            assert again.equals(found)  # in the same order
+            assert in_order(found).equals(in_order(expected))
+        else:
+            assert found == again == expected
+
+
+def test_radii_of_rows_and_threads():
+    frame = table(2000, 2).assign(r=lambda f: 0.01 + 0.02 * (f["x0"] % 0.1))
+    how = {"on": on(2), "pairs": "both"}
+    with dask.config.set({"simjoin.threads": 1}):
+        expected = in_order(frame.simjoin.self_join("r", **how))
+    with dask.config.set({"simjoin.threads": 7}):
+        assert in_order(frame.simjoin.self_join("r", **how)).equals(expected)
+
+
+def test_an_error_of_a_thread_is_raised(monkeypatch):
+    def refuse(*_):
+        raise MemoryError("no memory here")
+
+    monkeypatch.setattr(local, "result_rows", refuse)
+    with (
+        dask.config.set({"simjoin.threads": 4}),
+        pytest.raises(BudgetError, match="no memory here"),
+    ):
+        table(3000, 2).simjoin.self_join(0.05, on=on(2))
+
+
+def test_after_a_fork_threads_work_again():
+    frame = table(3000, 2)
+    with dask.config.set({"simjoin.threads": 4}):
+        expected = frame.simjoin.count_pairs(0.05, on=on(2))
+        child = os.fork()
+        if not child:
+            try:
+                found = frame.simjoin.count_pairs(0.05, on=on(2))
+                os._exit(int(found != expected))
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+PROGRAM = """
+    import dask, numpy as np, pandas as pd, dask_simjoin, time
+    frame = pd.DataFrame(np.random.default_rng(0).random((60_000, 16)))
+    frame.iloc[:2000].simjoin.count_pairs(0.4)
+    print("ready", flush=True)
+    with dask.config.set({"simjoin.threads": 4}):
+        while True:
+            frame.simjoin.count_pairs(0.9)
+"""
+
+
+@pytest.mark.processes
+def test_ctrl_c_ends_threads():
+    program = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout.readline() == "ready\n"
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
