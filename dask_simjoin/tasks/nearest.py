@@ -113,6 +113,7 @@ def search_chunk(
                 some, right, layout, best, found, is_self_join=is_self_join, **limits
             )
 
+        threads = threads if module_of(best) is np else 1
         shared_out(search, len(best), threads, searcher.grain, MIN_SEARCHED, TURNS)
         return {"totals": best, "row_numbers": found}
     some = searcher.part(left, start, stop)
