@@ -37,7 +37,10 @@ def assert_equal(found, want):
     )
     assert found.indptr.tolist() == want.indptr.tolist()
     assert found.indices.tolist() == want.indices.tolist()
-    assert found.data.tolist() == want.data.tolist()
+    # a distance that finds its pair may exceed the root by a unit in the last place
+    assert np.all(
+        (found.data == want.data) | (found.data == np.nextafter(want.data, 9))
+    )
 
 
 @pytest.mark.parametrize("mode", ["distance", "connectivity"])

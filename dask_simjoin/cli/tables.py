@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -410,7 +410,12 @@ class OutputWriter:
 
 @dataclass(frozen=True)
 class StandardOutput(OutputWriter):
-    """Writes a result as CSV to standard output or a pipe, when it is complete."""
+    """Writes a result as CSV to standard output or a pipe, when it is complete.
+
+    `pipes`: file descriptor of the pipe while it is open.
+    """
+
+    pipes: list[int] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -419,13 +424,17 @@ class StandardOutput(OutputWriter):
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
         folder = dask.config.get("temporary-directory", None)
+        # open before the join runs: a pipe that nothing reads would block for ever
+        if self.output not in STANDARD_OUTPUT:
+            self.pipes.append(_open_pipe(self.output))
         with tempfile.TemporaryDirectory(prefix="dask-simjoin-", dir=folder) as made:
             yield made
 
     def finish(self, temporary: str) -> None:
         files = sorted(self.fs.find(posixpath.join(temporary, "parts")))
-        if self.output not in STANDARD_OUTPUT:
-            with contextlib.suppress(BrokenPipeError), open(self.output, "wb") as pipe:
+        if self.pipes:
+            opened = self.pipes.pop()
+            with contextlib.suppress(BrokenPipeError), open(opened, "wb") as pipe:
                 _copy_csv(self.fs, files, pipe)
             return
         out = sys.stdout.buffer
@@ -434,6 +443,21 @@ class StandardOutput(OutputWriter):
             out.flush()
         except BrokenPipeError:  # the reader, such as head, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def _open_pipe(path: str) -> int:
+    """Open a pipe or device for writing; refuse a pipe that no program reads."""
+    try:
+        opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise click.UsageError(
+            f"{path} is a pipe that no program reads. Start the reading program first, "
+            f"such as cat {path} &."
+        ) from None
+    os.set_blocking(opened, True)
+    return opened
 
 
 def _schema(frame: Frame, types: Mapping[str, pa.DataType]) -> Any:

@@ -164,8 +164,8 @@ def plain_threads() -> int:
     """Return the number of threads for a plain frame: the setting ``simjoin.threads``,
     or as many as Dask's threaded scheduler would use.
 
-    Without the setting it is 1 outside the main thread, and in a process that Python's
-    multiprocessing started, because others may compute there at the same time.
+    Without the setting it is 1 outside the main thread, and in processes of Python's
+    multiprocessing. Others may compute there at the same time.
     """
     given = _configured_threads()
     if given is not None:

@@ -304,7 +304,7 @@ here.
 
 
 def _note_clients() -> None:
-    """In a forked process, remember the client with which Dask would wait forever."""
+    """In a forked process, remember the client of the parent: Dask would wait for it."""
     with contextlib.suppress(Exception):
         client = _current_client()
         if client is not None:

@@ -20,7 +20,7 @@ from dask_simjoin.engine.base import (
     searcher_for,
     searcher_of_library,
 )
-from dask_simjoin.engine.columns import blocks, look_up
+from dask_simjoin.engine.columns import blocks
 from dask_simjoin.engine.compat import inverse_of, module_of, to_host
 from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
 from dask_simjoin.engine.process import shared_out
@@ -66,7 +66,9 @@ Totals = tuple[float, float]
 ANY_TOTAL: Totals = (0.0, math.inf)
 
 MIN_SEARCHED, TURNS = 1 << 12, 8
-"""Threads share a search if each searches at least this many rows, in so many turns."""
+"""Threads share a search if each searches at least `MIN_SEARCHED` rows. Each thread
+gets `TURNS` parts.
+"""
 
 
 def search_chunk(
@@ -476,6 +478,7 @@ def whole_rows(
             )
             columns[called] = frames.values(own, column, which)
     columns["left"] = _ids_of_rows(query["ids"], rows, frames, threads)
+    del rows
     ids = data["ids"]
     if getattr(ids.dtype, "itemsize", 0) == 8:
         keys = as_id_keys(ids, np.arange(len(ids)))
@@ -505,7 +508,8 @@ def _look_up(
     """Write `table[places]` to `out`, which may be `places` itself."""
 
     def some(start: int, stop: int) -> None:
-        out[start:stop] = look_up(table, places[start:stop])
+        for block in blocks(stop - start):
+            out[start:stop][block] = table[places[start:stop][block]]
 
     shared_out(some, len(places), threads)
 

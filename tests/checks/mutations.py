@@ -445,9 +445,9 @@ MUTATIONS = [
         "request/units.py", "if number < 0:", "if number <= 0:", "request/test_units.py"
     ),
     Mutation(
-        "request/units.py",
-        "return 2 * math.sin(",
-        "return math.sin(",
+        "metrics/distances.py",
+        "half = 0.5 * squared_chord(number * size, xp, 1.0)",
+        "half = squared_chord(number * size, xp, 1.0)",
         "request/test_units.py",
     ),
     Mutation(

@@ -314,7 +314,7 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
             ),
         ),
         (("--eps", "0.1", "--id", "one"), 3, "ids in column 'one' are not unique"),
-        (("--eps", "2", "--pairs", "both"), 4, "The limit is"),
+        (("--eps", "2", "--pairs", "both"), 4, "raise the limit"),
     ],
 )
 def test_what_is_refused(points, tmp_path, words, code, text):

@@ -144,7 +144,7 @@ def test_files_and_folders_do_not_replace_each_other(points, tmp_path):
         in run(*words, "folder.csv", code=2).stderr
     )
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "is neither a file nor a folder" in run(*words, "pipe.csv", code=2).stderr
+    assert "is a pipe that no program reads" in run(*words, "pipe.csv", code=2).stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "file",
         "folder.csv",

@@ -80,7 +80,7 @@ def test_masked_numbers_are_missing(dtype):
             with pytest.raises(CoordinateError, match="missing"):
                 query(rows)
     labels = DBSCAN(eps=1.5, min_samples=2, dropna=True).fit(hidden).labels_
-    assert labels.tolist() == [0] * 3 + [1] * 16
+    assert labels.tolist() == [0] * 3 + [-1] + [1] * 16
     lazy = DBSCAN(eps=1.5, min_samples=2, dropna=True).fit(da.from_array(hidden, 10))
     assert lazy.labels_.compute().tolist() == labels.tolist()
     with pytest.raises(CoordinateError, match="missing"):

@@ -75,12 +75,10 @@ def test_they_are_those_that_are_found(case, tmp_path, monkeypatch):
 
 
 def test_smaller_distances_are_decided_as_by_any_join(tmp_path):
-    """Of a pair whose total is above the threshold, and whose distance is rounded to
-    what is asked for.
-    """
+    """The total of the pair is just above the threshold of 1.0."""
     frame = pd.DataFrame({"x": [0.0, 1.0, 5.0], "y": [0.0, 2.0**-26, 5.0]})
     index = frame.simjoin.index(2.0, tmp_path, return_distance=True, store_pairs=True)
-    assert index.pairs()["distance"].compute().tolist() == [1.0]
+    assert index.pairs()["distance"].compute().tolist() == [np.nextafter(1.0, 2)]
     assert not len(index.pairs(1.0)) and not len(frame.simjoin.self_join(1.0))
     assert len(index.pairs(np.nextafter(1.0, 2))) == 1 == len(index.pairs(3.0))
 

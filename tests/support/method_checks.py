@@ -3,11 +3,13 @@ work is cut.
 """
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.metrics.distances import make_metric
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import frame_of
 
@@ -26,6 +28,8 @@ def check_norm(x, eps, options, p, power):
     definition.
     """
     x = np.asarray(x, float)
+    if math.isinf(make_metric("minkowski", p).threshold(eps)):
+        return  # such an eps is refused
     found = frame_of(x).simjoin.self_join(eps, metric="minkowski", p=p, method=options)
     got = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
     assert_same_pairs(got, brute_force(x, eps, "minkowski", power))

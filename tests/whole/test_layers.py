@@ -303,6 +303,7 @@ DOCUMENTED = {
     "distributed.secede",
     "distributed.wait",
     "distributed.diagnostics.plugin.SchedulerPlugin",
+    "distributed.diagnostics.plugin.WorkerPlugin",
     "distributed.protocol.deserialize",
     "distributed.protocol.serialize",
     "distributed.protocol.serialize.dask_deserialize",

@@ -347,8 +347,8 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
 
 
 MIN_PLACES, TURNS = 1 << 14, 4
-"""A single chunk is divided among threads only if each thread gets at least this many
-places, in so many turns.
+"""A single chunk is divided among threads only if each thread gets at least
+`MIN_PLACES` places. Each thread gets `TURNS` parts.
 """
 
 

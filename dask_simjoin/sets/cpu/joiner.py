@@ -66,8 +66,8 @@ class BlockSearch:
     If so, the kernel writes the right set of each pair first.
     """
     state: np.ndarray
-    """State of the kernel: first the next probe (-1: done); then, among others, the
-    second last makes the kernel stop if it is not 0; last the number of written pairs.
+    """State of the kernel. The first item is the next probe (-1: done), and the last
+    the number of written pairs. The kernel stops if the second last is not 0.
     """
     max_steps: float
     """Upper bound of the elementary steps that the search takes."""

@@ -120,8 +120,8 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
 
 
 SIZE, SEED, DONE, PAUSED = range(4)
-"""Indexes in the state of `order`: number of nodes in the heap, lowest rank that may be
-unvisited, number of ordered nodes, and the node whose edges are missing (-1: none).
+"""Indexes in the state of `order`: number of nodes in the heap; lowest rank that may be
+unvisited; number of ordered nodes. The last is the node whose edges are missing, or -1.
 """
 
 
