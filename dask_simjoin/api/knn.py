@@ -481,14 +481,13 @@ def nearest(
         about = search(queries, data), number, spec, queries
         tied = ties_in(*about, data, (0, 0), totals)
         state = with_ties(*about, most, tied)
-        made = nearest_or_missing if with_alone else nearest_rows
-        return made(queries, state, spec, example, find_rows(state, data, 0, spec))
-    if device is None and mutual:
+    elif device is None and mutual:
         state = mutual_state(queries, data, search)
         return whole_rows(queries, data, state, spec, example, threads)
-    state = search(queries, data)
-    if device is None and not with_alone:
-        return whole_rows(queries, data, state, spec, example, threads)
+    else:
+        state = search(queries, data)
+        if device is None and not with_alone:
+            return whole_rows(queries, data, state, spec, example, threads)
     if all_rows is not None:
         queries, state = all_rows, state_of_all_rows(state, frame, spec)
     made = nearest_or_missing if with_alone else nearest_rows

@@ -426,7 +426,8 @@ def _without_mask(column: Any) -> Any:
     if not mask.any():
         return values
     if values.dtype.kind in "iu":
-        return pd.arrays.IntegerArray(values.copy(), mask)
+        native_kind = values.dtype.newbyteorder("=")
+        return pd.arrays.IntegerArray(values.astype(native_kind), mask)
     if values.dtype.kind == "b":
         return pd.arrays.BooleanArray(values.copy(), mask)
     return column.filled(np.nan) if values.dtype.kind == "f" else column

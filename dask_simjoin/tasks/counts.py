@@ -464,6 +464,8 @@ def _order(ids: Ids) -> Array:
 
     If ids cannot be compared because their types differ, they are sorted by type first.
     """
+    if isinstance(ids.dtype, pd.CategoricalDtype) and not ids.dtype.ordered:
+        ids = decoded(ids)  # the order of categories depends on partitions
     with contextlib.suppress(TypeError):
         return ids.argsort()
     kinds = [

@@ -11,6 +11,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.engine.native import native
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, Series
 from dask_simjoin.planning.partition import points
 from dask_simjoin.request.spec import JoinSpec, RowSpec
@@ -99,7 +100,8 @@ def left_out_rows(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Chu
     error if the partition has changed since planning.
     """
     kept = planned_points(frame, fingerprint, spec)[1]
-    some = frame.iloc[:0] if kept is None else frame[~kept]
+    # Dask may describe big-endian columns as native ones
+    some = frame.iloc[:0] if kept is None else native(frame[spec.columns])[~kept]
     return rows_of(some, spec)
 
 

@@ -422,9 +422,31 @@ def state_of_all_rows(state: State, frame: Frame, spec: JoinSpec) -> State:
     `dropna` leaves out have no neighbor.
     """
     kept = kept_rows(frame, spec)
+    if "ranks" not in state or kept is None:
+        return State(
+            totals=filled(state["totals"], kept, math.inf),
+            row_numbers=filled(state["row_numbers"], kept, -1),
+        )
+    # with all ties, rows repeat
+    mask = to_host(kept)
+    alone = np.flatnonzero(~mask)
+    rows = np.concatenate([np.flatnonzero(mask)[state["rows"]], alone])
+    order = np.argsort(rows, kind="stable")
+    totals, numbers, ranks = (
+        np.concatenate([values, np.full((len(alone), *values.shape[1:]), fill)])[order]
+        for values, fill in (
+            (state["totals"], math.inf),
+            (state["row_numbers"], -1),
+            (state["ranks"], 1),
+        )
+    )
+    # places as in the chunk of `rows_of`
     return State(
-        totals=filled(state["totals"], kept, math.inf),
-        row_numbers=filled(state["row_numbers"], kept, -1),
+        totals=totals,
+        row_numbers=numbers,
+        rows=rows[order],
+        places=rows[order],
+        ranks=ranks,
     )
 
 

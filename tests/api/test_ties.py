@@ -171,3 +171,33 @@ def test_refusals():
     for options in ({"method": "zorder"}, {"method": "zorder", "approximate": True}):
         with pytest.raises(OptionError, match="ties='all' is not allowed with method"):
             LATTICE.simjoin.knn_join(k=1, ties="all", **options)
+
+
+@pytest.mark.parametrize("far", [None, 1.0])
+@pytest.mark.parametrize("k", [1, 3])
+def test_left_joins_keep_rows_without_coordinates(k, far):
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"x": rng.integers(0, 30, 40).astype(float), "name": "a"})
+    frame["name"] = [f"row {n}" for n in range(40)]
+    frame.loc[[0, 7, 8, 39], "x"] = [np.nan, np.inf, np.nan, np.nan]
+    frame.index += 100
+    how = {"on": "x", "dropna": True, "ties": "all", "keep": "name"}
+    other = frame.iloc[3:20]
+    pairs = frame.simjoin.knn_join(other, k, max_distance=far, **how)
+    found = frame.simjoin.knn_join(other, k, max_distance=far, how="left", **how)
+    assert found["name_left"].tolist() == [f"row {n - 100}" for n in found["left"]]
+    assert found["left"].is_monotonic_increasing
+    alone = found[found["right"].isna()]
+    assert set(alone["left"]) == set(frame.index) - set(pairs["left"])
+    assert alone["left"].is_unique and {100, 107, 108, 139} <= {*alone["left"]}
+    assert alone["rank"].isna().all() and alone["name_right"].isna().all()
+    matched = found[found["right"].notna()].reset_index(drop=True)
+    pd.testing.assert_frame_equal(matched, pairs, check_dtype=False)
+    lazy = dd.from_pandas(frame, 3).simjoin.knn_join(
+        dd.from_pandas(other, 2), k, max_distance=far, how="left", **how
+    )
+    computed = lazy.compute(scheduler="sync").sort_values(["left", "rank"])
+    expected = found.astype(computed.dtypes).sort_values(["left", "rank"])
+    pd.testing.assert_frame_equal(
+        computed.reset_index(drop=True), expected.reset_index(drop=True)
+    )

@@ -64,7 +64,7 @@ def masked(values, *rows):
     return made
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", ">f4", ">i4", ">u2"])
 def test_masked_numbers_are_missing(dtype):
     values = FRAME.to_numpy().astype(dtype)
     hidden = masked(values, 3)
@@ -100,9 +100,10 @@ def test_masked_integers_keep_their_digits():
         dask_simjoin.count_pairs(large, 0.5, dropna=True)
 
 
-def test_masked_fields_are_missing():
+@pytest.mark.parametrize("kind", ["i8", ">i8"])
+def test_masked_fields_are_missing(kind):
     made = np.ma.array(
-        [(1, 2.0), (2, 3.0)], dtype=[("a", "i8"), ("b", "f8")], mask=[(0, 0), (1, 0)]
+        [(1, 2.0), (2, 3.0)], dtype=[("a", kind), ("b", "f8")], mask=[(0, 0), (1, 0)]
     )
     with pytest.raises(CoordinateError, match="missing"):
         dask_simjoin.count_pairs(made, 9)

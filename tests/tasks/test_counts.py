@@ -1,6 +1,7 @@
 """Forests of edges between numbers, with a node for each number and without."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,3 +78,16 @@ def test_numbers_that_lie_close_are_not_sorted(monkeypatch):
     far = [(0, 1000), (CHUNK + 1, CHUNK + 3)]
     assert nodes_of(far, monkeypatch) == ([4], forest_of(far))
     assert nodes_of([(-3, 1), (1, 2)], monkeypatch) == ([3], [(1, -3), (2, -3)])
+
+
+@pytest.mark.parametrize("categories", [[3, 10, 200], [200, 3, 10]])
+def test_components_of_categories_are_numbered_by_values(categories):
+    """Partitions with other categories are combined in the order of the partitions."""
+    dtype = pd.CategoricalDtype(categories)
+    pairs = pd.DataFrame({"left": [200, 10], "right": [200, 3]}, dtype=dtype)
+    found = counts.components_of_ids(pairs)
+    assert found["id"].tolist() == [3, 10, 200]
+    assert found["component"].tolist() == [0, 0, 1]
+    assert found["id"].dtype == "category"
+    ordered = pairs.astype(pd.CategoricalDtype(categories, ordered=True))
+    assert counts.components_of_ids(ordered)["id"].tolist() == categories

@@ -68,3 +68,14 @@ def test_positions_in_the_frame():
         numbers = np.append(np.arange(kept.sum()), -1)
         found = positions_in_frame(numbers, np.flatnonzero(~kept))
         assert found.tolist() == [*np.flatnonzero(kept), -1]
+
+
+def test_big_endian_rows_of_a_partition():
+    # Dask describes the columns of such partitions as native
+    from dask_simjoin.planning.partition import summarise
+
+    # pandas can select rows of some such frames, depending on their blocks
+    frame = FRAME.assign(x=FRAME["x"].astype(">f8"), y=1.0, z=np.arange(4))
+    summary = summarise(frame, 0, SPEC, False)
+    chunk = left_out_rows(frame, (0, (summary.source_rows, summary.box)), SPEC)
+    assert chunk["kept"]["name"].tolist() == ["a", "d"]
