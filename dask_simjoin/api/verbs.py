@@ -42,8 +42,8 @@ class Verb:
     compiled: Mapping[str, Any] | None = field(kw_only=True)
     """Options of the calls that compile the verb's kernels ahead of time.
 
-    `compile_kernels` replaces True by a suitable distance for `eps` and `max_eps`. None: the verb has
-    no kernels.
+    `compile_kernels` replaces True by a suitable distance for `eps` and `max_eps`.
+    None: the verb has no kernels.
     """
     shown: tuple[str, ...] = field(default=(), kw_only=True)
     """Keywords that the table of verbs shows, in addition to positional options."""
