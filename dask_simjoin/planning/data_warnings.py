@@ -490,10 +490,14 @@ def warnings_of_eps(
     return tuple(data_warnings)
 
 
+def _has_unit(spec: JoinSpec) -> bool:
+    """Return whether `eps` was passed with a unit, as in "0.5 m"."""
+    return spec.text is not None and spec.text[0] == spec.eps
+
+
 def _small_eps(spec: JoinSpec, sides: Sequence[TableSummary]) -> str:
     """Return a warning if `eps` is probably in kilometers, else ""."""
-    has_unit = spec.text is not None and spec.text[0] == spec.eps
-    if has_unit or spec.several or spec.radius is not None:
+    if _has_unit(spec) or spec.several or spec.radius is not None:
         return ""
     lower = np.min([side.every.lower for side in sides], axis=0)
     upper = np.max([side.every.upper for side in sides], axis=0)
@@ -617,6 +621,8 @@ def far_from_eps(
     """
     if spec.metric != Haversine.name or spec.radius is not None or not spec.eps:
         return ""
+    if _has_unit(spec):
+        return ""
     if min(len(left.x), len(right.x)) < PROBED:
         return ""
     if found.total and (copies_count or not _only_copies(found, left, right)):
@@ -629,7 +635,8 @@ def far_from_eps(
         "the nearest rows "
         f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in "
         "meters; "
-        f"if you mean kilometers, use eps={1000 * spec.eps:g}."
+        f"if you mean kilometers, use eps={1000 * spec.eps:g}. eps='{spec.eps:g} m' "
+        "ends this warning."
     )
 
 
