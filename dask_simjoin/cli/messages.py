@@ -54,10 +54,7 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
         re.compile(r"\bjoin\(\) and knn_join\(\) compare"),
         "the commands join and knn compare",
     ),
-    (
-        re.compile(r"\bjoin\(\), or self_join\(pairs='both'\), with"),
-        "the commands join, or self-join --pairs both, with",
-    ),
+    (re.compile(r"\bjoin\(\) with"), "the command join with"),
     (re.compile(r"k_distances\(\), which"), "the command k-distances, which"),
     (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
     (re.compile(r" \(Dask converts lists in a pandas DataFrame.*$", re.S), ""),

@@ -197,6 +197,12 @@ def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
     )
 
 
+def warnings_of_index(side: TableSummary) -> tuple[DataWarning, ...]:
+    """Return the warnings about an index, whose rows are joined later."""
+    small = "" if side.every.rows < MIN_ROWS else _small_eps(side.spec, [side])
+    return (*warnings_of_data(side), *([_units(small)] if small else []))
+
+
 def _transposed(sides: Sequence[TableSummary]) -> list[DataWarning]:
     """Warn if all tables have more coordinates than rows, and `on` was not given.
 

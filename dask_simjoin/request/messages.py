@@ -120,10 +120,9 @@ NO_TIMES = (
     "the times of both rows"
 )
 NO_ORDER = (
-    "the nearest row may be earlier or later; use join(), or self_join(pairs='both'), "
-    "with keep=['time'] and return_distance=True, and filter the pairs by the times of "
-    "both rows; pairs.sort_values('distance').drop_duplicates('left') has the nearest "
-    "of the others"
+    "the nearest row may be later; use join() with keep=['time'] and "
+    "return_distance=True, and drop the pairs with a later row; then "
+    "pairs.sort_values('distance').drop_duplicates('left') has the nearest rows"
 )
 NO_BOXES = (
     "periodic boxes are not supported; add copies of the rows near each border, moved "
@@ -252,19 +251,18 @@ def not_an_option(
     """Return the end of a message about an unknown option: the name that it has in this
     package, or what to use instead.
 
-    `given`: options that the call has already, which are not meant.
+    `given`: options of the call. One of them is not what is meant by an option that
+    `NO_OPTIONS` explains.
     """
-    free = [own for own in known if own not in given]
     options = f"; its options are {', '.join(map(str, known)) or 'none'}."
     key = name.lower() if isinstance(name, str) else ""
-    # a distance between texts is a number of edits
-    distance = key != "threshold" and (key == "eps" or "eps" in OPTIONS.get(key, ()))
-    if distance and "transpositions" in known and "k" in free:
-        return f" (did you mean 'k'?){options}"
-    called_so = any(own in free for own in OPTIONS.get(key, ()))
-    if key in NO_OPTIONS and not called_so:
+    meant = [own for own in OPTIONS.get(key, ()) if own in known]
+    if key in NO_OPTIONS and all(own in given for own in meant):
         return f": {NO_OPTIONS[key]}."
-    return elsewhere(name, OPTIONS, free) + options
+    distance = key != "threshold" and (key == "eps" or "eps" in OPTIONS.get(key, ()))
+    if distance and "transpositions" in known:
+        return f" (did you mean 'k'?){options}"  # between texts, a number of edits
+    return elsewhere(name, OPTIONS, known) + options
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:

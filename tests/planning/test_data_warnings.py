@@ -284,6 +284,14 @@ def test_kilometers_where_some_rows_are_near(lay):
     computed(lay(57.5 + AT_ANCHOR % 0.01).simjoin.count_pairs(0.5, metric="haversine"))
 
 
+def test_kilometers_of_an_index(tmp_path):
+    call = AT_ANCHOR.simjoin.index
+    _, text, _ = warned(UnitsWarning, call, 0.5, tmp_path / "a", metric="haversine")
+    assert "eps='0.5 m' ends this warning" in text
+    call("0.5 m", tmp_path / "b", metric="haversine")
+    warned(UnitsWarning, call, 0.05, tmp_path / "c", on=["lat", "lon"])  # degrees
+
+
 def test_kilometers_of_nearest_rows():
     some = {"k": 1, "metric": "haversine"}
     _, text, _ = warned(

@@ -415,7 +415,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("neighbor_counts", "keep", "one value per row"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
-        ("knn_join", "direction", "drop_duplicates('left') has the nearest"),
+        ("knn_join", "direction", "drop_duplicates('left') has the nearest rows"),
         ("self_join", "boxsize", "add copies of the rows near each border"),
         ("dbscan", "Periodic", "add copies of the rows near each border"),
         ("self_join", "within", "filter the pairs by the times of both rows"),
