@@ -42,6 +42,7 @@ def _variable(found: re.Match[str]) -> str:
 
 PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"dask\.config\.set\(\{'simjoin\.([\w-]+)': '([^']*)'\}\)"), _variable),
+    (re.compile(r" of dask\.config\.set\b(?!\()"), ""),
     (
         re.compile(r"count_pairs\(\) or neighbor_counts\(\), which make"),
         "the commands count-pairs or counts, which make",
