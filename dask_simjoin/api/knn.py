@@ -24,10 +24,12 @@ from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.data_warnings import (
+    KILOMETERS,
     MIN_ROWS,
     DataWarning,
     far_from_max_distance,
     raise_warnings,
+    small_distance,
 )
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.planning.partition import points
@@ -403,19 +405,28 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
 def _warn_if_far(
     found: Frame, plain: list[Frame], spec: JoinSpec, far: float, how: NearestHow
 ) -> None:
-    """Warn if no row has a neighbor: `max_distance` may be in kilometers or degrees
-    instead of meters.
+    """Warn if `max_distance` may be in kilometers or degrees instead of meters: it is
+    very small, or no row has a neighbor.
     """
     if how == ANTI:
         some = len(found) < len(plain[0])
     else:
         some = found["rank"].notna().any() if how == LEFT else len(found) > 0
-    if some or spec.metric != Haversine.name or min(map(len, plain)) < MIN_ROWS:
+    is_small = KILOMETERS[0] <= far < KILOMETERS[1]
+    if spec.metric != Haversine.name or min(map(len, plain)) < MIN_ROWS:
+        return
+    if some and not is_small:
         return
     specs = [spec] if len(plain) == 1 else [spec, spec.right]
     each = [points(frame, own) for frame, own in zip(plain, specs, strict=True)]
     x = [all_rows if kept is None else all_rows[kept] for all_rows, kept in each]
-    text = far_from_max_distance(x[0], x[-1], spec, far)
+    text = "" if some else far_from_max_distance(x[0], x[-1], spec, far)
+    if not text and is_small:
+        lower, upper = (
+            choose([choose(rows[:, :3], axis=0) for rows in x], axis=0)
+            for choose in (np.min, np.max)
+        )
+        text = small_distance("max_distance", far, spec, lower, upper)
     if text:
         raise_warnings([DataWarning(UnitsWarning(text))])
 

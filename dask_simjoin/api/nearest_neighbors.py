@@ -13,7 +13,9 @@ from dask_simjoin.api.knn import knn_join
 from dask_simjoin.cluster.estimators import Points, PointsEstimator, check_fitted
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
+from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
+from dask_simjoin.planning.checks import without_dropna
 from dask_simjoin.planning.outputs import LISTS
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import Method, MetricName
@@ -31,6 +33,9 @@ from dask_simjoin.request.units import (
 )
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
+
+FILL = "Fill or drop those rows first."
+"""The remedy for missing values; the estimators have no `dropna`."""
 
 Found = np.ndarray | tuple[np.ndarray, np.ndarray]
 """Row numbers of neighbors, or distances and row numbers."""
@@ -138,7 +143,8 @@ class NearestNeighbors(PointsEstimator):
         spec = request.spec(example_of(frame))
         # raise errors for invalid rows now; with another `bound`, warnings about `eps`
         # are left to `radius_neighbors`
-        whole_chunk(frame, replace(spec, bound="radius", eps=radius), LISTS)
+        with without_dropna(FILL):
+            whole_chunk(frame, replace(spec, bound="radius", eps=radius), LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
         return self
@@ -188,10 +194,11 @@ class NearestNeighbors(PointsEstimator):
                 f"{', and no row is its own neighbor' if queries is None else ''}; use "
                 f"at most {available}."
             )
-        if queries is None:
-            found = knn_join(fitted, k=k, **self._search(KnnJoinRequest))
-        else:
-            found = knn_join(queries, fitted, k, **self._search(KnnJoinRequest))
+        with without_dropna(FILL):
+            if queries is None:
+                found = knn_join(fitted, k=k, **self._search(KnnJoinRequest))
+            else:
+                found = knn_join(queries, fitted, k, **self._search(KnnJoinRequest))
         shape = len(fitted if queries is None else queries), k
         rows = _host(found["right"]).reshape(shape)
         return (
@@ -321,15 +328,18 @@ class NearestNeighbors(PointsEstimator):
         in the same range of `distances`. `bounds` has the shape (m + 1,).
         """
         radius = self.radius if radius is None else radius
-        eps = self._distance(radius)
+        eps: float | str = self._distance(radius)
+        if self._metric == Haversine.name and parsed(radius) is not None:
+            eps = radius  # a warning about units depends on the text
         fitted, queries = self._rows(X)
         how = self._search() | {"return_distance": True}
         how["distance_unit"] = self._unit(radius)
         self._adapt(how, has_unit=True)
-        if queries is None:
-            found = self_join(fitted, eps, pairs="both", **how)
-        else:
-            found = join(queries, fitted, eps, **how)
+        with without_dropna(FILL):
+            if queries is None:
+                found = self_join(fitted, eps, pairs="both", **how)
+            else:
+                found = join(queries, fitted, eps, **how)
         left, right, distances = (
             _host(found[name]) for name in ("left", "right", "distance")
         )

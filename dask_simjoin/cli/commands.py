@@ -22,6 +22,7 @@ from dask_simjoin.cli.csv_files import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
 from dask_simjoin.cli.messages import (
     NamedCommands,
     columns_of_files,
+    in_words,
     listing_columns,
     naming_places,
     options_of_command,
@@ -65,7 +66,7 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.left_out import LeftOut, named_tables
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.columns import ROW_ID
-from dask_simjoin.request.messages import OPTIONS, counted
+from dask_simjoin.request.messages import NO_OPTIONS, OPTIONS, counted
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
 from dask_simjoin.sets.columns import TEXTS, content_of
 
@@ -161,11 +162,14 @@ class VerbCommand(click.Command):
                 for name in OPTIONS.get(other, ())
                 if name in options_of_command(self)
             ]
-            if not meant:
+            if meant:
+                hint = f". Did you mean {flag(meant[0])}?"
+            elif other in NO_OPTIONS:
+                names = {*options_of_command(self), "keep", "return_distance"}
+                hint = f": {in_words(NO_OPTIONS[other], names).rstrip(';,.')}."
+            else:
                 raise
-            text = (
-                f"No such option {error.option_name!r}. Did you mean {flag(meant[0])}?"
-            )
+            text = f"No such option {error.option_name!r}{hint}"
             raise click.NoSuchOption(error.option_name, text, ctx=ctx) from None
 
     def _called(self, **params: Any) -> None:
@@ -569,11 +573,17 @@ def _update(**params: Any) -> None:
         **({"dropped": dropped} if dropna else {}),
     }
     numbers |= {"pairs_added": added, "pairs_removed": removed}
-    left_out = f"\nLeft out {counted(dropped, 'row')} without coordinates."
-    text = (
-        f"{changes.report}{left_out * bool(dropped)}\nWrote {counted(added, 'added pair')} and "
-        f"{counted(removed, 'removed pair')} to "
-        f"{target.name}."
+    text = str(changes.report)
+    if dropped:
+        text += f"\nLeft out {counted(dropped, 'row')} without coordinates."
+    if changes.report.known:
+        text += (
+            f"\nBatch {params['batch']!r} was committed before, so the index is "
+            "unchanged."
+        )
+    text += (
+        f"\nWrote {counted(added, 'added pair')} and "
+        f"{counted(removed, 'removed pair')} to {target.name}."
     )
     _report(params, {"command": "index update", "output": target.path, **numbers}, text)
 

@@ -42,6 +42,7 @@ def _variable(found: re.Match[str]) -> str:
 
 PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"dask\.config\.set\(\{'simjoin\.([\w-]+)': '([^']*)'\}\)"), _variable),
+    (re.compile(r" of dask\.config\.set\b(?!\()"), ""),
     (
         re.compile(r"count_pairs\(\) or neighbor_counts\(\), which make"),
         "the commands count-pairs or counts, which make",
@@ -50,6 +51,11 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
         re.compile(r"count_set_pairs\(\) or set_neighbor_counts\(\), which make"),
         "the commands sets count-pairs or sets counts, which make",
     ),
+    (
+        re.compile(r"\bjoin\(\) and knn_join\(\) compare"),
+        "the commands join and knn compare",
+    ),
+    (re.compile(r"\bjoin\(\) with"), "the command join with"),
     (re.compile(r"k_distances\(\), which"), "the command k-distances, which"),
     (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
     (re.compile(r" \(Dask converts lists in a pandas DataFrame.*$", re.S), ""),
@@ -61,6 +67,10 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"\bQGrams\(q=(.*?)\)"), r"--tokenizer qgrams:\1"),
     (re.compile(r"\bDelimiter\((?:\w+=)?'(.*?)'\)"), r"--tokenizer delimiter:\1"),
     (re.compile(r"\b\w+\(\.\.\., (\w+=[\w.]+)\)"), r"\1"),
+    (
+        re.compile(r"Use id= with (?:a|another) column.*?then id='row_id'\."),
+        "Correct these ids, or use id= with a column of unique values.",
+    ),
     (re.compile(r"or make the index with dropna=True"), "or add dropna=True"),
     (re.compile(r"\bset_self_join\([^()]*\)"), "dask-simjoin sets self-join"),
     (
@@ -117,7 +127,8 @@ def _flag(found: re.Match[str]) -> str:
         return f"{name} COLUMN,COLUMN"
     if value[0] == "[":
         return f"{name} {','.join(one.strip(QUOTES) for one in value[1:-1].split(','))}"
-    return f"{name} {value.strip(QUOTES)}"
+    plain = value.strip(QUOTES)
+    return f"{name} {value if ' ' in plain else plain}"
 
 
 SEPARATORS = ";|\t"
@@ -125,6 +136,9 @@ SEPARATORS = ";|\t"
 probably the separator.
 """
 
+
+WRONG_COLUMN = re.compile(r" \(did you mean [^()]*\?\)")
+"""The suggestion of a similar column, which is a whole header if it was not split."""
 
 NO_NUMBERS = re.compile(r"on= names '(.*?)' of dtype")
 """The package's message for a column of coordinates that are not numbers."""
@@ -153,7 +167,7 @@ def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
         )
         if separator is not None:
             shown = separator.replace("\t", "\\t")
-            text += (
+            text = WRONG_COLUMN.sub("", text) + (
                 f" The separator of the file looks like '{shown}': add --separator "
                 f"'{shown}'."
             )

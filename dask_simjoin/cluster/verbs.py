@@ -447,7 +447,8 @@ def connected_components(pairs: Frame) -> Frame:
             raise ColumnError(
                 f"The frame has no column {name!r}; pairs need the columns 'left' and "
                 "'right', as in the "
-                "result of self_join(). Rename the columns; the frame has "
+                "result of self_join(). Pass such pairs, or rename the columns; the "
+                "frame has "
                 f"{listed(meta.columns)}."
             )
     pairs = pairs[["left", "right"]]

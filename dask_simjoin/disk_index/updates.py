@@ -76,6 +76,8 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.graph.inputs import is_geo, lazy, with_native_columns
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.checks import without_dropna
+from dask_simjoin.planning.data_warnings import raise_warnings, warnings_of_index
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
 from dask_simjoin.request.requests import SelfJoinRequest
@@ -273,16 +275,11 @@ def _collected(
     }
     request = SelfJoinRequest(**own, on=list(options.on), keep=list(keep) or None)
     spec = request.spec(meta)
-    try:
+    # it is an option of the index, not of its methods
+    with without_dropna(
+        "Fill or drop those rows first, or make the index with dropna=True."
+    ):
         incoming = collect_rows(lazy_frame(frame), spec, options.id, options.columns)
-    except CoordinateError as error:
-        problem, dropna, _ = str(error).partition("Use dropna=True")
-        if dropna:  # it is an option of the index, not of its methods
-            error.args = (
-                f"{problem}Fill or drop those rows first, or make the index with "
-                "dropna=True.",
-            )
-        raise
     dims = incoming.table.spec.dims
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(
@@ -465,6 +462,7 @@ def make_index(
     on, keep = (tuple(map(str, names)) for names in (spec.on, spec.keep))
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
     incoming = collect_rows(lazy_frame(frame), spec, id, columns)
+    raise_warnings(warnings_of_index(incoming.table))
     schema = schema_for(incoming)
     with (
         _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))),

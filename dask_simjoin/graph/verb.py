@@ -175,10 +175,8 @@ def check_call(
     ]
     for name in options:
         if name not in known and name not in places:
-            raise OptionTypeError(
-                f"{called}() has no option {name!r}{not_an_option(name, known)}; "
-                f"its options are {', '.join(known) or 'none'}."
-            )
+            rest = not_an_option(name, known, {*places[: len(args)], *options})
+            raise OptionTypeError(f"{called}() has no option {name!r}{rest}")
     if len(args) > len(places):
         raise OptionTypeError(
             f"{called}({', '.join(places)}) got another positional argument, "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -510,6 +511,22 @@ def _object_number(
     )
 
 
+DROPNA = "Use dropna=True"
+"""Begins the remedy for missing values."""
+
+
+@contextlib.contextmanager
+def without_dropna(instead: str) -> Iterator[None]:
+    """Replace the remedy for missing values where `dropna` is not an option."""
+    try:
+        yield
+    except CoordinateError as error:
+        problem, dropna, _ = str(error).partition(DROPNA)
+        if dropna:
+            error.args = (f"{problem}{instead}",)
+        raise
+
+
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     """Refuse values that are not finite, not allowed by the metric, or not exact in
     float64.
@@ -548,8 +565,8 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             else ""
         )
         raise CoordinateError(
-            f"{numbers}{groups}Use dropna=True to leave those rows out, or fill them "
-            "first."
+            f"{numbers}{groups}{DROPNA} (those rows then have no partner), or fill "
+            "them first."
         )
     _check_directions(summaries, spec)
     _check_limits(summaries, spec)
@@ -575,7 +592,7 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             "direction. There are "
             f"{sum(zero[0] for _, zero in found)} such rows; the first is row {row} of "
             f"partition {number} "
-            f"(label {label}). Use dropna=True to leave them out, or drop them first."
+            f"(label {label}). {DROPNA} to leave them out, or drop them first."
         )
 
 
@@ -588,24 +605,27 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
             (n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond
         ]
         if found:
-            number, (_, example, _) = found[0]
+            number, first = found[0]
             total = sum(beyond.number for _, beyond in found)
             markers = sum(beyond.markers for _, beyond in found)
-            values = counted(total, "value")
-            all_markers = "these values are" if markers == total else f"{markers:,} are"
-            marked = (
-                f" But {all_markers} 91 or 181, which often stand for 'not available', "
-                f"as in AIS. Drop these rows first, by df[~df[{name!r}].isin([91, 181])]. "
-                "They are not missing, so dropna=True keeps them."
-                if markers > 1
-                else ""
+            where = f" in partition {number}" if len(summaries) > 1 else ""
+            text = (
+                f"Column {name!r} has {counted(total, 'value')} outside the range of a "
+                f"{wanted} in degrees, {lowest:g} to {highest:g}: for example "
+                f"{first.example!r} at label {first.label}{where}."
             )
-            raise CoordinateError(
-                f"Column {name!r} has {values} outside the range of a {wanted} in "
-                f"degrees, {lowest:g} to "
-                f"{highest:g}: for example {example!r} in partition {number}. "
+            drop = (
+                f"Drop such rows first. In pandas: df[df[{name!r}].between({lowest:g}, "
+                f"{highest:g})]. They are not missing, so dropna=True keeps them."
+            )
+            swapped = (
                 f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in "
-                "this order, in degrees. "
-                "The columns may be swapped, or their values may have another unit, "
-                f"such as meters.{marked}"
+                "this order, in degrees. The columns may be swapped, or their values "
+                "may have another unit, such as meters."
             )
+            marks = "91 and 181 often stand for 'not available', as in AIS."
+            if markers == total:
+                raise CoordinateError(f"{text} {marks} {drop}")
+            if markers > 1:
+                raise CoordinateError(f"{text} {swapped} But {marks} {drop}")
+            raise CoordinateError(f"{text} {swapped}")

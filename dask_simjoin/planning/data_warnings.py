@@ -23,7 +23,7 @@ from dask_simjoin.errors import (
     SimJoinWarning,
     UnitsWarning,
 )
-from dask_simjoin.metrics.distances import Cosine, Haversine
+from dask_simjoin.metrics.distances import Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
 from dask_simjoin.planning.budget import enough_result, fewer_pairs, verbs_without_pairs
 from dask_simjoin.planning.estimate import Estimate
@@ -195,6 +195,12 @@ def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
     return tuple(
         {str(data_warning.warning): data_warning for data_warning in found}.values()
     )
+
+
+def warnings_of_index(side: TableSummary) -> tuple[DataWarning, ...]:
+    """Return the warnings about an index, whose rows are joined later."""
+    small = "" if side.every.rows < MIN_ROWS else _small_eps(side.spec, [side])
+    return (*warnings_of_data(side), *([_units(small)] if small else []))
 
 
 def _transposed(sides: Sequence[TableSummary]) -> list[DataWarning]:
@@ -481,7 +487,51 @@ def warnings_of_eps(
     large = () if spec.several else _large(spec, found.total_low / candidates, sides)
     left, right = (side.points for side in sides)
     far = far_from_eps(spec, found, left, right, copies_count)
-    return (*large, *([DataWarning(UnitsWarning(far), if_none=True)] if far else []))
+    small = "" if copies_count else _small_eps(spec, sides)
+    data_warnings = list(large)
+    if far:
+        data_warnings.append(DataWarning(UnitsWarning(far), if_none=not small))
+    elif small and not large:
+        data_warnings.append(_units(small))
+    return tuple(data_warnings)
+
+
+def _has_unit(spec: JoinSpec) -> bool:
+    """Return whether `eps` was passed with a unit, as in "0.5 m"."""
+    return spec.text is not None and spec.text[0] == spec.eps
+
+
+def _small_eps(spec: JoinSpec, sides: Sequence[TableSummary]) -> str:
+    """Return a warning if `eps` is probably in kilometers, else ""."""
+    if _has_unit(spec) or spec.several or spec.radius is not None:
+        return ""
+    lower = np.min([side.every.lower for side in sides], axis=0)
+    upper = np.max([side.every.upper for side in sides], axis=0)
+    return small_distance("eps", spec.eps, spec, lower, upper)
+
+
+def small_distance(
+    name: str, distance: float, spec: JoinSpec, lower: np.ndarray, upper: np.ndarray
+) -> str:
+    """Return a warning if a distance on the sphere is probably in kilometers, else "".
+
+    This is not a question of pairs: some rows may well be so near, such as the
+    positions of a ship at anchor. `name`: the option. `lower`, `upper`: the box of the
+    embedded points.
+    """
+    low, high = KILOMETERS
+    if spec.metric != Haversine.name or not low <= distance < high:
+        return ""
+    # x, y and z on the unit sphere; by= adds a coordinate
+    total = np.minimum([((upper - lower)[:3] ** 2).sum()], 4.0)
+    extent = float(make_metric(spec.metric, spec.p).distance(total, np)[0])
+    if extent < EXTENT:
+        return ""
+    return (
+        f"{name}={distance:g} is in meters with metric={spec.metric!r}, and the rows "
+        f"extend over {extent / 1000:,.0f} km. If you mean kilometers, use "
+        f"{name}='{distance:g} km'; {name}='{distance:g} m' ends this warning."
+    )
 
 
 def _large(
@@ -544,6 +594,14 @@ FAR = 300
 instead of meters.
 """
 
+KILOMETERS = (0.01, 1.0)
+"""A distance on the sphere without a unit in this range may be in kilometers, and is
+rarely one in meters: positions are seldom so exact.
+"""
+
+EXTENT = 10_000
+"""Rows that extend over fewer meters may well be compared by parts of a meter."""
+
 PROBED = 64
 """Number of sample points whose nearest point is computed. Samples with fewer points
 give no warnings.
@@ -569,6 +627,8 @@ def far_from_eps(
     """
     if spec.metric != Haversine.name or spec.radius is not None or not spec.eps:
         return ""
+    if _has_unit(spec):
+        return ""
     if min(len(left.x), len(right.x)) < PROBED:
         return ""
     if found.total and (copies_count or not _only_copies(found, left, right)):
@@ -581,7 +641,8 @@ def far_from_eps(
         "the nearest rows "
         f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in "
         "meters; "
-        f"if you mean kilometers, use eps={1000 * spec.eps:g}."
+        f"if you mean kilometers, use eps={1000 * spec.eps:g}. eps='{spec.eps:g} m' "
+        "ends this warning."
     )
 
 

@@ -66,6 +66,7 @@ class Beyond(NamedTuple):
     number: int
     example: float
     markers: int  # number of values that equal one of `NOT_AVAILABLE`
+    label: str  # of the row of `example`
 
 
 NOT_AVAILABLE = (91.0, 181.0)
@@ -250,7 +251,7 @@ def scan_partition(
         found,
         bad,
         inexact,
-        _beyond(columns, spec),
+        _beyond(frame, columns, spec),
         zero,
         None,
         box,
@@ -408,7 +409,7 @@ def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] 
     return len(rows), first, _label(frame, spec, first)
 
 
-def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, Beyond]:
+def _beyond(frame: Frame, columns: Array, spec: JoinSpec) -> dict[Hashable, Beyond]:
     found, xp = {}, module_of(columns)
     for k, (name, (least, most)) in enumerate(
         zip(spec.on, spec.measure.limits, strict=False)
@@ -420,7 +421,8 @@ def _beyond(columns: Array, spec: JoinSpec) -> dict[Hashable, Beyond]:
         if len(rows):
             values = column[rows]
             markers = int(xp.isin(values, xp.asarray(NOT_AVAILABLE)).sum())
-            found[name] = Beyond(len(rows), float(values[0]), markers)
+            label = _label(frame, spec, int(rows[0]))
+            found[name] = Beyond(len(rows), float(values[0]), markers, label)
     return found
 
 

@@ -459,10 +459,14 @@ def own_radius(meta: Frame, eps: object) -> str | None:
     if not has_column(meta.columns, eps):
         if parsed(eps):
             return None
+        instead = number_in_text(eps)
+        if instead:
+            raise OptionTypeError(
+                f"eps={shown(eps)} is not a number; use a finite number >= 0{instead}."
+            )
         meant = meant_columns(eps, meta.columns)
         raise OptionTypeError(
-            f"eps={shown(eps)} is not a number; use a finite number >= "
-            f"0{number_in_text(eps)}. For one "
+            f"eps={shown(eps)} is not a number; use a finite number >= 0. For one "
             f"distance per row, name a column. No column has this name{meant}; the "
             "columns are "
             f"{listed(meta.columns)}."

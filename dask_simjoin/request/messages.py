@@ -115,7 +115,44 @@ METRICS: Names = {
 }
 """Metric of other libraries -> its name in this package."""
 
+NO_TIMES = (
+    "time windows are not supported; join with keep=['time'], and filter the pairs by "
+    "the times of both rows"
+)
+NO_ORDER = (
+    "the nearest row may be later; use join() with keep=['time'] and "
+    "return_distance=True, and drop the pairs with a later row; then "
+    "pairs.sort_values('distance').drop_duplicates('left') has the nearest rows"
+)
+NO_BOXES = (
+    "periodic boxes are not supported; add copies of the rows near each border, moved "
+    "by the size of the box, and drop the results of the copies"
+)
+NO_EXCLUDED = (
+    "pairs within a group cannot be left out; join with keep=['group'], and filter the "
+    "pairs by the groups of both rows"
+)
+ONE_TABLE = (
+    "join() and knn_join() compare two tables; pairs.groupby('left').size() counts the "
+    "pairs of each left row"
+)
+"""Texts of `NO_OPTIONS` for several options each."""
+
 NO_OPTIONS: dict[str, str] = {
+    **dict.fromkeys(
+        ("within", "window", "time_window", "time", "times", "tolerance", "max_time"),
+        NO_TIMES,
+    ),
+    **dict.fromkeys(("direction", "allow_exact_matches", "before", "after"), NO_ORDER),
+    **dict.fromkeys(
+        ("boxsize", "box_size", "box", "period", "periods", "periodic", "pbc"),
+        NO_BOXES,
+    ),
+    **dict.fromkeys(
+        ("unless", "exclude", "exclude_by", "not_by", "different", "differ"),
+        NO_EXCLUDED,
+    ),
+    **dict.fromkeys(("other", "right", "right_df"), ONE_TABLE),
     "similarity": "with metric='cosine' eps= is one minus the minimum similarity",
     "inplace": "verbs return a new object, and the frame does not change",
     **dict.fromkeys(
@@ -128,7 +165,7 @@ NO_OPTIONS: dict[str, str] = {
     "keep": "keep= adds columns to pairs; assign a result with one value per row: df.assign(n=...)",
     "return_distance": "knn_join() always returns distances, and verbs without pairs have none",
     "crs": "metric='haversine' takes degrees, and gives meters",
-    "lat": "on= names both coordinates: on=['lat', 'lon']",
+    "lat": "on= names both coordinates, as in on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
     **dict.fromkeys(
         ("left_by", "right_by"),
@@ -208,20 +245,24 @@ VERBS: Names = {
 """Verb of other libraries -> possible names in this package."""
 
 
-def not_an_option(name: object, known: Collection[object]) -> str:
-    """Return a hint for an unknown option: the name that it has in this package, or
-    what to use instead.
+def not_an_option(
+    name: object, known: Collection[object], given: Collection[object] = ()
+) -> str:
+    """Return the end of a message about an unknown option: the name that it has in this
+    package, or what to use instead.
+
+    `given`: options of the call. One of them is not what is meant by an option that
+    `NO_OPTIONS` explains.
     """
-    distance = isinstance(name, str) and (
-        name == "eps" or "eps" in OPTIONS.get(name.lower(), ())
-    )
-    if distance and name != "threshold" and "transpositions" in known:
-        return " (did you mean 'k'?)"  # a distance between texts is a number of edits
-    called_so = isinstance(name, str) and any(
-        own in known for own in OPTIONS.get(name.lower(), ())
-    )
-    hint = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
-    return f" ({hint})" if hint else elsewhere(name, OPTIONS, known)
+    options = f"; its options are {', '.join(map(str, known)) or 'none'}."
+    key = name.lower() if isinstance(name, str) else ""
+    meant = [own for own in OPTIONS.get(key, ()) if own in known]
+    if key in NO_OPTIONS and all(own in given for own in meant):
+        return f": {NO_OPTIONS[key]}."
+    distance = key != "threshold" and (key == "eps" or "eps" in OPTIONS.get(key, ()))
+    if distance and "transpositions" in known:
+        return f" (did you mean 'k'?){options}"  # between texts, a number of edits
+    return elsewhere(name, OPTIONS, known) + options
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:

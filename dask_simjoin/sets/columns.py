@@ -234,9 +234,9 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
     for row, value in enumerate(values):
         if not isinstance(value, str) and not _is_missing(value):
             is_list = isinstance(value, (list, tuple, set, np.ndarray))
-            raise ListError(
-                row, f"{a_value(value)}, which is not a text{hint * is_list}"
-            )
+            kind = type(value).__name__
+            what = a_value(value) if is_list else f"{shown(value)} ({kind})"
+            raise ListError(row, f"{what}, which is not a text{hint * is_list}")
     return np.fromiter(
         (isinstance(value, str) for value in values), np.bool_, len(values)
     )

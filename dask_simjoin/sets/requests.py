@@ -256,11 +256,16 @@ def the_column(meta: Frame, on: object, values: str) -> Hashable:
     names = (
         [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
     )
-    if len(names) != 1 or on is None:
+    if on is None or not names:
         raise ColumnError(
-            f"on={shown(on)} names {len(names) if on is not None else 'no'} columns; "
-            "name the one that holds "
-            f"{values}."
+            f"on={shown(on)} names no columns; name the one that holds {values}."
+        )
+    if len(names) > 1:
+        put = " + ' ' + ".join(f"df[{name!r}]" for name in names[:2])
+        raise ColumnError(
+            f"on={shown(on)} names {len(names)} columns, but {values} are compared in "
+            f"one; use on={names[-1]!r}, or another one. To compare texts of several "
+            f"columns, put them together first, as in df.assign(both={put})."
         )
     (name,) = names
     check_column_exists("on", name, [meta])

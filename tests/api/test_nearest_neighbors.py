@@ -97,8 +97,13 @@ def test_neighbours_that_are_refused():
         NearestNeighbors().kneighbors(X)
     with pytest.raises(UnsupportedFrameError, match=r"use frame\.simjoin\.knn_join"):
         NearestNeighbors().fit(da.from_array(X))
-    with pytest.raises(CoordinateError, match="finite"):
+    # the estimator has no dropna
+    remedy = r"finite .* label 0\)\. Fill or drop those rows first\.$"
+    with pytest.raises(CoordinateError, match=remedy):
         NearestNeighbors().fit(np.array([[np.nan], [1.0]]))
+    for search in (made.kneighbors, made.radius_neighbors):
+        with pytest.raises(CoordinateError, match=remedy):
+            search(np.full_like(NEW, np.nan))
     with pytest.raises(OptionError, match="radius=-1 is not allowed"):
         made.radius_neighbors(NEW, radius=-1)
     with pytest.raises(OptionTypeError, match="radius=None is not a number"):

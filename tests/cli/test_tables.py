@@ -3,6 +3,7 @@
 import errno
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import dask.dataframe as dd
@@ -151,6 +152,15 @@ def test_files_and_folders_do_not_replace_each_other(points, tmp_path):
         "pipe.csv",
         "points",
     ]
+
+
+def test_pipes_stay_pipes(points, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with ThreadPoolExecutor(1) as threads:
+        read = threads.submit((tmp_path / "pipe.csv").read_text)
+        run("self-join", "points", "--eps", "0.1", *ON, "-o", "pipe.csv")
+        assert read.result(30).startswith("left,right")
+    assert (tmp_path / "pipe.csv").is_fifo()
 
 
 def test_folders_of_use_are_not_replaced(points, tmp_path, monkeypatch):

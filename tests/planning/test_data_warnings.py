@@ -258,6 +258,51 @@ def test_kilometers_for_meters(lay, verb):
     computed(call(*first, 5000.0, metric="haversine"))
 
 
+AT_ANCHOR = pd.DataFrame(
+    {
+        "lat": np.append(RANDOM.uniform(57, 58, ROWS), 57.5 + np.arange(50) * 1e-8),
+        "lon": np.append(RANDOM.uniform(10, 12, ROWS), np.full(50, 11.0)),
+    }
+)
+"""Places, and 50 that are millimeters apart."""
+
+
+def test_kilometers_where_some_rows_are_near(lay):
+    frame = lay(AT_ANCHOR)
+    for verb in ("count_pairs", "self_join", "dbscan"):
+        call = getattr(frame.simjoin, verb)
+        _, text, where = warned(UnitsWarning, call, 0.5, metric="haversine")
+        assert "eps=0.5 is in meters" in text or "within eps=0.5 meters" in text
+        assert "use eps='0.5 km'; eps='0.5 m' ends" in text or "use eps=500. " in text
+        assert where.endswith(("test_data_warnings.py", "frames.py"))
+        computed(call("0.5 m", metric="haversine"))
+    # a verb that looks for copies, a distance that is hardly one in kilometers
+    AT_ANCHOR.simjoin.near_duplicated(0.5, metric="haversine")
+    for eps in (5e-3, 2.0):
+        AT_ANCHOR.simjoin.count_pairs(eps, metric="haversine")
+    # rows of one harbor
+    computed(lay(57.5 + AT_ANCHOR % 0.01).simjoin.count_pairs(0.5, metric="haversine"))
+
+
+def test_kilometers_of_an_index(tmp_path):
+    call = AT_ANCHOR.simjoin.index
+    _, text, _ = warned(UnitsWarning, call, 0.5, tmp_path / "a", metric="haversine")
+    assert "eps='0.5 m' ends this warning" in text
+    call("0.5 m", tmp_path / "b", metric="haversine")
+    warned(UnitsWarning, call, 0.05, tmp_path / "c", on=["lat", "lon"])  # degrees
+
+
+def test_kilometers_of_nearest_rows():
+    some = {"k": 1, "metric": "haversine"}
+    _, text, _ = warned(
+        UnitsWarning, AT_ANCHOR.simjoin.knn_join, max_distance=0.5, **some
+    )
+    assert "use max_distance='0.5 km'; max_distance='0.5 m' ends" in text
+    AT_ANCHOR.simjoin.knn_join(max_distance="0.5 m", **some)
+    neighbors = NearestNeighbors(radius="0.5 m", metric="haversine").fit(AT_ANCHOR)
+    assert neighbors.radius_neighbors_graph().nnz == 50 * 49
+
+
 def test_degrees_on_a_plane(lay):
     for on in (["latitude", "longitude"], ["longitude", "latitude"], None):
         _, text, where = warned(

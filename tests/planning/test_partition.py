@@ -93,7 +93,7 @@ def test_nan_and_infinity(how, verb, values, text, first, dtype):
     )
     where = f"at label {first + 10}" + in_partition(how, first // 2)
     whole = rf"Coordinates must be finite numbers: column 'x' {text} \(first {where}\)"
-    remedy = r"\. Use dropna=True to leave those rows out, or fill them first"
+    remedy = r"\. Use dropna=True \(those rows then have no partner\), or fill them"
     assert_refused(lay(frame, how), verb, whole + remedy)
 
 

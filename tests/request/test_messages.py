@@ -415,11 +415,19 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("neighbor_counts", "keep", "one value per row"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
+        ("knn_join", "direction", "drop_duplicates('left') has the nearest rows"),
+        ("self_join", "boxsize", "add copies of the rows near each border"),
+        ("dbscan", "Periodic", "add copies of the rows near each border"),
+        ("self_join", "within", "filter the pairs by the times of both rows"),
+        ("self_join", "tolerance", "filter the pairs by the times of both rows"),
+        ("edit_self_join", "unless", "filter the pairs by the groups of both rows"),
+        ("neighbor_counts", "other", "join() and knn_join() compare two tables"),
     ],
 )
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):
     text = told(OptionTypeError, getattr(FRAME.simjoin, verb), 1.0, **{option: 1})
-    assert f"{verb}() has no option {option!r} (" in text and remedy in text
+    start = f"{verb}() has no option {option!r}"
+    assert text.startswith((f"{start} (did", f"{start}: ")) and remedy in text
 
 
 def test_what_there_is_in_place_of_a_metric():
@@ -462,3 +470,15 @@ def test_the_accessor_says_what_it_has():
             f"DataFrame: {min(VERBS)}, " in text
             and "help(frame.simjoin.self_join)" in text
         )
+
+
+def test_an_option_that_was_given_is_not_suggested():
+    text = told(OptionTypeError, FRAME.simjoin.self_join, on="x", tolerance=1.0)
+    assert "(did you mean 'eps'?)" in text
+    text = told(OptionTypeError, FRAME.simjoin.self_join, eps=1.0, tolerance="10 min")
+    assert "time windows are not supported" in text and "eps" not in text
+
+
+def test_a_comma_in_a_distance_is_the_whole_message():
+    text = told(OptionTypeError, FRAME.simjoin.self_join, "0,25 km", on="x")
+    assert text.endswith("with a decimal point instead of a comma, such as '0.25 km'.")

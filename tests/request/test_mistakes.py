@@ -4,7 +4,7 @@ import dask
 import pytest
 
 from dask_simjoin.errors import SimJoinError
-from tests.checks.mistakes import MISTAKES, outcome
+from tests.checks.mistakes import JOBS, MISTAKES, outcome
 
 RIGHT = {"right ascensions from 0 to 360"}
 """What was a mistake once."""
@@ -34,3 +34,13 @@ def test_something_is_said(name):
         }, lines
         # more than what is wrong: what is allowed, or what helps
         assert len(lines[0]) > 55
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_message_names_value_and_remedy(name):
+    if name.startswith("stops"):
+        pytest.importorskip("geopandas")
+    mistake = JOBS[name]
+    text = "\n".join(outcome(mistake.call)[0])
+    assert not [part for part in mistake.says if part not in text], text
+    assert "Traceback" not in text

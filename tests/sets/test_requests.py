@@ -134,7 +134,8 @@ CASES = {
     "two columns": (
         {"on": ["tags", "text"]},
         ColumnError,
-        "names 2 columns; name the one that holds sets",
+        r"names 2 columns, but sets .* use on='text', or another one\. To .* "
+        r"df\.assign\(both=df\['tags'\] \+ ' ' \+ df\['text'\]\)\.$",
     ),
     "no column": (
         {"on": None},
