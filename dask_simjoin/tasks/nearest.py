@@ -497,6 +497,7 @@ def whole_rows(
             )
             columns[called] = frames.values(own, column, which)
     columns["left"] = _ids_of_rows(query["ids"], rows, frames, threads)
+    del rows
     ids = data["ids"]
     if getattr(ids.dtype, "itemsize", 0) == 8:
         keys = as_id_keys(ids, np.arange(len(ids)))
@@ -526,7 +527,9 @@ def _look_up(
     """Write `table[places]` to `out`, which may be `places` itself."""
 
     def some(start: int, stop: int) -> None:
-        out[start:stop] = look_up(table, places[start:stop])
+        own, to = places[start:stop], out[start:stop]
+        for part in blocks(stop - start):
+            to[part] = look_up(table, own[part])
 
     shared_out(some, len(places), threads)
 
