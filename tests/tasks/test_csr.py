@@ -37,7 +37,10 @@ def test_a_graph_that_does_not_fit_is_not_filled(dense, monkeypatch):
     number = dense.simjoin.neighbor_counts(0.5).sum()
     size = f"{(16 * number + 8 * len(dense)) / 2**20:.2f} MiB"
     with dask.config.set({"simjoin.result-limit": "1 MiB"}):
-        want = f"eps=0.5 gives {number:,} entries, which take {size}, and simjoin.result-limit of dask.config.set is 1.00 MiB. Use a"
+        want = (
+            f"eps=0.5 gives {number:,} entries, which take {size}, and "
+            "simjoin.result-limit of dask.config.set is 1.00 MiB. Use a"
+        )
         with pytest.raises(BudgetError, match=want):
             dense.simjoin.neighbor_graph(0.5)
         lazy = dd.from_pandas(dense, npartitions=3).simjoin.neighbor_graph(
