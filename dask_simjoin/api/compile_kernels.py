@@ -128,6 +128,9 @@ A value True is replaced by a distance: see `points`.
 SEVERAL = ("count_pairs", "neighbor_counts")
 """Verbs that also accept a list of distances, which needs further kernels."""
 
+WITH_DISTANCES = ("self_join", "join")
+"""Verbs that return distances on request, which needs further kernels."""
+
 
 def compile_kernels(
     verbs: Iterable[str] | None = None,
@@ -256,6 +259,8 @@ def _compile(
         run(verb, frame, eps, metric)
         if verb in SEVERAL:
             run(verb, frame, [eps / 2, eps], metric)
+        if verb in WITH_DISTANCES:
+            run(verb, frame, eps, metric, return_distance=True)
         lazy = dd.from_pandas(frame, npartitions=2)
         with dask.config.set(scheduler="synchronous"):
             dask.compute(run(verb, lazy, eps, metric, partitioning="spatial"))
