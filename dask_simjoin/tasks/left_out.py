@@ -67,8 +67,8 @@ def filled_frame(
     """
     frames = frames_for(frame)
     if values.ndim == 1:
-        assert not isinstance(fill, Mapping)
-        column = filled(values_of(values), kept, fill)
+        own = fill[values.name] if isinstance(fill, Mapping) else fill
+        column = filled(values_of(values), kept, own)
         return frames.series(column, frame.index, values.name)
     columns = {
         name: filled(

@@ -79,3 +79,12 @@ def test_big_endian_rows_of_a_partition():
     summary = summarise(frame, 0, SPEC, False)
     chunk = left_out_rows(frame, (0, (summary.source_rows, summary.box)), SPEC)
     assert chunk["kept"]["name"].tolist() == ["a", "d"]
+
+
+def test_a_column_of_values_has_its_own_fill():
+    """As of a result of several columns of which one was chosen."""
+    values = pd.Series([1.0, 2.0], FRAME.index[KEPT][:2], name="b")
+    kept = np.zeros(len(FRAME), bool)
+    kept[:2] = True
+    found = filled_frame(values, FRAME, kept, {"a": -1, "b": np.inf})
+    assert found.tolist() == [1.0, 2.0] + [np.inf] * (len(FRAME) - 2)
