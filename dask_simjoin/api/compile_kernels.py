@@ -232,8 +232,7 @@ def run(
         pairs = VERBS["self_join"].function(frame, eps, metric=metric, **more)
         return connected_components(pairs)
     options = {
-        name: eps if value is True and name in ("eps", "max_eps") else value
-        for name, value in OPTIONS[verb].items()
+        name: eps if value is True else value for name, value in OPTIONS[verb].items()
     }
     if metric != "euclidean" and verb != "optics":
         options["metric"] = metric

@@ -42,8 +42,8 @@ class Verb:
     compiled: Mapping[str, Any] | None = field(kw_only=True)
     """Options of the calls that compile the verb's kernels ahead of time.
 
-    `compile_kernels` replaces True by a suitable distance for `eps` and `max_eps`.
-    None: the verb has no kernels.
+    `compile_kernels` replaces a value True by a suitable distance. None: the verb has
+    no kernels.
     """
     shown: tuple[str, ...] = field(default=(), kw_only=True)
     """Keywords that the table of verbs shows, in addition to positional options."""
@@ -80,7 +80,7 @@ TABLE = (
         "rows",
         command="self-join",
         example="places.parquet --eps 0.5 --on x,y --return-distance -o pairs.parquet",
-        compiled={"eps": True, "return_distance": True},
+        compiled={"eps": True},
     ),
     Verb(
         joins.join,
@@ -89,7 +89,7 @@ TABLE = (
         shown=("how",),
         command="join",
         example="homes.csv --other shops.csv --eps '2 km' --metric haversine --on lat,lon -o pairs.csv",
-        compiled={"eps": True, "return_distance": True},
+        compiled={"eps": True},
     ),
     Verb(
         knn.knn_join,

@@ -595,8 +595,8 @@ instead of meters.
 """
 
 KILOMETERS = (0.01, 1.0)
-"""A distance on the sphere without a unit in this range may be in kilometers, and is
-rarely one in meters: positions are seldom so exact.
+"""On the sphere, a distance without a unit in this range may be in kilometers. In
+meters it is rare, because positions are seldom so exact.
 """
 
 EXTENT = 10_000

@@ -120,12 +120,12 @@ NO_TIMES = (
     "the times of both rows"
 )
 NO_ORDER = (
-    "the nearest row may be later; use join() with keep=['time'] and "
-    "return_distance=True, and drop the pairs with a later row; then "
+    "the nearest row may be later. Use join() with keep=['time'] and "
+    "return_distance=True, and drop the pairs with a later row. Then "
     "pairs.sort_values('distance').drop_duplicates('left') has the nearest rows"
 )
 NO_BOXES = (
-    "periodic boxes are not supported; add copies of the rows near each border, moved "
+    "periodic boxes are not supported. Add copies of the rows near each border, moved "
     "by the size of the box, and drop the results of the copies"
 )
 NO_EXCLUDED = (
@@ -251,8 +251,7 @@ def not_an_option(
     """Return the end of a message about an unknown option: the name that it has in this
     package, or what to use instead.
 
-    `given`: options of the call. One of them is not what is meant by an option that
-    `NO_OPTIONS` explains.
+    `given`: options of the call. Some explanations need one of them.
     """
     options = f"; its options are {', '.join(map(str, known)) or 'none'}."
     key = name.lower() if isinstance(name, str) else ""

@@ -403,7 +403,7 @@ JOBS = {
     ),
     "box: boxsize=": Mistake(
         lambda: dask_simjoin.neighbor_counts(BOX, 0.05, boxsize=1.0),
-        ("'boxsize'", "not supported", "add copies of the rows near each border"),
+        ("'boxsize'", "not supported", "Add copies of the rows near each border"),
     ),
     "box: far too large a distance": Mistake(
         lambda: dask_simjoin.self_join(RNG.random((400_000, 3)), 0.9),

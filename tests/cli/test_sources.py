@@ -197,7 +197,7 @@ def test_columns_of_csv_files_are_written_as_they_are_read(places):
     ("bad", "found"),
     [
         ("00501", "Column 'id' has '00501' below its first rows."),
-        ("", "every row needs a unique id. See a.csv, line 6004."),
+        ("", "a column of unique values. See a.csv, line 6004."),
     ],
 )
 def test_ids_are_integers_if_they_lose_nothing(bad, found, tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ def test_unknown_settings_are_refused(call):
 )
 def test_unknown_variables_are_refused_by_their_names(name, better, configured):
     configured(**{name: "1 MiB"})
-    hint = rf" \(did you mean '{better}'\?\)\.$" if better else r"size'.*limit'\.$"
+    hint = rf" \(did you mean '{better}'\?\)\.$" if better else r"size'.*threads'\.$"
     with pytest.raises(
         OptionError,
         match=f"^The environment variable {name} is not a setting of .*{hint}",
