@@ -114,7 +114,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
 
     .. image:: /images/plan.png
        :alt: Block pairs of one join with two partitionings: only the diagonal, and a
-       full triangle
+          full triangle
 
     Examples
     --------

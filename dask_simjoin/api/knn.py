@@ -120,7 +120,7 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
 
     .. image:: /images/k-distances.png
        :alt: Distances to the seventh other place, sorted: a steep fall, then a gentle
-       slope
+          slope
 
     Rows are divided into chunks, see `self_join`. A sample gives an upper bound of the
     distances. So each chunk searches only chunks within that bound, the nearest first.
