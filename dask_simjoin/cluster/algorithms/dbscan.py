@@ -293,8 +293,9 @@ def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]
         by_place(block_pair),
     )
     low = [joiner.xp.empty(len(some), np.int64) for some in labels]
+    start, stop = _own_places(block_pair) or (0, None)
     for some in low:  # memory that is not written need not exist
-        some[slice(*(_own_places(block_pair) or (None,)))] = NO_LABEL
+        some[start:stop] = NO_LABEL
     # `cupy.any` is avoided because it takes seconds to compile
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
