@@ -28,7 +28,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ClosestPairsRequest
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.matches import measured
-from dask_simjoin.tasks.nearest import RowPairs, closest, first_pairs
+from dask_simjoin.tasks.nearest import Neighbors, RowPairs, closest, first_pairs
 
 POSITION = "row_id"
 """Name of the column of row numbers. If the table has a column with this name,
@@ -182,22 +182,15 @@ def _lazy_pairs(
     numbered = [
         with_row_id(computed_once(table[own.columns]), position) for table, own in given
     ]
-    searched, what, totals = (
-        _by_number(spec, position),
-        f"n={shown(choice.n)}",
-        (0.0, choice.max_total),
-    )
+    searched = _by_number(spec, position)
+    wanted = Neighbors(1, (0.0, choice.max_total), what=f"n={shown(choice.n)}")
     left, right = numbered[0], None if other is None else numbered[1]
-    best = [
-        _best_pairs(
-            nearest(left, right, searched, 1, totals, what), choice, other is None
-        )
-    ]
+    best = [_best_pairs(nearest(left, right, searched, wanted), choice, other is None)]
     # with two tables, also search from right to left, because a right row's nearest
     # left row may be in the result
     if right is not None:
         swapped = replace(searched.right, other=replace(searched, other=None))
-        back = nearest(right, left, swapped, 1, totals, what)
+        back = nearest(right, left, swapped, wanted)
         best.append(
             _best_pairs(
                 back.rename(columns={"left": "right", "right": "left"}), choice, False
@@ -312,28 +305,22 @@ def _search(
     max_total: float,
 ) -> RowPairs:
     """Search the nearest rows of some rows: see `dask_simjoin.tasks.nearest.Search`."""
-    what, data, totals = f"n={shown(choice.n)}", plain[-1], (0.0, max_total)
+    data = plain[-1]
+    wanted = Neighbors(k, (0.0, max_total), what=f"n={shown(choice.n)}")
     if rows is None:
-        found = nearest(
-            plain[0], plain[1] if len(plain) > 1 else None, spec, k, totals, what
-        )
-        return _as_pairs(found, choice)
+        other = plain[1] if len(plain) > 1 else None
+        return _as_pairs(nearest(plain[0], other, spec, wanted), choice)
     data = data if others is None else data.iloc[others]
     among_itself = len(plain) == 1
     # search k + 1 neighbors, because each row also finds itself, and is removed below
     if among_itself:
-        spec, k = (
-            replace(
-                spec, names=spec.names[:1], other=replace(spec, names=spec.names[1:])
-            ),
-            k + 1,
-        )
+        wanted = wanted._replace(k=k + 1)
+        others_spec = replace(spec, names=spec.names[1:])
+        spec = replace(spec, names=spec.names[:1], other=others_spec)
     # do not warn again, because the first search has already warned
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SimJoinWarning)
-        pairs = _as_pairs(
-            nearest(plain[0].iloc[rows], data, spec, k, totals, what), choice
-        )
+        pairs = _as_pairs(nearest(plain[0].iloc[rows], data, spec, wanted), choice)
     return pairs.take(pairs.left != pairs.right) if among_itself else pairs
 
 

@@ -6,30 +6,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from dask.base import is_dask_collection
-
+from dask_simjoin.calls import verbs
+from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.verb import counts_example, pairs_by_eps, verb
+from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.data_warnings import (
-    count_copies,
-    naming_causes,
-    raise_if_none,
-)
-from dask_simjoin.planning.outputs import COUNTS, LISTS, directions
-from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import (
     CountPairsRequest,
     NeighborCountsRequest,
     NeighborGraphRequest,
 )
-from dask_simjoin.tasks import csr, local
-from dask_simjoin.tasks.chunks import whole_chunk
-from dask_simjoin.tasks.left_out import for_all_rows
-from dask_simjoin.tasks.matches import whole_block_pair
+from dask_simjoin.tasks import csr
 
 Number = Any
 """An int, or a lazy Dask Scalar. For several distances, a Series."""
@@ -93,29 +81,7 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
          x
     3  9.0
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = counts_example(meta, spec)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.row_values import NeighborCounts
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(frame, spec.columns)
-        return new_collection(NeighborCounts(source.inner, source, spec, example))
-    threads = plain_threads()
-    chunk, plan = whole_chunk(frame, spec, COUNTS, threads=threads)
-    if plan.meets:
-        block_pair = whole_block_pair(chunk, spec, plan.layout)
-        found = local.count_rows(block_pair, plan, threads)
-        each = 2 * max(1, len(spec.several))
-        raise_if_none(
-            plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec)
-        )
-    else:
-        xp = frames_for(meta).xp
-        found = xp.zeros((0, *example.shape[1:]), np.int64)
-    return frames_for(meta).rows(*for_all_rows(found, frame, spec, 0), example)
+    return verbs.neighbor_counts(frame, request, DISTANCES)
 
 
 @verb(CountPairsRequest)
@@ -171,32 +137,7 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     >>> dd.from_pandas(df, npartitions=2).simjoin.count_pairs(1.0).compute()
     2
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.pairs import CountPairs
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(frame, spec.columns)
-        if spec.several:
-            return new_collection(
-                CountPairs(source, spec, pairs_by_eps(0, spec, meta).iloc[:0], meta)
-            )
-        return new_collection(CountPairs(source, spec, 0))
-    threads = plain_threads()
-    chunk, plan = whole_chunk(frame, spec, COUNTS, threads=threads)
-    found: Number = 0
-    if plan.meets:
-        block_pair = whole_block_pair(chunk, spec, plan.layout)
-        found = local.count_pairs(block_pair, plan, threads)
-        pairs_found = np.max(found) - plan.rows * spec.include_self
-        raise_if_none(
-            plan.data_warnings,
-            pairs_found,
-            lambda: directions(spec) * count_copies([frame], spec),
-        )
-    return pairs_by_eps(found, spec, meta) if spec.several else found
+    return verbs.count_pairs(frame, request, DISTANCES)
 
 
 Matrix = Any
@@ -281,39 +222,5 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     """
     meta = example_of(frame)
     spec = request.spec(meta)
-    frames = frames_for(meta)
-    csr.sparse(frames.xp)  # if SciPy is missing, raise an error at the call
-    # number rows before `dropna`, so that rows that it leaves out become empty rows of
-    # the matrix
-    if is_dask_collection(frame):
-        numbered = frame[spec.columns].map_partitions(
-            _numbered,
-            meta=_numbered(meta[spec.columns]),
-            enforce_metadata=False,
-            clear_divisions=True,
-        )
-        from dask_simjoin.graph import pairs as lazy
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(numbered, spec.columns)
-        return lazy.LazyGraph(
-            lazy.NeighborGraph(source, spec, request.mode, meta[spec.columns])
-        )
-    chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, LISTS)
-    own = frames.memory()
-    resources = Resources(memory=own, gpu=own is not None)
-    fitting = csr.fitting_for(spec, len(frame), meta, resources, pieces=False)
-    with naming_causes(lambda: plan.data_warnings):
-        fitting.check(
-            2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True
-        )
-        graph = csr.graph_of_chunk(
-            chunk, spec, plan.layout, request.mode, fitting, plan.estimate.total
-        )
-    entries = graph.nnz - plan.rows * spec.include_self
-    raise_if_none(plan.data_warnings, entries, lambda: 2 * count_copies([frame], spec))
-    return graph
-
-
-def _numbered(part: Frame) -> Frame:
-    return part.reset_index(drop=True)
+    csr.sparse(frames_for(meta).xp)  # if SciPy is missing, raise an error at the call
+    return DISTANCES.of([frame], spec).graph(request.mode)

@@ -4,33 +4,28 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import os
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.api.knn import check_neighbors
+from dask_simjoin.calls import verbs
+from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import (
     Counters,
-    frames_of_library,
     joiner_of_library,
     profiler_of_library,
     recall_module,
 )
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
-from dask_simjoin.graph.inputs import check_other, one_or_two
+from dask_simjoin.graph.inputs import check_other, in_memory, one_or_two
 from dask_simjoin.graph.verb import pairs_example, verb
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.budget import plain_budget
-from dask_simjoin.planning.data_warnings import raise_if_none
-from dask_simjoin.planning.estimate import ALL, Recall
-from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_output
-from dask_simjoin.planning.plan import Plan
-from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
+from dask_simjoin.planning.estimate import ALL
+from dask_simjoin.planning.outputs import COUNTS, nearest_output
+from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.run import NearestProfile, ProfileReport, RunReport
 from dask_simjoin.request.columns import example_of, load
 from dask_simjoin.request.messages import shown
@@ -38,16 +33,13 @@ from dask_simjoin.request.requests import (
     KnnJoinRequest,
     PlanRequest,
     ProfileRequest,
-    SelfJoinRequest,
 )
-from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import (
     layout_seconds,
     plan_whole,
-    read_piece,
     read_points,
 )
-from dask_simjoin.tasks.nearest import profile_search
+from dask_simjoin.tasks.nearest import Neighbors, profile_search
 
 
 @verb(PlanRequest)
@@ -155,78 +147,19 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     2000.0
     """
     planned = request.planned()
-    k = None
-    if isinstance(planned, KnnJoinRequest):
-        planned.number()
-        k = int(planned.k)  # as requested by the user, even if there are fewer rows
+    if not isinstance(planned, KnnJoinRequest):
+        return verbs.plan(frame, request, DISTANCES)
+    planned.number()
     if request.other is not None:
         check_other("other=frame", request.other)
     frame, other, left, right = one_or_two(frame, request.other)
-    spec = (
-        planned.spec(left)
-        if isinstance(planned, SelfJoinRequest)
-        else planned.spec(left, right)
-    )
+    spec = planned.spec(left, right)
     pairs_example(left, left if right is None else right, spec)
-    max_total = (
-        planned.max_total(spec) if isinstance(planned, KnnJoinRequest) else math.inf
-    )
-    output = (
-        PAIRS if k is None else nearest_output(k, with_ids=True, max_total=max_total)
-    )
-    made = _planned(frame, other, spec, output)
-    if k is not None and not is_dask_collection(frame):
-        device = frames_of_library(spec.library).memory()
-        check_neighbors(made, k, (0.0, max_total), device, f"k={shown(k)}")
-    if output.k is not None and spec.approximate and not is_dask_collection(frame):
-        every = [frame] if other is None else [frame, other]
-        made = replace(made, recall=_neighbor_recall(every, made, spec, output))
-    return (
-        PlanReport(made, spec)
-        if k is None
-        else NearestPlanReport(made, spec, k, max_total)
-    )
-
-
-def _planned(
-    frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSpec
-) -> Plan:
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.planner import plan_for
-        from dask_simjoin.graph.source import freeze
-
-        data = None if other is None else freeze(other, spec.right.columns)
-        return plan_for(freeze(frame, spec.columns), spec, output, data)
-    made = plan_whole(
-        [frame] if other is None else [frame, other], spec, output, sampled=True
-    )
-    raise_if_none(made.data_warnings, 0)
-    size = round(made.rows * made.row_bytes)
-    budget = plain_budget(made.budget, size, frames_of_library(spec.library).memory())
-    return replace(made, budget=budget, slices=np.ones_like(made.slices))
-
-
-def _neighbor_recall(
-    frames: list[Frame], plan: Plan, spec: JoinSpec, output: OutputSpec
-) -> Recall:
-    """Measure the recall of an approximate nearest-neighbor search in plain frames."""
-    specs = [spec] if len(frames) == 1 else [spec, spec.right]
-    sides = [
-        read_piece(one, replace(own, dims=plan.dims))["x"]
-        for one, own in zip(frames, specs, strict=True)
-    ]
-    assert output.k is not None
-    recall = recall_module(spec.method)
-    found: Recall = recall.measured_neighbors(
-        sides[0],
-        sides[-1],
-        plan.layout,
-        output.k,
-        spec.library,
-        output.max_total,
-        recall.PLANNED,
-    )
-    return found
+    # as requested by the user, even if there are fewer rows
+    totals = 0.0, planned.max_total(spec)
+    wanted = Neighbors(int(planned.k), totals, what=f"k={shown(int(planned.k))}")
+    tables = [frame] if other is None else [frame, other]
+    return DISTANCES.of(tables, spec).plan_nearest(wanted)
 
 
 @verb(ProfileRequest)
@@ -297,8 +230,7 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
         number = search.number()
         spec = search.spec(meta)
         output = nearest_output(number, max_total=search.max_total(spec))
-    if is_dask_collection(frame):
-        frame = frame[spec.columns].compute()
+    frame = in_memory(frame, spec.columns)
     plan = plan_whole([frame], spec, output)
     layout, x = (
         plan.layout,

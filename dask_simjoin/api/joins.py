@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from dask.base import is_dask_collection
-
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.inputs import check_other, same_library
-from dask_simjoin.graph.verb import frame_verb, pairs_example, series_example
-from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.budget import within_memory
-from dask_simjoin.planning.data_warnings import (
-    count_copies,
-    naming_causes,
-    raise_if_none,
-)
-from dask_simjoin.planning.outputs import COUNTS, PAIRS, directions
-from dask_simjoin.planning.plan import WholePlan
-from dask_simjoin.planning.resources import plain_threads
-from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
-from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.tasks import local
-from dask_simjoin.tasks.chunks import Chunk, whole_chunk, whole_chunks
-from dask_simjoin.tasks.left_out import for_all_rows, rows_of
-from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
-from dask_simjoin.tasks.pairs import unmatched, unmatched_rows
+from dask_simjoin.calls import verbs
+from dask_simjoin.cluster.distances import DISTANCES
+from dask_simjoin.graph.inputs import check_other
+from dask_simjoin.graph.verb import frame_verb
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 
 
 @frame_verb(JoinRequest)
@@ -132,92 +114,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     1     1   NaN       NaN
     """
     check_other("join(other, eps)", request.other, eps=request.eps)
-    frame, other, left, right = same_library(frame, request.other)
-    spec = request.spec(left, right)
-    if request.how in (SEMI, ANTI):
-        return _semi_or_anti(frame, other, spec, request.how == SEMI)
-    example = pairs_example(left, right, spec, request.how == LEFT)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph import pairs
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-
-        source, right_source = (
-            freeze(frame, spec.columns),
-            freeze(other, spec.right.columns),
-        )
-        return new_collection(
-            pairs.Join(source, right_source, spec, request.how, example)
-        )
-    threads = plain_threads()
-    (queries, data), plan = whole_chunks((frame, other), spec, PAIRS, threads=threads)
-    like = alone = None
-    if request.how == LEFT:
-        counts, all_rows = _counts(queries, data, spec, plan, threads), queries
-        if len(queries["ids"]) < len(frame):
-            all_rows = rows_of(frame, spec)
-            if not isinstance(counts, int):
-                counts = for_all_rows(counts, frame, spec, 0)[0]
-        if not plan.meets:
-            return unmatched(all_rows, 0, spec, example)
-        like, alone = example, unmatched_rows(all_rows, counts, spec, example)
-    if not plan.meets:
-        return example
-    with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
-        block_pair = BlockPair(queries, data, False, spec, plan.layout)
-        found = local.join(
-            block_pair, list(example.columns), plan, threads, like, alone
-        )
-    pairs_found = len(found) - (0 if alone is None else alone[0])
-    raise_if_none(
-        plan.data_warnings, pairs_found, lambda: count_copies([frame, other], spec)
-    )
-    return found
-
-
-def _counts(
-    queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan, threads: int
-) -> Array | int:
-    """Return the number of matches of each left row in the right table, in row order."""
-    if not plan.meets:
-        return 0
-    block_pair = BlockPair(queries, data, False, spec, plan.layout)
-    return local.count_rows(block_pair, plan, threads)
-
-
-def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
-    """Return the left rows that have a match; with ``matched=False``, the left rows
-    without a match.
-    """
-    if not is_dask_collection(frame):
-        threads = plain_threads()
-        tables = frame, other
-        (queries, data), plan = whole_chunks(tables, spec, COUNTS, threads=threads)
-        counts = _counts(queries, data, spec, plan, threads)
-        if isinstance(counts, int):
-            counts = frames_for(frame).xp.zeros(len(frame), np.int64)
-        else:
-            raise_if_none(
-                plan.data_warnings,
-                counts.sum(),
-                lambda: count_copies([frame, other], spec),
-            )
-        counts, _ = for_all_rows(counts, frame, spec, 0)
-        return frame[(counts > 0) if matched else (counts == 0)]
-    from dask_simjoin.graph.dask_private import new_collection
-    from dask_simjoin.graph.row_values import MatchCounts
-    from dask_simjoin.graph.source import freeze
-
-    source, right_source = (
-        freeze(frame, spec.columns),
-        freeze(other, spec.right.columns),
-    )
-    meta = frame._meta
-    example = series_example(meta, "matches")
-    counted = new_collection(
-        MatchCounts(source.inner, source, right_source, spec, example)
-    )
-    return frame[(counted > 0) if matched else (counted == 0)]
+    return verbs.join(frame, request, DISTANCES)
 
 
 @frame_verb(SelfJoinRequest)
@@ -409,28 +306,4 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
        left    right  distance
     0  Bonn  Cologne      25.3
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = pairs_example(meta, meta, spec)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph import pairs
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-
-        return new_collection(
-            pairs.SelfJoin(freeze(frame, spec.columns), spec, example)
-        )
-    threads = plain_threads()
-    chunk, plan = whole_chunk(frame, spec, PAIRS, threads=threads)
-    if not plan.meets:
-        return example
-    with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
-        block_pair = whole_block_pair(chunk, spec, plan.layout)
-        found = local.join(block_pair, list(example.columns), plan, threads)
-    pairs_found = len(found) - plan.rows * spec.include_self
-    raise_if_none(
-        plan.data_warnings,
-        pairs_found,
-        lambda: directions(spec) * count_copies([frame], spec),
-    )
-    return found
+    return verbs.self_join(frame, request, DISTANCES)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from dask.base import is_dask_collection
 
-from dask_simjoin.engine.base import frames_for, searcher_for
+from dask_simjoin.cluster.distances import DISTANCES
+from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.errors import UnitsWarning
 from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import (
@@ -21,8 +19,6 @@ from dask_simjoin.graph.verb import (
 )
 from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.planning.budget import check_room
-from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.data_warnings import (
     KILOMETERS,
     MIN_ROWS,
@@ -31,10 +27,7 @@ from dask_simjoin.planning.data_warnings import (
     raise_warnings,
     small_distance,
 )
-from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.planning.partition import points
-from dask_simjoin.planning.plan import Plan, WholePlan
-from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import (
@@ -47,34 +40,10 @@ from dask_simjoin.request.requests import (
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number
-from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
-from dask_simjoin.tasks.left_out import for_all_rows, rows_of
-from dask_simjoin.tasks.nearest import (
-    ANY_TOTAL,
-    Totals,
-    find_rows,
-    has_neighbor,
-    kth_distance,
-    mutual_state,
-    nearest_or_missing,
-    nearest_rows,
-    search_chunk,
-    state_of_all_rows,
-    whole_rows,
-)
-from dask_simjoin.tasks.ties import ties_in, with_ties
+from dask_simjoin.tasks.nearest import Neighbors
 
-DISTANCES = "k_distance"
+K_DISTANCE = "k_distance"
 """Name of the Series that `k_distances` returns."""
-
-NEIGHBOR_BYTES = 16
-"""Bytes per neighbor that a search needs: a total and an id."""
-
-REVERSE_BYTES = 4
-"""Bytes per neighbor that `mutual` needs to compare both directions."""
-
-MERGE_COPIES = 3
-"""Number of copies of the result that are in memory while results are merged."""
 
 
 @series_verb(KDistancesRequest)
@@ -140,28 +109,10 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     """
     meta = example_of(frame)
     searcher_for(meta)
-    number = request.number()
+    k = request.number()
     spec = request.spec(meta)
-    frames = frames_for(meta)
-    example = series_example(meta, DISTANCES, np.float64)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph import nearest as lazy
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(frame, spec.columns)
-        return new_collection(
-            lazy.KDistances(source.inner, source, spec, number, example)
-        )
-    threads = plain_threads()
-    chunk, plan = whole_chunk(frame, spec, nearest_output(number), threads=threads)
-    if number >= plan.rows:  # no row has k neighbors, so all distances are inf
-        distances = frames.xp.full(len(chunk["ids"]), math.inf)
-    else:
-        how = plan.layout, number, (0, 0)
-        state = search_chunk(chunk, chunk, *how, threads=threads)
-        distances = kth_distance(state, number, spec)
-    return frames.series(*for_all_rows(distances, frame, spec, math.nan), DISTANCES)
+    example = series_example(meta, K_DISTANCE, np.float64)
+    return DISTANCES.of([frame], spec).k_distances(k, example)
 
 
 @frame_verb(KnnJoinRequest)
@@ -309,97 +260,68 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     """
     if request.other is not None:
         check_other("knn_join(other, k)", request.other, k=request.k)
-    mutual = check_flag("mutual", request.mutual)
-    if not mutual or (_on_host(frame, request.other) and not request.all_ties):
-        return _nearest(frame, request)
-    found = _nearest(frame, request)
+    found, done = _nearest(frame, request)
+    if done:
+        return found
     if request.other is None:
         reverse = found
     else:
         sides = {
-            f"left_{name}": getattr(request, f"right_{name}") for name in ("on", "id")
+            f"{side}_{name}": getattr(request, f"{other}_{name}")
+            for side, other in (("left", "right"), ("right", "left"))
+            for name in ("on", "id")
         }
-        sides |= {
-            f"right_{name}": getattr(request, f"left_{name}") for name in ("on", "id")
-        }
-        reverse = _nearest(
-            request.other, replace(request, other=frame, keep=None, **sides)
-        )
+        swapped = replace(request, other=frame, keep=None, **sides)
+        reverse, _ = _nearest(request.other, swapped)
     swapped = reverse[["right", "left"]].rename(
         columns={"right": "left", "left": "right"}
     )
     return found.merge(swapped, on=["left", "right"])
 
 
-def check_neighbors(
-    plan: Plan | WholePlan,
-    number: int,
-    totals: Totals,
-    device: int | None,
-    what: str,
-    mutual: bool = False,
-    with_alone: bool = False,
-) -> None:
-    """Raise an error if neighbors of plain frames do not fit into the free memory: see
-    `nearest`.
-
-    `device`: as in `check_room`. `with_alone`: whether the result has rows without a
-    neighbor.
+def _nearest(frame: Frame, request: KnnJoinRequest) -> tuple[Frame, bool]:
+    """Find the nearest rows of each row. Also return whether they are the result, or
+    mutual neighbors are still to be selected.
     """
-    rows = plan.rows_found(number)
-    row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
-    # usually the arrays of the search become the result, but in these cases they are
-    # copied
-    if device is not None or with_alone:
-        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (
-            MERGE_COPIES if mutual or with_alone else 1
-        )
-    elif mutual:
-        rows = max(rows, rows_found(plan.table_rows[::-1], number))
-        row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
-    else:
-        row_bytes = max(NEIGHBOR_BYTES, row_bytes)
-    check_room(rows, row_bytes, what, False, device)
-
-
-def _on_host(frame: Frame, other: Frame | None) -> bool:
-    """Return whether both tables are plain frames in host memory."""
-    plain = not (is_dask_collection(frame) or is_dask_collection(other))
-    return plain and frames_for(example_of(frame)).memory() is None
-
-
-def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
-    """Find the nearest rows of each row.
-
-    With `mutual`, return only mutual neighbors for plain frames in host memory. For
-    other frames, return all neighbors; the caller selects the mutual ones.
-    """
-    number = request.number()
+    k, mutual = request.number(), check_flag("mutual", request.mutual)
     frame, other, left, right = one_or_two(frame, request.other)
     spec = request.spec(left, right)
     searcher_for(left)
-    totals = request.min_total(spec), request.max_total(spec)
+    wanted = Neighbors(
+        k,
+        (request.min_total(spec), request.max_total(spec)),
+        request.how,
+        request.all_ties,
+        mutual,
+        f"k={shown(request.k)}",
+    )
+    tables = [frame] if other is None else [frame, other]
+    driver = DISTANCES.of(tables, spec)
     if request.how == ANTI:
-        found = _without_neighbor(frame, other, spec, totals)
+        found = frame[
+            ~driver.has_neighbor(wanted.totals, series_example(left, "found"))
+        ]
     else:
-        what = f"k={shown(request.k)}"
-        found = nearest(
-            frame,
-            other,
-            spec,
-            number,
-            totals,
-            what,
-            request.mutual,
-            request.how,
-            request.all_ties,
+        example = nearest_example(
+            left, left if right is None else right, spec, request.how == LEFT
         )
-    plain = [frame] if other is None else [frame, other]
+        found = driver.nearest(wanted, example)
     # NaN if `max_distance` is missing or has a unit; then there is no warning
     far = as_number(request.max_distance)
-    if all(isinstance(one, pd.DataFrame) for one in plain) and far > 0:
-        _warn_if_far(found, plain, spec, far, request.how)
-    return found
+    if all(isinstance(table, pd.DataFrame) for table in tables) and far > 0:
+        _warn_if_far(found, tables, spec, far, request.how)
+    return found, not mutual or driver.finds_mutual(wanted)
+
+
+def nearest(
+    frame: Frame, other: Frame | None, spec: JoinSpec, wanted: Neighbors
+) -> Frame:
+    """Find the nearest rows of each row, for checked options."""
+    left = example_of(frame)
+    right = left if other is None else example_of(other)
+    tables = [frame] if other is None else [frame, other]
+    example = nearest_example(left, right, spec)
+    return DISTANCES.of(tables, spec).nearest(wanted, example)
 
 
 def _warn_if_far(
@@ -429,109 +351,3 @@ def _warn_if_far(
         text = small_distance("max_distance", far, spec, lower, upper)
     if text:
         raise_warnings([DataWarning(UnitsWarning(text))])
-
-
-def nearest(
-    frame: Frame,
-    other: Frame | None,
-    spec: JoinSpec,
-    number: int,
-    totals: Totals,
-    what: str,
-    mutual: bool = False,
-    how: NearestHow = "inner",
-    ties: bool = False,
-) -> Frame:
-    """Find the nearest rows of each row, for checked options.
-
-    `number`: neighbors per row. `totals`: smallest and largest total of a neighbor; a
-    total is a distance before its root is taken. `what`: the option that determines the
-    size of the result, in the words of messages. `mutual`: as in `knn_join`, for plain
-    frames in host memory. `how`: "inner", or "left", which adds rows without a
-    neighbor. `ties`: whether to return all rows at the distance of the last neighbor.
-    """
-    left = example_of(frame)
-    right = None if other is None else example_of(other)
-    with_alone = how == LEFT
-    example = nearest_example(left, left if right is None else right, spec, with_alone)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.nearest import NearestJoin
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(frame, spec.columns)
-        right_source = None if other is None else freeze(other, spec.right.columns)
-        return new_collection(
-            NearestJoin(source, right_source, spec, number, totals, how, ties, example)
-        )
-    plain = [frame] if other is None else [frame, other]
-    least, most = totals
-    threads = plain_threads()
-    output = nearest_output(number, True, most, least, ties)
-    chunks, plan = whole_chunks(plain, spec, output, threads=threads)
-    queries, data = chunks[0], chunks[-1]
-    all_rows = None
-    if with_alone and len(queries["ids"]) < len(frame):
-        all_rows = rows_of(frame, spec)
-    if not (len(queries["ids"]) and len(data["ids"])):
-        if not with_alone:
-            return example
-        return nearest_or_missing(all_rows or queries, None, spec, example)
-    device = frames_for(left).memory()
-    check_neighbors(plan, number, totals, device, what, mutual, with_alone)
-    search = functools.partial(
-        search_chunk,
-        layout=plan.layout,
-        k=number + ties,
-        numbers=(0, 0),
-        is_self_join=other is None,
-        totals=totals,
-        threads=threads,
-    )
-    if ties:
-        about = search(queries, data), number, spec, queries
-        tied = ties_in(*about, data, (0, 0), totals)
-        state = with_ties(*about, most, tied)
-    elif device is None and mutual:
-        state = mutual_state(queries, data, search)
-        return whole_rows(queries, data, state, spec, example, threads)
-    else:
-        state = search(queries, data)
-        if device is None and not with_alone:
-            return whole_rows(queries, data, state, spec, example, threads)
-    if all_rows is not None:
-        queries, state = all_rows, state_of_all_rows(state, frame, spec)
-    made = nearest_or_missing if with_alone else nearest_rows
-    return made(queries, state, spec, example, find_rows(state, data, 0, spec))
-
-
-def _without_neighbor(
-    frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals
-) -> Frame:
-    """Return the rows without a neighbor.
-
-    `totals`: smallest and largest total of a neighbor, see `nearest`.
-    """
-    if not is_dask_collection(frame):
-        plain = [frame] if spec.other is None else [frame, other]
-        least, most = totals
-        output = nearest_output(1, max_total=most, min_total=least)
-        chunks, plan = whole_chunks(plain, spec, output)
-        queries, data = chunks[0], chunks[-1]
-        if not (len(queries["ids"]) and len(data["ids"])):
-            return frame.copy()
-        state = search_chunk(
-            queries, data, plan.layout, 1, (0, 0), spec.other is None, totals
-        )
-        return frame[~for_all_rows(has_neighbor(state), frame, spec, False)[0]]
-    from dask_simjoin.graph import nearest as lazy
-    from dask_simjoin.graph.dask_private import new_collection
-    from dask_simjoin.graph.source import freeze
-
-    source = freeze(frame, spec.columns)
-    right_source = None if spec.other is None else freeze(other, spec.right.columns)
-    example = series_example(frame._meta, "found")
-    found = lazy.HasNeighbor(
-        source.inner, source, right_source, spec, 1, totals, example
-    )
-    return frame[new_collection(found) == 0]

@@ -5,30 +5,16 @@ from __future__ import annotations
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.duplicates import (
-    CONNECTED,
-    FIRST,
-    best_of_chunk,
-    by_priority,
-    priorities,
-    stays_in_chunk,
-    stays_of_chunk,
-)
-from dask_simjoin.cluster.algorithms.edges import all_cores, components_by_place
+from dask_simjoin.calls import verbs
+from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
-from dask_simjoin.graph.verb import frame_verb, series_example, series_verb
-from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.data_warnings import raise_if_none
-from dask_simjoin.planning.outputs import LISTED_CLUSTERS
+from dask_simjoin.graph.verb import frame_verb, series_verb
+from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import NearDuplicatedRequest
 from dask_simjoin.request.columns import ROW_ID, check_columns, example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import RowIdRequest
-from dask_simjoin.tasks.chunks import whole_chunk
-from dask_simjoin.tasks.counts import count_block, no_edges
-from dask_simjoin.tasks.left_out import for_all_rows
-from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 
 @series_verb(NearDuplicatedRequest)
@@ -109,32 +95,7 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     >>> df.assign(votes=[3, 8, 5, 0]).simjoin.near_duplicated(1.0, keep="votes").tolist()
     [True, False, True, False]
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = series_example(meta, None)
-    if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.components import (
-            NearDuplicated as LazyMarks,
-        )
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(frame, spec.columns)
-        keep = False if request.counted else request.keep
-        return (
-            new_collection(
-                LazyMarks(source.inner, source, spec, keep, request.grouping, example)
-            )
-            != 0
-        )
-    chunk, plan = whole_chunk(frame, spec, LISTED_CLUSTERS)
-    frames = frames_for(meta)
-    if plan.meets:
-        marked = _marks(whole_block_pair(chunk, spec, plan.layout), request)
-        raise_if_none(plan.data_warnings, marked.any())
-    else:
-        marked = frames.xp.zeros(0, np.bool_)
-    return frames.series(*for_all_rows(marked, frame, spec, False), None)
+    return verbs.near_duplicated(frame, request, DISTANCES)
 
 
 @frame_verb(NearDuplicatedRequest)
@@ -179,25 +140,6 @@ def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
     """
     marked = near_duplicated(frame, **vars(request))
     return frame[~marked]
-
-
-def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
-    """Return a mask of the rows to drop (n,), if all rows are in one chunk."""
-    chunk, layout = block_pair.query, block_pair.layout
-    if request.counted:
-        return count_block(block_pair, enough=1)[0] > 0
-    if request.grouping == CONNECTED:
-        within = components_by_place(block_pair, all_cores(chunk))
-        found = best_of_chunk(
-            chunk, 0, request.keep, 0, within, no_edges(block_pair.xp)
-        )
-        return ~stays_in_chunk(chunk, found, found.candidates)
-    order = (
-        None
-        if request.keep == FIRST
-        else by_priority(priorities(chunk, request.keep, 0))
-    )
-    return ~stays_of_chunk(chunk, layout, order)
 
 
 @frame_verb(RowIdRequest)

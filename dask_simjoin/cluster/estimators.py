@@ -14,8 +14,11 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.cluster import verbs
 from dask_simjoin.cluster.algorithms.edges import rows_of_places
+from dask_simjoin.cluster.algorithms.weights import checked_weights
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
-from dask_simjoin.cluster.verbs import checked_weights, kept_points, kept_positions
+from dask_simjoin.cluster.local import LocalDistances
+from dask_simjoin.cluster.verbs import kept_points, kept_positions
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import (
     ColumnError,
@@ -434,7 +437,10 @@ class DBSCAN(Clustering):
             self.labels_ = self._as_given(verbs.dbscan(frame, **options), X)
             return self
         weights = checked_weights(sample_weight, len(frame))
-        labels, core, order = verbs.labels_and_cores(frame, request, weights)
+        driver = LocalDistances([frame], request.spec(example_of(frame)))
+        found = driver.labels_and_cores(request.samples(), weights)
+        core, order = found.core, found.order
+        labels = frames_for(frame).series(found.labels, frame.index, verbs.LABELS)
         self.labels_ = self._as_given(labels, X)
         cores = np.flatnonzero(to_host(rows_of_places(core, order)))
         self.core_sample_indices_ = kept_positions(frame, request, cores)

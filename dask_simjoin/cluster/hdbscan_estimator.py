@@ -33,10 +33,9 @@ from dask_simjoin.cluster.estimators import (
     check_fitted,
 )
 from dask_simjoin.cluster.hierarchy import (
-    clusters_of_rows,
-    core_distances_of_frame,
     hdbscan,
 )
+from dask_simjoin.cluster.local import LocalDistances
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host, values_of
@@ -259,7 +258,8 @@ class HDBSCAN(Clustering):
         if hierarchy is None:
             return hdbscan(frame, **options)
         columns = label_tree(hierarchy.condensed, hierarchy.choice)
-        found = clusters_of_rows(columns, frame, request.spec(example_of(frame)))
+        driver = LocalDistances([frame], request.spec(example_of(frame)))
+        found = driver.clusters(columns)
         self._hierarchy = hierarchy
         self._fitted = kept_points(frame, request).reset_index(drop=True)
         self._metric = request.metric
@@ -369,9 +369,8 @@ def fit_hierarchy(
     meta = example_of(frame)
     samples, spec = request.samples(), request.spec(meta)
     requested_samples = None if request.min_samples is None else samples
-    chunk, layout, distances = core_distances_of_frame(
-        frame, spec, samples, requested_samples
-    )
+    driver = LocalDistances([frame], spec)
+    chunk, layout, distances = driver.core_distances(samples, requested_samples)
     ids = chunk["ids"]
     n = len(ids)
     if distances is None:
@@ -380,7 +379,9 @@ def fit_hierarchy(
     # so copy them
     core = spec.measure.distance(np.array(to_host(distances["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
-    weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
+    weight, start, end = tree_of_chunk(
+        chunk, 0, layout, distances, last=True, threads=driver.threads
+    )
     edges = in_order(start, end, distances_of(weight, spec.measure))
     condensed = condense(*edges, request.min_rows(), meta)
     return FittedHierarchy(*edges, condensed, core, samples, request.choice()), ids

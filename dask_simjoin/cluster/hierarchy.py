@@ -5,20 +5,15 @@ OPTICS.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condensed_tree import (
-    CLUSTER_FILL,
     CLUSTERS,
     EDGES,
-    compile_labels,
-    condense,
     empty_result,
     example_of_result,
-    label_tree,
 )
 from dask_simjoin.cluster.algorithms.optics import (
     COLUMNS,
@@ -27,32 +22,16 @@ from dask_simjoin.cluster.algorithms.optics import (
     labels_series,
     steep_clusters,
 )
-from dask_simjoin.cluster.algorithms.spanning import (
-    CoreDistances,
-    distances_of,
-    edges_frame,
-    in_order,
-    neighbors_needed,
-    search_core_distances,
-    tree_of_chunk,
-)
+from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.cluster.verbs import LABELS
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.verb import frame_verb, series_example
-from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.checks import check_samples
-from dask_simjoin.planning.outputs import tree_output
-from dask_simjoin.planning.resources import plain_threads
+from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.resolve import check_flag
-from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number, check_whole
-from dask_simjoin.tasks.chunks import Chunk, whole_chunk
-from dask_simjoin.tasks.left_out import for_all_rows
 
 
 @frame_verb(HdbscanRequest)
@@ -120,58 +99,11 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """
     meta = example_of(frame)
     min_rows, samples, choice = request.min_rows(), request.samples(), request.choice()
-    spec, requested_samples = (
-        request.spec(meta),
-        None if request.min_samples is None else samples,
-    )
+    spec, named = request.spec(meta), None if request.min_samples is None else samples
     example = empty_result(meta, CLUSTERS)
     example.index = meta.index[:0]
-    if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.spanning import Hierarchy
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(frame, spec.columns)
-        return new_collection(
-            Hierarchy(
-                source.inner,
-                source,
-                spec,
-                min_rows,
-                samples,
-                choice,
-                example,
-                requested_samples,
-            )
-        )
-    chunk, layout, distances = core_distances_of_frame(
-        frame, spec, samples, requested_samples, compile_labels
-    )
-    if distances is None:
-        return clusters_of_rows([], frame, spec)
-    # each step frees its input, to keep the peak of memory low
-    weight, start, end = tree_of_chunk(
-        chunk, 0, layout, distances, last=True, threads=plain_threads()
-    )
-    away = distances_of(weight, spec.measure)
-    del weight
-    condensed = condense(*in_order(start, end, away), min_rows, meta)
-    del start, end, away
-    columns = label_tree(condensed, choice)
-    return clusters_of_rows(columns, frame, spec)
-
-
-def clusters_of_rows(columns: Sequence[Array], frame: Frame, spec: JoinSpec) -> Frame:
-    """Make the result for all rows of a plain frame. `columns`: the columns of the
-    result for the rows that `dropna` keeps; empty: there are no such rows.
-    """
-    frames, found = frames_for(frame), {}
-    none = [frames.xp.zeros(0, dtype) for dtype in CLUSTERS.values()]
-    for (name, fill), column in zip(CLUSTER_FILL.items(), columns or none, strict=True):
-        found[name], _ = for_all_rows(column, frame, spec, fill)
-    made = frames.result(found, len(frame))
-    made.index = frame.index
-    return made
+    driver = DISTANCES.of([frame], spec)
+    return driver.hierarchy(min_rows, samples, choice, named, example)
 
 
 @frame_verb(SpanningTreeRequest)
@@ -230,44 +162,7 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     samples = request.samples()
     spec = request.spec(meta)
     example = empty_result(meta, EDGES)
-    if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.spanning import Tree
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-
-        return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
-    chunk, layout, distances = core_distances_of_frame(frame, spec, samples, samples)
-    if distances is None:
-        return example
-    tree = tree_of_chunk(
-        chunk, 0, layout, distances, last=True, threads=plain_threads()
-    )
-    return edges_frame(tree, spec.measure, example)
-
-
-def core_distances_of_frame(
-    frame: Frame,
-    spec: JoinSpec,
-    samples: int,
-    requested_samples: int | None,
-    *prepared: Callable[[], object],
-) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
-    """Index a plain frame. Return its rows as a chunk, the layout, and the core
-    distances (None without rows).
-
-    `requested_samples`: see `check_samples`. `prepared`: see `search_core_distances`.
-    """
-    threads, output = plain_threads(), tree_output(neighbors_needed(samples))
-    chunk, plan = whole_chunk(frame, spec, output, threads=threads)
-    check_samples(requested_samples, len(chunk["ids"]))
-    if not len(chunk["ids"]):
-        return chunk, plan.layout, None
-    # these keys serve to look up ids, but results are in row order
-    chunk["id_keys"] = None
-    distances = search_core_distances(
-        chunk, plan.layout, samples, prepared=prepared, threads=threads
-    )
-    return chunk, plan.layout, distances
+    return DISTANCES.of([frame], spec).tree(samples, example)
 
 
 def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:

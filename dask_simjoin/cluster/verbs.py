@@ -4,44 +4,17 @@ frames.
 
 from __future__ import annotations
 
-import functools
-import shutil
-import warnings
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog import AUTO
 from dask_simjoin.cluster.algorithms.condensed_tree import empty_result
-from dask_simjoin.cluster.algorithms.dbscan import (
-    cores_of_chunk,
-    dbscan_by_cells,
-    dbscan_of_chunk,
-    layout_of_cells,
-)
-from dask_simjoin.cluster.algorithms.edges import SpillLimits, order_of
-from dask_simjoin.cluster.algorithms.optics import (
-    COLUMNS,
-    FOREST,
-    IN_MEMORY,
-    forest_of_chunk,
-    is_dense,
-    optics_of_chunk,
-    optics_of_dense_chunk,
-    order_of_all_rows,
-)
-from dask_simjoin.cluster.algorithms.scratch import (
-    free_at,
-    new_folder,
-    scratch_directory,
-    this_process,
-)
-from dask_simjoin.engine.base import frames_for
+from dask_simjoin.cluster.algorithms.optics import COLUMNS, FOREST
+from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.errors import ColumnError
 from dask_simjoin.graph.inputs import as_frame
 from dask_simjoin.graph.verb import (
     frame_verb,
@@ -49,99 +22,16 @@ from dask_simjoin.graph.verb import (
     series_example,
     series_verb,
 )
-from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.checks import check_edges
-from dask_simjoin.planning.data_warnings import count_copies, raise_if_none
-from dask_simjoin.planning.outputs import CLUSTERS, COUNTS, LISTS
-from dask_simjoin.planning.resources import plain_threads
+from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import DbscanRequest, HdbscanRequest, OpticsRequest
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.messages import listed, shown
-from dask_simjoin.request.options import MAX_BYTES
-from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.tasks.chunks import whole_chunk
+from dask_simjoin.request.messages import listed
 from dask_simjoin.tasks.counts import (
     components_of_ids,
-    count_block_pairs,
     forest_of_ids,
     no_components,
 )
-from dask_simjoin.tasks.left_out import for_all_rows, kept_rows
-from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
-
-SUM_BITS = 62
-"""Weights are converted to integers whose sums have at most this many bits, so that
-int64 does not overflow.
-"""
-
-
-def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Return weights as an array (rows,), float64; raise an error if a value is not
-    allowed.
-    """
-    if weights is None:
-        return None
-    if np.ma.is_masked(weights):
-        raise OptionError(
-            "sample_weight= has masked numbers, which are missing; use one number for "
-            "each row."
-        )
-    try:
-        given = np.asarray(weights)
-        real = given.dtype.kind in "biufO"
-        found = given.astype(np.float64) if real else given
-    except (TypeError, ValueError):
-        real = False
-    if not real:
-        raise OptionTypeError(
-            f"sample_weight={shown(weights)} has values that are not real numbers; use "
-            "real numbers."
-        )
-    if found.shape != (rows,):
-        raise OptionError(
-            f"sample_weight= has shape {found.shape}, and there are {rows:,} rows; use "
-            "one number for "
-            "each row."
-        )
-    if not np.isfinite(found).all():
-        raise OptionError(
-            "sample_weight= has NaN or infinite numbers; use finite numbers."
-        )
-    with np.errstate(over="ignore"):
-        fits = bool(np.isfinite(np.abs(found).sum()))
-    if not fits:
-        raise OptionError(
-            "sample_weight= has a sum beyond the largest float64; use smaller numbers."
-        )
-    if rows and not found.any():
-        raise OptionError(
-            "sample_weight= has only zeros, so no row has a weight; use other numbers."
-        )
-    return found
-
-
-def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return a mask of the core rows of a chunk (n,), if rows have weights. `weights`
-    (n,): the weight of each row.
-
-    Weights are rounded to multiples of a power of two, so that sums do not depend on
-    the order. The power is the smallest one that keeps all sums from overflowing.
-    """
-    xp = block_pair.xp
-    total = float(np.abs(weights).sum()) or 1.0
-    bits = SUM_BITS - int(np.frexp(total)[1]) - 1
-    whole = xp.asarray(np.rint(np.ldexp(weights, bits)).astype(np.int64))
-    sums = whole.copy()
-
-    def visitor(left: Array, right: Array, totals: Array) -> None:
-        xp.add.at(sums, left, whole[right])
-        xp.add.at(sums, right, whole[left])
-
-    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=True)
-    enough = np.ldexp(float(min_samples), bits)
-    if enough >= 2.0**63:
-        return xp.zeros(len(sums), bool)
-    return sums >= int(np.ceil(enough))
+from dask_simjoin.tasks.left_out import kept_rows
 
 
 def kept_points(
@@ -229,64 +119,7 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     samples = request.samples()
     spec = request.spec(meta)
     example = series_example(meta, LABELS)
-    if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.components import Labels
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(frame, spec.columns)
-        return new_collection(Labels(source.inner, source, spec, samples, example))
-    return labels_and_cores(frame, request)[0]
-
-
-def labels_and_cores(
-    frame: Frame, request: DbscanRequest, weights: np.ndarray | None = None
-) -> tuple[Series, Array, Array]:
-    """Label the rows of a plain frame by DBSCAN. `weights`: weight of each row; None:
-    every row has weight 1.
-
-    Also return a mask of the places with core rows (n,), and for each place its row
-    (n,), int32, among the rows that `dropna` keeps.
-    """
-    meta, samples = example_of(frame), request.samples()
-    spec = request.spec(meta)
-    by_cells = weights is None and spec.method == AUTO
-    refine = functools.partial(layout_of_cells, samples) if by_cells else None
-    threads = plain_threads()
-    chunk, plan = whole_chunk(frame, spec, CLUSTERS, refine=refine, threads=threads)
-    frames = frames_for(meta)
-
-    def of_rows(found: Array) -> Series:
-        return frames.series(*for_all_rows(found, frame, spec, -1), LABELS)
-
-    if not plan.meets:
-        xp = frames.xp
-        none = xp.zeros(0, bool), xp.zeros(0, np.int32)
-        return of_rows(xp.zeros(0, np.int64)), *none
-    order = order_of(chunk)
-    if plan.layout.method == "cells":
-        labels, core = dbscan_by_cells(chunk, plan.layout, samples, threads)
-        raise_if_none(plan.data_warnings, lambda: _unequal_pairs(frame, spec))
-        return of_rows(labels), core, order
-    block_pair = whole_block_pair(chunk, spec, plan.layout)
-    if weights is None:
-        core = cores_of_chunk(block_pair, samples, threads)
-    else:
-        kept = kept_rows(frame, spec)
-        given = weights if kept is None else weights[block_pair.xp.asarray(kept)]
-        core = weighted_cores(block_pair, given, samples)[order]
-    labels = dbscan_of_chunk(block_pair, core, threads)
-    raise_if_none(plan.data_warnings, lambda: _unequal_pairs(frame, spec))
-    return of_rows(labels), core, order
-
-
-def _unequal_pairs(frame: Frame, spec: JoinSpec) -> int:
-    """Count the pairs of a plain frame, without pairs of equal rows."""
-    with warnings.catch_warnings(action="ignore"):  # they have been issued
-        chunk, plan = whole_chunk(frame, spec, COUNTS)
-    return int(
-        count_block_pairs(whole_block_pair(chunk, spec, plan.layout))
-    ) - count_copies([frame], spec)
+    return DISTANCES.of([frame], spec).labels(samples, example)
 
 
 @frame_verb(OpticsRequest)
@@ -370,37 +203,8 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
     example = empty_result(meta, COLUMNS)
     example.index = meta.index[:0]
-    if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.optics import Order
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-
-        source = freeze(frame, spec.columns)
-        return new_collection(
-            Order(source.inner, source, spec, max_eps, samples, mode, example)
-        )
-    # the option that limits the bytes of a result applies to the ordered rows, not to
-    # the pairs
-    spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
-    chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
-    frames = frames_for(meta)
-    if not plan.meets:
-        none = frames.xp.zeros((0, len(COLUMNS)), np.int64)
-        return frames.rows(*order_of_all_rows(none, frame, spec), example)
-    block_pair = whole_block_pair(chunk, spec, plan.layout)
-    if mode == FOREST:
-        found = forest_of_chunk(block_pair, samples, spec.measure)
-    elif is_dense(block_pair, plan.estimate.total):
-        found = optics_of_dense_chunk(block_pair, max_eps, samples)
-    else:
-        folder = new_folder(scratch_directory(), "whole", this_process())
-        check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
-        limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED_EDGES)
-        try:
-            found = optics_of_chunk(block_pair, max_eps, samples, limits)
-        finally:
-            shutil.rmtree(folder.path, ignore_errors=True)
-    return frames.rows(*order_of_all_rows(found, frame, spec), example)
+    driver = DISTANCES.of([frame], spec)
+    return driver.order(max_eps, samples, mode, example)
 
 
 def connected_components(pairs: Frame) -> Frame:

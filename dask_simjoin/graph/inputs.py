@@ -559,6 +559,11 @@ def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]
     return left, right, *examples
 
 
+def in_memory(frame: Frame, columns: list[Any]) -> Frame:
+    """Return some columns of a frame as a plain frame."""
+    return frame[columns].compute() if is_dask_collection(frame) else frame
+
+
 def one_or_two(
     frame: Frame, other: Frame | None
 ) -> tuple[Frame, Frame | None, Frame, Frame | None]:

@@ -28,7 +28,6 @@ from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chu
 from dask_simjoin.graph.left_out import LeftOutRows, npartitions_of, rows_left_out
 from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.graph.source import optimise_in_place
-from dask_simjoin.graph.verb import pairs_by_eps
 from dask_simjoin.planning.budget import Fitting
 from dask_simjoin.planning.data_warnings import naming_causes
 from dask_simjoin.planning.outputs import PAIRS, OutputSpec
@@ -36,6 +35,7 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.tasks import csr
+from dask_simjoin.tasks.counts import pairs_by_eps
 from dask_simjoin.tasks.pairs import rows_without_right, unmatched
 
 

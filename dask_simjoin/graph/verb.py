@@ -40,7 +40,7 @@ from dask_simjoin.graph.inputs import (
     with_points,
     without_points,
 )
-from dask_simjoin.metrics.norms import Array, DType, Frame, Series
+from dask_simjoin.metrics.norms import DType, Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
 from dask_simjoin.request.requests import LEFT
@@ -365,10 +365,6 @@ def _with_geometry(given: object, found: Any) -> Any:
 NEIGHBORS = "neighbors"
 """Name of a Series of neighbor counts, or of counts of matches."""
 
-PAIRS, EPS = "pairs", "eps"
-"""Name of a Series with the number of pairs for each distance, and name of its index.
-"""
-
 
 def series_example(meta: Frame, name: str | None, dtype: DType = np.int64) -> Series:
     """Return an empty example of a Series with one value per row, which has the index
@@ -389,16 +385,6 @@ def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
         columns=pd.Index(spec.several, dtype=np.float64), dtype=np.int64
     )
     return frames_for(meta).rows(values, meta.index[:0], shape)
-
-
-def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
-    """Return a Series with the number of pairs for each distance. `meta`: an example of
-    the frame.
-    """
-    frames = frames_for(meta)
-    values = frames.xp.zeros(len(spec.several), np.int64) + frames.xp.asarray(numbers)
-    index = frames.index(np.array(spec.several)).rename(EPS)
-    return frames.series(values, index, PAIRS)
 
 
 def pairs_example(

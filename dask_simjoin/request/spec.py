@@ -73,6 +73,11 @@ class RowSpec:
         return None
 
     @property
+    def several(self) -> tuple[float, ...]:
+        """Several distances that are counted separately; empty: there is only one."""
+        return ()
+
+    @property
     def columns(self) -> list[Hashable]:
         """The columns that the join reads."""
         own = [] if self.id is None else [self.id]

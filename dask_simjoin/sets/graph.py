@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from dask_simjoin.graph import pairs, row_values
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import Call, LabelledExpr, Steps, after, pick
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.driver import Expressions, LazyJoins
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import FrozenSource, map_frozen
-from dask_simjoin.metrics.norms import Array
+from dask_simjoin.metrics.norms import Array, Series
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import resources_for
@@ -460,26 +461,22 @@ class MarkRows(BlockValues):
         ]
 
 
-class Expressions(NamedTuple):
-    """The expressions for joins of one kind, sets or strings, and the steps that plan
-    these joins.
-    """
+class LazySetJoins(LazyJoins):
+    """Makes joins of sets of one Dask DataFrame or two."""
 
-    self_join: type[Expr]
-    join: type[Expr]
-    count_pairs: type[Expr]
-    neighbor_counts: type[Expr]
-    match_counts: type[Expr]
-    near_duplicated: type[Expr]
-    steps: PlanningSteps
+    expressions: ClassVar[Expressions] = Expressions(
+        SetSelfJoin,
+        SetJoin,
+        CountSetPairs,
+        SetNeighborCounts,
+        SetMatchCounts,
+        SET_STEPS,
+    )
+    near_duplicated: ClassVar[type[Expr]] = SetNearDuplicated
+    report: ClassVar[type[Any]] = SetPlanReport
 
-
-EXPRESSIONS = Expressions(
-    SetSelfJoin,
-    SetJoin,
-    CountSetPairs,
-    SetNeighborCounts,
-    SetMatchCounts,
-    SetNearDuplicated,
-    SET_STEPS,
-)
+    def marks(self, request: Any, example: Series) -> Series:
+        if request.counted:
+            return self.counts(example) != 0
+        operands = self.spec, request.keep, request.grouping, example
+        return self.of_rows(self.near_duplicated, *operands) != 0

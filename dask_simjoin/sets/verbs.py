@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dask.base import is_dask_collection
-
+from dask_simjoin.calls import verbs
+from dask_simjoin.calls.drivers import Drivers, Number
 from dask_simjoin.engine.base import Counters
-from dask_simjoin.graph.inputs import check_other
+from dask_simjoin.graph.inputs import check_other, in_memory
 from dask_simjoin.graph.verb import frame_verb, series_verb, verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.sets.chunks import SetBlockPair, chunks_of, read_sets
-from dask_simjoin.sets.execution import (
-    JoinKind,
-    Number,
-    count_pairs,
-    join,
-    near_duplicated,
-    neighbor_counts,
-    plan,
-    profile,
-    self_join,
-)
-from dask_simjoin.sets.plan import make_set_plan, summarise_sets
+from dask_simjoin.sets.local import LocalSets
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import (
     CountSetPairsRequest,
@@ -38,21 +26,13 @@ from dask_simjoin.sets.requests import (
 )
 
 
-def _expressions() -> Any:
-    from dask_simjoin.sets.graph import EXPRESSIONS
+def _lazy() -> type[Any]:
+    from dask_simjoin.sets.graph import LazySetJoins
 
-    return EXPRESSIONS
+    return LazySetJoins
 
 
-KIND = JoinKind(
-    read_sets,
-    chunks_of,
-    SetBlockPair,
-    summarise_sets,
-    make_set_plan,
-    SetPlanReport,
-    _expressions,
-)
+SETS = Drivers(LocalSets, _lazy)
 
 
 @frame_verb(SetSelfJoinRequest)
@@ -128,7 +108,7 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     1     0      2         0.6
     2     1      2         0.6
     """
-    return self_join(frame, request, KIND)
+    return verbs.self_join(frame, request, SETS)
 
 
 @frame_verb(SetJoinRequest)
@@ -179,7 +159,7 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
         on=request.on,
         threshold=request.threshold,
     )
-    return join(frame, request, KIND)
+    return verbs.join(frame, request, SETS)
 
 
 @series_verb(SetNeighborCountsRequest)
@@ -202,7 +182,7 @@ def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Seri
     >>> df.simjoin.set_neighbor_counts("tags", 0.6).tolist()
     [2, 2, 2, 0]
     """
-    return neighbor_counts(frame, request, KIND)
+    return verbs.neighbor_counts(frame, request, SETS)
 
 
 @verb(CountSetPairsRequest)
@@ -223,7 +203,7 @@ def count_set_pairs(frame: Frame, request: CountSetPairsRequest) -> Number:
     >>> df.simjoin.count_set_pairs("tags", 0.6)
     3
     """
-    return count_pairs(frame, request, KIND)
+    return verbs.count_pairs(frame, request, SETS)
 
 
 @series_verb(SetNearDuplicatedRequest)
@@ -280,7 +260,7 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     >>> df.simjoin.set_near_duplicated(**how, keep="votes").tolist()
     [False, True, False, False]
     """
-    return near_duplicated(frame, request, KIND)
+    return verbs.near_duplicated(frame, request, SETS)
 
 
 @frame_verb(SetNearDuplicatedRequest)
@@ -368,7 +348,7 @@ def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
     >>> plan.rows, plan.tokens, plan.pairs
     (4, 11.0, 2.0)
     """
-    return plan(frame, request, KIND)
+    return verbs.plan(frame, request, SETS)
 
 
 @verb(SetProfileRequest)
@@ -398,9 +378,8 @@ def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
     (3, 1, 3)
     """
     spec = request.spec(example_of(frame))
-    if is_dask_collection(frame):
-        frame = frame[spec.columns].compute()
-    found = profile(frame, spec, KIND)
+    frame = in_memory(frame, spec.columns)
+    found = LocalSets([frame], spec).profile()
     numbers = {
         "tokens": float(len(found.rows["sets"]["codes"])),
         "universe": float(found.chunk["universe"]),

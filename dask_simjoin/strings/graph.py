@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from dask_simjoin.graph import pairs
 from dask_simjoin.graph.dask_private import Expr
+from dask_simjoin.graph.driver import Expressions
 from dask_simjoin.graph.lazy_join import JoinTasks
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.metrics.norms import Array
@@ -18,7 +19,7 @@ from dask_simjoin.sets.chunks import parcels_of, read_partition
 from dask_simjoin.sets.graph import (
     BlockChunks,
     CountRows,
-    Expressions,
+    LazySetJoins,
     LazySets,
     MarkRows,
     SetNeighborCounts,
@@ -136,12 +137,16 @@ class MarkEditRows(MarkRows):
     _tasks: ClassVar[JoinTasks] = EDITS
 
 
-EXPRESSIONS = Expressions(
-    EditSelfJoin,
-    EditJoin,
-    CountEditPairs,
-    EditNeighborCounts,
-    EditMatchCounts,
-    EditNearDuplicated,
-    EDIT_STEPS,
-)
+class LazyTextJoins(LazySetJoins):
+    """Makes joins of texts of one Dask DataFrame or two."""
+
+    expressions: ClassVar[Expressions] = Expressions(
+        EditSelfJoin,
+        EditJoin,
+        CountEditPairs,
+        EditNeighborCounts,
+        EditMatchCounts,
+        EDIT_STEPS,
+    )
+    near_duplicated: ClassVar[type[Expr]] = EditNearDuplicated
+    report: ClassVar[type[Any]] = EditPlanReport

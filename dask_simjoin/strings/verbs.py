@@ -5,33 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dask.base import is_dask_collection
-
+from dask_simjoin.calls import verbs
+from dask_simjoin.calls.drivers import Drivers, Number
 from dask_simjoin.engine.base import Counters
-from dask_simjoin.graph.inputs import check_other
+from dask_simjoin.graph.inputs import check_other, in_memory
 from dask_simjoin.graph.verb import frame_verb, series_verb, verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.sets.execution import (
-    JoinKind,
-    Number,
-    count_pairs,
-    join,
-    near_duplicated,
-    neighbor_counts,
-    plan,
-    profile,
-    self_join,
-)
-from dask_simjoin.strings.blocks import (
-    EditBlockPair,
-    EditPlanReport,
-    chunks_of,
-    make_edit_plan,
-    read_texts,
-    summarise_texts,
-)
+from dask_simjoin.strings.blocks import EditPlanReport
+from dask_simjoin.strings.local import LocalTexts
 from dask_simjoin.strings.requests import (
     CountEditPairsRequest,
     EditJoinRequest,
@@ -43,21 +26,13 @@ from dask_simjoin.strings.requests import (
 )
 
 
-def _expressions() -> Any:
-    from dask_simjoin.strings.graph import EXPRESSIONS
+def _lazy() -> type[Any]:
+    from dask_simjoin.strings.graph import LazyTextJoins
 
-    return EXPRESSIONS
+    return LazyTextJoins
 
 
-KIND = JoinKind(
-    read_texts,
-    chunks_of,
-    EditBlockPair,
-    summarise_texts,
-    make_edit_plan,
-    EditPlanReport,
-    _expressions,
-)
+TEXTS = Drivers(LocalTexts, _lazy)
 
 
 @frame_verb(EditSelfJoinRequest)
@@ -125,7 +100,7 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     0     0      1
     1     0      2
     """
-    return self_join(frame, request, KIND)
+    return verbs.self_join(frame, request, TEXTS)
 
 
 @frame_verb(EditJoinRequest)
@@ -170,7 +145,7 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     y  Porto
     """
     check_other("edit_join(other, on, k)", request.other, on=request.on, k=request.k)
-    return join(frame, request, KIND)
+    return verbs.join(frame, request, TEXTS)
 
 
 @series_verb(EditNeighborCountsRequest)
@@ -193,7 +168,7 @@ def edit_neighbor_counts(frame: Frame, request: EditNeighborCountsRequest) -> Se
     >>> df.simjoin.edit_neighbor_counts("name", 2).tolist()
     [2, 1, 1, 0]
     """
-    return neighbor_counts(frame, request, KIND)
+    return verbs.neighbor_counts(frame, request, TEXTS)
 
 
 @verb(CountEditPairsRequest)
@@ -214,7 +189,7 @@ def count_edit_pairs(frame: Frame, request: CountEditPairsRequest) -> Number:
     >>> df.simjoin.count_edit_pairs("name", 2)
     2
     """
-    return count_pairs(frame, request, KIND)
+    return verbs.count_pairs(frame, request, TEXTS)
 
 
 @series_verb(EditNearDuplicatedRequest)
@@ -265,7 +240,7 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
     >>> df.simjoin.edit_near_duplicated("name", 1, grouping="connected", keep="orders").tolist()
     [True, True, False, False]
     """
-    return near_duplicated(frame, request, KIND)
+    return verbs.near_duplicated(frame, request, TEXTS)
 
 
 @frame_verb(EditNearDuplicatedRequest)
@@ -354,7 +329,7 @@ def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
     >>> plan.rows, plan.characters, plan.pairs
     (4, 20.0, 2.0)
     """
-    return plan(frame, request, KIND)
+    return verbs.plan(frame, request, TEXTS)
 
 
 @verb(EditProfileRequest)
@@ -385,9 +360,8 @@ def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport
     (3, 2, 4)
     """
     spec = request.spec(example_of(frame))
-    if is_dask_collection(frame):
-        frame = frame[spec.columns].compute()
-    found = profile(frame, spec, KIND)
+    frame = in_memory(frame, spec.columns)
+    found = LocalTexts([frame], spec).profile()
     missing = found.rows["missing"]
     texts = len(frame) - (0 if missing is None else int(missing.sum()))
     numbers = {

@@ -25,7 +25,7 @@ from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_toge
 from dask_simjoin.engine.protocols import Joiner, Rows
 from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
-from dask_simjoin.request.spec import RowSpec
+from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.left_out import Fill, filled_frame, kept_rows
 from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
@@ -510,3 +510,18 @@ def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
 def no_components(pairs: Frame) -> Frame:
     """Return an empty result of `components_of_ids`, as an example for Dask."""
     return components_of_ids(pairs.iloc[:0])
+
+
+PAIRS, EPS = "pairs", "eps"
+"""Name of a Series with the number of pairs for each distance, and name of its index.
+"""
+
+
+def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
+    """Return a Series with the number of pairs for each distance. `meta`: an example of
+    the frame.
+    """
+    frames = frames_for(meta)
+    values = frames.xp.zeros(len(spec.several), np.int64) + frames.xp.asarray(numbers)
+    index = frames.index(np.array(spec.several)).rename(EPS)
+    return frames.series(values, index, PAIRS)

@@ -15,7 +15,6 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import count_up, module_of, put_entries, values_of
-from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Frame, SparseMatrix
 from dask_simjoin.planning.budget import (
     DEVICE_ENTRY,
@@ -34,7 +33,7 @@ from dask_simjoin.request.options import size_origin
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
-from dask_simjoin.tasks.matches import BlockPair, measured, whole_block_pair
+from dask_simjoin.tasks.matches import BlockPair, measured
 
 MAX_SORTED = 1 << 24
 """Array operations sort at most this many entries at a time, because sorting needs
@@ -407,17 +406,11 @@ def _degrees(block_pair: BlockPair, listed: ListedPairs) -> Array:
 
 
 def graph_of_chunk(
-    chunk: Chunk,
-    spec: JoinSpec,
-    layout: Layout,
-    mode: str,
-    fitting: Fitting,
-    expected: float,
+    block_pair: BlockPair, mode: str, fitting: Fitting, expected: float
 ) -> SparseMatrix:
     """Make the matrix from a single chunk. `expected`: estimated number of pairs."""
-    xp = frames_for(chunk["example"]).xp
-    block_pair = whole_block_pair(chunk, spec, layout)
-    numbers = matrix_numbers(chunk, [0], np.int64)
+    xp, spec = block_pair.xp, block_pair.spec
+    numbers = matrix_numbers(block_pair.query, [0], np.int64)
     listed = _list_pairs(block_pair) if 2 * expected <= MAX_LISTED else None
     degrees = (
         count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)

@@ -1,4 +1,4 @@
-"""Run the steps of joins of plain frames, with threads of this process.
+"""The driver of plain frames: it runs the steps of verbs with threads of this process.
 
 All threads share the indexes of the tables. A step is cut into parts of about equal
 work, several for each thread, and threads take the parts in turn.
@@ -8,14 +8,36 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.engine.process import numbers_apart, shared_out, together
-from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.plan import WholePlan
-from dask_simjoin.tasks.counts import Number, count_block, count_block_pairs
+from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.planning.budget import Resources, plain_budget, within_memory
+from dask_simjoin.planning.data_warnings import (
+    count_copies,
+    naming_causes,
+    raise_if_none,
+)
+from dask_simjoin.planning.outputs import COUNTS, LISTS, PAIRS, OutputSpec, directions
+from dask_simjoin.planning.plan import Plan, WholePlan
+from dask_simjoin.planning.resources import plain_threads
+from dask_simjoin.reports.plan import PlanReport
+from dask_simjoin.request.requests import LEFT
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks import csr
+from dask_simjoin.tasks.chunks import Chunk, Refine, plan_whole, whole_chunks
+from dask_simjoin.tasks.counts import (
+    Number,
+    count_block,
+    count_block_pairs,
+    pairs_by_eps,
+)
+from dask_simjoin.tasks.left_out import for_all_rows, rows_of
 from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import (
     ResultRows,
@@ -23,6 +45,8 @@ from dask_simjoin.tasks.pairs import (
     concat_results,
     join_block,
     result_rows,
+    unmatched,
+    unmatched_rows,
 )
 
 TURNS = 4
@@ -30,6 +54,155 @@ TURNS = 4
 
 PAIRS_APART = 1 << 20
 """Minimum number of pairs per thread, if there are too few rows for several threads."""
+
+
+def numbered(frame: Frame) -> Frame:
+    """Return a plain frame whose index has the numbers of the rows."""
+    return frame.reset_index(drop=True)
+
+
+class Indexed(NamedTuple):
+    """The plan of a verb, and the indexed rows: one chunk for each table."""
+
+    chunks: list[Chunk]
+    plan: WholePlan
+    spec: JoinSpec
+
+    @property
+    def block_pair(self) -> BlockPair:
+        first, last = self.chunks[0], self.chunks[-1]
+        return BlockPair(
+            first, last, len(self.chunks) == 1, self.spec, self.plan.layout
+        )
+
+
+class LocalDriver:
+    """Runs the steps of a verb for one plain frame or two."""
+
+    def __init__(self, frames: Sequence[Frame], spec: JoinSpec) -> None:
+        self.frames, self.spec, self.threads = frames, spec, plain_threads()
+
+    def indexed(
+        self, output: OutputSpec, sampled: bool = False, refine: Refine | None = None
+    ) -> Indexed:
+        """Plan the verb, and index the rows: see `whole_chunks`."""
+        chunks, plan = whole_chunks(
+            self.frames, self.spec, output, sampled, refine, self.threads
+        )
+        return Indexed(chunks, plan, self.spec)
+
+    def of_all_rows(self, values: Array, fill: float) -> Array:
+        """Return values of all rows of the first table. `values`: values of the rows
+        that `dropna` keeps; `fill`: the value of the other rows.
+        """
+        return for_all_rows(values, self.frames[0], self.spec, fill)[0]
+
+    def series(self, values: Array, fill: float, name: str | None) -> Series:
+        """Return a Series with the values of `of_all_rows`."""
+        frame = self.frames[0]
+        return frames_for(frame).series(
+            self.of_all_rows(values, fill), frame.index, name
+        )
+
+    def all_left_rows(self, queries: Chunk) -> Chunk:
+        """Return the rows of the first table as a chunk that also has the rows that
+        `dropna` leaves out. `queries`: the indexed rows.
+        """
+        frame = self.frames[0]
+        every = len(queries["ids"]) == len(frame)
+        return queries if every else rows_of(frame, self.spec)
+
+    def check_found(
+        self, plan: WholePlan, found: Callable[[], int] | int, directions: int
+    ) -> None:
+        """Issue the warnings of a plan that concern results without a pair.
+
+        `found`: number of rows found. `directions`: number of these rows per pair.
+        """
+        copies = functools.partial(count_copies, self.frames, self.spec)
+        raise_if_none(plan.data_warnings, found, lambda: directions * copies())
+
+
+class LocalJoins(LocalDriver):
+    """Joins and counts within a distance."""
+
+    def pairs(self, example: Frame, how: str = "inner") -> Frame:
+        spec, work = self.spec, self.indexed(PAIRS)
+        plan, like, alone = work.plan, None, None
+        if how == LEFT:
+            queries, counts = self.all_left_rows(work.chunks[0]), self._counts(work)
+            if not plan.meets:
+                return unmatched(queries, 0, spec, example)
+            like, alone = example, unmatched_rows(queries, counts, spec, example)
+        if not plan.meets:
+            return example
+        with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
+            columns = list(example.columns)
+            found = join(work.block_pair, columns, plan, self.threads, like, alone)
+        itself = plan.rows * spec.include_self
+        others = 0 if alone is None else alone[0]
+        self.check_found(plan, len(found) - itself - others, directions(spec))
+        return found
+
+    def matches(self, example: Series) -> Series:
+        work = self.indexed(COUNTS)
+        counts = self._counts(work)
+        if work.plan.meets:
+            self.check_found(work.plan, counts.sum(), 1)
+        return frames_for(example).series(counts, self.frames[0].index, example.name)
+
+    def counts(self, example: Series | Frame) -> Series | Frame:
+        work = self.indexed(COUNTS)
+        counts = self._counts(work, example.shape[1:])
+        if work.plan.meets:
+            several = max(1, len(self.spec.several))
+            self.check_found(work.plan, counts.sum(), 2 * several)
+        return frames_for(example).rows(counts, self.frames[0].index, example)
+
+    def _counts(self, work: Indexed, shape: tuple[int, ...] = ()) -> Array:
+        """Return the number of matches of each row of the first table (rows, *shape)."""
+        if work.plan.meets:
+            found = count_rows(work.block_pair, work.plan, self.threads)
+            return self.of_all_rows(found, 0)
+        xp = frames_for(self.frames[0]).xp
+        return xp.zeros((len(self.frames[0]), *shape), np.int64)
+
+    def number(self, meta: Frame) -> Number:
+        spec, work = self.spec, self.indexed(COUNTS)
+        found: Number = 0
+        if work.plan.meets:
+            found = count_pairs(work.block_pair, work.plan, self.threads)
+            itself = work.plan.rows * spec.include_self
+            self.check_found(work.plan, np.max(found) - itself, directions(spec))
+        return pairs_by_eps(found, spec, meta) if spec.several else found
+
+    def graph(self, mode: str) -> csr.SparseMatrix:
+        """Return a sparse matrix of the distances between neighbors. It has an empty row
+        for each row that `dropna` leaves out.
+        """
+        spec, frame = self.spec, numbered(self.frames[0][self.spec.columns])
+        work = LocalDriver([frame], spec).indexed(LISTS)
+        plan, device = work.plan, frames_for(frame).memory()
+        resources = Resources(memory=device, gpu=device is not None)
+        fitting = csr.fitting_for(spec, len(frame), frame, resources, pieces=False)
+        pairs, itself = plan.estimate, plan.rows * spec.include_self
+        with naming_causes(lambda: plan.data_warnings):
+            fitting.check(2 * pairs.total_low + itself, sampled=True)
+            found = csr.graph_of_chunk(work.block_pair, mode, fitting, pairs.total)
+        self.check_found(plan, found.nnz - itself, 2)
+        return found
+
+    def plan(self) -> PlanReport:
+        return PlanReport(self.planned(PAIRS), self.spec)
+
+    def planned(self, output: OutputSpec) -> Plan:
+        """Plan the verb without running it."""
+        made = plan_whole(self.frames, self.spec, output, sampled=True)
+        raise_if_none(made.data_warnings, 0)
+        size = round(made.rows * made.row_bytes)
+        device = frames_of_library(self.spec.library).memory()
+        budget = plain_budget(made.budget, size, device)
+        return replace(made, budget=budget, slices=np.ones_like(made.slices))
 
 
 def parts_of(block_pair: BlockPair, plan: WholePlan, threads: int) -> int:

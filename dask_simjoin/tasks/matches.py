@@ -132,10 +132,6 @@ def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[in
     return [0, *cuts[1:-1], places]
 
 
-def whole_block_pair(chunk: Chunk, spec: JoinSpec, layout: Layout) -> BlockPair:
-    return BlockPair(chunk, chunk, True, spec, layout)
-
-
 CLASS_RATIO = 4.0
 """The radii of a class differ at most by this factor."""
 

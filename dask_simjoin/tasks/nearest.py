@@ -65,6 +65,19 @@ Totals = tuple[float, float]
 
 ANY_TOTAL: Totals = (0.0, math.inf)
 
+
+class Neighbors(NamedTuple):
+    """The neighbors that a verb searches."""
+
+    k: int  # neighbors per row
+    totals: Totals = ANY_TOTAL
+    how: str = "inner"  # "left" adds rows without a neighbor
+    ties: bool = False  # whether to return all rows at the distance of the last one
+    mutual: bool = False  # whether each row must be a neighbor of the other
+    # the option that determines the size of the result, in the words of messages
+    what: str = ""
+
+
 MIN_SEARCHED, TURNS = 1 << 12, 8
 """Threads share a search if each searches at least `MIN_SEARCHED` rows. Each thread
 gets `TURNS` parts.

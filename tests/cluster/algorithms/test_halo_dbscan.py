@@ -13,7 +13,7 @@ from dask_simjoin.cluster.algorithms.halo_dbscan import (
 )
 from dask_simjoin.planning import tables
 from dask_simjoin.planning.spatial_chunks import ClusterChunks
-from dask_simjoin.tasks.matches import whole_block_pair
+from dask_simjoin.tasks.matches import BlockPair
 from tests.cluster.algorithms.test_dbscan import by_definition, labels_of
 from tests.support.cluster_chunks import parts_of, planned_chunks, sent_chunks
 from tests.support.density import SETS
@@ -39,7 +39,7 @@ def labels_by_chunk(x, eps, min_samples, blocksize, cuts=(), threads=1, **option
         return None, len(plan.chunks)
     groups = [list(range(k, len(parts), 2)) for k in range(min(2, len(parts)))]
     _, chunks = sent_chunks(parts, groups, spec, plan)
-    pairs = [whole_block_pair(chunk, spec, plan.layout) for chunk in chunks]
+    pairs = [BlockPair(chunk, chunk, True, spec, plan.layout) for chunk in chunks]
     found, shared = zip(
         *(clusters_of_chunk(pair, min_samples, threads) for pair in pairs), strict=True
     )

@@ -1,0 +1,70 @@
+"""The verbs that all similarities have: distances, sets and strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask_simjoin.calls.drivers import Drivers, Number
+from dask_simjoin.graph.inputs import check_other, one_or_two, same_library
+from dask_simjoin.graph.verb import (
+    NEIGHBORS,
+    counts_example,
+    pairs_example,
+    series_example,
+)
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.request.columns import example_of
+from dask_simjoin.request.requests import ANTI, LEFT, SEMI
+
+
+def self_join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    example = pairs_example(meta, meta, spec)
+    return drivers.of([frame], spec).pairs(example)
+
+
+def join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
+    """Find the pairs of matching rows of two tables, or the left rows with or without a
+    match.
+    """
+    frame, other, left, right = same_library(frame, request.other)
+    spec = request.spec(left, right)
+    if request.how in (SEMI, ANTI):
+        driver = drivers.of([frame, other], spec)
+        matches = driver.matches(series_example(left, NEIGHBORS))
+        return frame[(matches > 0) if request.how == SEMI else (matches == 0)]
+    example = pairs_example(left, right, spec, request.how == LEFT)
+    return drivers.of([frame, other], spec).pairs(example, request.how)
+
+
+def neighbor_counts(frame: Frame, request: Any, drivers: Drivers) -> Series | Frame:
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    return drivers.of([frame], spec).counts(counts_example(meta, spec))
+
+
+def count_pairs(frame: Frame, request: Any, drivers: Drivers) -> Number:
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    return drivers.of([frame], spec).number(meta)
+
+
+def near_duplicated(frame: Frame, request: Any, drivers: Drivers) -> Series:
+    """Mark the rows to drop: each of them matches a row that is kept."""
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    example = series_example(meta, None)
+    return drivers.of([frame], spec).marks(request, example)
+
+
+def plan(frame: Frame, request: Any, drivers: Drivers) -> Any:
+    """Plan a join of one or two tables. Return the report of the plan."""
+    planned = request.planned()
+    if request.other is not None:
+        check_other("other=frame", request.other)
+    frame, other, left, right = one_or_two(frame, request.other)
+    spec = planned.spec(left) if right is None else planned.spec(left, right)
+    pairs_example(left, left if right is None else right, spec)
+    tables = [frame] if other is None else [frame, other]
+    return drivers.of(tables, spec).plan()

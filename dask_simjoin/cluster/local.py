@@ -1,0 +1,270 @@
+"""Clusters of plain frames: see `dask_simjoin.tasks.local`."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_simjoin.catalog import AUTO
+from dask_simjoin.cluster.algorithms.condensed_tree import (
+    CLUSTER_FILL,
+    compile_labels,
+    condense,
+    label_tree,
+)
+from dask_simjoin.cluster.algorithms.condensed_tree import (
+    CLUSTERS as CLUSTER_COLUMNS,
+)
+from dask_simjoin.cluster.algorithms.dbscan import (
+    cores_of_chunk,
+    dbscan_by_cells,
+    dbscan_of_chunk,
+    layout_of_cells,
+)
+from dask_simjoin.cluster.algorithms.duplicates import (
+    CONNECTED,
+    FIRST,
+    best_of_chunk,
+    by_priority,
+    priorities,
+    stays_in_chunk,
+    stays_of_chunk,
+)
+from dask_simjoin.cluster.algorithms.edges import (
+    SpillLimits,
+    all_cores,
+    components_by_place,
+    order_of,
+)
+from dask_simjoin.cluster.algorithms.optics import (
+    COLUMNS,
+    FOREST,
+    IN_MEMORY,
+    forest_of_chunk,
+    is_dense,
+    optics_of_chunk,
+    optics_of_dense_chunk,
+    order_of_all_rows,
+)
+from dask_simjoin.cluster.algorithms.scratch import (
+    free_at,
+    new_folder,
+    scratch_directory,
+    this_process,
+)
+from dask_simjoin.cluster.algorithms.spanning import (
+    CoreDistances,
+    distances_of,
+    edges_frame,
+    in_order,
+    neighbors_needed,
+    search_core_distances,
+    tree_of_chunk,
+)
+from dask_simjoin.cluster.algorithms.weights import weighted_cores
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.protocols import SearchLayout
+from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.planning.checks import check_edges, check_samples
+from dask_simjoin.planning.data_warnings import count_copies
+from dask_simjoin.planning.outputs import (
+    CLUSTERS,
+    COUNTS,
+    LISTED_CLUSTERS,
+    LISTS,
+    tree_output,
+)
+from dask_simjoin.request.clusters import Choice, NearDuplicatedRequest
+from dask_simjoin.request.options import MAX_BYTES
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.counts import count_block, count_block_pairs, no_edges
+from dask_simjoin.tasks.left_out import kept_rows
+from dask_simjoin.tasks.local import LocalJoins
+from dask_simjoin.tasks.local_nearest import LocalNearest
+from dask_simjoin.tasks.matches import BlockPair
+
+SORTED_EDGES = 1 << 22
+"""Maximum number of edges of a plain frame that are sorted at a time."""
+
+
+class Labeled(NamedTuple):
+    """The result of DBSCAN."""
+
+    labels: Array  # label of each row of the frame
+    core: Array  # mask of the places with core rows (n,)
+    # row at each place (n,), int32, among the rows that `dropna` keeps
+    order: Array
+
+
+class LocalDistances(LocalJoins, LocalNearest):
+    """Joins, searches and clusters of plain frames by distance."""
+
+    def marks(self, request: NearDuplicatedRequest, example: Series) -> Series:
+        work = self.indexed(LISTED_CLUSTERS)
+        found = frames_for(example).xp.zeros(len(work.chunks[0]["ids"]), np.bool_)
+        if work.plan.meets:
+            found = _marks(work.block_pair, request)
+            self.check_found(work.plan, found.any(), 0)
+        return self.series(found, False, example.name)
+
+    def labels(self, min_samples: int, example: Series) -> Series:
+        """Label the rows by DBSCAN."""
+        found = self.labels_and_cores(min_samples)
+        index = self.frames[0].index
+        return frames_for(example).series(found.labels, index, example.name)
+
+    def labels_and_cores(
+        self, min_samples: int, weights: np.ndarray | None = None
+    ) -> Labeled:
+        """Label the rows by DBSCAN. `weights`: weight of each row; None: every row has
+        weight 1.
+        """
+        by_cells = weights is None and self.spec.method == AUTO
+        refine = functools.partial(layout_of_cells, min_samples) if by_cells else None
+        work = self.indexed(CLUSTERS, refine=refine)
+        (chunk,), plan, _ = work
+        if not plan.meets:
+            xp = frames_for(self.frames[0]).xp
+            labels = self.of_all_rows(xp.zeros(0, np.int64), -1)
+            return Labeled(labels, xp.zeros(0, bool), xp.zeros(0, np.int32))
+        if plan.layout.method == "cells":
+            labels, core = dbscan_by_cells(
+                chunk, plan.layout, min_samples, self.threads
+            )
+        else:
+            block_pair = work.block_pair
+            if weights is None:
+                core = cores_of_chunk(block_pair, min_samples, self.threads)
+            else:
+                kept = kept_rows(self.frames[0], self.spec)
+                some = slice(None) if kept is None else block_pair.xp.asarray(kept)
+                core = weighted_cores(block_pair, weights[some], min_samples)
+                core = core[order_of(chunk)]
+            labels = dbscan_of_chunk(block_pair, core, self.threads)
+        self.check_found(plan, self._unequal_pairs, 0)
+        return Labeled(self.of_all_rows(labels, -1), core, order_of(chunk))
+
+    def _unequal_pairs(self) -> int:
+        """Count the pairs of rows that are not equal."""
+        with warnings.catch_warnings(action="ignore"):  # they have been issued
+            work = self.indexed(COUNTS)
+        return int(count_block_pairs(work.block_pair)) - count_copies(
+            self.frames, self.spec
+        )
+
+    def order(
+        self, max_eps: float, min_samples: int, mode: str, example: Frame
+    ) -> Frame:
+        """Order the rows by OPTICS."""
+        # the option that limits the bytes of a result applies to the ordered rows, not
+        # to the pairs
+        unlimited = replace(self.spec.settings, result=MAX_BYTES)
+        self.spec = replace(self.spec, settings=unlimited)
+        (frame,), spec, frames = self.frames, self.spec, frames_for(example)
+        work = self.indexed(LISTS, sampled=mode != FOREST)
+        if not work.plan.meets:
+            found = frames.xp.zeros((0, len(COLUMNS)), np.int64)
+        elif mode == FOREST:
+            found = forest_of_chunk(work.block_pair, min_samples, spec.measure)
+        elif is_dense(work.block_pair, work.plan.estimate.total):
+            found = optics_of_dense_chunk(work.block_pair, max_eps, min_samples)
+        else:
+            folder = new_folder(scratch_directory(), "whole", this_process())
+            least = work.plan.estimate.total_low
+            check_edges(least, max_eps, IN_MEMORY, folder.path, free_at)
+            limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED_EDGES)
+            try:
+                found = optics_of_chunk(work.block_pair, max_eps, min_samples, limits)
+            finally:
+                shutil.rmtree(folder.path, ignore_errors=True)
+        return frames.rows(*order_of_all_rows(found, frame, spec), example)
+
+    def hierarchy(
+        self,
+        min_rows: int,
+        samples: int,
+        choice: Choice,
+        named: int | None,
+        example: Frame,
+    ) -> Frame:
+        """Cluster the rows by HDBSCAN. `named`: see `check_samples`."""
+        chunk, layout, distances = self.core_distances(samples, named, compile_labels)
+        if distances is None:
+            return self.clusters([])
+        # each step frees its input, to keep the peak of memory low
+        weight, start, end = tree_of_chunk(
+            chunk, 0, layout, distances, last=True, threads=self.threads
+        )
+        away = distances_of(weight, self.spec.measure)
+        del weight
+        condensed = condense(*in_order(start, end, away), min_rows, example)
+        del start, end, away
+        return self.clusters(label_tree(condensed, choice))
+
+    def clusters(self, columns: Sequence[Array]) -> Frame:
+        """Make a result of HDBSCAN for all rows. `columns`: the columns of the result for
+        the rows that `dropna` keeps; empty: there are no such rows.
+        """
+        frame, found = self.frames[0], {}
+        frames = frames_for(frame)
+        none = [frames.xp.zeros(0, dtype) for dtype in CLUSTER_COLUMNS.values()]
+        fills = zip(CLUSTER_FILL.items(), columns or none, strict=True)
+        for (name, fill), column in fills:
+            found[name] = self.of_all_rows(column, fill)
+        made = frames.result(found, len(frame))
+        made.index = frame.index
+        return made
+
+    def tree(self, samples: int, example: Frame) -> Frame:
+        """Return the spanning tree of the rows."""
+        chunk, layout, distances = self.core_distances(samples, samples)
+        if distances is None:
+            return example
+        tree = tree_of_chunk(
+            chunk, 0, layout, distances, last=True, threads=self.threads
+        )
+        return edges_frame(tree, self.spec.measure, example)
+
+    def core_distances(
+        self, samples: int, named: int | None, *prepared: Callable[[], object]
+    ) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
+        """Index the rows. Return them as a chunk, the layout, and the core distances
+        (None without rows).
+
+        `named`: see `check_samples`. `prepared`: see `search_core_distances`.
+        """
+        (chunk,), plan, _ = self.indexed(tree_output(neighbors_needed(samples)))
+        check_samples(named, len(chunk["ids"]))
+        if not len(chunk["ids"]):
+            return chunk, plan.layout, None
+        # these keys serve to look up ids, but results are in row order
+        chunk["id_keys"] = None
+        distances = search_core_distances(
+            chunk, plan.layout, samples, prepared=prepared, threads=self.threads
+        )
+        return chunk, plan.layout, distances
+
+
+def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
+    """Return a mask of the rows to drop (n,), if all rows are in one chunk."""
+    chunk, layout = block_pair.query, block_pair.layout
+    if request.counted:
+        return count_block(block_pair, enough=1)[0] > 0
+    if request.grouping == CONNECTED:
+        within = components_by_place(block_pair, all_cores(chunk))
+        found = best_of_chunk(
+            chunk, 0, request.keep, 0, within, no_edges(block_pair.xp)
+        )
+        return ~stays_in_chunk(chunk, found, found.candidates)
+    order = (
+        None
+        if request.keep == FIRST
+        else by_priority(priorities(chunk, request.keep, 0))
+    )
+    return ~stays_of_chunk(chunk, layout, order)

@@ -1,0 +1,133 @@
+"""The driver of Dask DataFrames: it makes the steps of verbs into lazy expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from dask_simjoin.graph.dask_private import Expr, new_collection
+from dask_simjoin.graph.nearest import HasNeighbor, KDistances, NearestJoin
+from dask_simjoin.graph.pairs import (
+    CountPairs,
+    Join,
+    LazyGraph,
+    NeighborGraph,
+    SelfJoin,
+)
+from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for
+from dask_simjoin.graph.row_values import MatchCounts, NeighborCounts
+from dask_simjoin.graph.source import freeze
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.planning.outputs import PAIRS, OutputSpec, nearest_output
+from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
+from dask_simjoin.tasks.counts import Number, pairs_by_eps
+from dask_simjoin.tasks.local import numbered
+from dask_simjoin.tasks.nearest import Neighbors, Totals
+
+
+class Expressions(NamedTuple):
+    """The expressions for one similarity, and the steps that plan its joins."""
+
+    self_join: type[Expr]
+    join: type[Expr]
+    count_pairs: type[Expr]
+    neighbor_counts: type[Expr]
+    match_counts: type[Expr]
+    steps: PlanningSteps
+
+
+class LazyJoins:
+    """Makes joins and counts of one Dask DataFrame or two."""
+
+    expressions: ClassVar[Expressions] = Expressions(
+        SelfJoin, Join, CountPairs, NeighborCounts, MatchCounts, DISTANCE_STEPS
+    )
+    report: ClassVar[type[Any]] = PlanReport
+
+    def __init__(self, frames: Sequence[Frame], spec: Any) -> None:
+        self.frames, self.spec = frames, spec
+        self.source = freeze(frames[0], spec.columns)
+        self.other = None
+        if len(frames) > 1:
+            self.other = freeze(frames[1], spec.right.columns)
+
+    def of_rows(self, expression: type[Expr], *operands: Any) -> Any:
+        """Make a lazy result with a value for each row of the left table."""
+        return new_collection(expression(self.source.inner, self.source, *operands))
+
+    def pairs(self, example: Frame, how: str = "inner") -> Frame:
+        if self.other is None:
+            found = self.expressions.self_join(self.source, self.spec, example)
+        else:
+            tables = self.source, self.other
+            found = self.expressions.join(*tables, self.spec, how, example)
+        return new_collection(found)
+
+    def matches(self, example: Series) -> Series:
+        operands = self.other, self.spec, example
+        return self.of_rows(self.expressions.match_counts, *operands)
+
+    def counts(self, example: Series | Frame) -> Series | Frame:
+        return self.of_rows(self.expressions.neighbor_counts, self.spec, example)
+
+    def number(self, meta: Frame) -> Number:
+        spec, count = self.spec, self.expressions.count_pairs
+        if not spec.several:
+            return new_collection(count(self.source, spec, 0))
+        example = pairs_by_eps(0, spec, meta).iloc[:0]
+        return new_collection(count(self.source, spec, example, meta))
+
+    def graph(self, mode: str) -> LazyGraph:
+        """Make a lazy sparse matrix of the distances between neighbors. It has an empty
+        row for each row that `dropna` leaves out.
+        """
+        rows = self.frames[0][self.spec.columns]
+        meta = rows._meta
+        rows = rows.map_partitions(
+            numbered,
+            meta=numbered(meta),
+            enforce_metadata=False,
+            clear_divisions=True,
+        )
+        source = freeze(rows, self.spec.columns)
+        return LazyGraph(NeighborGraph(source, self.spec, mode, meta))
+
+    def plan(self) -> Any:
+        return self.report(self.planned(PAIRS), self.spec)
+
+    def planned(self, output: OutputSpec) -> Any:
+        """Plan the verb without running it."""
+        steps = self.expressions.steps
+        return plan_for(self.source, self.spec, output, self.other, steps=steps)
+
+
+class LazyNearest(LazyJoins):
+    """Makes searches for nearest rows. `frames`: the table, and the searched table if it
+    is another one.
+    """
+
+    def finds_mutual(self, wanted: Neighbors) -> bool:
+        """Return whether `nearest` returns only mutual neighbors if it should."""
+        return False
+
+    def nearest(self, wanted: Neighbors, example: Frame) -> Frame:
+        k, totals, how, ties, *_ = wanted
+        tables = self.source, self.other
+        return new_collection(
+            NearestJoin(*tables, self.spec, k, totals, how, ties, example)
+        )
+
+    def plan_nearest(self, wanted: Neighbors) -> NearestPlanReport:
+        """Plan the search. Return the report of the plan."""
+        most = wanted.totals[1]
+        made = self.planned(nearest_output(wanted.k, with_ids=True, max_total=most))
+        return NearestPlanReport(made, self.spec, wanted.k, most)
+
+    def has_neighbor(self, totals: Totals, example: Series) -> Series:
+        """Return whether each row has a neighbor."""
+        operands = self.other, self.spec, 1, totals, example
+        return self.of_rows(HasNeighbor, *operands) != 0
+
+    def k_distances(self, k: int, example: Series) -> Series:
+        """Return the distance from each row to its k-th nearest neighbor."""
+        return self.of_rows(KDistances, self.spec, k, example)
