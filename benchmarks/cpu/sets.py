@@ -47,11 +47,11 @@ from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 from dask_simjoin.sets.chunks import SetChunk
 from dask_simjoin.sets.cpu.joiner import JOINER, SetSearch
+from dask_simjoin.sets.local import LocalSets
 from dask_simjoin.sets.methods import METHODS
 from dask_simjoin.sets.pairs import count_block_pairs
 from dask_simjoin.sets.requests import CountSetPairsRequest
 from dask_simjoin.sets.tokens import QGrams
-from dask_simjoin.sets.verbs import KIND
 
 TEXTS, CHARACTERS = 20_000, 270
 THRESHOLDS = (0.9, 0.8, 0.7, 0.5)
@@ -142,9 +142,9 @@ def measure(
                 pairs[f"reference {name}"] = found
         for name, spec in specs.items():
             encoding, chunks = _seconds(
-                lambda spec=spec: KIND.chunks([frame], spec, False)
+                lambda spec=spec: LocalSets([frame], spec).chunks()
             )
-            block_pair = KIND.pair(chunks, spec)
+            block_pair = LocalSets([frame], spec).pair(chunks)
             finding, pairs[name] = _seconds(
                 lambda block_pair=block_pair: count_block_pairs(block_pair)
             )
@@ -172,7 +172,7 @@ def threads(
 ) -> dict[str, float]:
     """Measure, by the clock, two counts one after the other and side by side."""
     spec = CountSetPairsRequest("sets", threshold, **how).spec(frame.iloc[:0])
-    (chunk,) = KIND.chunks([frame], spec, False)
+    (chunk,) = LocalSets([frame], spec).chunks()
 
     def count() -> None:
         for _ in range(5):
@@ -228,7 +228,7 @@ def main() -> None:
             read, how = SETS[name]
             frame = pd.DataFrame({"sets": read(options.folder)}).reset_index(drop=True)
             spec = CountSetPairsRequest("sets", 0.9, **how).spec(frame.iloc[:0])
-            (chunk,) = KIND.chunks([frame], spec, False)
+            (chunk,) = LocalSets([frame], spec).chunks()
             path = Path(scratch) / name
             _dump(chunk, path)
             sizes = np.diff(chunk["offsets"])

@@ -67,9 +67,9 @@ def ours(
     import pyarrow as pa
 
     import dask_simjoin  # noqa: F401 (registers the accessor)
+    from dask_simjoin.sets.local import LocalSets
     from dask_simjoin.sets.requests import CountSetPairsRequest
     from dask_simjoin.sets.tokens import QGrams
-    from dask_simjoin.sets.verbs import KIND
 
     lists = pa.array(given["tokens"], pa.list_(pa.int32()))
     columns = {
@@ -87,7 +87,7 @@ def ours(
         spec = CountSetPairsRequest("sets", threshold, **how).spec(frame.iloc[:0])
 
         def encode(frame: Any = frame, spec: Any = spec) -> Any:
-            return KIND.chunks([frame], spec, False)
+            return LocalSets([frame], spec).chunks()
 
         def count(frame: Any = frame, how: Any = how) -> Any:
             return frame.simjoin.count_set_pairs("sets", threshold, **how)

@@ -10,7 +10,7 @@ from typing import Generic, NoReturn, TypeVar
 
 from dask_simjoin.api.introspect import report
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.graph.verb import as_method
+from dask_simjoin.calls.decorators import as_method
 from dask_simjoin.reports.facts import summaries_html
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.messages import VERBS as SYNONYMS

@@ -13,14 +13,15 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.api.knn import nearest
 from dask_simjoin.api.near_duplicates import with_row_id
+from dask_simjoin.calls.decorators import frame_verb
+from dask_simjoin.calls.examples import pairs_example
+from dask_simjoin.calls.groups import moved_apart
+from dask_simjoin.calls.inputs import check_other, one_or_two
 from dask_simjoin.engine.base import frames_for, searcher_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
-from dask_simjoin.graph.groups import moved_apart
-from dask_simjoin.graph.inputs import check_other, one_or_two
-from dask_simjoin.graph.verb import frame_verb, pairs_example
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.partition import check_summaries, summarise_ids
 from dask_simjoin.request.columns import example_of, free_name

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from dask_simjoin.calls import verbs
+from dask_simjoin.calls.decorators import verb
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import (

@@ -12,6 +12,9 @@ from typing import Any
 from dask.base import is_dask_collection
 
 from dask_simjoin.calls import verbs
+from dask_simjoin.calls.decorators import verb
+from dask_simjoin.calls.examples import pairs_example
+from dask_simjoin.calls.inputs import check_other, one_or_two
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import (
     Counters,
@@ -20,8 +23,6 @@ from dask_simjoin.engine.base import (
     recall_module,
 )
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
-from dask_simjoin.graph.inputs import check_other, in_memory, one_or_two
-from dask_simjoin.graph.verb import pairs_example, verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.estimate import ALL
 from dask_simjoin.planning.outputs import COUNTS, nearest_output
@@ -34,6 +35,7 @@ from dask_simjoin.request.requests import (
     PlanRequest,
     ProfileRequest,
 )
+from dask_simjoin.request.tables import computed
 from dask_simjoin.tasks.chunks import (
     layout_seconds,
     plan_whole,
@@ -230,7 +232,7 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
         number = search.number()
         spec = search.spec(meta)
         output = nearest_output(number, max_total=search.max_total(spec))
-    frame = in_memory(frame, spec.columns)
+    frame = computed(frame[spec.columns])
     plan = plan_whole([frame], spec, output)
     layout, x = (
         plan.layout,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dask_simjoin.calls import verbs
+from dask_simjoin.calls.decorators import frame_verb
+from dask_simjoin.calls.inputs import check_other
 from dask_simjoin.cluster.distances import DISTANCES
-from dask_simjoin.graph.inputs import check_other
-from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 

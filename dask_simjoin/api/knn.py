@@ -7,16 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.calls.decorators import frame_verb, series_verb
+from dask_simjoin.calls.examples import nearest_example, series_example
+from dask_simjoin.calls.inputs import check_other, one_or_two
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.errors import UnitsWarning
-from dask_simjoin.graph.inputs import check_other, one_or_two
-from dask_simjoin.graph.verb import (
-    frame_verb,
-    nearest_example,
-    series_example,
-    series_verb,
-)
 from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.data_warnings import (

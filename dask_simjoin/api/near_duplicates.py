@@ -6,10 +6,10 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.calls import verbs
+from dask_simjoin.calls.decorators import frame_verb, series_verb
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
-from dask_simjoin.graph.verb import frame_verb, series_verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import NearDuplicatedRequest
 from dask_simjoin.request.columns import ROW_ID, check_columns, example_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dask_simjoin.calls.drivers import Drivers, Number
-from dask_simjoin.graph.inputs import check_other, one_or_two, same_library
-from dask_simjoin.graph.verb import (
+from dask_simjoin.calls.examples import (
     NEIGHBORS,
     counts_example,
     pairs_example,
     series_example,
 )
+from dask_simjoin.calls.inputs import check_other, one_or_two, same_library
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI

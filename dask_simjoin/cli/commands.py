@@ -18,6 +18,7 @@ import pyarrow as pa
 from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
+from dask_simjoin.calls.examples import NEIGHBORS
 from dask_simjoin.cli.csv_files import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
 from dask_simjoin.cli.messages import (
     NamedCommands,
@@ -61,7 +62,6 @@ from dask_simjoin.disk_index.verbs import check_path, open_index
 from dask_simjoin.disk_index.versions import check_index
 from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import RUNS
-from dask_simjoin.graph.verb import NEIGHBORS
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.left_out import LeftOut, named_tables
 from dask_simjoin.reports.run import RunReport

@@ -17,12 +17,12 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 from dask.utils import parse_bytes
 
+from dask_simjoin.calls.decorators import options_of
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.csv_files import FLOAT, TEXT, CsvColumns, CsvFormat
 from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader
-from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import COMMA

@@ -12,6 +12,15 @@ import numpy as np
 import pandas as pd
 from dask.base import is_dask_collection
 
+from dask_simjoin.calls.inputs import Points as GeoPoints
+from dask_simjoin.calls.inputs import (
+    as_frame,
+    coordinates,
+    is_dask_array,
+    masked_rows,
+    points_of,
+    with_points,
+)
 from dask_simjoin.cluster import verbs
 from dask_simjoin.cluster.algorithms.edges import rows_of_places
 from dask_simjoin.cluster.algorithms.weights import checked_weights
@@ -25,15 +34,6 @@ from dask_simjoin.errors import (
     OptionError,
     OptionTypeError,
     UnsupportedFrameError,
-)
-from dask_simjoin.graph.inputs import Points as GeoPoints
-from dask_simjoin.graph.inputs import (
-    as_frame,
-    coordinates,
-    is_dask_array,
-    masked_rows,
-    points_of,
-    with_points,
 )
 from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.request import clusters

@@ -9,6 +9,8 @@ from typing import Any
 
 from dask.base import is_dask_collection
 
+from dask_simjoin.calls.decorators import frame_verb
+from dask_simjoin.calls.examples import series_example
 from dask_simjoin.cluster.algorithms.condensed_tree import (
     CLUSTERS,
     EDGES,
@@ -25,7 +27,6 @@ from dask_simjoin.cluster.algorithms.optics import (
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.cluster.verbs import LABELS
 from dask_simjoin.errors import OptionError
-from dask_simjoin.graph.verb import frame_verb, series_example
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
 from dask_simjoin.request.columns import example_of

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condensed_tree import (
     Condensed,
@@ -21,6 +20,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
+from dask_simjoin.request.tables import computed
 
 STEPS = 30
 """Each cluster is drawn as at most this many bars."""
@@ -78,9 +78,7 @@ def plot_condensed_tree(
     'lambda (1 / distance)'
     """
     selection = HdbscanRequest(min_cluster_size=2, **choice).choice()
-    if is_dask_collection(condensed):
-        condensed = condensed.compute()
-    tree = condensed_of(condensed)
+    tree = condensed_of(computed(condensed))
     finite = tree.row_lambda[np.isfinite(tree.row_lambda)]
     most = (
         BEYOND * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
@@ -287,8 +285,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     'reachability'
     """
     example_of_result(optics, ("ordering", "reachability"), "optics()")
-    if is_dask_collection(optics):
-        optics = optics.compute()
+    optics = computed(optics)
     place, reach = _values(optics["ordering"]), _values(optics["reachability"])
     # rows that `dropna` leaves out have no position in the ordering
     order = np.argsort(place, kind="stable")[np.count_nonzero(place < 0) :]
@@ -331,6 +328,4 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
 
 
 def _values(column: Series) -> np.ndarray:
-    if is_dask_collection(column):
-        column = column.compute()
-    return to_host(column.values)
+    return to_host(computed(column).values)

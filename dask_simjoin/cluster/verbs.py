@@ -10,18 +10,15 @@ from dataclasses import replace
 import numpy as np
 from dask.base import is_dask_collection
 
+from dask_simjoin.calls.decorators import frame_verb, series_verb
+from dask_simjoin.calls.examples import series_example
+from dask_simjoin.calls.inputs import as_frame
+from dask_simjoin.calls.results import in_library_of
 from dask_simjoin.cluster.algorithms.condensed_tree import empty_result
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, FOREST
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError
-from dask_simjoin.graph.inputs import as_frame
-from dask_simjoin.graph.verb import (
-    frame_verb,
-    in_library_of,
-    series_example,
-    series_verb,
-)
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import DbscanRequest, HdbscanRequest, OpticsRequest
 from dask_simjoin.request.columns import example_of

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_simjoin.calls.examples import pairs_example
 from dask_simjoin.disk_index.blocks import (
     Blocks,
     BlockSide,
@@ -60,7 +61,6 @@ from dask_simjoin.disk_index.segments import (
 )
 from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.verb import pairs_example
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.spec import JoinSpec
 

@@ -11,6 +11,7 @@ from typing import Any
 import dask.dataframe as dd
 import numpy as np
 
+from dask_simjoin.calls.examples import pairs_example
 from dask_simjoin.disk_index.blocks import Blocks, Sizes, boxes_of
 from dask_simjoin.disk_index.cell_filter import near_tiles, touched
 from dask_simjoin.disk_index.compare import (
@@ -29,7 +30,6 @@ from dask_simjoin.disk_index.types import ID, SEQ, Part, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.base import LabelledExpr, RowsExpr, itself
 from dask_simjoin.graph.dask_private import Task, TaskRef, new_collection
-from dask_simjoin.graph.verb import pairs_example
 from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given

@@ -14,8 +14,8 @@ import dask
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from dask.base import is_dask_collection
 
+from dask_simjoin.calls.inputs import is_geo, lazy, with_native_columns
 from dask_simjoin.catalog import library
 from dask_simjoin.disk_index.disks import check_folders
 from dask_simjoin.disk_index.files import (
@@ -74,7 +74,6 @@ from dask_simjoin.errors import (
     OptionTypeError,
     Remedy,
 )
-from dask_simjoin.graph.inputs import is_geo, lazy, with_native_columns
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.checks import without_dropna
 from dask_simjoin.planning.data_warnings import raise_warnings, warnings_of_index
@@ -82,6 +81,7 @@ from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
 from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.tables import computed
 from dask_simjoin.request.units import check_whole
 
 NO_ROWS = pd.DataFrame(
@@ -121,7 +121,7 @@ def check_batch(batch: object) -> str | None:
 
 
 def lazy_frame(frame: Frame) -> Frame:
-    return frame if is_dask_collection(frame) else lazy(frame, library(frame))
+    return lazy(frame, library(example_of(frame)))
 
 
 def changed_by(
@@ -357,7 +357,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
     """Convert ids to a pandas index with the dtype of the ids in the index on disk,
     without repetitions.
     """
-    plain = ids.compute() if is_dask_collection(ids) else ids
+    plain = computed(ids)
     plain = plain.to_pandas() if hasattr(plain, "to_pandas") else plain
     if (
         isinstance(plain, (str, bytes))

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import dask
 from fsspec.core import url_to_fs
 
+from dask_simjoin.calls.decorators import verb
+from dask_simjoin.calls.inputs import example_ids
 from dask_simjoin.catalog import LIBRARIES
 from dask_simjoin.disk_index.stores import AnyPath, object_path
 from dask_simjoin.errors import OptionError, OptionTypeError
-from dask_simjoin.graph.inputs import example_ids
-from dask_simjoin.graph.verb import verb
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import listed, shown

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from dask.base import is_dask_collection
 
 from dask_simjoin.catalog import (
     arrow_type,
@@ -29,6 +28,7 @@ from dask_simjoin.request.messages import (
     number_in_text,
     shown,
 )
+from dask_simjoin.request.tables import meta_of
 from dask_simjoin.request.units import parsed
 
 ID_NAMES = re.compile(
@@ -619,7 +619,7 @@ def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]
 
 def is_frame(frame: object) -> bool:
     """Return whether an object is a data frame of any library."""
-    meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
+    meta = meta_of(frame)
     return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
 
 
@@ -627,9 +627,7 @@ def example_of(frame: Frame) -> Frame:
     """Return an empty frame with the columns of `frame`; raise an error for other
     objects.
     """
-    meta = (
-        frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
-    )
+    meta = meta_of(frame)
     if not is_frame(frame):
         raise UnsupportedFrameError(
             f"{_kind(frame)} is not a data frame; use a Dask "

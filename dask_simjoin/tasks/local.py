@@ -16,7 +16,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.engine.process import numbers_apart, shared_out, together
-from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.metrics.norms import Array, Frame, Series, SparseMatrix
 from dask_simjoin.planning.budget import Resources, plain_budget, within_memory
 from dask_simjoin.planning.data_warnings import (
     count_copies,
@@ -122,6 +122,15 @@ class LocalDriver:
         copies = functools.partial(count_copies, self.frames, self.spec)
         raise_if_none(plan.data_warnings, found, lambda: directions * copies())
 
+    def planned(self, output: OutputSpec) -> Plan:
+        """Plan the verb without running it."""
+        made = plan_whole(self.frames, self.spec, output, sampled=True)
+        raise_if_none(made.data_warnings, 0)
+        size = round(made.rows * made.row_bytes)
+        device = frames_of_library(self.spec.library).memory()
+        budget = plain_budget(made.budget, size, device)
+        return replace(made, budget=budget, slices=np.ones_like(made.slices))
+
 
 class LocalJoins(LocalDriver):
     """Joins and counts within a distance."""
@@ -176,7 +185,7 @@ class LocalJoins(LocalDriver):
             self.check_found(work.plan, np.max(found) - itself, directions(spec))
         return pairs_by_eps(found, spec, meta) if spec.several else found
 
-    def graph(self, mode: str) -> csr.SparseMatrix:
+    def graph(self, mode: str) -> SparseMatrix:
         """Return a sparse matrix of the distances between neighbors. It has an empty row
         for each row that `dropna` leaves out.
         """
@@ -194,15 +203,6 @@ class LocalJoins(LocalDriver):
 
     def plan(self) -> PlanReport:
         return PlanReport(self.planned(PAIRS), self.spec)
-
-    def planned(self, output: OutputSpec) -> Plan:
-        """Plan the verb without running it."""
-        made = plan_whole(self.frames, self.spec, output, sampled=True)
-        raise_if_none(made.data_warnings, 0)
-        size = round(made.rows * made.row_bytes)
-        device = frames_of_library(self.spec.library).memory()
-        budget = plain_budget(made.budget, size, device)
-        return replace(made, budget=budget, slices=np.ones_like(made.slices))
 
 
 def parts_of(block_pair: BlockPair, plan: WholePlan, threads: int) -> int:

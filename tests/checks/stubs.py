@@ -17,7 +17,7 @@ from textwrap import fill
 
 import dask_simjoin
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.graph.verb import options_of
+from dask_simjoin.calls.decorators import options_of
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "dask_simjoin" / "__init__.pyi"

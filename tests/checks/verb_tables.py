@@ -8,10 +8,10 @@ from inspect import Parameter, signature
 import click
 
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.calls.decorators import options_of
 from dask_simjoin.cli.commands import MakeCommand, VerbCommand
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import READ, SHARED, WRITTEN, flag
-from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MetricRequest, Partitioning
 from dask_simjoin.request.requests import PlanRequest

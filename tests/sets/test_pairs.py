@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
+from dask_simjoin.sets.local import LocalSets
 from dask_simjoin.sets.pairs import cut_block, join_block
 from dask_simjoin.sets.requests import SetSelfJoinRequest
-from dask_simjoin.sets.verbs import KIND
 
 
 @pytest.mark.parametrize("parts", [1, 2, 7, 40])
@@ -28,7 +28,8 @@ def test_more_parts_than_pairs(parts):
     spec = SetSelfJoinRequest(on="sets", threshold=0.6, return_similarity=True).spec(
         frame
     )
-    meeting = KIND.pair(KIND.chunks([frame], spec, True), spec)
+    driver = LocalSets([frame], spec)
+    meeting = driver.pair(driver.chunks(with_ids=True))
     columns = ["left", "right", "similarity"]
     cuts = cut_block(meeting, parts)
     found = [join_block(meeting, columns, cuts, number) for number in range(parts)]

@@ -14,7 +14,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
 )
 from dask_simjoin.sets import plan
-from tests.sets.test_execution import HOW
+from tests.sets.test_local import HOW
 
 
 def test_blocks_are_pruned_by_size():

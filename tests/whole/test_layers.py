@@ -28,6 +28,7 @@ IMPORTING_FUNCTIONS = {"import_module", "__import__"}
 ROOMS = {
     "neighbors",
     "api",
+    "calls",
     "catalog",
     "cli",
     "cluster",

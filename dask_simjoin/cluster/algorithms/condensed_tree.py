@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask.base import is_dask_collection
 
 from dask_simjoin.engine.base import frames_for, host_kernels, spanner_for
 from dask_simjoin.engine.compat import to_host
@@ -23,6 +22,7 @@ from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
+from dask_simjoin.request.tables import by_partition, in_one
 from dask_simjoin.request.units import check_whole
 
 CLUSTERS: dict[str, Any] = {
@@ -363,11 +363,7 @@ def empty_result(meta: Frame, columns: dict[str, Any]) -> Frame:
 
 
 def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame:
-    if not is_dask_collection(frame):
-        return function(frame, example, how)
-    return frame.repartition(npartitions=1).map_partitions(
-        function, example, how, meta=example
-    )
+    return by_partition(function, in_one(frame), example, how, meta=example)
 
 
 def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:

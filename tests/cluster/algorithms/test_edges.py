@@ -2,7 +2,7 @@
 
 import dask.dataframe as dd
 
-from dask_simjoin.cluster import verbs
+from dask_simjoin.cluster import local
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.scratch import StoredArray
 from dask_simjoin.cluster.expressions import optics as graph_optics
@@ -22,7 +22,7 @@ def test_edges_in_files(tmp_path, monkeypatch):
         held.append(SpillLimits(str(tmp_path), 64, 300))
         return held[-1]
 
-    monkeypatch.setattr(verbs, "SpillLimits", room)
+    monkeypatch.setattr(local, "SpillLimits", room)
     monkeypatch.setattr(graph_optics, "SpillLimits", room)
     discarded = []
     monkeypatch.setattr(

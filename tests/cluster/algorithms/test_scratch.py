@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from dask_simjoin.cluster import verbs
+from dask_simjoin.cluster import local
 from dask_simjoin.cluster.algorithms.scratch import ArrayWriter
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.errors import BudgetError, ScratchError
@@ -41,7 +41,7 @@ def own(tmp_path):
 @pytest.fixture
 def on_disk(monkeypatch):
     """All edges go into files."""
-    monkeypatch.setattr(verbs, "IN_MEMORY", 4096)
+    monkeypatch.setattr(local, "IN_MEMORY", 4096)
     monkeypatch.setattr(graph_optics, "IN_MEMORY", 4096)
     monkeypatch.setattr(
         graph_optics, "resources_for", lambda library: Resources(2, 4096, True)
@@ -207,14 +207,14 @@ def test_a_disk_that_is_full(x, own, on_disk, monkeypatch, lazy):
 
 def test_edges_of_plain_frames_that_do_not_fit_the_disk_are_refused(own, monkeypatch):
     frame = frame_of(np.zeros((400, 2)))
-    monkeypatch.setattr(verbs, "IN_MEMORY", 10**6)
-    monkeypatch.setattr(verbs, "free_at", lambda directory: 10**6)
+    monkeypatch.setattr(local, "IN_MEMORY", 10**6)
+    monkeypatch.setattr(local, "free_at", lambda directory: 10**6)
     with pytest.raises(
         BudgetError,
         match=r"[67]\d,\d+ pairs.*4.* MiB.*0.95 MiB are free.*mode='forest'",
     ):
         frame.simjoin.optics(1.0)
-    monkeypatch.setattr(verbs, "free_at", lambda directory: 10**8)
+    monkeypatch.setattr(local, "free_at", lambda directory: 10**8)
     assert frame.simjoin.optics(1.0).reachability.iloc[1] == 0.0
 
 

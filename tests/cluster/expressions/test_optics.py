@@ -16,7 +16,7 @@ import pytest
 from distributed import Client, LocalCluster, wait
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi, verbs
+from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi, local
 from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, scratch_directory
 from dask_simjoin.cluster.expressions import optics as graph_optics
@@ -303,7 +303,7 @@ def test_stores(tmp_path):
 
 def test_no_file_is_left_where_a_disk_is_full(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        verbs,
+        local,
         "SpillLimits",
         lambda directory, max_bytes, buffer: SpillLimits(str(tmp_path), 0, 200),
     )

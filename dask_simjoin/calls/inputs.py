@@ -34,6 +34,7 @@ from dask_simjoin.request.columns import (
 from dask_simjoin.request.messages import MOST_SHOWN, instead_of_frame, shown
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import DistanceUnit, RowSpec
+from dask_simjoin.request.tables import by_partition, meta_of
 from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
 
@@ -241,7 +242,7 @@ def points_of(frame: Any, on: Any) -> Points | None:
 
     Raise an error if only another geometry column can be meant.
     """
-    meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
+    meta = meta_of(frame)
     if "geopandas" not in sys.modules or not is_frame(meta):
         return None
     name = getattr(meta, "active_geometry_name", None) if is_geo(meta) else None
@@ -269,10 +270,7 @@ def points_of(frame: Any, on: Any) -> Points | None:
 
 
 def _with_columns(frame: Frame, points: Points) -> Frame:
-    if not is_dask_collection(frame):
-        return add_columns(frame, points.name, points.columns)
-    meta = add_columns(frame._meta, points.name, points.columns)
-    return frame.map_partitions(add_columns, points.name, points.columns, meta=meta)
+    return by_partition(add_columns, frame, points.name, points.columns)
 
 
 def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
@@ -552,16 +550,8 @@ def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]
             "the right table."
         )
     if is_dask_collection(left) or is_dask_collection(right):
-        left, right = (
-            side if is_dask_collection(side) else lazy(side, names[0])
-            for side in (left, right)
-        )
+        left, right = lazy(left, names[0]), lazy(right, names[0])
     return left, right, *examples
-
-
-def in_memory(frame: Frame, columns: list[Any]) -> Frame:
-    """Return some columns of a frame as a plain frame."""
-    return frame[columns].compute() if is_dask_collection(frame) else frame
 
 
 def one_or_two(
@@ -578,7 +568,11 @@ def one_or_two(
 
 
 def lazy(frame: Frame, name: str) -> Frame:
-    """Convert a plain frame to a Dask DataFrame with one partition."""
+    """Convert a plain frame to a Dask DataFrame with one partition; return a Dask
+    DataFrame unchanged.
+    """
+    if is_dask_collection(frame):
+        return frame
     if name == HOME:
         import dask.dataframe as dd
 

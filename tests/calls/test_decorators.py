@@ -14,8 +14,8 @@ import pytest
 import dask_simjoin
 from dask_simjoin import SimJoinAccessor
 from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.calls.examples import nearest_example, pairs_example, series_example
 from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
-from dask_simjoin.graph.verb import nearest_example, pairs_example, series_example
 from dask_simjoin.request.requests import JoinRequest, KnnJoinRequest
 from tests.request.test_requests import FRAME
 

@@ -41,6 +41,7 @@ from dask_simjoin.request.columns import (
 )
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.tables import by_partition, meta_of, reduced
 from dask_simjoin.request.units import check_distance, check_metric, several_of
 
 MOST = 2.0**1000
@@ -285,9 +286,7 @@ def with_groups(
     check_names(names, examples)
     keys = _compared(tables, list(names))
     for name in names:
-        columns = [
-            (key._meta if is_dask_collection(key) else key)[name] for key in keys
-        ]
+        columns = [meta_of(key)[name] for key in keys]
         lazy = [
             column
             for key, column in zip(keys, columns, strict=True)
@@ -299,11 +298,7 @@ def with_groups(
             check_kinds(name, columns)
     scale = _scale(examples[0], given, needs_bound)
     code = free_name(f"by={','.join(map(str, names))}", examples)
-    values = [_distinct_of(key[[name]]) for name in names for key in keys]
-    # the verbs compute a plain frame at once, so the distinct values of a lazy table
-    # are needed here
-    if not is_dask_collection(tables[0]):
-        values = [_held(some) for some in values]
+    values = [reduced(_framed, _framed, key[[name]]) for name in names for key in keys]
     coded = [
         _with_codes(table, key, list(names), scale, values, code)
         for table, key in zip(tables, keys, strict=True)
@@ -385,16 +380,10 @@ def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:
         _extents(table[list(spec.on)], spec)
         for table, spec in zip(tables, specs, strict=True)
     ]
-    if not is_dask_collection(tables[0]):
-        return [_multiplied(table, code, specs[0], *extents) for table in tables]
+    how = code, specs[0], *extents
     return [
-        table.map_partitions(
-            _multiplied,
-            code,
-            specs[0],
-            *extents,
-            meta=table._meta,
-            clear_divisions=True,
+        by_partition(
+            _multiplied, table, *how, meta=meta_of(table), clear_divisions=True
         )
         for table in tables
     ]
@@ -431,10 +420,7 @@ def _extents(rows: Frame, spec: JoinSpec) -> Any:
     """Return the smallest and the largest value in each column of coordinates; for a
     lazy frame, the result is lazy.
     """
-    extent = functools.partial(_extent, spec=spec)
-    if not is_dask_collection(rows):
-        return extent(rows)
-    return rows.reduction(extent, aggregate=_merged, combine=_merged, meta=0)
+    return reduced(functools.partial(_extent, spec=spec), _merged, rows)
 
 
 def _extent(rows: Frame, spec: JoinSpec) -> pd.DataFrame:
@@ -500,29 +486,14 @@ def _with_codes(
     code: str,
 ) -> Frame:
     sides = len(values) // len(names)
-    if not is_dask_collection(table):
-        return table.assign(
-            **{code: group_codes(key, names, scale, sides, *map(_held, values))}
-        )
-    none = [_framed(key._meta[[name]].iloc[:0]) for name in names for _ in range(sides)]
-    meta = group_codes(key._meta, names, scale, sides, *none)
-    codes = key.map_partitions(group_codes, names, scale, sides, *values, meta=meta)
+
+    def meta() -> Any:
+        none = key._meta.iloc[:0]
+        framed = [_framed(none[[name]]) for name in names for _ in range(sides)]
+        return group_codes(key._meta, names, scale, sides, *framed)
+
+    codes = by_partition(group_codes, key, names, scale, sides, *values, meta=meta)
     return table.assign(**{code: codes})
-
-
-def _distinct_of(column: Frame) -> Any:
-    """Return the distinct values of a one-column frame, as a frame.
-
-    For a lazy frame, the result is a lazy value, not a lazy frame, since Dask would
-    shuffle rows to align two frames.
-    """
-    if not is_dask_collection(column):
-        return _framed(column)
-    return column.reduction(_framed, aggregate=_framed, combine=_framed, meta=0)
-
-
-def _held(values: Any) -> Any:
-    return values.compute() if is_dask_collection(values) else values
 
 
 def _framed(column: Frame) -> Frame:

@@ -1,0 +1,235 @@
+"""Decorators of verbs: a verb takes options instead of a request, and returns results
+in the caller's library.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+)
+
+import pandas as pd
+from dask.base import is_dask_collection
+
+from dask_simjoin.calls.groups import with_groups
+from dask_simjoin.calls.inputs import (
+    as_frame,
+    with_points,
+    without_points,
+)
+from dask_simjoin.calls.results import in_library_of, with_categories
+from dask_simjoin.errors import OptionTypeError
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.request.messages import not_an_option, shown
+from dask_simjoin.request.options import ORDER
+from dask_simjoin.request.requests import LEFT
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+
+
+LOG = logging.getLogger("dask_simjoin")
+
+Result = TypeVar("Result")
+
+
+def verb(
+    request: Callable[P, Request],
+) -> Callable[
+    [Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]
+]:
+    """Convert a function of a frame and a request to a verb: a function of a frame and
+    options.
+
+    The options are the fields of the request class. The verb's `__signature__` lists
+    them, and its attribute `request` is the class.
+    """
+
+    def decorate(
+        function: Callable[[Frame, Request], Result],
+    ) -> Callable[Concatenate[Frame, P], Result]:
+        name, own = function.__name__, inspect.signature(function)
+        frame = next(iter(own.parameters.values()))
+        signature = own.replace(parameters=[frame, *options_of(request)])
+        parameters = list(signature.parameters.values())
+        known = list(signature.parameters)
+
+        @functools.wraps(function)
+        def called(*args: Any, **options: Any) -> Result:
+            check_call(name, parameters, args, options)
+            try:
+                given = signature.bind(*args, **options).arguments
+            except TypeError as error:
+                raise OptionTypeError(f"{name}() got {error}.") from None
+            table = given.pop(frame.name)
+            rows = as_frame(table)
+            other = given.get("other")
+            if other is not None:
+                given["other"] = as_frame(other, "other")
+            added: list[str] = []
+            if "metric" in known:
+                rows, given, added = with_points(rows, given, "distance_unit" in known)
+            if "by" in known:
+                rows, given, codes = with_groups(
+                    rows, given, getattr(request, "groups_need_bound", True)
+                )
+                added = added + codes
+            begin = time.perf_counter()
+            found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
+            # a lazy join has not run yet, so there is nothing to log
+            if not is_dask_collection(rows):
+                _log(name, found, time.perf_counter() - begin)
+            missing = given.get("how") == LEFT
+            made = in_library_of(table, found, missing)
+            return cast(Result, with_categories(made, [table, other], given))
+
+        try:
+            hints = get_type_hints(function)
+        except NameError as error:  # an annotation names a class that is imported for type checkers only
+            hints = get_type_hints(function, localns={str(error.name): Any})
+        called.__annotations__ = {
+            **{
+                name: kind
+                for name, kind in get_type_hints(request).items()
+                if name in signature.parameters
+            },
+            **{name: hints[name] for name in (frame.name, "return")},
+        }
+        vars(called).update(__signature__=signature, request=request)
+        return called
+
+    return decorate
+
+
+def _log(name: str, found: object, seconds: float) -> None:
+    """Log that a verb has finished."""
+    if LOG.isEnabledFor(logging.INFO):
+        rows = f"{len(found):,} rows, " if hasattr(found, "iloc") else ""  # type: ignore[arg-type]
+        LOG.info("done %s of a plain frame: %sin %.2f s", name, rows, seconds)
+
+
+def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Convert a verb to a method of an accessor, which has its frame in the attribute
+    `_frame`.
+    """
+    name, signature = function.__name__, inspect.signature(function)
+    options = list(signature.parameters.values())[1:]
+
+    @functools.wraps(function)
+    def method(self: Any, *args: Any, **given: Any) -> Any:
+        check_call(name, options, args, given)
+        return function(self._frame, *args, **given)
+
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    vars(method).update(__signature__=signature.replace(parameters=[own, *options]))
+    return method
+
+
+def options_of(request: Callable[..., object]) -> list[Parameter]:
+    """Return the options of a request as parameters: first options that may be
+    positional, then the others in the order of `ORDER`.
+    """
+    options = list(inspect.signature(request).parameters.values())
+    places = [option for option in options if option.kind is not option.KEYWORD_ONLY]
+    named = [option for option in options if option.kind is option.KEYWORD_ONLY]
+    return places + sorted(named, key=lambda option: ORDER.index(option.name))
+
+
+def check_call(
+    called: str,
+    parameters: Sequence[Parameter],
+    args: Sequence[object],
+    options: Mapping[str, object],
+) -> None:
+    """Raise an error for unknown keywords, too many positional arguments, or missing
+    arguments.
+    """
+    known = [one.name for one in parameters if one.name != "frame"]
+    places = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    needed = [
+        one.name
+        for one in parameters
+        if one.name in places and one.default is one.empty
+    ]
+    for name in options:
+        if name not in known and name not in places:
+            rest = not_an_option(name, known, {*places[: len(args)], *options})
+            raise OptionTypeError(f"{called}() has no option {name!r}{rest}")
+    if len(args) > len(places):
+        raise OptionTypeError(
+            f"{called}({', '.join(places)}) got another positional argument, "
+            f"{shown(args[len(places)])}; "
+            "pass it by name, as one of "
+            f"{', '.join(f'{name}=' for name in known if name not in places)}."
+        )
+    missing = [name for name in needed[len(args) :] if name not in options]
+    if missing:
+        raise OptionTypeError(
+            f"{' and '.join(f'{name}=' for name in missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} "
+            f"missing: use {called}({', '.join(needed)}, ...)."
+        )
+
+
+P = ParamSpec("P")
+Request = TypeVar("Request")
+
+
+class FrameVerb(Protocol[P]):
+    """A verb that returns a frame, which belongs to the same library as the given
+    frame.
+    """
+
+    @overload
+    def __call__(
+        self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs
+    ) -> pd.DataFrame: ...
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs
+    ) -> dd.DataFrame: ...
+    @overload
+    def __call__(self, frame: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...  # type: ignore[overload-cannot-match]
+
+
+class SeriesVerb(Protocol[P]):
+    """A verb that returns a Series with one value per row."""
+
+    @overload
+    def __call__(
+        self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs
+    ) -> pd.Series: ...
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, frame: dd.DataFrame, /, *args: P.args, **options: P.kwargs
+    ) -> dd.Series: ...
+    @overload
+    def __call__(self, frame: Any, /, *args: P.args, **options: P.kwargs) -> Any: ...  # type: ignore[overload-cannot-match]
+
+
+def frame_verb(
+    request: Callable[P, Request],
+) -> Callable[[Callable[[Frame, Request], Frame]], FrameVerb[P]]:
+    """Make a verb that returns a frame: see `verb`."""
+    return cast(Any, verb(request))
+
+
+def series_verb(
+    request: Callable[P, Request],
+) -> Callable[[Callable[[Frame, Request], Series]], SeriesVerb[P]]:
+    """Make a verb that returns a Series: see `verb`."""
+    return cast(Any, verb(request))

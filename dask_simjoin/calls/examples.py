@@ -1,0 +1,122 @@
+"""Empty examples of results, which show their columns and dtypes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.calls.inputs import example_ids
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.errors import ColumnError
+from dask_simjoin.metrics.norms import DType, Frame, Series
+from dask_simjoin.request.spec import JoinSpec, RowSpec
+
+NEIGHBORS = "neighbors"
+"""Name of a Series of neighbor counts, or of counts of matches."""
+
+
+def series_example(meta: Frame, name: str | None, dtype: DType = np.int64) -> Series:
+    """Return an empty example of a Series with one value per row, which has the index
+    of the frame.
+    """
+    return frames_for(meta).series(np.zeros(0, dtype), meta.index[:0], name)
+
+
+def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
+    """Return an empty example of neighbor counts: a Series, or for several distances a
+    frame with a column for each.
+    """
+    example = series_example(meta, NEIGHBORS)
+    if not spec.several:
+        return example
+    values = frames_for(meta).xp.zeros((0, len(spec.several)), np.int64)
+    shape = pd.DataFrame(
+        columns=pd.Index(spec.several, dtype=np.float64), dtype=np.int64
+    )
+    return frames_for(meta).rows(values, meta.index[:0], shape)
+
+
+def pairs_example(
+    left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False
+) -> Frame:
+    """Return an empty example of pairs. `some_missing`: whether the right row of a pair
+    may be missing.
+    """
+    frames = frames_for(left)
+    none = np.zeros(0, np.int64)
+    ids = example_ids(left, spec)
+    same = right is left and spec.other is None
+    columns = {
+        "left": ids,
+        "right": ids if same else example_ids(right, spec.other or spec),
+    }
+    if spec.score is not None:
+        columns[spec.score] = np.empty(0)
+    columns |= {
+        called: frames.values(left, name, none)
+        for called, name in spec.kept_left.items()
+    }
+    columns |= {
+        called: frames.values(right, name, none)
+        for called, name in spec.kept_right.items()
+    }
+    example = frames.result(columns, 0)
+    if not some_missing:
+        return example
+    of_right = ["right", *spec.kept_right]
+    for name in of_right:
+        if _are_unknown(getattr(example[name].dtype, "categories", ())):
+            column = spec.kept_right.get(name, spec.other and spec.other.id)
+            named = "the index" if column is None else repr(column)
+            raise ColumnError(
+                f"how='left' adds missing values to {named} of the right table, whose "
+                "categories Dask does "
+                "not know. Use other.categorize() first, which reads the categories, "
+                "or convert the column, "
+                "for example with .astype('object')."
+            )
+    return example.astype(
+        {name: frames.optional(example[name].dtype) for name in of_right}
+    )
+
+
+def nearest_example(
+    left: Frame, right: Frame, spec: JoinSpec, some_missing: bool = False
+) -> Frame:
+    """Return an empty example of a nearest-neighbor join; `some_missing`: see
+    `pairs_example`.
+    """
+    pairs = pairs_example(left, right, spec, some_missing)
+    columns = {name: pairs[name] for name in pairs.columns}
+    kept = {
+        name: columns.pop(name)
+        for name in list(columns)
+        if name in spec.kept_left or name in spec.kept_right
+    }
+    own = {
+        "left": columns["left"],
+        "right": columns["right"],
+        "rank": np.zeros(0, np.int64),
+    }
+    frames = frames_for(left)
+    example = frames.result(own | {"distance": columns["distance"]} | kept, 0)
+    return (
+        example.astype({"rank": frames.optional(example["rank"].dtype)})
+        if some_missing
+        else example
+    )
+
+
+def _are_unknown(categories: Iterable[Hashable]) -> bool:
+    """Return whether categories are Dask's placeholder for categories that it does not
+    know.
+    """
+    # Dask's data frames are not imported, so no frame is one of them
+    if "dask.dataframe" not in sys.modules:
+        return False
+    from dask_simjoin.graph.dask_private import UNKNOWN_CATEGORIES
+
+    return UNKNOWN_CATEGORIES in categories
