@@ -50,7 +50,7 @@ def tests(session, row):
     session.run(
         "python",
         "-m",
-        "tests.checks.compatibility",
+        "tools.compatibility",
         row["name"],
         str(report),
         *arguments,

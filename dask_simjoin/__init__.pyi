@@ -2,7 +2,7 @@
 
 Importing this package adds the accessor ``.simjoin`` to these frames.
 
-Made from the table of verbs by `python -m tests.checks.generate`.
+Made from the table of verbs by `python -m tools.generate`.
 """
 
 from dask_simjoin import methods

@@ -1,6 +1,6 @@
 """The accessor `.simjoin`, whose methods are the verbs.
 
-Made from the table of verbs by `python -m tests.checks.generate`.
+Made from the table of verbs by `python -m tools.generate`.
 """
 
 # where pandas and Dask have no types, all their frames are Any

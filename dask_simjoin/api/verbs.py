@@ -2,7 +2,7 @@
 documentation.
 
 A verb is a function of a frame and of the options of its request: see
-`dask_simjoin.calls.decorators`. `python -m tests.checks.generate` updates the stubs and the
+`dask_simjoin.calls.decorators`. `python -m tools.generate` updates the stubs and the
 tables of the documentation.
 """
 

@@ -11,8 +11,8 @@ import pytest
 
 from dask_simjoin.api.accessor import SimJoinAccessor
 from dask_simjoin.api.verbs import VERBS
-from tests.checks import stubs
 from tests.support.paths import ROOT
+from tools import stubs
 
 PROGRAM = """
 import dask_simjoin
@@ -52,7 +52,7 @@ def test_the_accessor_has_every_verb_and_no_other():
 def test_stubs_are_up_to_date():
     """Editors complete what they have, and mypy checks calls by it."""
     for path, text in stubs.files().items():
-        assert path.read_text() == text, "python -m tests.checks.generate"
+        assert path.read_text() == text, "python -m tools.generate"
 
 
 def test_a_stub_without_a_verb_is_stale(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin.api.verbs import TABLE, VERBS, Output
 from dask_simjoin.cli.commands import OUTPUT_ACTIONS
-from tests.checks.verb_tables import COMMANDS
+from tools.verb_tables import COMMANDS
 
 
 def test_each_verb_has_one_row():

@@ -7,7 +7,7 @@ from click.shell_completion import ShellComplete
 
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import READ, SECRET, SHARED, WRITTEN
-from tests.checks.verb_tables import COMMANDS, of_verbs
+from tools.verb_tables import COMMANDS, of_verbs
 
 
 @pytest.fixture(params=of_verbs(), ids=lambda name: " ".join(name))

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from dask_simjoin.cli.main import EXAMPLES, cli
 from dask_simjoin.cli.messages import in_words, near_commands
-from tests.checks.verb_tables import COMMANDS
 from tests.cli.test_commands import run
+from tools.verb_tables import COMMANDS
 
 PYTHON = re.compile(
     r"Decimal|Fraction|\bpd\.|\bdask[._](config|simjoin)|astype|=\[|\w+=\S|\('|tokenizer="

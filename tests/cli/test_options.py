@@ -15,7 +15,7 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import SECRET, flag, given
 from dask_simjoin.metrics.norms import Columns
-from tests.checks.verb_tables import COMMANDS, of_verbs
+from tools.verb_tables import COMMANDS, of_verbs
 
 
 @pytest.fixture(params=of_verbs(), ids=lambda name: " ".join(name))

@@ -3,7 +3,7 @@ made twice.
 """
 
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from types import SimpleNamespace
 
 import dask
@@ -19,7 +19,9 @@ from dask_simjoin.disk_index import publishing
 from dask_simjoin.disk_index.files import write_table
 from dask_simjoin.disk_index.types import BatchContent, Content
 from dask_simjoin.errors import IndexConflictError, VersionGoneError
+from tests.support.gates import PATIENCE
 from tests.support.oracle import as_set
+from tests.support.threads import started
 
 CONTENT = BatchContent(Content(3, 2**64 - 1), Content())
 
@@ -117,7 +119,7 @@ def test_changes_are_those_of_the_update_though_others_come_after_it(made, monke
 
 def test_writers_beside_vacuums_lose_nothing(made):
     """Two writers, and two vacuums that keep one version only."""
-    going = [True]
+    stopped = threading.Event()
 
     def write(number):
         index = dask_simjoin.open_index(made.path)
@@ -130,18 +132,17 @@ def test_writers_beside_vacuums_lose_nothing(made):
                     break
 
     def vacuum():
-        while going[0]:
+        while not stopped.is_set():
             dask_simjoin.open_index(made.path).vacuum(keep=1)
 
-    with ThreadPoolExecutor(4) as pool:
-        vacuums = [pool.submit(vacuum) for _ in range(2)]
-        try:
-            for done in [pool.submit(write, number) for number in range(2)]:
-                done.result()
-        finally:
-            going[0] = False
-        for done in vacuums:
-            done.result()
+    vacuums = [started(vacuum) for _ in range(2)]
+    try:
+        for done in [started(write, number) for number in range(2)]:
+            done.result(PATIENCE)
+    finally:
+        stopped.set()
+    for done in vacuums:
+        done.result(PATIENCE)
     assert sorted(made.rows().compute()["key"]) == [
         1,
         *range(100, 104),

@@ -4,7 +4,6 @@ import contextlib
 import os
 import pickle
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import numpy as np
@@ -31,8 +30,10 @@ from dask_simjoin.errors import (
     VersionGoneError,
 )
 from tests.support import s3
+from tests.support.gates import PATIENCE
 from tests.support.growing import Model
 from tests.support.oracle import as_set
+from tests.support.threads import started
 
 obstore = pytest.importorskip("obstore")
 pytest.importorskip("moto")
@@ -162,27 +163,27 @@ def test_a_name_is_put_once(how):
             return 0
         return 1
 
-    with ThreadPoolExecutor(4) as pool:
-        for name in map(str, range(20)):
-            assert sum(pool.map(put, range(4), [name] * 4)) == 1
+    for name in map(str, range(20)):
+        puts = [started(put, number, name) for number in range(4)]
+        assert sum(done.result(PATIENCE) for done in puts) == 1
 
 
 def test_two_threads_lose_nothing(how):
     both = [made(how), dask_simjoin.open_index(**how)]
 
     def work(number):
-        with dask.config.set(scheduler="sync"):
-            for k in range(3):
-                while True:
-                    with contextlib.suppress(IndexConflictError):
-                        both[number].update(
-                            frame([100 + 10 * number + k]), batch=f"{number} {k}"
-                        )
-                        break
+        for k in range(3):
+            while True:
+                with contextlib.suppress(IndexConflictError):
+                    both[number].update(
+                        frame([100 + 10 * number + k]), batch=f"{number} {k}"
+                    )
+                    break
 
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(work, number) for number in range(2)]:
-            done.result()
+    # set here for both: threads that set it would put back each other's value
+    with dask.config.set(scheduler="sync"):
+        for done in [started(work, number) for number in range(2)]:
+            done.result(PATIENCE)
     want = [*range(6), 100, 101, 102, 110, 111, 112]
     assert sorted(both[0].rows().compute()["key"]) == want
     assert both[0].version == 7

@@ -2,8 +2,8 @@
 refused.
 """
 
+import contextlib
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import numpy as np
@@ -13,8 +13,10 @@ import pytest
 import dask_simjoin
 from dask_simjoin.disk_index import index as module
 from dask_simjoin.errors import DuplicateIdError, IndexConflictError
+from tests.support.gates import PATIENCE
 from tests.support.growing import Model
 from tests.support.oracle import as_set
+from tests.support.threads import started
 
 
 def frame(ids):
@@ -91,20 +93,18 @@ def test_two_threads_lose_nothing(made):
     """Each takes in its own rows, and tries again as often as it must."""
 
     def work(number):
-        with dask.config.set(scheduler="sync"):
-            for k in range(3):
-                while True:
-                    try:
-                        made[number].update(
-                            frame([100 + 10 * number + k]), batch=f"{number} {k}"
-                        )
-                        break
-                    except IndexConflictError:
-                        pass
+        for k in range(3):
+            while True:
+                with contextlib.suppress(IndexConflictError):
+                    made[number].update(
+                        frame([100 + 10 * number + k]), batch=f"{number} {k}"
+                    )
+                    break
 
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(work, number) for number in range(2)]:
-            done.result()
+    # set here for both: threads that set it would put back each other's value
+    with dask.config.set(scheduler="sync"):
+        for done in [started(work, number) for number in range(2)]:
+            done.result(PATIENCE)
     want = [*range(6), 100, 101, 102, 110, 111, 112]
     rows = made[0].rows().compute()
     assert sorted(rows["key"]) == want

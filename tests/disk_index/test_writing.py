@@ -1,10 +1,5 @@
 """A first load of an index: rows that are read once, sent to regions, and written."""
 
-import os
-import signal
-import time
-from concurrent.futures import ThreadPoolExecutor
-
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -21,7 +16,8 @@ from dask_simjoin.planning import resources as moving
 from dask_simjoin.planning.resources import resources_for
 from tests.disk_index.test_index import KNOWN, points, table
 from tests.support.frames import lay
-from tests.support.gates import until
+from tests.support.gates import PATIENCE, until
+from tests.support.kills import killing
 from tests.support.oracle import as_set, assert_same_pairs
 
 
@@ -39,19 +35,8 @@ def test_rows_left_out(tmp_path):
     assert as_set(changes.added.compute()) == {(0, 1), (2, 1)}
 
 
-def slow_part(number, frame, size):
-    """A partition that takes a moment, so that there is a middle."""
-    time.sleep(0.05)
+def part(number, frame, size):
     return frame.iloc[number * size : (number + 1) * size]
-
-
-def any_done(dask_scheduler, kind):
-    """Whether a task of a kind is done."""
-    tasks = dask_scheduler.tasks
-    return any(
-        str(key).startswith(f"('{kind}-") and tasks[key].state == "memory"
-        for key in tasks
-    )
 
 
 @pytest.mark.slow
@@ -78,28 +63,14 @@ def test_a_worker_that_is_killed_in_a_first_load(
         Client(mortal_workers) as client,
         dask.config.set({"dataframe.shuffle.method": shuffle}),
     ):
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
         source = dd.from_map(
-            slow_part, range(20), frame=frame, size=300, meta=frame.iloc[:0]
+            part, range(20), frame=frame, size=300, meta=frame.iloc[:0]
         )
-        folder = str(tmp_path / "index")
-        with ThreadPoolExecutor(1) as pool:
-            pids = list(client.run(os.getpid).values())
-            making = pool.submit(
-                source.simjoin.index,
-                0.01,
-                folder,
-                on=["x", "y"],
-                id="key",
-                row_group=64,
-            )
-            deadline = time.monotonic() + 60
-            while not client.run_on_scheduler(any_done, kind=kind):
-                assert time.monotonic() < deadline and not making.done(), (
-                    f"no {kind} was done"
-                )
-            os.kill(pids[0], signal.SIGKILL)
-            index = making.result(timeout=60)
+        folder, how = str(tmp_path / "index"), {"id": "key", "row_group": 64}
+        with killing(mortal_workers, client, f"{kind}-") as killer:
+            index = source.simjoin.index(0.01, folder, on=["x", "y"], **how)
+        assert killer.killed
         assert sorted(index.rows().compute()["key"]) == frame["key"].tolist()
         found = as_set(index.pairs().compute())
     assert_same_pairs(

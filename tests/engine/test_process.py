@@ -14,6 +14,7 @@ from dask_simjoin.engine.cpu import nearest
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE, make_nearest_layout
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.engine.process import make_folder, read_private, write_private
+from tests.support.gates import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ def test_parts_are_all_there_is(n, number, grain):
 
 
 def test_calls_are_made_at_a_time():
-    meet = threading.Barrier(3, timeout=20)
+    meet = threading.Barrier(3, timeout=PATIENCE)
     assert sorted(process.together([meet.wait] * 3)) == [0, 1, 2]
 
 
@@ -53,7 +54,7 @@ def test_after_an_error_no_more_calls_are_made(error, own):
 
     def call():
         if failed.is_set() or (threading.current_thread() is main) != own:
-            made.append(failed.wait(20))  # until the other thread has failed
+            made.append(failed.wait(PATIENCE))  # until the other thread has failed
             return
         failed.set()
         raise error("here")

@@ -1,7 +1,6 @@
 """Each undocumented part of Dask behaves as the package relies on."""
 
 import sys
-import threading
 from collections import Counter
 from types import SimpleNamespace
 
@@ -41,6 +40,8 @@ from dask_simjoin.graph.dask_private import (
     guard_filters,
     guard_repr,
 )
+from tests.support.gates import PATIENCE
+from tests.support.threads import started
 
 FRAME = pd.DataFrame({"x": [3.0, 1.0, 2.0, 5.0, 4.0, 0.0], "k": [0, 1, 0, 1, 0, 1]})
 
@@ -335,14 +336,9 @@ def test_other_writes_stay_as_dask_makes_them(tmp_path):
 class Slow(dask_private.FromPandas):
     """A frame whose divisions wait for those of another one, found by another thread."""
 
-    done = threading.Event()
-
     def _divisions(self):
         other = dd.from_pandas(pd.DataFrame({"x": range(6)}), npartitions=2).expr
-        threading.Thread(
-            target=lambda: (other.divisions, self.done.set()), daemon=True
-        ).start()
-        assert self.done.wait(10)
+        started(lambda: other.divisions).result(PATIENCE)
         return super()._divisions()
 
 

@@ -17,10 +17,11 @@ from dask_simjoin.graph import dask_private
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.request import options
+from tests.support.gates import PATIENCE
+from tests.support.threads import started
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
-SECONDS = 30
 EPS = 0.05
 
 x = np.random.default_rng(0).uniform(size=(300, 2))
@@ -41,7 +42,7 @@ def in_fork(function, *args):
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()
     try:
-        assert here.poll(SECONDS), "the forked process hangs"
+        assert here.poll(PATIENCE), "the forked process hangs"
         return here.recv()
     finally:
         process.kill()
@@ -108,19 +109,18 @@ def test_locks_of_other_threads_are_released_in_a_fork():
         for lock in locks:
             lock.acquire()
         held.set()
-        done.wait()
+        done.wait(PATIENCE)
         for lock in locks:
             lock.release()
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
+    thread = started(hold)
+    assert held.wait(PATIENCE)
     try:
         ddf = dd.from_pandas(frame, npartitions=2)
         found = in_fork(VERBS["self_join"], ddf)
     finally:
         done.set()
-        thread.join()
+    thread.result(PATIENCE)
     assert found == VERBS["self_join"](ddf)
 
 

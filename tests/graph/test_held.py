@@ -2,7 +2,6 @@
 them.
 """
 
-import threading
 from collections import Counter
 
 import dask
@@ -22,9 +21,11 @@ from dask_simjoin.graph.source import (
     optimise_beside,
 )
 from tests.support.frames import split
+from tests.support.gates import PATIENCE
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
 from tests.support.task_stream import tasks_of
+from tests.support.threads import started
 
 EPS = 0.03
 
@@ -135,14 +136,8 @@ class Patient(Expr):
     _parameters = ["other"]
 
     def _divisions(self):
-        found = []
-        ask = threading.Thread(
-            target=lambda: found.append(self.operand("other").inner.divisions),
-            daemon=True,
-        )
-        ask.start()
-        ask.join(timeout=20)
-        return found[0]
+        ask = started(lambda: self.operand("other").inner.divisions)
+        return ask.result(PATIENCE)
 
 
 def test_planning_holds_up_no_other_frame(x):

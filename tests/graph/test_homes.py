@@ -13,7 +13,8 @@ from dask_simjoin.graph.placement import ChunkHomes
 from dask_simjoin.graph.source import held_keys
 from dask_simjoin.request.options import current_client
 from tests.support.frames import split
-from tests.support.gates import PATIENCE, until
+from tests.support.gates import PATIENCE
+from tests.support.kills import killing
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
 from tests.support.task_stream import tasks_of
@@ -107,15 +108,6 @@ def test_dask_places_tasks_of_one_chunk_of_shuffled_rows_and_of_searches(
     assert not any(isinstance(rules, ChunkHomes) for rules in sent)
 
 
-def any_indexed(dask_scheduler):
-    """Whether the index of a chunk is in memory."""
-    tasks = dask_scheduler.tasks
-    return any(
-        str(key).startswith("('simjoin_index") and tasks[key].state == "memory"
-        for key in tasks
-    )
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_home_is_killed_before_or_while_its_chunks_are_compared(
@@ -129,16 +121,11 @@ def test_a_home_is_killed_before_or_while_its_chunks_are_compared(
         ddf = split(frame_of(x), (10_000, 20_000, 30_000)).persist()
         pairs = ddf.simjoin.self_join(eps, partitioning="entity", blocksize=10_000 * 24)
         assert pairs.expr.plan.partitioning == "entity"
-        pids = client.run(os.getpid)
         if begun:
-            running = client.compute(pairs)
-            until(
-                lambda: client.run_on_scheduler(any_indexed) or running.done(),
-                "no chunk was indexed",
-            )
-        os.kill(next(iter(pids.values())), signal.SIGKILL)
-        if not begun:
-            running = client.compute(pairs)
-        found = running.result(timeout=PATIENCE)
+            with killing(mortal_workers, client, "simjoin_index"):
+                found = client.compute(pairs).result(timeout=PATIENCE)
+        else:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+            found = client.compute(pairs).result(timeout=PATIENCE)
     assert any(isinstance(rules, ChunkHomes) for rules in sent)
     assert_same_pairs(as_set(found), as_set(expected))

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import time
 from collections import Counter
 
 import dask
@@ -16,6 +15,7 @@ from dask_simjoin.graph import row_cache
 from dask_simjoin.graph.planner import StatisticsCache
 from dask_simjoin.graph.row_cache import ROWS, shared_by_workers
 from dask_simjoin.graph.source import freeze, held_keys
+from tests.support.gates import PATIENCE, until
 
 EPS, PARTS, ROWS_OF_PART = 0.05, 3, 50
 
@@ -230,10 +230,9 @@ def test_workers_drop_the_rows_after_the_join(local_client):
     )
     gc.collect()
     assert not ROWS._kept
-    end = time.monotonic() + 30
-    while any(local_client.has_what().values()) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not any(local_client.has_what().values())
+    until(
+        lambda: not any(local_client.has_what().values()), "the workers still hold rows"
+    )
 
 
 @pytest.mark.parametrize("share", [10**9, 10**12])
@@ -274,10 +273,10 @@ def pass_over_growing(text="text", parts=40):
 
 def check_memory_of_workers(client, holds):
     """Workers soon hold this many results."""
-    end = time.monotonic() + 30
-    while sum(map(len, client.has_what().values())) != holds and time.monotonic() < end:
-        time.sleep(0.02)
-    assert sum(map(len, client.has_what().values())) == holds
+    until(
+        lambda: sum(map(len, client.has_what().values())) == holds,
+        f"the workers do not hold {holds} results",
+    )
 
 
 def test_results_are_in_the_order_of_partitions(local_client):
@@ -353,7 +352,7 @@ def test_a_task_can_join_on_its_only_thread(tmp_path, way):
         dask.config.set(scheduler="dask.distributed"),
     ):
         found = client.submit(join_in_a_task, way, tmp_path)
-        assert found.result(timeout=60) == whole.simjoin.count_pairs(EPS)
+        assert found.result(timeout=PATIENCE) == whole.simjoin.count_pairs(EPS)
 
 
 def test_rows_on_workers_are_not_used_elsewhere(local_client):

@@ -26,6 +26,7 @@ from dask_simjoin.graph.workers import (
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.resources import WorkerDisk
 from tests.support.gates import PATIENCE, until
+from tests.support.threads import started
 
 WORDS = {"threshold": 0.5, "tokenizer": "whitespace"}
 
@@ -392,33 +393,18 @@ def lazy():
     ).simjoin.count_pairs(0.1)
 
 
-def submitted(call):
-    """Run a call in a thread of its own; return it, and where its error goes."""
-    errors = []
-
-    def run():
-        try:
-            call()
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread, errors
-
-
 def test_tasks_of_workers_that_stand_still_fail(paused):
     pairs = lazy()
     assert pairs.compute() > 0
     paused.pause()
-    thread, errors = submitted(pairs.compute)
-    say(paused.worker, 30, until=lambda: not thread.is_alive())
-    thread.join(30)
-    assert isinstance(errors[0], ScratchError) and "'/spill'" in str(errors[0])
+    running = started(pairs.compute)
+    say(paused.worker, PATIENCE, until=running.done)
+    with pytest.raises(ScratchError, match="'/spill'"):
+        running.result(PATIENCE)
     # nothing of it is left, and the cluster computes again
     paused.pause(Status.running)
     assert pairs.compute() > 0
-    assert paused.client.submit(abs, -3).result(30) == 3
+    assert paused.client.submit(abs, -3).result(PATIENCE) == 3
 
 
 def test_other_tasks_are_left_alone(paused):
@@ -428,7 +414,7 @@ def test_other_tasks_are_left_alone(paused):
     say(paused.worker, 1.5)
     assert future.status == "pending"
     paused.pause(Status.running)
-    assert future.result(30) == 2
+    assert future.result(PATIENCE) == 2
 
 
 def test_nothing_fails_while_another_worker_has_work():

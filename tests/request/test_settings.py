@@ -9,7 +9,9 @@ import pytest
 
 from dask_simjoin.errors import OptionError
 from dask_simjoin.request.options import DEFAULTS, current_settings, texts_as_given
+from tests.support.gates import PATIENCE
 from tests.support.paths import ROOT
+from tests.support.threads import started
 
 
 def test_dask_lists_the_defaults():
@@ -50,13 +52,13 @@ def test_threads_leave_the_configuration_as_it_was():
     def other():
         with texts_as_given():
             entered.set()
-            done.wait(1)
+            done.wait(PATIENCE)
 
-    thread, done = threading.Thread(target=other), threading.Event()
+    done = threading.Event()
     with texts_as_given():
         assert dask.config.get("dataframe.convert-string") is False
-        thread.start()
-        entered.wait(0.2)
+        thread = started(other)
+        entered.wait(0.2)  # it may have to wait for this one
     done.set()
-    thread.join()
+    thread.result(PATIENCE)
     assert entered.is_set() and dask.config.get("dataframe.convert-string") == before

@@ -17,6 +17,7 @@ from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import rounds, sorting
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks import local, nearest
+from tests.support.gates import PATIENCE
 
 THREADS = [2, 7, 32]
 
@@ -147,13 +148,16 @@ PROGRAM = """
 
 @pytest.mark.processes
 def test_ctrl_c_ends_threads():
-    program = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PROGRAM)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert program.stdout.readline() == "ready\n"
-    program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=60)
+    ) as program:
+        try:
+            assert program.stdout.readline() == "ready\n"
+            program.send_signal(signal.SIGINT)
+            _, errors = program.communicate(timeout=PATIENCE)
+        finally:
+            program.kill()
     assert "KeyboardInterrupt" in errors

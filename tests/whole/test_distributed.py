@@ -3,11 +3,8 @@ planning there.
 """
 
 import collections
-import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import dask
@@ -26,6 +23,7 @@ from dask_simjoin.planning import resources as moving
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.resources import resources_for, workers_of
 from tests.support.gates import PATIENCE, until
+from tests.support.kills import killing
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
 
@@ -202,16 +200,11 @@ def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate):
         assert plan.partitioning == kind
         assert (plan.chunks.method or "entity") == partitioning
         assert len(plan) >= 10
-        pids = client.run(os.getpid)
-        running = client.compute(pairs)
-        until(
-            lambda: client.run_on_scheduler(any_pairs_joined),
-            "no block pair was joined",
-        )
-        assert not running.done()
-        os.kill(next(iter(pids.values())), signal.SIGKILL)
-        gate.open()
-        found = running.result(timeout=PATIENCE)
+        with killing(mortal_workers, client, "simjoin_pairs") as killer:
+            running = client.compute(pairs)
+            until(lambda: killer.killed, "no block pair was joined")
+            gate.open()
+            found = running.result(timeout=PATIENCE)
     assert_same_pairs(as_set(found), as_set(expected))
 
 
@@ -219,24 +212,11 @@ PARTS = 10
 
 
 def part(number, x, gate):
-    """A partition, of which the last one waits, or all take a moment, so that there is
-    a middle.
-    """
-    if gate is None:
-        time.sleep(0.1)
-    elif number == PARTS - 1:
+    """A partition, of which the last one waits if there is a gate."""
+    if gate is not None and number == PARTS - 1:
         gate.pass_through()
     size = len(x) // PARTS
     return frame_of(x).iloc[number * size : (number + 1) * size]
-
-
-def any_pairs_joined(dask_scheduler):
-    """Whether the result of a block pair is in memory."""
-    tasks = dask_scheduler.tasks
-    return any(
-        str(key).startswith("('simjoin_pairs") and tasks[key].state == "memory"
-        for key in tasks
-    )
 
 
 def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):

@@ -21,11 +21,11 @@ from benchmarks.tables.comparisons import Comparison
 from dask_simjoin import errors
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import CODES
-from tests.checks import error_table
-from tests.checks.generate import stale
 from tests.support import outputs
 from tests.support.outputs import blocks
 from tests.support.paths import ROOT
+from tools import error_table
+from tools.generate import stale
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN = [page for page in PAGES if "explanation" not in page.parts]
@@ -198,7 +198,7 @@ def test_what_is_made_from_the_tables_of_the_package_is_up_to_date():
     """The stubs, and tables of verbs, options, commands and errors in the
     documentation.
     """
-    assert sorted(map(str, stale())) == [], "python -m tests.checks.generate"
+    assert sorted(map(str, stale())) == [], "python -m tools.generate"
     assert set(calls("docs/reference/verbs.md")) == set(VERBS)
 
 

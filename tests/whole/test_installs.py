@@ -1,4 +1,4 @@
-"""What pyproject.toml says of versions; `tests.checks.installs` asks installers what
+"""What pyproject.toml says of versions; `tools.installs` asks installers what
 they make of it.
 """
 

@@ -8,8 +8,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tests.checks import compatibility, jobs, names, newest, packages, tag
 from tests.support.paths import ROOT
+from tools import compatibility, jobs, names, newest, packages, tag
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WANTED = [Requirement(text) for text in PROJECT["dependencies"]]

@@ -6,6 +6,8 @@ import threading
 import numpy as np
 
 from dask_simjoin.engine.cpu.spanning import WeakPairCache
+from tests.support.gates import PATIENCE
+from tests.support.threads import started
 
 
 def index():
@@ -47,34 +49,19 @@ def test_nothing_is_kept_of_what_is_gone():
 
 
 def test_who_asks_meanwhile_waits():
-    told, q, begun, go_on, found = (
-        WeakPairCache(),
-        index(),
-        threading.Event(),
-        threading.Event(),
-        [],
-    )
+    told, q = WeakPairCache(), index()
+    begun, go_on = threading.Event(), threading.Event()
 
     def slowly():
         begun.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         return "first"
 
-    threads = [
-        threading.Thread(target=lambda: found.append(told.find(q, q, "x", slowly)))
-    ]
-    threads[0].start()
-    assert begun.wait(10)
-    threads.append(
-        threading.Thread(
-            target=lambda: found.append(told.find(q, q, "x", lambda: "second"))
-        )
-    )
-    threads[1].start()
+    calls = [started(told.find, q, q, "x", slowly)]
+    assert begun.wait(PATIENCE)
+    calls.append(started(told.find, q, q, "x", lambda: "second"))
     assert told.find(q, q, "y", lambda: "other") == "other", (
         "nobody waits for what is of no use to it"
     )
     go_on.set()
-    for thread in threads:
-        thread.join(10)
-    assert found == ["first", "first"]
+    assert [call.result(PATIENCE) for call in calls] == ["first", "first"]

@@ -1,8 +1,8 @@
-"""Whether conda's tools read conda/recipe.yaml: `python -m tests.checks.recipe`, with
+"""Whether conda's tools read conda/recipe.yaml: `python -m tools.recipe`, with
 py-rattler-build.
 """
 
-from tests.support.paths import ROOT
+from tools import ROOT
 
 
 def main():

@@ -1,9 +1,9 @@
 """The table of versions that were tested: docs/reference/compatibility.md is made from
 the results in JSON.
 
-`python -m tests.checks.compatibility ROW REPORT [ARGUMENTS]` records pytest's JUnit
-report of a row of compatibility.toml, with the versions that are installed. It fails if
-a test failed. nox calls it.
+`python -m tools.compatibility ROW REPORT [ARGUMENTS]` records pytest's JUnit report of a
+row of compatibility.toml, with the versions that are installed. It fails if a test
+failed. nox calls it.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 import tomllib
 import xml.etree.ElementTree as xml
 
-from tests.support.paths import ROOT
+from tools import ROOT
 
 TABLE = ROOT / "compatibility.toml"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
@@ -158,7 +158,7 @@ def files():
 def main():
     """Record a report, and write the page."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.checks.compatibility", description=__doc__
+        prog="python -m tools.compatibility", description=__doc__
     )
     parser.add_argument("row")
     parser.add_argument("report")

@@ -1,4 +1,4 @@
-"""Rehearse releases in a scratch clone: `python -m tests.checks.rehearsal`.
+"""Rehearse releases in a scratch clone: `python -m tools.rehearsal`.
 
 1. Version 0.9.0 is tagged and built, also from an archive of git and from a clone
   without tags.
@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.paths import ROOT
+from tools import ROOT
 
 DEPRECATION = """
 from dask_simjoin.errors import deprecated
@@ -104,7 +104,7 @@ def release(clone, version):
     )
     run("git", *IDENTITY, "commit", "-qam", f"Release {version}", cwd=clone)
     run("git", "tag", f"v{version}", cwd=clone)
-    run(sys.executable, "-m", "tests.checks.tag", f"v{version}", cwd=clone)
+    run(sys.executable, "-m", "tools.tag", f"v{version}", cwd=clone)
     return build(clone, version)
 
 

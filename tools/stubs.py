@@ -18,14 +18,14 @@ from textwrap import fill
 import dask_simjoin
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.calls.decorators import options_of
-from tests.support.paths import ROOT
+from tools import ROOT
 
 PACKAGE = ROOT / "dask_simjoin" / "__init__.pyi"
 ACCESSOR = ROOT / "dask_simjoin" / "api" / "accessor.pyi"
 
 OPTIONS = "dask_simjoin.request.options"
 
-NOTE = "Made from the table of verbs by `python -m tests.checks.generate`."
+NOTE = "Made from the table of verbs by `python -m tools.generate`."
 
 LIBRARIES = {"pd.DataFrame": "pd.Series", "dd.DataFrame": "dd.Series", "Any": "Any"}
 """Frames of an accessor, and their Series."""

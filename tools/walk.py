@@ -1,8 +1,8 @@
 """Trace one call of each verb: how many modules and functions of the package it passes
 through.
 
-``python -m tests.checks.walk`` prints a table; ``--verb self_join`` every function of
-one verb, in the order of first calls.  Frames have four partitions, tasks run in this
+``python -m tools.walk`` prints a table; ``--verb self_join`` every function of one
+verb, in the order of first calls.  Frames have four partitions, tasks run in this
 thread, and kernels are warm.
 """
 

@@ -1,10 +1,8 @@
-"""Names that do not exist yet: change them here, then run `python -m
-tests.checks.generate`.
-"""
+"""Names that do not exist yet: change them here, then run `python -m tools.generate`."""
 
 import re
 
-from tests.support.paths import ROOT
+from tools import ROOT
 
 OWNER = "OWNER"
 """Owner of the repository: the one line to change once it exists."""

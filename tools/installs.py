@@ -1,4 +1,4 @@
-"""What installers choose for each Python and extra: `python -m tests.checks.installs`.
+"""What installers choose for each Python and extra: `python -m tools.installs`.
 
 pip as it comes with Python, the newest pip, and uv only resolve; no package is
 installed or downloaded whole. A pre-release, a source distribution (placeholders on
@@ -18,7 +18,8 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-ROOT = Path(__file__).parents[2]
+from tools import ROOT
+
 EXTRAS = ("", "test", "cuda12", "cuda13")
 PYTHONS = ("3.11", "3.12", "3.13")
 TOOLS = ("pip", "newest pip", "uv")
@@ -40,6 +41,8 @@ import sys
 from pip._internal.cli.main import main
 from pip._internal.operations.prepare import RequirementPreparer
 from pip._internal.utils.direct_url_helpers import direct_url_from_link
+
+from tools import ROOT
 
 def downloads_nothing(self, requirements, *args, **kwargs):
     for one in requirements:
@@ -176,7 +179,7 @@ def check(folder, number, extras, tools):
 def main():
     """Print the table; the number of faults is the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.checks.installs", description=__doc__
+        prog="python -m tools.installs", description=__doc__
     )
     parser.add_argument("--python", nargs="+", default=PYTHONS)
     parser.add_argument("--extra", nargs="+", default=EXTRAS)

@@ -1,5 +1,5 @@
 """Whether the newest releases are among those that were tested: `python -m
-tests.checks.newest`.
+tools.newest`.
 
 pip looks up the newest release of each package with an upper bound in pyproject.toml.
 It needs a network.
@@ -12,8 +12,7 @@ import tomllib
 
 from packaging.requirements import Requirement
 
-from tests.checks import compatibility
-from tests.support.paths import ROOT
+from tools import ROOT, compatibility
 
 
 def bounded():

@@ -1,4 +1,4 @@
-"""Does here what the jobs of .github/workflows do: `python -m tests.checks.jobs
+"""Does here what the jobs of .github/workflows do: `python -m tools.jobs
 [WORKFLOW[/JOB] ...]`.
 
 Every job runs in a fresh clone of HEAD, with a fresh environment of its version of
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import yaml
 
-from tests.support.paths import ROOT
+from tools import ROOT
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 EXPRESSION = re.compile(r"\$\{\{ *matrix\.([\w-]+) *\}\}")
@@ -124,9 +124,7 @@ def run(job, folder, tests):
 
 def main():
     """Run jobs, and print the table; fail if a step failed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.checks.jobs", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.jobs", description=__doc__)
     parser.add_argument(
         "names", nargs="*", help="WORKFLOW or WORKFLOW/JOB; default: all"
     )

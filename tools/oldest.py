@@ -1,5 +1,5 @@
 """The tests with the oldest versions that pyproject.toml allows: `python -m
-tests.checks.oldest`.
+tools.oldest`.
 
 uv makes the environment, with the oldest Python, in .oldest or in --folder; the rest
 are arguments of pytest.
@@ -10,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tools import ROOT
+
 PYTHON = "3.11"
 EXTRAS = "test,examples,graph,plot"
 # the CUDA sources are the same whatever is installed
@@ -51,9 +52,7 @@ def environment(folder):
 
 def main():
     """Make the environment and run the tests there; pytest's exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.checks.oldest", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.oldest", description=__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / ".oldest")
     asked, arguments = parser.parse_known_args()
     python = environment(asked.folder.resolve())

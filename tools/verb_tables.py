@@ -17,7 +17,7 @@ from dask_simjoin.request.options import MetricRequest, Partitioning
 from dask_simjoin.request.requests import PlanRequest
 from dask_simjoin.sets.requests import OneSetTable, SetOptions
 from dask_simjoin.strings.requests import EditOptions, OneTextTable
-from tests.support.paths import ROOT
+from tools import ROOT
 
 CALLS = ["| verb | gives |", "|---|---|"]
 OPTIONS = ["| verb | metrics | also takes |", "|---|---|---|"]

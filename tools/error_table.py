@@ -2,11 +2,11 @@
 
 import inspect
 import re
-from pathlib import Path
 
 from dask_simjoin import errors
+from tools import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
+PAGE = ROOT / "docs" / "reference" / "errors.md"
 HEAD = ["| class | also | when | what to do |", "|---|---|---|---|"]
 WARNINGS = ["| class | when | what to do |", "|---|---|---|"]
 

@@ -1,5 +1,4 @@
-"""Whether what would be released is complete: `python -m tests.checks.packages
-[FOLDER]`.
+"""Whether what would be released is complete: `python -m tools.packages [FOLDER]`.
 
 FOLDER has a source distribution and a wheel, as `python -m build` leaves them in dist.
 Default: build both. The wheel is installed in a fresh environment, where the first
@@ -16,7 +15,7 @@ import time
 import zipfile
 from pathlib import Path
 
-from tests.support.paths import EXAMPLES, ROOT
+from tools import ROOT
 
 LARGEST = 1_000_000
 """Bytes of a source distribution."""
@@ -103,7 +102,7 @@ def check_wheel(wheel, folder):
     """The first command of README.md, the program, an import, and a join from the wheel
     as a zip file.
     """
-    shutil.copytree(EXAMPLES, folder / "examples")
+    shutil.copytree(ROOT / "examples", folder / "examples")
     command = first_command().replace("-e '.[examples]'", f"'{wheel}[examples]'")
     print(
         run(

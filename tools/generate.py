@@ -1,8 +1,8 @@
 """Write everything anew that is made from the package's tables: `python -m
-tests.checks.generate`.
+tools.generate`.
 """
 
-from tests.checks import compatibility, error_table, names, stubs, verb_tables
+from tools import compatibility, error_table, names, stubs, verb_tables
 
 MAKERS = (stubs, verb_tables, error_table, compatibility, names)
 """Each has a function `files`: path -> text of what it makes."""

@@ -1,4 +1,4 @@
-"""Whether a tag is that of a release: `python -m tests.checks.tag v1.2.3`.
+"""Whether a tag is that of a release: `python -m tools.tag v1.2.3`.
 
 The version that the build backend reads from git must be the tag's, and the change log
 must have its section.
@@ -9,7 +9,7 @@ import sys
 
 from packaging.version import Version
 
-from tests.support.paths import ROOT
+from tools import ROOT
 
 
 def faults(tag, version, changes):
