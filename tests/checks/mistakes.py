@@ -420,11 +420,11 @@ JOBS = {
         lambda: SHIPS.rename(columns={"lon": "x", "lat": "y"}).simjoin.dbscan(
             400, 5, on=["x", "y"]
         ),
-        ("within eps=400", "the box of all rows measures", "check the unit"),
+        ("within eps=400", "on=['y', 'x']", "metric='haversine'", "are degrees"),
     ),
     "population: workers with 400 MB": Mistake(
         small_workers,
-        ("381.47 MiB", "at least 412.50 MiB", "Use fewer workers", "memory_limit="),
+        ("400 MB", "at least 433 MB", "Use fewer workers", "memory_limit='700 MB'"),
     ),
     # groups of galaxies
     "galaxies: ids as float64": Mistake(

@@ -9,6 +9,7 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
+from dask.utils import parse_bytes
 
 import dask_simjoin
 from dask_simjoin.api.verbs import VERBS
@@ -19,6 +20,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
+from dask_simjoin.request.messages import size_text
 
 DAYS = pd.date_range("2020-01-01", periods=4)
 
@@ -35,6 +37,33 @@ def told(kind, call, *args, **options):
     with pytest.raises(kind) as caught:
         call(*args, **options)
     return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "like", "text"),
+    [
+        (0, 1, "0 B"),
+        (999, 1, "999 B"),
+        (1000, 1, "1 kB"),
+        (1024, 1, "1 kiB"),
+        (400 * 10**6, 1, "400 MB"),
+        (1_500_000_000, 1, "1.5 GB"),
+        (330 * 2**20, 1, "330 MiB"),
+        (330 * 2**20, 400 * 10**6, "346 MB"),
+        (1_234_567_890, 1, "1.15 GiB"),
+        (2**40, 1, "1 TiB"),
+        (1023 * 2**10, 1, "1 MiB"),
+    ],
+)
+def test_sizes_are_in_the_units_of_users(size, like, text):
+    assert size_text(size, like) == text
+
+
+@pytest.mark.parametrize("like", [1, 10**6])
+def test_sizes_that_are_recommended_suffice(like):
+    for size in (1, 1001, 1025, 123_456, 2**20 + 1, 10**6 + 1, 5.5e12, 2**60):
+        text = size_text(size, like, up=True)
+        assert size <= parse_bytes(text) <= max(1024, 1.03 * size)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
