@@ -163,21 +163,25 @@ METRICS: Names = {
 """Metric of other libraries -> its name in this package."""
 
 NO_TIMES = (
-    "time windows are not supported; join with keep=['time'], and filter the pairs by "
-    "the times of both rows"
+    "time windows are not supported; join with keep=['time'], and drop the pairs that "
+    "are too far apart in time. In pandas: "
+    "pairs[(pairs['time_left'] - pairs['time_right']).abs() <= pd.Timedelta('10min')]"
 )
 NO_ORDER = (
-    "the nearest row may be later. Use join() with keep=['time'] and "
-    "return_distance=True, and drop the pairs with a later row. Then "
-    "pairs.sort_values('distance').drop_duplicates('left') has the nearest rows"
+    "the nearest row may be earlier or later. For earlier rows only, use join() with "
+    "keep=['time'] and return_distance=True, and drop the pairs whose right row is "
+    "later. In pandas: pairs.query('time_right <= time_left').sort_values('distance')"
+    ".drop_duplicates('left'). If the time is the only coordinate, use "
+    "pandas.merge_asof(frame, other, on='time')"
 )
 NO_BOXES = (
     "periodic boxes are not supported. Add copies of the rows near each border, moved "
     "by the size of the box, and drop the results of the copies"
 )
 NO_EXCLUDED = (
-    "pairs within a group cannot be left out; join with keep=['group'], and filter the "
-    "pairs by the groups of both rows"
+    "pairs within a group cannot be left out; join with keep=['group'], and drop the "
+    "pairs of rows in the same group. In pandas: "
+    "pairs[pairs['group_left'] != pairs['group_right']]"
 )
 ONE_TABLE = (
     "join() and knn_join() compare two tables; pairs.groupby('left').size() counts the "

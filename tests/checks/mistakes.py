@@ -334,7 +334,12 @@ JOBS = {
     ),
     "AIS: times among the coordinates": Mistake(
         lambda: SHIPS.simjoin.self_join(500, on=["lat", "lon", "t"]),
-        ("'t' of dtype datetime64", ".dt.total_seconds()"),
+        (
+            "'t' of dtype datetime64",
+            "on=['lat', 'lon'] and keep=['t']",
+            "pd.Timedelta('10min')",
+            ".dt.total_seconds()",
+        ),
     ),
     "AIS: kilometers, and ships at anchor": Mistake(
         lambda: SHIPS.simjoin.self_join(0.5, on=["lat", "lon"], metric="haversine"),
@@ -360,7 +365,7 @@ JOBS = {
     ),
     "novelty: only earlier rows": Mistake(
         lambda: SENSORS.simjoin.knn_join(k=1, direction="backward", **FEATURES),
-        ("'direction'", "may be later", "keep=['time']", ".drop_duplicates"),
+        ("'direction'", "or later", "keep=['time']", ".drop_duplicates", "merge_asof"),
     ),
     # stops near addresses
     "stops: a missing geometry": Mistake(
@@ -407,7 +412,7 @@ JOBS = {
     ),
     "box: far too large a distance": Mistake(
         lambda: dask_simjoin.self_join(RNG.random((400_000, 3)), 0.9),
-        ("within eps=0.9", "use a smaller eps", "count_pairs()", "'simjoin.result-lim"),
+        ("within eps=0.9", "k_distances(10)", "count_pairs()", "'simjoin.result-lim"),
     ),
     # clusters of a population
     "population: kilometers": Mistake(
@@ -439,7 +444,12 @@ JOBS = {
     ),
     "galaxies: groups of rows instead of pairs": Mistake(
         lambda: dask_simjoin.connected_components(GALAXIES),
-        ("no column 'left'", "as in the result of self_join()", "'x', 'y', 'z'"),
+        (
+            "takes pairs",
+            "'x', 'y', 'z'",
+            "self_join(eps)",
+            "dbscan(eps, min_samples=1)",
+        ),
     ),
     # linkage in the shell
     "shell: another separator": Mistake(

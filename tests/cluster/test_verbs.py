@@ -283,7 +283,7 @@ def test_components_of_a_join_are_clusters_of_one_neighbour():
 
 
 def test_frames_that_are_no_pairs():
-    with pytest.raises(ColumnError, match="no column 'left'"):
+    with pytest.raises(ColumnError, match="takes pairs, in the columns 'left' and"):
         dask_simjoin.connected_components(pd.DataFrame({"right": [1]}))
     with pytest.raises(UnsupportedFrameError):
         dask_simjoin.connected_components([(1, 2)])
