@@ -4,8 +4,9 @@ scikit-learn.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 
 import numpy as np
@@ -19,6 +20,7 @@ from dask_simjoin.cluster.verbs import checked_weights, kept_points, kept_positi
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import (
     ColumnError,
+    CoordinateError,
     OptionError,
     OptionTypeError,
     UnsupportedFrameError,
@@ -33,6 +35,7 @@ from dask_simjoin.graph.inputs import (
     with_points,
 )
 from dask_simjoin.metrics.norms import Columns, Frame, Series
+from dask_simjoin.planning.checks import DROPNA
 from dask_simjoin.request import clusters
 from dask_simjoin.request.columns import example_of, has_column, is_frame
 from dask_simjoin.request.messages import listed
@@ -335,6 +338,47 @@ def _checked(x: Any) -> Any:
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
+@contextlib.contextmanager
+def advising_pipelines(estimator: BaseEstimator, X: Points) -> Iterator[None]:
+    """Replace the remedy for missing values in errors by one that a user of
+    scikit-learn can apply.
+    """
+    try:
+        yield
+    except CoordinateError as error:
+        problem, found, _ = str(error).partition(DROPNA)
+        if found:
+            error.args = (problem + _remedy_in_pipelines(estimator, X, problem),)
+        raise
+
+
+def _remedy_in_pipelines(estimator: BaseEstimator, X: Points, problem: str) -> str:
+    """Return the remedy for rows without coordinates."""
+    name, remedies = type(estimator).__name__, []
+    if "missing" in problem:
+        remedies.append(
+            "put an imputer in front of this step, such as "
+            f"make_pipeline(SimpleImputer(), {name}(...)), with SimpleImputer from "
+            "sklearn.impute"
+        )
+    if hasattr(estimator, "dropna"):
+        remedies.append("use dropna=True, so that such rows get the label -1")
+    else:
+        remedies.append(f"leave out such rows first{_without_such(X, problem)}")
+    text = ", or ".join(remedies)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _without_such(X: Points, problem: str) -> str:
+    """Return an expression for the other rows of an array or a pandas frame."""
+    if isinstance(X, pd.DataFrame) and "missing" in problem:
+        return " with X.dropna()"
+    if not isinstance(X, (np.ndarray, pd.DataFrame)):
+        return ""
+    every = "(X != 0).any" if "direction" in problem else "np.isfinite(X).all"
+    return f" with X[{every}(axis=1)]"
+
+
 class DBSCAN(Clustering):
     """Clusters rows by density, with the same labels as
     ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
@@ -434,7 +478,8 @@ class DBSCAN(Clustering):
             self.labels_ = self._as_given(verbs.dbscan(frame, **options), X)
             return self
         weights = checked_weights(sample_weight, len(frame))
-        labels, core, order = verbs.labels_and_cores(frame, request, weights)
+        with advising_pipelines(self, X):
+            labels, core, order = verbs.labels_and_cores(frame, request, weights)
         self.labels_ = self._as_given(labels, X)
         cores = np.flatnonzero(to_host(rows_of_places(core, order)))
         self.core_sample_indices_ = kept_positions(frame, request, cores)
@@ -563,7 +608,8 @@ class OPTICS(Clustering):
                 f"eps={self.eps!r} is not allowed; use at most "
                 f"max_eps={self.max_eps!r}."
             )
-        found = verbs.optics(frame, **options)
+        with advising_pipelines(self, X):
+            found = verbs.optics(frame, **options)
         self.optics_ = found
         if self.cluster_method == "dbscan":
             labels = cluster_optics_dbscan(found, eps)

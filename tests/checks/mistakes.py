@@ -548,7 +548,12 @@ JOBS = {
         lambda: RadiusNeighborsTransformer(radius=0.5).fit(
             np.where(BOX[4, 1] == BOX, math.nan, BOX)
         ),
-        ("column 1 has 1 missing", "label 4", "Fill or drop those rows first."),
+        (
+            "column 1 has 1 missing",
+            "label 4",
+            "make_pipeline(SimpleImputer(), RadiusNeighborsTransformer(...))",
+            "X[np.isfinite(X).all(axis=1)]",
+        ),
     ),
     "pipeline: a sparse matrix": Mistake(
         lambda: KNeighborsTransformer(n_neighbors=3).fit(sparse()),
