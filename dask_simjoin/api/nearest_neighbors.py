@@ -10,12 +10,16 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
-from dask_simjoin.cluster.estimators import Points, PointsEstimator, check_fitted
+from dask_simjoin.cluster.estimators import (
+    Points,
+    PointsEstimator,
+    advising_pipelines,
+    check_fitted,
+)
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
-from dask_simjoin.planning.checks import without_dropna
 from dask_simjoin.planning.outputs import LISTS
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import Method, MetricName
@@ -33,9 +37,6 @@ from dask_simjoin.request.units import (
 )
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
-
-FILL = "Fill or drop those rows first."
-"""The remedy for missing values; the estimators have no `dropna`."""
 
 Found = np.ndarray | tuple[np.ndarray, np.ndarray]
 """Row numbers of neighbors, or distances and row numbers."""
@@ -143,7 +144,7 @@ class NearestNeighbors(PointsEstimator):
         spec = request.spec(example_of(frame))
         # raise errors for invalid rows now; with another `bound`, warnings about `eps`
         # are left to `radius_neighbors`
-        with without_dropna(FILL):
+        with advising_pipelines(self, X):
             whole_chunk(frame, replace(spec, bound="radius", eps=radius), LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
@@ -194,7 +195,7 @@ class NearestNeighbors(PointsEstimator):
                 f"{', and no row is its own neighbor' if queries is None else ''}; use "
                 f"at most {available}."
             )
-        with without_dropna(FILL):
+        with advising_pipelines(self, X):
             if queries is None:
                 found = knn_join(fitted, k=k, **self._search(KnnJoinRequest))
             else:
@@ -335,7 +336,7 @@ class NearestNeighbors(PointsEstimator):
         how = self._search() | {"return_distance": True}
         how["distance_unit"] = self._unit(radius)
         self._adapt(how, has_unit=True)
-        with without_dropna(FILL):
+        with advising_pipelines(self, X):
             if queries is None:
                 found = self_join(fitted, eps, pairs="both", **how)
             else:

@@ -21,12 +21,13 @@ import click
 import dask
 from dask.callbacks import Callback
 from dask.system import CPU_COUNT
-from dask.utils import format_bytes, format_time
+from dask.utils import format_time
 from distributed import Client, LocalCluster, Scheduler, Worker
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
+from dask_simjoin.request.messages import size_text
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
 """Ask for confirmation if the estimated bytes of the result, or seconds of the join,
@@ -50,7 +51,7 @@ def confirm_large(plan: Any, yes: bool, pairs: bool) -> None:
     seconds += getattr(plan, "writing_seconds", 0.0)
     if yes or (size <= LARGE_BYTES and seconds <= LARGE_SECONDS):
         return
-    large = f"This takes about {format_time(seconds)}{f' and makes about {format_bytes(size)}' * pairs}"
+    large = f"This takes about {format_time(seconds)}{f' and makes about {size_text(size)}' * pairs}"
     if not sys.stdin.isatty():
         raise Declined(f"{large}. Add --yes to compute it, or reduce the result.")
     if not click.confirm(f"{large}. Continue?", err=True):

@@ -25,7 +25,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from dask.base import compute
-from dask.utils import format_bytes
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
@@ -43,6 +42,7 @@ from dask_simjoin.cli.sources import (
     named_files,
 )
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.messages import size_text
 
 FORMULA_STARTS = (
     "=",
@@ -293,7 +293,7 @@ class OutputWriter:
             if isinstance(self.fs, LocalFileSystem):
                 folders.insert(0, posixpath.dirname(self.path) or ".")
             free = ", ".join(
-                f"{format_bytes(shutil.disk_usage(at).free)} in {at}" for at in folders
+                f"{size_text(shutil.disk_usage(at).free)} in {at}" for at in folders
             )
             text = (
                 f"{os.strerror(error.errno)}, while writing {self.path}; free: {free}"

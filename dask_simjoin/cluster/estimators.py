@@ -4,8 +4,9 @@ scikit-learn.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 
 import numpy as np
@@ -31,11 +32,13 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import (
     ColumnError,
+    CoordinateError,
     OptionError,
     OptionTypeError,
     UnsupportedFrameError,
 )
 from dask_simjoin.metrics.norms import Columns, Frame, Series
+from dask_simjoin.planning.checks import DROPNA
 from dask_simjoin.request import clusters
 from dask_simjoin.request.columns import example_of, has_column, is_frame
 from dask_simjoin.request.messages import listed
@@ -338,6 +341,47 @@ def _checked(x: Any) -> Any:
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
+@contextlib.contextmanager
+def advising_pipelines(estimator: BaseEstimator, X: Points) -> Iterator[None]:
+    """Replace the remedy for missing values in errors by one that a user of
+    scikit-learn can apply.
+    """
+    try:
+        yield
+    except CoordinateError as error:
+        problem, found, _ = str(error).partition(DROPNA)
+        if found:
+            error.args = (problem + _remedy_in_pipelines(estimator, X, problem),)
+        raise
+
+
+def _remedy_in_pipelines(estimator: BaseEstimator, X: Points, problem: str) -> str:
+    """Return the remedy for rows without coordinates."""
+    name, remedies = type(estimator).__name__, []
+    if "missing" in problem:
+        remedies.append(
+            "put an imputer in front of this step, such as "
+            f"make_pipeline(SimpleImputer(), {name}(...)), with SimpleImputer from "
+            "sklearn.impute"
+        )
+    if hasattr(estimator, "dropna"):
+        remedies.append("use dropna=True, so that such rows get the label -1")
+    else:
+        remedies.append(f"leave out such rows first{_without_such(X, problem)}")
+    text = ", or ".join(remedies)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _without_such(X: Points, problem: str) -> str:
+    """Return an expression for the other rows of an array or a pandas frame."""
+    if isinstance(X, pd.DataFrame) and "missing" in problem:
+        return " with X.dropna()"
+    if not isinstance(X, (np.ndarray, pd.DataFrame)):
+        return ""
+    every = "(X != 0).any" if "direction" in problem else "np.isfinite(X).all"
+    return f" with X[{every}(axis=1)]"
+
+
 class DBSCAN(Clustering):
     """Clusters rows by density, with the same labels as
     ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
@@ -438,7 +482,8 @@ class DBSCAN(Clustering):
             return self
         weights = checked_weights(sample_weight, len(frame))
         driver = LocalDistances([frame], request.spec(example_of(frame)))
-        found = driver.labels_and_cores(request.samples(), weights)
+        with advising_pipelines(self, X):
+            found = driver.labels_and_cores(request.samples(), weights)
         core, order = found.core, found.order
         labels = frames_for(frame).series(found.labels, frame.index, verbs.LABELS)
         self.labels_ = self._as_given(labels, X)
@@ -569,7 +614,8 @@ class OPTICS(Clustering):
                 f"eps={self.eps!r} is not allowed; use at most "
                 f"max_eps={self.max_eps!r}."
             )
-        found = verbs.optics(frame, **options)
+        with advising_pipelines(self, X):
+            found = verbs.optics(frame, **options)
         self.optics_ = found
         if self.cluster_method == "dbscan":
             labels = cluster_optics_dbscan(found, eps)

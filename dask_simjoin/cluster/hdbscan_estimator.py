@@ -30,6 +30,7 @@ from dask_simjoin.cluster.estimators import (
     Labels,
     NotFittedError,
     Points,
+    advising_pipelines,
     check_fitted,
 )
 from dask_simjoin.cluster.hierarchy import (
@@ -174,7 +175,8 @@ class HDBSCAN(Clustering):
         if is_dask_collection(frame):
             found = hdbscan(frame, **options)
         else:
-            found = self._fit_rows(frame, options, request)
+            with advising_pipelines(self, X):
+                found = self._fit_rows(frame, options, request)
         self.hdbscan_ = found
         self.labels_ = self._as_given(found["label"], X)
         self.probabilities_ = self._as_given(found["probability"], X)
@@ -233,12 +235,13 @@ class HDBSCAN(Clustering):
             "on": list(self._fitted.columns),
             "metric": self._metric,
         }
-        labels, probabilities, rows = predict_rows(
-            frame.reset_index(drop=True),
-            self._fitted,
-            hierarchy,
-            KnnJoinRequest(**options),
-        )
+        with advising_pipelines(self, X):
+            labels, probabilities, rows = predict_rows(
+                frame.reset_index(drop=True),
+                self._fitted,
+                hierarchy,
+                KnnJoinRequest(**options),
+            )
         places = to_host(values_of(rows))
         all_labels = np.full(len(frame), CLUSTER_FILL["label"], np.int64)
         all_probabilities = np.full(len(frame), CLUSTER_FILL["probability"])

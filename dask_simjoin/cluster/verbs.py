@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -204,6 +205,25 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     return driver.order(max_eps, samples, mode, example)
 
 
+def _not_pairs(columns: list[Any], missing: list[str]) -> str:
+    """Return the message about a frame that does not hold pairs."""
+    text = (
+        "connected_components() takes pairs, in the columns 'left' and 'right', but "
+        f"the columns are {listed(columns)}. "
+    )
+    free = [name for name in columns if name not in ("left", "right")]
+    if len(free) == len(missing):
+        new = dict(zip(free, missing, strict=True))
+        text += f"If these are pairs, rename them: pairs.rename(columns={new!r}). "
+    else:
+        text += "If two of these are the ids of pairs, rename them. "
+    return text + (
+        "If each row is a point or a text, make pairs first, for example "
+        "connected_components(frame.simjoin.self_join(eps)). Or use "
+        "frame.simjoin.dbscan(eps, min_samples=1), which numbers the group of each row."
+    )
+
+
 def connected_components(pairs: Frame) -> Frame:
     """Group rows that are connected by pairs: the last step of de-duplication.
 
@@ -243,15 +263,8 @@ def connected_components(pairs: Frame) -> Frame:
     """
     given, pairs = pairs, as_frame(pairs, "pairs")
     meta = example_of(pairs)
-    for name in ("left", "right"):
-        if name not in meta.columns:
-            raise ColumnError(
-                f"The frame has no column {name!r}; pairs need the columns 'left' and "
-                "'right', as in the "
-                "result of self_join(). Pass such pairs, or rename the columns; the "
-                "frame has "
-                f"{listed(meta.columns)}."
-            )
+    if missing := [name for name in ("left", "right") if name not in meta.columns]:
+        raise ColumnError(_not_pairs(list(meta.columns), missing))
     pairs = pairs[["left", "right"]]
     if not is_dask_collection(pairs):
         return in_library_of(given, components_of_ids(pairs))

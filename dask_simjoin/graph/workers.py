@@ -25,7 +25,6 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
-from dask.utils import format_bytes
 from distributed import (
     Client,
     LocalCluster,
@@ -41,6 +40,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dask_simjoin.errors import LARGER_DISK, PlanningError, ScratchError
 from dask_simjoin.graph.dask_private import key_split
 from dask_simjoin.planning.resources import WorkerDisk, check_disks
+from dask_simjoin.request.messages import size_text
 
 Spill = tuple[str, int, str, int, int | None]
 """The disk of a worker: host, device, folder, free bytes, and the most bytes that Dask
@@ -487,17 +487,17 @@ def standstill_message(events: list[dict[str, Any]]) -> str:
 
 
 def _worker_in_words(event: dict[str, Any]) -> str:
-    text = f"{event['worker']} uses {format_bytes(event['used'])} of {format_bytes(event['limit'])}"
+    text = f"{event['worker']} uses {size_text(event['used'], event['limit'])} of {size_text(event['limit'])}"
     if not event["unwritten"]:
         return f"{text} and has nothing that it could write to disk"
     text += (
         f" and cannot write {event['unwritten']:,} results to {event['directory']!r}, "
         "where "
-        f"{format_bytes(event['free'])} are free"
+        f"{size_text(event['free'])} are free"
     )
     if event["max_spill"] is None:
         return text
-    limit = format_bytes(event["max_spill"])
+    limit = size_text(event["max_spill"])
     return (
         f"{text} and Dask may use at most {limit} (distributed.worker.memory.max-spill)"
     )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import resource
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
-from dask.utils import format_bytes
 
 from dask_simjoin.errors import BudgetError, Remedy
+from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import Settings, size_origin
 
 CGROUP_FILES = (
@@ -199,7 +198,7 @@ def budget_of_rows(size: float, budget: Budget, resources: Resources) -> Budget:
         or FEW_ROWS * size > memory * resources.workers
     ):
         return budget
-    origin = f"1/{SHARE} of {format_bytes(memory)} on the smallest GPU"
+    origin = f"1/{SHARE} of {size_text(memory)} on the smallest GPU"
     return replace(budget, chunk=max(budget.chunk, resources.whole), origin=origin)
 
 
@@ -208,7 +207,7 @@ def make_budget(
 ) -> Budget:
     """Return the budget of a join."""
     if blocksize is not None:
-        chunk, origin = blocksize, f"blocksize={format_bytes(blocksize)!r}"
+        chunk, origin = blocksize, f"blocksize={size_text(blocksize)!r}"
     elif settings.blocksize is not None:
         chunk = settings.blocksize
         origin = size_origin("blocksize", chunk)
@@ -222,7 +221,7 @@ def make_budget(
             if resources.gpu
             else "for each thread of the smallest worker"
         )
-        origin = f"1/{share} of {format_bytes(resources.memory)} {each}"
+        origin = f"1/{share} of {size_text(resources.memory)} {each}"
         if chunk == most:
             origin = "the default on workers with enough memory"
     else:
@@ -230,7 +229,7 @@ def make_budget(
         if resources.shared is not None:
             chunk = min(max(resources.shared // SHARE, LOCAL_CHUNK), MAX_CHUNK)
             if chunk > LOCAL_CHUNK:
-                origin = f"from {format_bytes(resources.shared)} of memory for each thread of this process"
+                origin = f"from {size_text(resources.shared)} of memory for each thread of this process"
     chosen = blocksize is not None or settings.blocksize is not None
     if chosen:
         output = chunk
@@ -338,9 +337,9 @@ def check_room(
         source = ", estimated from a sample," if sampled else ","
         raise BudgetError(
             f"{cause} gives at least {rows:,.0f} rows{source} which take "
-            f"{format_bytes(int(size))}, and "
-            f"{format_bytes(int(need))} while they are built. Only "
-            f"{format_bytes(free)} are {where}. "
+            f"{size_text(size, free)}, and "
+            f"{size_text(need, free)} while they are built. Only "
+            f"{size_text(free)} are {where}. "
             f"{_remedy(cause)}",
             remedies=_remedies(cause),
         )
@@ -370,7 +369,7 @@ def within_memory(cause: str) -> Iterator[None]:
 
 
 def _remedy(cause: str) -> str:
-    return f"Use {fewer_pairs(cause)}, {LAZY}."
+    return f"Use {fewer_pairs(cause)}, {LAZY}.{eps_by_neighbors(cause)}"
 
 
 def _remedies(cause: str) -> list[Remedy]:
@@ -393,9 +392,11 @@ def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
     return [Remedy(verb=name) for name in names]
 
 
-def enough_result(need: float) -> dict[str, str]:
-    """Return the configuration that allows a result of `need` bytes."""
-    return {"simjoin.result-limit": format_bytes(math.ceil(MARGIN * need))}
+def enough_result(need: float, like: float = 1) -> dict[str, str]:
+    """Return the configuration that allows a result of `need` bytes. `like`: see
+    `size_text`.
+    """
+    return {"simjoin.result-limit": size_text(MARGIN * need, like, up=True)}
 
 
 def fewer_pairs(cause: str, two: bool = False) -> str:
@@ -406,6 +407,18 @@ def fewer_pairs(cause: str, two: bool = False) -> str:
     other = f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
     counts = " or ".join(f"{remedy.verb}()" for remedy in verbs)
     return f"{other}, {counts}, which make no pairs" if verbs else other
+
+
+def eps_by_neighbors(cause: str, two: bool = False) -> str:
+    """Return a sentence that says how to choose an eps, if it is the cause of a large
+    result, and there are not two tables.
+    """
+    if two or not cause.startswith("eps="):
+        return ""
+    return (
+        " With eps=frame.simjoin.k_distances(10).median(), half of the rows have at "
+        "least 10 neighbors (pass on= and metric= to it as here)."
+    )
 
 
 ENTRY, DEVICE_ENTRY = 16, 12
@@ -470,14 +483,14 @@ class Fitting:
             need = entries * limit.entry + self.rows * limit.row
             if need > limit.bytes:
                 config = (
-                    {limit.config: format_bytes(math.ceil(MARGIN * need))}
+                    {limit.config: size_text(MARGIN * need, up=True)}
                     if limit.config
                     else {}
                 )
                 helps = f"dask.config.set({config})" if config else limit.remedy
                 raise BudgetError(
-                    f"{about}, which take {format_bytes(int(need))}, and {limit.where} "
-                    f"{format_bytes(limit.bytes)}. Use a smaller eps, {helps}, or "
+                    f"{about}, which take {size_text(need, limit.bytes)}, and {limit.where} "
+                    f"{size_text(limit.bytes)}. Use a smaller eps, {helps}, or "
                     "self_join(), whose pairs "
                     "are lazy and may exceed memory.",
                     remedies=[

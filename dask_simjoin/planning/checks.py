@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 
 import numpy as np
-from dask.utils import format_bytes
 
 from dask_simjoin.engine.columns import A_NUMBER
 from dask_simjoin.errors import (
@@ -27,12 +26,13 @@ from dask_simjoin.planning.budget import (
     Budget,
     Resources,
     enough_result,
+    eps_by_neighbors,
     fewer_pairs,
     verbs_without_pairs,
 )
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
-from dask_simjoin.request.messages import counted, listed, shown
+from dask_simjoin.request.messages import counted, listed, shown, size_text
 from dask_simjoin.request.spec import JoinSpec, check_dims
 from dask_simjoin.request.units import check_threshold
 
@@ -143,18 +143,20 @@ def check_chunks(
         smaller = max(1, resources.memory // SHARE)
         more = blocks * (need / NEED / smaller) ** 2
         remedies = (
-            [Remedy({"blocksize": format_bytes(smaller)})] if more <= MAX_TASKS else []
+            [Remedy({"blocksize": size_text(smaller, resources.memory)})]
+            if more <= MAX_TASKS
+            else []
         )
         use = (
-            f"a smaller blocksize=, such as blocksize={format_bytes(smaller)!r}, or "
+            f"a smaller blocksize=, such as blocksize={size_text(smaller, resources.memory)!r}, or "
             if remedies
             else ""
         )
         raise BudgetError(
             f"Chunk {largest} has about {int(rows[largest]):,} rows of "
             f"{own[largest]:.0f} bytes, so a task "
-            f"needs about {format_bytes(need)}. Each thread of the smallest worker has "
-            f"{format_bytes(resources.memory)} (size of chunks: {budget.origin}). Use "
+            f"needs about {size_text(need, resources.memory)}. Each thread of the smallest worker has "
+            f"{size_text(resources.memory)} (size of chunks: {budget.origin}). Use "
             f"{use}workers with "
             "more memory or fewer threads.",
             remedies=remedies,
@@ -182,10 +184,10 @@ def _small_chunks(
         f"{row_bytes:,.0f} bytes with its results. They make at least {blocks:,} small "
         "block pairs, and at "
         f"most {MAX_SMALL_TASKS:,} are allowed. Leave blocksize= out, or use at least "
-        f"blocksize={format_bytes(enough)!r}.",
+        f"blocksize={size_text(enough, up=True)!r}.",
         remedies=[
             Remedy({"blocksize": None}),
-            Remedy({"blocksize": format_bytes(enough)}),
+            Remedy({"blocksize": size_text(enough, up=True)}),
         ],
     )
 
@@ -216,7 +218,7 @@ def check_blocks(
             * max(budget.chunk, all_rows * row_bytes / chunks)
         )
         remedies = (
-            [Remedy({"blocksize": format_bytes(math.ceil(size))})]
+            [Remedy({"blocksize": size_text(size, up=True)})]
             if fits_task(size, resources)
             else []
         )
@@ -233,7 +235,7 @@ def check_blocks(
         ]
         use += ["workers with more memory"] if resources.cluster or not use else []
         raise BudgetError(
-            f"{chunks:,} chunks of at most {format_bytes(budget.chunk)} "
+            f"{chunks:,} chunks of at most {size_text(budget.chunk)} "
             f"({budget.origin}) make {blocks:,} "
             f"block pairs, and at most {MAX_TASKS:,} are allowed; use "
             f"{', or '.join(use)}.",
@@ -252,11 +254,11 @@ def check_outputs(
     if outputs > MAX_TASKS:
         size = math.ceil(MARGIN * budget.output * outputs / MAX_TASKS)
         fits = fits_task(size, resources)
-        config = {"simjoin.output-size": format_bytes(size)}
+        config = {"simjoin.output-size": size_text(size, up=True)}
         larger = f"larger partitions, dask.config.set({config}), or " if fits else ""
         raise BudgetError(
             f"The result would have {outputs:,.0f} partitions of at most "
-            f"{format_bytes(budget.output)}, and "
+            f"{size_text(budget.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use "
             f"{larger}{fewer_pairs(cause, two)}.",
             remedies=[
@@ -289,10 +291,10 @@ def check_result(
     if need > budget.result:
         raise BudgetError(
             f"{cause} gives {found}, which take "
-            f"{format_bytes(int(need))}. "
-            f"{_limited(need, budget, fewer_pairs(cause, two))}",
+            f"{size_text(need, budget.result)}. "
+            f"{_limited(need, budget, fewer_pairs(cause, two), eps_by_neighbors(cause, two))}",
             remedies=[
-                Remedy(config=enough_result(need)),
+                Remedy(config=enough_result(need, budget.result)),
                 *verbs_without_pairs(cause, two),
             ],
         )
@@ -306,16 +308,20 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
     if need > budget.result:
         less = "a smaller k, max_distance=, or k_distances(), which returns one number per row"
         raise BudgetError(
-            f"k={shown(k)} gives {rows:,} rows, which take {format_bytes(int(need))}. "
+            f"k={shown(k)} gives {rows:,} rows, which take {size_text(need, budget.result)}. "
             f"{_limited(need, budget, less)}",
-            remedies=[Remedy(config=enough_result(need)), Remedy(verb="k_distances")],
+            remedies=[
+                Remedy(config=enough_result(need, budget.result)),
+                Remedy(verb="k_distances"),
+            ],
         )
 
 
-def _limited(need: float, budget: Budget, less: str) -> str:
+def _limited(need: float, budget: Budget, less: str, hint: str = "") -> str:
     """Describe the limit of a result, and the remedies.
 
-    `less`: options that make the result smaller, in words.
+    `less`: options that make the result smaller, in words. `hint`: another sentence
+    about them.
     """
     where = (
         "you only aggregate the result, or write it to a larger disk"
@@ -323,9 +329,9 @@ def _limited(need: float, budget: Budget, less: str) -> str:
         else "there is space for it"
     )
     return (
-        f"The limit is {format_bytes(budget.result)} ({budget.limit}). Use {less}. If "
-        f"{where}, raise the "
-        f"limit: dask.config.set({enough_result(need)})."
+        f"The limit is {size_text(budget.result)} ({budget.limit}). Use {less}.{hint} "
+        f"If {where}, raise the "
+        f"limit: dask.config.set({enough_result(need, budget.result)})."
     )
 
 
@@ -348,7 +354,7 @@ def check_edges(
         raise BudgetError(
             f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a "
             "sample, whose edges "
-            f"take {format_bytes(int(need))}, but only {format_bytes(free)} are free "
+            f"take {size_text(need, free)}, but only {size_text(free)} are free "
             "at "
             f"{directory!r}. {WHERE_EDGES_GO}",
             remedies=[NO_FILES],
@@ -359,10 +365,10 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
     """Refuse more rows than one worker can put in order."""
     need = row_bytes * rows
     if rows > MAX_ROWS or (resources.limit is not None and need > resources.limit):
-        limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
+        limit = "no limit" if resources.limit is None else size_text(resources.limit)
+        takes = size_text(need, resources.limit or 1)
         raise BudgetError(
-            f"One task puts all {rows:,} rows in order, which takes "
-            f"{format_bytes(need)}. The smallest "
+            f"One task puts all {rows:,} rows in order, which takes {takes}. The smallest "
             f"worker has {limit}, and at most {MAX_ROWS:,} rows can be ordered. Use "
             "larger workers."
         )
@@ -384,11 +390,11 @@ def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
         place = (
             "no limit"
             if limit is None
-            else f"{format_bytes(int(TREE_SHARE * limit))} for it"
+            else f"{size_text(TREE_SHARE * limit, limit)} for it"
         )
         raise BudgetError(
             f"One task gets the spanning tree of all {rows:,} rows, which takes "
-            f"{format_bytes(need)}. "
+            f"{size_text(need, limit or 1)}. "
             f"The smallest worker has {place}, and a tree has at most {MAX_ROWS:,} "
             "rows. Use larger workers."
         )

@@ -14,8 +14,6 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dask.utils import format_bytes
-
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.budget import MARGIN, Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, TREE_SHARE, fits_task
@@ -27,6 +25,7 @@ from dask_simjoin.planning.entity_chunks import (
 )
 from dask_simjoin.planning.outputs import OutputSpec, min_chunk_rows
 from dask_simjoin.planning.table import TableSummary
+from dask_simjoin.request.messages import size_text
 
 FILTER_DIMS = 8
 """From this number of dimensions on, an index may also have float32 coordinates for its
@@ -169,8 +168,8 @@ def check_one(one: OneChunk, budget: Budget, resources: Resources) -> None:
     if resources.cluster and one.room is not None and one.need > one.room:
         raise BudgetError(
             f"One chunk of all rows ({budget.origin}) takes about "
-            f"{format_bytes(int(one.need))} with its "
-            f"tree, and the smallest worker has {format_bytes(int(one.room))} for it. "
+            f"{size_text(one.need, one.room)} with its "
+            f"tree, and the smallest worker has {size_text(one.room)} for it. "
             "Leave out blocksize=, "
             "use a smaller blocksize=, or use workers with more memory.",
             remedies=[Remedy({"blocksize": None})],
@@ -317,14 +316,14 @@ class ChunkLimits:
                 table.summaries, whole, whole, norm, threshold, ReplicatedChunks
             )
         if request == "replicated":
-            larger = format_bytes(int(MARGIN * size))
+            larger = size_text(MARGIN * size, up=True)
             fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.resources)
             use = f"blocksize={larger!r}, or " if fits else ""
             remedies = [Remedy({"blocksize": larger})] if fits else []
             raise BudgetError(
                 f"partitioning='replicated' makes one chunk of all {rows:,} rows of "
                 f"{each:.0f} bytes, "
-                f"{format_bytes(int(size))}. A chunk may have {format_bytes(chunk)} "
+                f"{size_text(size, chunk)}. A chunk may have {size_text(chunk)} "
                 f"({self.budget.origin}) and {MAX_ROWS:,} rows; use "
                 f"{use}partitioning='auto'.",
                 remedies=[*remedies, Remedy({"partitioning": "auto"})],

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from dask.utils import format_bytes
 
 from dask_simjoin.catalog import LOSSY_NEAREST, name_of
 from dask_simjoin.errors import (
@@ -25,12 +24,17 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics.distances import Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
-from dask_simjoin.planning.budget import enough_result, fewer_pairs, verbs_without_pairs
+from dask_simjoin.planning.budget import (
+    enough_result,
+    eps_by_neighbors,
+    fewer_pairs,
+    verbs_without_pairs,
+)
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.columns import is_identifier, latitude_and_longitude
-from dask_simjoin.request.messages import counted, listed
+from dask_simjoin.request.messages import counted, listed, size_text
 from dask_simjoin.request.spec import JoinSpec
 
 MIN_ROWS = 500
@@ -61,6 +65,9 @@ possible pairs.
 
 ENDS = ". To end this warning, rename the columns"
 """End of warnings that depend on names of columns."""
+
+SMALLER = ", or use a smaller eps"
+"""End of warnings about many pairs. Errors about them name more remedies instead."""
 
 MOST_MISSING = 1000
 """Number of rows of an object column that are searched for a value that is not missing.
@@ -109,13 +116,12 @@ def check_share(
         return
     causes = _causes(data_warnings)
     likely = "".join(f"{cause} " for cause in causes)
-    of_all = "" if causes else f" These are at least {share:.0%} of all pairs of rows."
+    of_all = "" if causes else f", at least {share:.0%} of all pairs of rows"
     raise BudgetError(
-        f"{likely}{spec.request} gives at least {rows:,.0f} rows (estimated from a "
-        "sample), which take "
-        f"{format_bytes(int(size))}.{of_all} Use {fewer_pairs(spec.request)}. If you "
-        "want all of these "
-        f"pairs, allow them: dask.config.set({enough_result(size)}).",
+        f"{likely}{spec.request} gives at least {rows:,.0f} pairs{of_all}, estimated "
+        f"from a sample, which take {size_text(size)}. Use {fewer_pairs(spec.request)}."
+        f"{eps_by_neighbors(spec.request)} If you want all of these pairs, allow them "
+        f"first: dask.config.set({enough_result(size)}).",
         remedies=[
             *(cause.remedy for cause in causes.values() if cause.remedy is not None),
             Remedy(config=enough_result(size)),
@@ -153,7 +159,9 @@ def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
         for one in data_warnings
         if isinstance(one.warning, UnitsWarning) and not one.if_none
     )
-    return {str(one.warning).replace(ENDS, ""): one for one in units}
+    return {
+        str(one.warning).replace(ENDS, "").replace(SMALLER, ""): one for one in units
+    }
 
 
 def raise_if_none(
@@ -555,25 +563,48 @@ def _large(
         ]
     if share < LARGE:
         return []
-    across = ""
-    if not spec.measure.embeds and not spec.by:
+    text = f"At least {share:.0%} of all pairs of rows are within {eps}"
+    if spec.metric == Haversine.name:
+        text += ", which is in meters"
+    elif not spec.measure.embeds and not spec.by:
         lower = np.minimum(*(side.every.lower for side in sides))
         upper = np.maximum(*(side.every.upper for side in sides))
-        length = _total(spec, lower, upper)
-        if math.isfinite(length):
-            across = (
-                f"From corner to corner, the box of all rows measures {length:.4g}. "
-            )
         if not (upper > lower).any():
             return []  # all rows are equal, so the unit does not matter
-    units = "meters" if spec.metric == Haversine.name else "the units of the metric"
+        length = _total(spec, lower, upper)
+        if math.isfinite(length):
+            text += f": the largest distance of two rows is at most {length:.4g}"
+        if degrees := _perhaps_degrees(spec, lower, upper, length):
+            return [_units(f"{text}. {degrees}")]
     return [
         _units(
-            f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps "
-            f"is in {units}: check the "
-            f"unit of the coordinates, or use a smaller eps."
+            f"{text}. Check that eps and the coordinates have the same unit{SMALLER}."
         )
     ]
+
+
+def _perhaps_degrees(
+    spec: JoinSpec, lower: np.ndarray, upper: np.ndarray, length: float
+) -> str:
+    """Return advice if the coordinates may be degrees, and `eps` meters; else "".
+
+    `length`: the largest possible distance of two rows. On a plane, nobody would ask
+    for rows within a larger one.
+    """
+    if len(spec.on) != 2 or spec.radius is not None or not spec.eps > length:
+        return ""
+    reach = np.maximum(np.abs(lower), np.abs(upper))
+    if reach.max() > 360 or reach.min() > 90 or reach.max() <= 1:
+        return ""
+    first, second = spec.on
+    x_first = str(first).lower() == "x" and str(second).lower() == "y"
+    on = [second, first] if x_first or reach[0] > 90 else [first, second]
+    metric = Haversine.name
+    return (
+        f"If {first!r} and {second!r} are degrees and eps is in meters, use "
+        f"on=[{listed(on)}] (latitude, then longitude) and metric={metric!r}. Otherwise "
+        f"check that eps has their unit{SMALLER}."
+    )
 
 
 def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:

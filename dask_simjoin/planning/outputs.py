@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from dask.utils import format_bytes
 
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.data_warnings import DataWarning
 from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.resources import Disk
+from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_OUTPUT = 2**30
@@ -276,7 +276,7 @@ def describe_tasks(tasks: int, chunk: int) -> str:
     return (
         f"about {tasks:,}: Dask alone needs {tasks * TASK_SECONDS:,.0f} s for these; "
         "for fewer tasks, use a "
-        f"blocksize= above {format_bytes(chunk)}, or larger partitions"
+        f"blocksize= above {size_text(chunk)}, or larger partitions"
     )
 
 

@@ -17,7 +17,6 @@ import dask
 import numpy as np
 import pandas as pd
 from dask.system import CPU_COUNT
-from dask.utils import format_bytes
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import (
@@ -33,6 +32,7 @@ from dask_simjoin.planning.checks import MAX_ROWS, NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.config_source import source
+from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import current_client, on_cluster
 from dask_simjoin.request.units import check_whole
 
@@ -138,12 +138,13 @@ def check_worker_memory(limit: int | None) -> None:
     pause = dask.config.get("distributed.worker.memory.pause", False)
     if limit is None or not pause or pause * limit >= LOADED:
         return
-    least = LOADED / pause
     raise BudgetError(
-        f"A worker has a memory limit of {format_bytes(limit)}. Dask pauses it at "
-        f"{format_bytes(int(pause * limit))}, but its libraries alone take about "
-        f"{format_bytes(LOADED)}. Use fewer workers with more memory each: at least "
-        f"{format_bytes(int(least))}, better 700 MB (memory_limit= of the cluster)."
+        f"A worker has a memory limit of {size_text(limit)}. Dask pauses it at "
+        f"{size_text(pause * limit, limit)}, but its libraries alone take about "
+        f"{size_text(LOADED, limit)}, so it would be paused all the time. A worker needs "
+        f"at least {size_text(LOADED / pause, limit, up=True)}, better 700 MB. Use "
+        "fewer workers with more memory each, such as LocalCluster(n_workers=1, "
+        "memory_limit='700 MB')."
     )
 
 
@@ -331,8 +332,8 @@ def check_moving(
     if resources.limit < MIN_WORKER:
         raise BudgetError(
             "Rows would be shuffled between workers of "
-            f"{format_bytes(resources.limit)}. Each worker needs "
-            f"at least {format_bytes(MIN_WORKER)}, mostly for loaded libraries. Use "
+            f"{size_text(resources.limit)}. Each worker needs "
+            f"at least {size_text(MIN_WORKER, resources.limit, up=True)}, mostly for loaded libraries. Use "
             "fewer, larger workers, "
             "or partitioning='entity', which does not shuffle.",
             remedies=[BY_ORDER],
@@ -346,12 +347,12 @@ def check_moving(
         if rows * each > max_bytes:
             raise BudgetError(
                 "Rows would be shuffled from partitions of up to "
-                f"{format_bytes(int(rows * each))} "
+                f"{size_text(rows * each)} "
                 f"({rows:,} rows of {each:.0f} bytes). A thread of the smallest worker "
                 "has "
-                f"{format_bytes(resources.memory)}, which is enough for partitions of "
+                f"{size_text(resources.memory)}, which is enough for partitions of "
                 "at most "
-                f"{format_bytes(max_bytes)}. There are three remedies. Use "
+                f"{size_text(max_bytes)}. There are three remedies. Use "
                 "partitioning='entity', which does "
                 "not shuffle. Or use workers with more memory or fewer threads. Or "
                 "write files with row "
@@ -570,11 +571,11 @@ def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
         if share > disk.free:
             many = f"{disk.workers} workers" if disk.workers > 1 else "a worker"
             raise BudgetError(
-                f"At least {format_bytes(int(needed))} do not fit in the memory of "
+                f"At least {size_text(needed, disk.free)} do not fit in the memory of "
                 f"{workers} workers, "
-                f"and go to disk: {format_bytes(int(needed / workers))} per worker. "
+                f"and go to disk: {size_text(needed / workers, disk.free)} per worker. "
                 "The disk of "
-                f"{disk.directory!r} on {disk.host} has only {format_bytes(disk.free)} "
+                f"{disk.directory!r} on {disk.host} has only {size_text(disk.free)} "
                 f"free for {many}. "
                 f"{LARGER_DISK}"
             )
@@ -603,7 +604,7 @@ def check_folder(needed: float, directory: str) -> None:
         raise ScratchError(
             f"Rows would be shuffled through files in {directory!r}, which take at "
             "least "
-            f"{format_bytes(int(needed))}, but only {format_bytes(free)} are free "
+            f"{size_text(needed, free)}, but only {size_text(free)} are free "
             f"there. {remedy}",
             remedies=[BY_TASKS],
         )

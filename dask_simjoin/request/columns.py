@@ -258,14 +258,33 @@ def meant_columns(name: object, columns: Collection[object]) -> str:
     return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known, 0.5)
 
 
-def no_number(name: Hashable, dtype: DType) -> ColumnError:
+def no_number(name: Hashable, dtype: DType, names: Sequence[Hashable]) -> ColumnError:
     """Return the error for a column without real numbers; its message suggests a
-    conversion.
+    conversion. `names`: all columns that `on` names.
     """
+    if getattr(dtype, "kind", "") in ("M", "m"):
+        return _times(name, dtype, [other for other in names if other != name])
     return ColumnError(
         f"on= names {name!r} of dtype {dtype}, whose values are {_not_float(dtype)}. Name "
         "numeric columns only, or convert this one, for example with "
         f"{_converted(name, dtype)}"
+    )
+
+
+def _times(name: Hashable, dtype: DType, others: list[Hashable]) -> ColumnError:
+    """Return the error for times as coordinates; other coordinates have another unit."""
+    text = f"on= names {name!r} of dtype {dtype}, which holds times"
+    if others:
+        left, right = (f"pairs[{f'{name}_{side}'!r}]" for side in ("left", "right"))
+        text += (
+            f", together with {listed(others)}. For rows that are near in space and in "
+            f"time, join with on=[{listed(others)}] and keep=[{name!r}], and drop the "
+            "pairs that are too far apart in time. In pandas: "
+            f"pairs[({left} - {right}).abs() <= pd.Timedelta('10min')]"
+        )
+    return ColumnError(
+        f"{text}. To use the seconds as a coordinate, convert the column, for example "
+        f"with {_converted(name, dtype)}"
     )
 
 
@@ -402,7 +421,7 @@ def check_on(
                 "column of lists must "
                 f"be the only one: on={name!r}."
             )
-        raise no_number(name, dtypes[name])
+        raise no_number(name, dtypes[name], names)
     return tuple(names)
 
 

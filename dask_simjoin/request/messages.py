@@ -39,6 +39,53 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + "s" * (number != 1)
 
 
+def size_text(size: float, like: float = 1, up: bool = False) -> str:
+    """Format a number of bytes in the units that users write: "400 MB", "64 MiB".
+
+    Other numbers are rounded to three digits, in the units of `like`: decimal ones if a
+    user would write it with them, else binary ones. `up`: round up, for sizes that a
+    message recommends.
+
+    Examples
+    --------
+    >>> size_text(400_000_000), size_text(64 * 2**20), size_text(123_456_789)
+    ('400 MB', '64 MiB', '118 MiB')
+    >>> size_text(123_456_789, like=400_000_000), size_text(1_000_001, up=True)
+    ('123 MB', '977 kiB')
+    """
+    size = math.ceil(size)
+    short = _in_few_digits(size, DECIMAL[0]) and not _in_few_digits(size, BINARY[0])
+    step, prefixes = DECIMAL if short or _in_few_digits(like, DECIMAL[0]) else BINARY
+    power = 0
+    while power < len(prefixes) - 1 and size >= 1000 * step**power:
+        power += 1
+    number = decimal.Decimal(size) / step**power
+    digits = min(2, max(0, 2 - number.adjusted())) if power else 0
+    rounding = decimal.ROUND_CEILING if up else decimal.ROUND_HALF_EVEN
+    text = str(number.quantize(decimal.Decimal(1).scaleb(-digits), rounding))
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {prefixes[power]}B"
+
+
+BINARY = 1024, ("", "ki", "Mi", "Gi", "Ti", "Pi")
+DECIMAL = 1000, ("", "k", "M", "G", "T", "P")
+"""How many units make the next larger one, and the prefixes of the units."""
+
+
+def _in_few_digits(size: float, step: int) -> bool:
+    """Return whether at most three digits and a unit larger than a byte give exactly
+    this size, as in "1.5 GB".
+    """
+    if size < step or size != int(size):
+        return False
+    number = decimal.Decimal(int(size))
+    while number >= step:
+        number /= step
+    return (
+        number == number.quantize(decimal.Decimal("0.01"))
+        and len(f"{number.normalize():f}".replace(".", "")) <= 3
+    )
+
+
 def listed(names: Iterable[object], max_names: int = 12) -> str:
     """Format names for a message. Only the first `max_names` are listed, and the others
     are counted.
@@ -116,21 +163,25 @@ METRICS: Names = {
 """Metric of other libraries -> its name in this package."""
 
 NO_TIMES = (
-    "time windows are not supported; join with keep=['time'], and filter the pairs by "
-    "the times of both rows"
+    "time windows are not supported; join with keep=['time'], and drop the pairs that "
+    "are too far apart in time. In pandas: "
+    "pairs[(pairs['time_left'] - pairs['time_right']).abs() <= pd.Timedelta('10min')]"
 )
 NO_ORDER = (
-    "the nearest row may be later. Use join() with keep=['time'] and "
-    "return_distance=True, and drop the pairs with a later row. Then "
-    "pairs.sort_values('distance').drop_duplicates('left') has the nearest rows"
+    "the nearest row may be earlier or later. For earlier rows only, use join() with "
+    "keep=['time'] and return_distance=True, and drop the pairs whose right row is "
+    "later. In pandas: pairs.query('time_right <= time_left').sort_values('distance')"
+    ".drop_duplicates('left'). If the time is the only coordinate, use "
+    "pandas.merge_asof(frame, other, on='time')"
 )
 NO_BOXES = (
     "periodic boxes are not supported. Add copies of the rows near each border, moved "
     "by the size of the box, and drop the results of the copies"
 )
 NO_EXCLUDED = (
-    "pairs within a group cannot be left out; join with keep=['group'], and filter the "
-    "pairs by the groups of both rows"
+    "pairs within a group cannot be left out; join with keep=['group'], and drop the "
+    "pairs of rows in the same group. In pandas: "
+    "pairs[pairs['group_left'] != pairs['group_right']]"
 )
 ONE_TABLE = (
     "join() and knn_join() compare two tables; pairs.groupby('left').size() counts the "

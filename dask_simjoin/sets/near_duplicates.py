@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from dask.utils import format_bytes
 
 from dask_simjoin.cluster.algorithms.dbscan import merge_edges
 from dask_simjoin.cluster.algorithms.duplicates import (
@@ -34,6 +33,7 @@ from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import free_memory
 from dask_simjoin.request.clusters import OneStays
+from dask_simjoin.request.messages import size_text
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.pairs import (
     count_block,
@@ -146,7 +146,7 @@ def check_pairs(free: int | None, request: str, *numbers: int) -> None:
         raise BudgetError(
             f"grouping='greedy' needs all pairs of distinct values at once: {request} "
             f"gives {pairs:,}, which "
-            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(free)} "
+            f"take {size_text(pairs * PAIR_BYTES, free)}, but only {size_text(free)} "
             "are free. Use "
             "grouping='connected', which does not hold all pairs, or a stricter limit.",
             remedies=[Remedy({"grouping": "connected"})],

@@ -21,7 +21,13 @@ from dask_simjoin.engine.compat import (
     on_gpu,
     to_host,
 )
-from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
+from dask_simjoin.engine.ids import (
+    decoded,
+    joined,
+    listed_values,
+    rounded_together,
+    united,
+)
 from dask_simjoin.engine.protocols import Joiner, Rows
 from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
@@ -434,9 +440,10 @@ def _forest_of_ranges(
 def forest_of_ids(pairs: Frame) -> Frame:
     """Reduce pairs of ids to a spanning forest: one row per id, with the id that
     represents its component.
+
+    Partitions without pairs are reduced as well: dtypes must not differ between
+    partitions.
     """
-    if not len(pairs):
-        return pairs
     frames, joiner = frames_for(pairs), joiner_for(pairs)
     ids, left, right = _ids_and_ends(pairs, frames)
     root = component_roots(len(ids), left, right, joiner)
@@ -484,7 +491,7 @@ def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
     A row with a missing id, such as an unmatched row of a left join, adds its other id,
     but no pair.
     """
-    left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
+    left, right = united([frames.index(pairs[side]) for side in ("left", "right")])
     if left.dtype != right.dtype or not isinstance(
         left.dtype, (np.dtype, pd.CategoricalDtype)
     ):
@@ -499,8 +506,10 @@ def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
         left, right = (
             pd.Index(listed_values(side), dtype=object) for side in (left, right)
         )
-    codes, ids = joined([left, right]).factorize()
-    codes, n = frames.xp.asarray(codes), len(pairs)
+    n = len(pairs)
+    # without pairs, too, ids get the dtype that holds those of both sides
+    codes, ids = (joined([left, right]) if n else left.append(right)).factorize()
+    codes = frames.xp.asarray(codes)
     if not left.hasnans and not right.hasnans:
         return ids, codes[:n], codes[n:]
     both = (codes[:n] >= 0) & (codes[n:] >= 0)

@@ -22,6 +22,7 @@ from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.reports.plan import PlanReport
+from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.frames import computed, lay
 from tests.support.points import frame_of
@@ -110,8 +111,8 @@ def test_a_result_beyond_the_limit_is_refused(frame, how):
     said = str(caught.value)
     least = int(said.split(" pairs")[0].rpartition(" ")[2].replace(",", ""))
     assert 0 < least <= pairs
-    assert dask.utils.format_bytes(16 * least)[:2] in said  # the need,
-    assert "The limit is 0.98 kiB" in said
+    assert size_text(16 * least, 1000) in said  # the need,
+    assert "The limit is 1 kB" in said
     assert (
         "smaller eps" in said
         and "count_pairs()" in said
@@ -184,11 +185,11 @@ def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
     assert (
-        "needs about 3.81 MiB" in said
-        and "has 0.95 MiB" in said
-        and "blocksize='81.38 kiB'" in said
+        "needs about 4 MB" in said
+        and "has 1 MB" in said
+        and "blocksize='83.3 kB'" in said
     )
-    spec = SelfJoinRequest(eps=1e-6, blocksize="81.38 kiB", partitioning="entity").spec(
+    spec = SelfJoinRequest(eps=1e-6, blocksize="83.3 kB", partitioning="entity").spec(
         frame
     )
     report = PlanReport(
@@ -215,7 +216,7 @@ def test_workers_too_small_to_shuffle_between():
     small = Resources(2, 2**27, True, 500_000_000)
     with pytest.raises(
         BudgetError,
-        match=r"between workers of 476.84 MiB. Each worker needs at least 640.00 MiB.*entity",
+        match=r"between workers of 500 MB. Each worker needs at least 672 MB.*entity",
     ):
         make_plan(join_statistics([summaries], spec), PAIRS, small, "p2p")
     assert (

@@ -334,7 +334,12 @@ JOBS = {
     ),
     "AIS: times among the coordinates": Mistake(
         lambda: SHIPS.simjoin.self_join(500, on=["lat", "lon", "t"]),
-        ("'t' of dtype datetime64", ".dt.total_seconds()"),
+        (
+            "'t' of dtype datetime64",
+            "on=['lat', 'lon'] and keep=['t']",
+            "pd.Timedelta('10min')",
+            ".dt.total_seconds()",
+        ),
     ),
     "AIS: kilometers, and ships at anchor": Mistake(
         lambda: SHIPS.simjoin.self_join(0.5, on=["lat", "lon"], metric="haversine"),
@@ -360,7 +365,7 @@ JOBS = {
     ),
     "novelty: only earlier rows": Mistake(
         lambda: SENSORS.simjoin.knn_join(k=1, direction="backward", **FEATURES),
-        ("'direction'", "may be later", "keep=['time']", ".drop_duplicates"),
+        ("'direction'", "or later", "keep=['time']", ".drop_duplicates", "merge_asof"),
     ),
     # stops near addresses
     "stops: a missing geometry": Mistake(
@@ -407,7 +412,7 @@ JOBS = {
     ),
     "box: far too large a distance": Mistake(
         lambda: dask_simjoin.self_join(RNG.random((400_000, 3)), 0.9),
-        ("within eps=0.9", "use a smaller eps", "count_pairs()", "'simjoin.result-lim"),
+        ("within eps=0.9", "k_distances(10)", "count_pairs()", "'simjoin.result-lim"),
     ),
     # clusters of a population
     "population: kilometers": Mistake(
@@ -420,11 +425,11 @@ JOBS = {
         lambda: SHIPS.rename(columns={"lon": "x", "lat": "y"}).simjoin.dbscan(
             400, 5, on=["x", "y"]
         ),
-        ("within eps=400", "the box of all rows measures", "check the unit"),
+        ("within eps=400", "on=['y', 'x']", "metric='haversine'", "are degrees"),
     ),
     "population: workers with 400 MB": Mistake(
         small_workers,
-        ("381.47 MiB", "at least 412.50 MiB", "Use fewer workers", "memory_limit="),
+        ("400 MB", "at least 433 MB", "Use fewer workers", "memory_limit='700 MB'"),
     ),
     # groups of galaxies
     "galaxies: ids as float64": Mistake(
@@ -439,7 +444,12 @@ JOBS = {
     ),
     "galaxies: groups of rows instead of pairs": Mistake(
         lambda: dask_simjoin.connected_components(GALAXIES),
-        ("no column 'left'", "as in the result of self_join()", "'x', 'y', 'z'"),
+        (
+            "takes pairs",
+            "'x', 'y', 'z'",
+            "self_join(eps)",
+            "dbscan(eps, min_samples=1)",
+        ),
     ),
     # linkage in the shell
     "shell: another separator": Mistake(
@@ -538,7 +548,12 @@ JOBS = {
         lambda: RadiusNeighborsTransformer(radius=0.5).fit(
             np.where(BOX[4, 1] == BOX, math.nan, BOX)
         ),
-        ("column 1 has 1 missing", "label 4", "Fill or drop those rows first."),
+        (
+            "column 1 has 1 missing",
+            "label 4",
+            "make_pipeline(SimpleImputer(), RadiusNeighborsTransformer(...))",
+            "X[np.isfinite(X).all(axis=1)]",
+        ),
     ),
     "pipeline: a sparse matrix": Mistake(
         lambda: KNeighborsTransformer(n_neighbors=3).fit(sparse()),

@@ -114,3 +114,58 @@ def test_masked_weights_are_refused():
     weights = masked(np.ones(20), 3)
     with pytest.raises(OptionError, match="sample_weight= has masked numbers"):
         DBSCAN(eps=1.0).fit(FRAME, sample_weight=weights)
+
+
+def with_gaps(kind):
+    """Two rows without coordinates."""
+    return kind(FRAME.mask(FRAME["x"].isin([3, 5])))
+
+
+def told(call, *args):
+    with pytest.raises(CoordinateError) as caught:
+        call(*args)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, np.array])
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
+def test_missing_values_are_told_what_pipelines_do(estimator, kind):
+    x = with_gaps(kind)
+    for call in (estimator.fit, getattr(estimator.fit(FRAME), "transform", None)):
+        if call is not None:
+            text = told(call, x)
+            name = type(estimator).__name__
+            step = f"make_pipeline(SimpleImputer(), {name}(...)), with SimpleImputer"
+            assert step in text
+            assert "Use dropna=True (" not in text
+    if hasattr(estimator, "dropna"):
+        assert "dropna=True, so that such rows get the label -1." in text
+        own = {**estimator.get_params(), "dropna": True}
+        labels = type(estimator)(**own).fit(x).labels_
+        assert list(labels[np.array([3, 5])]) == [-1, -1]
+    else:
+        rest = eval(text.rpartition(" with ")[2].removesuffix("."), {"X": x, "np": np})
+        assert len(rest) == 18
+        estimator.fit(rest)
+    pipeline = pytest.importorskip("sklearn.pipeline")
+    impute = pytest.importorskip("sklearn.impute")
+    pipeline.make_pipeline(impute.SimpleImputer(), estimator).fit(x)
+
+
+@pytest.mark.parametrize(
+    ("x", "metric"), [([[0.0, 0], [1, 1]], "cosine"), ([[np.inf, 0], [1, 1]], None)]
+)
+def test_rows_that_no_imputer_mends(x, metric):
+    x = np.array(x)
+    text = told(NearestNeighbors(metric=metric).fit, x)
+    assert "imputer" not in text
+    rest = eval(text.rpartition(" with ")[2].removesuffix("."), {"X": x, "np": np})
+    assert rest.tolist() == [[1, 1]]
+    text = told(DBSCAN(metric=metric).fit, pd.DataFrame(x))
+    assert text.endswith(" Use dropna=True, so that such rows get the label -1.")
+    # of other tables and queries
+    fitted = NearestNeighbors(n_neighbors=1, metric=metric).fit(x[1:])
+    table = pa.table({"0": x[:, 0], "1": x[:, 1]})
+    text = told(NearestNeighbors(metric=metric).fit, table)
+    assert text.endswith("Leave out such rows first.")
+    assert told(fitted.kneighbors, x).endswith("(axis=1)].")

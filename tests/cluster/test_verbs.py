@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from dask.dataframe.utils import clear_known_categories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -205,6 +206,43 @@ def test_connected_components(pairs, partitions, text):
         assert found.component.dtype == np.int64 and found.id.is_monotonic_increasing
 
 
+CATEGORIES = [([1, 2], [1, 2]), ([1, 5], [4]), ([], [8]), ([2], [8]), ([], [])]
+"""Ids of the left and of the right rows of the pairs in each partition."""
+
+
+@pytest.mark.parametrize("kind", [int, str])
+@pytest.mark.parametrize("order", [1, -1])
+def test_categories_of_partitions_and_sides_may_differ(kind, order):
+    """Partitions without pairs, whose sides have other categories, included."""
+    parts = []
+    for left, right in CATEGORIES[::order]:
+        n = min(len(left), len(right))
+        sides = [
+            pd.Categorical([kind(k) for k in ids[:n]], list(map(kind, ids)))
+            for ids in (left, right)
+        ]
+        parts.append(pd.DataFrame(dict(zip(("left", "right"), sides, strict=True))))
+    meta = clear_known_categories(parts[0].iloc[:0])
+    lazy = dask_simjoin.connected_components(
+        dd.from_map(lambda part: part, parts, meta=meta)
+    )
+    pairs = pd.concat([part.astype(object) for part in parts]).astype("category")
+    (found,) = dask.compute(lazy)
+    for one in (found, dask_simjoin.connected_components(pairs)):
+        assert one["id"].tolist() == [kind(k) for k in (1, 2, 4, 8)]
+        assert one["component"].tolist() == [0, 1, 0, 1]
+        assert isinstance(one["id"].dtype, pd.CategoricalDtype)
+    assert isinstance(lazy.dtypes["id"], pd.CategoricalDtype)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_ids_of_a_left_join_have_one_dtype_with_and_without_pairs(rows):
+    pairs = pd.DataFrame(
+        {"left": np.arange(rows), "right": pd.array([3][:rows], "Int64")}
+    )
+    assert dask_simjoin.connected_components(pairs)["id"].dtype == "Int64"
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [
@@ -245,7 +283,7 @@ def test_components_of_a_join_are_clusters_of_one_neighbour():
 
 
 def test_frames_that_are_no_pairs():
-    with pytest.raises(ColumnError, match="no column 'left'"):
+    with pytest.raises(ColumnError, match="takes pairs, in the columns 'left' and"):
         dask_simjoin.connected_components(pd.DataFrame({"right": [1]}))
     with pytest.raises(UnsupportedFrameError):
         dask_simjoin.connected_components([(1, 2)])

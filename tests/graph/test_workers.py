@@ -338,11 +338,11 @@ def test_the_message_names_workers_disks_and_the_remedy():
         [EVENT, {**EVENT, "worker": "tcp://b:2", "max_spill": 1 << 20}]
     )
     assert (
-        "tcp://a:1 uses 480.00 MiB of 600.00 MiB and cannot write 7 results to '/spill'"
+        "tcp://a:1 uses 480 MiB of 600 MiB and cannot write 7 results to '/spill'"
         in said
     )
-    assert "where 4.00 kiB are free; tcp://b:2" in said
-    assert "Dask may use at most 1.00 MiB (distributed.worker.memory.max-spill)" in said
+    assert "where 4 kiB are free; tcp://b:2" in said
+    assert "Dask may use at most 1 MiB (distributed.worker.memory.max-spill)" in said
     assert "local_directory=" in said and "temporary-directory" in said
     assert "nothing that it could write" in standstill_message(
         [{**EVENT, "unwritten": 0}]

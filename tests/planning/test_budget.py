@@ -46,9 +46,9 @@ def lazy():
 
 def test_a_result_is_limited_by_the_disk(disks, tmp_path):
     text = (
-        r"gives [0-9,]+ pairs, .*The limit is 0\.95 MiB \(the free space on the disk\)\. Use a "
+        r"gives [0-9,]+ pairs, .*The limit is 1 MB \(the free space on the disk\)\. Use a "
         r"smaller eps, .* write it to a larger disk, raise the "
-        r"limit: .*{'simjoin\.result-limit': '[0-9.]+ MiB'}\)"
+        r"limit: .*{'simjoin\.result-limit': '[0-9.]+ MB'}\)"
     )
     with pytest.raises(BudgetError, match=text):
         lazy().simjoin.plan(0.3)
@@ -83,7 +83,7 @@ def test_chunks_may_be_larger_if_all_of_them_fit_on_the_gpus():
     budget = make_budget(None, Settings(None, None, None, None, True), have)
     few = budget_of_rows(40.0 * 2**30, budget, have)
     assert few.chunk == 80 * 2**30 // 12 > budget.chunk
-    assert few.origin == "1/12 of 80.00 GiB on the smallest GPU"
+    assert few.origin == "1/12 of 80 GiB on the smallest GPU"
     assert budget_of_rows(41.0 * 2**30, budget, have) is budget
     chosen = make_budget(2**20, Settings(None, None, None, None, True), have)
     assert budget_of_rows(1.0, chosen, have) is chosen

@@ -474,10 +474,31 @@ def test_an_eps_within_which_everything_is(lay, verb):
     frame = lay(PLANE)
     _, text, _ = warned(UnitsWarning, getattr(frame.simjoin, verb), 1000.0)
     assert (
-        "of all pairs of rows are within eps=1000.0. From corner to corner, the box of "
-        "all rows measures 38" in text
+        "of all pairs of rows are within eps=1000.0: the largest distance of two rows "
+        "is at most 38" in text
     )
     computed(getattr(frame.simjoin, verb)(1.0))
+
+
+@pytest.mark.parametrize(
+    ("names", "on"),
+    [
+        (["x", "y"], "on=['y', 'x']"),
+        (["a", "b"], "on=['a', 'b']"),
+        (["east", "north"], "on=['north', 'east']"),
+    ],
+)
+def test_meters_among_degrees_are_asked_for(names, on):
+    """In which order, names and values say."""
+    places = np.random.default_rng(0).uniform(40, 50, (1000, 2))
+    places[:, 0] += 100 * (names[0] == "east")
+    frame = pd.DataFrame(places, columns=names)
+    _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 400.0)
+    assert f"eps is in meters, use {on} (latitude" in text
+    assert "metric='haversine'" in text
+    # nobody would ask for more than the largest distance, but for a part of it
+    _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 8.0)
+    assert "haversine" not in text
 
 
 def test_a_plan_is_told_of_once():
@@ -527,10 +548,10 @@ def test_free_memory_is_what_counts(monkeypatch):
     """The configuration allows it, and this machine does not."""
     some = EQUAL[:10_000]
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**9)
-    text = r"eps=0\.5 gives at least 49,\d+,\d+ rows, estimated .* 0\.93 GiB are free .* Use a smaller eps, "
+    text = r"eps=0\.5 gives at least 49,\d+,\d+ rows, estimated .* 1 GB are free .* Use a smaller eps, "
     # what the result takes fits, and what is taken while it is made does not
     with pytest.raises(
-        BudgetError, match=r"which take 76\d.* MiB, and 0\.97 GiB while they are built"
+        BudgetError, match=r"which take 79\d MB, and 1\.04 GB while they are built"
     ):
         some.simjoin.self_join(0.5)
     with pytest.raises(BudgetError, match=text):
@@ -568,10 +589,12 @@ def test_most_of_all_pairs_of_places_are_refused_with_what_is_probably_wrong(
         places.simjoin.self_join(100, on=["latitude", "longitude"], id="geonameid")
     said = str(caught.value)
     assert (
-        "gives at least 1,03" in said and "15.3" in said and "100% of all pairs" in said
+        "gives at least 1,03" in said
+        and "15.4 GiB" in said
+        and "100% of all pairs" in said
     )
-    assert "metric='haversine'" in said and "in the units of the metric" in said
-    assert "count_pairs()" in said and "{'simjoin.result-limit': '19.23 GiB'}" in said
+    assert "metric='haversine'" in said and "k_distances(10)" in said
+    assert "count_pairs()" in said and "{'simjoin.result-limit': '19.3 GiB'}" in said
 
 
 def test_most_of_all_pairs_are_refused_from_a_size_on(monkeypatch):

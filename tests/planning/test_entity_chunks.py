@@ -58,7 +58,7 @@ def test_replicated_is_one_chunk_and_parts_of_its_queries():
             report
         )
         with pytest.raises(
-            BudgetError, match=r"one chunk of all 3,000 rows.*use blocksize='87.89 kiB'"
+            BudgetError, match=r"one chunk of all 3,000 rows.*use blocksize='90 kB'"
         ):
             ddf.simjoin.plan(0.02, partitioning="replicated", blocksize="10 kB")
         assert ddf.simjoin.count_pairs(

@@ -182,7 +182,7 @@ def test_block_pairs_of_next_to_no_rows_are_refused():
     """
     points = np.random.default_rng(0).uniform(size=(700, 2))
     ddf = split(frame_of(points), (300,))
-    told = r"'11.72 kiB' makes 700 chunks of 1.0 rows .* 22,432 bytes .* 245,350 small block .* at least "
+    told = r"'12 kB' makes 700 chunks of 1.0 rows .* 22,432 bytes .* 245,350 small block .* at least "
     with pytest.raises(BudgetError, match=told) as refused:
         ddf.simjoin.knn_join(k=2000, blocksize="12 kB").npartitions  # noqa: B018  (plans)
     enough = re.findall(r"blocksize='([^']*)'", str(refused.value))[-1]

@@ -254,7 +254,7 @@ def test_the_text_names_the_numbers(ddf):
     assert "16 bytes per pair" in line(report, "result")
     assert line(report, "partitions").startswith(f"{report.partitions:,}, ")
     assert line(report, "memory").startswith("10.55 kiB")
-    assert line(report, "budget") == "2.34 kiB per chunk (blocksize='2.34 kiB')"
+    assert line(report, "budget") == "2.34 kiB per chunk (blocksize='2.4 kB')"
     assert f"{format_bytes(report.plan.budget.result)} for the result" in str(report)
 
 
@@ -344,7 +344,7 @@ def test_many_tasks_are_told_with_a_remedy(ddf):
     assert describe_tasks(73_214, 200_000) == (
         "about 73,214: Dask alone needs 146 s for these; for fewer tasks, use a "
         "blocksize= above "
-        "195.31 kiB, or larger partitions"
+        "200 kB, or larger partitions"
     )
     report = ddf.simjoin.plan(k=1, blocksize=8 * ROW)
     assert "use a blocksize= above 192 B" in line(report, "tasks")

@@ -9,6 +9,7 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
+from dask.utils import parse_bytes
 
 import dask_simjoin
 from dask_simjoin.api.verbs import VERBS
@@ -19,6 +20,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
+from dask_simjoin.request.messages import size_text
 
 DAYS = pd.date_range("2020-01-01", periods=4)
 
@@ -35,6 +37,33 @@ def told(kind, call, *args, **options):
     with pytest.raises(kind) as caught:
         call(*args, **options)
     return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "like", "text"),
+    [
+        (0, 1, "0 B"),
+        (999, 1, "999 B"),
+        (1000, 1, "1 kB"),
+        (1024, 1, "1 kiB"),
+        (400 * 10**6, 1, "400 MB"),
+        (1_500_000_000, 1, "1.5 GB"),
+        (330 * 2**20, 1, "330 MiB"),
+        (330 * 2**20, 400 * 10**6, "346 MB"),
+        (1_234_567_890, 1, "1.15 GiB"),
+        (2**40, 1, "1 TiB"),
+        (1023 * 2**10, 1, "1 MiB"),
+    ],
+)
+def test_sizes_are_in_the_units_of_users(size, like, text):
+    assert size_text(size, like) == text
+
+
+@pytest.mark.parametrize("like", [1, 10**6])
+def test_sizes_that_are_recommended_suffice(like):
+    for size in (1, 1001, 1025, 123_456, 2**20 + 1, 10**6 + 1, 5.5e12, 2**60):
+        text = size_text(size, like, up=True)
+        assert size <= parse_bytes(text) <= max(1024, 1.03 * size)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -58,6 +87,66 @@ def test_the_remedy_for_times_works(times, lazy):
     seconds = eval(remedy[1], {"df": df})
     found = df.assign(t=seconds).simjoin.count_pairs(86_400.0, on=["x", "t"])
     assert (found.compute() if lazy else found) == 3
+
+
+def in_pandas(text, **names):
+    """Run the expression that a message gives for pandas."""
+    found = re.search(r"In pandas: (.*?)\.(?= To| If|$)", text)
+    assert found, text
+    return eval(found[1], {"pd": pd, **names})
+
+
+SEEN = pd.DataFrame({"x": [0.0, 0.1, 0.2, 0.3], "t": DAYS, "g": list("aabb")})
+
+
+def test_pairs_of_near_times_are_kept_as_told():
+    text = told(ColumnError, SEEN.simjoin.self_join, 1.0, on=["x", "t"])
+    assert "join with on=['x'] and keep=['t']" in text
+    pairs = SEEN.simjoin.self_join(1.0, on=["x"], keep=["t"])
+    kept = in_pandas(text.replace("10min", "2D"), pairs=pairs)
+    assert set(zip(kept.left, kept.right, strict=True)) == {
+        *((0, 1), (1, 2), (2, 3), (0, 2), (1, 3)),
+    }
+    pairs = pairs.rename(columns=lambda name: name.replace("t_", "time_"))
+    text = told(OptionTypeError, SEEN.simjoin.self_join, 1.0, on="x", max_time="2 days")
+    assert len(in_pandas(text.replace("10min", "1D"), pairs=pairs)) == 3
+
+
+@pytest.mark.parametrize("option", ["direction", "allow_exact_matches"])
+def test_nearest_earlier_rows_are_found_as_told(option):
+    other = pd.DataFrame(
+        {"x": [0.11, 0.3, 0.25], "t": DAYS[[2, 0, 1]]}, index=[7, 8, 9]
+    )
+    text = told(OptionTypeError, SEEN.simjoin.knn_join, other, 1, **{option: True})
+    pairs = SEEN.simjoin.join(other, 9.0, on="x", keep=["t"], return_distance=True)
+    pairs = pairs.rename(columns=lambda name: name.replace("t_", "time_"))
+    found = in_pandas(text, pairs=pairs).set_index("left")["right"]
+    assert found.to_dict() == {0: 8, 1: 9, 2: 9, 3: 8}
+
+
+def test_pairs_within_a_group_are_dropped_as_told():
+    text = told(OptionTypeError, SEEN.simjoin.self_join, 1.0, on="x", unless="g")
+    pairs = SEEN.assign(group=SEEN["g"]).simjoin.self_join(1.0, on="x", keep="group")
+    assert len(in_pandas(text, pairs=pairs)) == 4
+
+
+@pytest.mark.parametrize(
+    ("columns", "remedy"),
+    [
+        (["a", "b"], "{'a': 'left', 'b': 'right'}"),
+        (["left", "b"], "{'b': 'right'}"),
+        (["x", "y", "z"], "If two of these are the ids of pairs, rename them."),
+    ],
+)
+def test_rows_that_are_no_pairs_are_told_how_to_make_some(columns, remedy):
+    frame = pd.DataFrame(1.0, range(2), columns)
+    text = told(ColumnError, dask_simjoin.connected_components, frame)
+    assert f"the columns are {', '.join(map(repr, columns))}. " in text
+    assert remedy in text
+    made = "connected_components(frame.simjoin.self_join(eps))"
+    assert made in text and "frame.simjoin.dbscan(eps, min_samples=1)" in text
+    names = {"frame": frame, "eps": 1.0} | vars(dask_simjoin)
+    assert eval(made, names)["component"].tolist() == [0, 0]
 
 
 def test_numbers_as_text_are_converted_as_told():
@@ -415,12 +504,12 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("neighbor_counts", "keep", "one value per row"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
-        ("knn_join", "direction", "drop_duplicates('left') has the nearest rows"),
+        ("knn_join", "direction", "sort_values('distance').drop_duplicates('left')"),
         ("self_join", "boxsize", "Add copies of the rows near each border"),
         ("dbscan", "Periodic", "Add copies of the rows near each border"),
-        ("self_join", "within", "filter the pairs by the times of both rows"),
-        ("self_join", "tolerance", "filter the pairs by the times of both rows"),
-        ("edit_self_join", "unless", "filter the pairs by the groups of both rows"),
+        ("self_join", "within", "drop the pairs that are too far apart in time"),
+        ("self_join", "tolerance", "drop the pairs that are too far apart in time"),
+        ("edit_self_join", "unless", "drop the pairs of rows in the same group"),
         ("neighbor_counts", "other", "join() and knn_join() compare two tables"),
     ],
 )

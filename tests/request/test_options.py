@@ -320,6 +320,8 @@ def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
         "M": r"\(df\['c'\] - df\['c'\]\.min\(\)\)\.dt\.total_seconds",
         "m": r"df\['c'\]\.dt\.total_seconds",
     }
+    if kind.startswith(("datetime", "timedelta", "Arrow timestamp")):
+        text = rf"on= names 'c' of dtype {dtype}, which holds times.* for example with "
     if kind == "complex":
         text += r"numpy\.real\(df\['c'\]\)"
     else:

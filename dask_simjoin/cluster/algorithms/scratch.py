@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import dask
 import numpy as np
-from dask.utils import format_bytes
 
 from dask_simjoin.engine.process import forkable, make_folder
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.metrics.norms import DType
 from dask_simjoin.planning.checks import NO_FILES, WHERE_EDGES_GO
+from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import current_client
 
 if TYPE_CHECKING:
@@ -165,13 +165,13 @@ class ArrayWriter:
         try:
             yield
         except OSError as error:
-            need = format_bytes(self.size * self._dtype.itemsize)
+            need = size_text(self.size * self._dtype.itemsize)
             raise ScratchError(
                 f"A file of edges could not be written to {self._directory!r} on "
                 f"{socket.gethostname()!r}: "
                 f"{error}. It is one of several files, and needs at least {need}. "
                 "There are "
-                f"{format_bytes(free_at(self._directory))} free in the folder. "
+                f"{size_text(free_at(self._directory))} free in the folder. "
                 f"{WHERE_EDGES_GO}",
                 remedies=[NO_FILES],
             ) from error

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask.utils import format_bytes
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.cluster.algorithms.dbscan import (
@@ -66,6 +65,7 @@ from dask_simjoin.planning.entity_chunks import BY_WORKER, is_shuffled
 from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
@@ -490,8 +490,8 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
             f"With keep={keep!r} and several chunks, one task needs all pairs. "
             f"{distance} gives "
             f"at least {pairs:,.0f} pairs, estimated from a sample. They take "
-            f"{format_bytes(need)}, and the "
-            f"task has {format_bytes(free)}. Use grouping='connected', or a smaller "
+            f"{size_text(need, free)}, and the "
+            f"task has {size_text(free)}. Use grouping='connected', or a smaller "
             "distance. Or sort the rows by the column, and use keep='first' and "
             "partitioning='entity'.",
             remedies=[Remedy({"grouping": CONNECTED})],

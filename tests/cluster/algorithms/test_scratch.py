@@ -211,7 +211,7 @@ def test_edges_of_plain_frames_that_do_not_fit_the_disk_are_refused(own, monkeyp
     monkeypatch.setattr(local, "free_at", lambda directory: 10**6)
     with pytest.raises(
         BudgetError,
-        match=r"[67]\d,\d+ pairs.*4.* MiB.*0.95 MiB are free.*mode='forest'",
+        match=r"[67]\d,\d+ pairs.*4.* MB.*1 MB are free.*mode='forest'",
     ):
         frame.simjoin.optics(1.0)
     monkeypatch.setattr(local, "free_at", lambda directory: 10**8)
