@@ -16,7 +16,7 @@ from dask_simjoin.planning.data_warnings import (
     raise_if_none,
 )
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, directions
-from dask_simjoin.planning.plan import WholePlan
+from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI, JoinRequest, SelfJoinRequest
@@ -176,7 +176,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
 
 
 def _counts(
-    queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan, threads: int
+    queries: Chunk, data: Chunk, spec: JoinSpec, plan: Plan, threads: int
 ) -> Array | int:
     """Return the number of matches of each left row in the right table, in row order."""
     if not plan.meets:

@@ -33,7 +33,7 @@ from dask_simjoin.planning.data_warnings import (
 )
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.planning.partition import points
-from dask_simjoin.planning.plan import Plan, WholePlan
+from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
@@ -332,7 +332,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
 
 
 def check_neighbors(
-    plan: Plan | WholePlan,
+    plan: Plan,
     number: int,
     totals: Totals,
     device: int | None,

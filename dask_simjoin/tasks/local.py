@@ -14,7 +14,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.process import numbers_apart, shared_out, together
 from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.plan import WholePlan
+from dask_simjoin.planning.plan import Plan
 from dask_simjoin.tasks.counts import Number, count_block, count_block_pairs
 from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import (
@@ -32,7 +32,7 @@ PAIRS_APART = 1 << 20
 """Minimum number of pairs per thread, if there are too few rows for several threads."""
 
 
-def parts_of(block_pair: BlockPair, plan: WholePlan, threads: int) -> int:
+def parts_of(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     """Return into how many parts it pays to cut the work of a block pair."""
     if block_pair.xp is not np:
         return 1
@@ -45,7 +45,7 @@ def parts_of(block_pair: BlockPair, plan: WholePlan, threads: int) -> int:
 def join(
     block_pair: BlockPair,
     columns: list[str],
-    plan: WholePlan,
+    plan: Plan,
     threads: int,
     like: Frame | None = None,
     unmatched_left: ResultRows | None = None,
@@ -66,7 +66,7 @@ def join(
     return made if like is None or unmatched_left is not None else cast_like(made, like)
 
 
-def count_rows(block_pair: BlockPair, plan: WholePlan, threads: int) -> Array:
+def count_rows(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
     """Return the number of neighbors of each row of the first chunk, in row order: see
     `count_block`.
 
@@ -92,7 +92,7 @@ def count_rows(block_pair: BlockPair, plan: WholePlan, threads: int) -> Array:
     return counts
 
 
-def count_pairs(block_pair: BlockPair, plan: WholePlan, threads: int) -> Number:
+def count_pairs(block_pair: BlockPair, plan: Plan, threads: int) -> Number:
     """Do the work of `count_block_pairs` with several threads."""
     parts = parts_of(block_pair, plan, threads)
     calls = [
