@@ -143,7 +143,7 @@ def estimate(
     first, second, same = sampled.first, sampled.second, sampled.same
     exact = all(len(some.x) >= some.rows for some in (first, second))
     if min(len(first.x), len(second.x)) < 1 + same or not len(blocks):
-        return _nothing_seen(sizes, blocks, not exact, len(first.x))
+        return nothing_seen(sizes, blocks, not exact, len(first.x))
     value, degree, shared, freedom, each = (
         _within(sampled) if same else _across(sampled)
     )
@@ -179,7 +179,7 @@ def estimate_one(
     block, sizes, m = np.zeros((1, 2), np.int32), np.array([candidates]), len(points.x)
     exact = m >= points.rows
     if m < 2:
-        return _nothing_seen(sizes, block, not exact, m)
+        return nothing_seen(sizes, block, not exact, m)
     first = np.zeros(1, np.int64)
     seen, value = degree.sum() / 2, points.stands_for(first, first)
     shared, freedom, each = _spread_within(points, degree)
@@ -304,14 +304,17 @@ def _quantile(freedom: float) -> float:
 
 def no_estimate(blocks: np.ndarray) -> Estimate:
     """Return an estimate of 0 pairs, for joins that need no estimate."""
-    return replace(
-        _nothing_seen(np.zeros(len(blocks)), blocks, False, 0), counted=False
-    )
+    return replace(nothing_seen(np.zeros(len(blocks)), blocks, False, 0), counted=False)
 
 
-def _nothing_seen(
+def nothing_seen(
     sizes: np.ndarray, blocks: np.ndarray, unknown: bool, points: int
 ) -> Estimate:
+    """Return the estimate if the sample of `points` points has no possible pair.
+
+    `sizes`: number of candidates of each block pair. `unknown`: whether any of them may
+    be a pair.
+    """
     none = np.zeros(len(blocks))
     most = sizes if unknown else none
     degrees = _numbers_of(np.zeros(points, np.int64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,15 +11,19 @@ from dask.tokenize import normalize_token
 from dask.utils import format_bytes
 
 from dask_simjoin.catalog import AUTO, DENSE
-from dask_simjoin.engine.base import joiner_of_library, recall_module
+from dask_simjoin.engine.base import (
+    frames_of_library,
+    joiner_of_library,
+    recall_module,
+)
 from dask_simjoin.engine.index.grids import SweepLayout
 from dask_simjoin.engine.protocols import MethodSearch
-from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import (
     Budget,
     Resources,
     budget_of,
     budget_of_rows,
+    check_room,
     make_budget,
 )
 from dask_simjoin.planning.checks import (
@@ -77,33 +80,15 @@ from dask_simjoin.planning.searches import (
 )
 from dask_simjoin.planning.tables import JoinStatistics, lists_pairs
 from dask_simjoin.planning.visits import Visits, plan_visits
+from dask_simjoin.request.spec import JoinSpec
 
 AnyLayout = Any
 """A `Layout` for joins that find pairs, or a `SearchLayout` for nearest neighbors."""
 
 
-class RowCounts:
-    """Base class of plans, with numbers of rows. `table_rows`: number of points of each
-    table.
-    """
-
-    table_rows: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:
-        """Number of points of all tables."""
-        return sum(self.table_rows)
-
-    def rows_found(self, k: int) -> int:
-        """Return the number of result rows with k neighbors per row, without a
-        max_distance.
-        """
-        return rows_found(self.table_rows, k)
-
-
 @dataclass(frozen=True, eq=False)
-class Plan(RowCounts, BlockPairs):
-    """The plan of a lazy join; `BlockPairs` explains the fields without a comment."""
+class Plan(BlockPairs):
+    """The plan of a join; `BlockPairs` explains the fields without a comment."""
 
     layout: AnyLayout  # how chunks are indexed
     dims: int
@@ -166,6 +151,22 @@ class Plan(RowCounts, BlockPairs):
     run: str = field(default="", kw_only=True)
 
     @property
+    def rows(self) -> int:
+        """Number of points of all tables."""
+        return sum(self.table_rows)
+
+    def rows_found(self, k: int) -> int:
+        """Return the number of result rows with k neighbors per row, without a
+        max_distance.
+        """
+        return rows_found(self.table_rows, k)
+
+    @property
+    def meets(self) -> bool:
+        """Whether any chunks are compared."""
+        return len(self.blocks) > 0
+
+    @property
     def shuffles_on_disk(self) -> bool:
         return self.chunks.method == "disk"
 
@@ -217,11 +218,13 @@ def make_plan(
     output: OutputSpec = PAIRS,
     resources: Resources | None = None,
     shuffle: str = "tasks",
+    with_recall: bool = True,
 ) -> Plan:
     """Plan a join; refuse tables that cannot be joined.
 
     `output`: what the tasks return.  `resources`: workers and memory; None for plain
-    frames.  `shuffle`: the method to use if rows are shuffled.
+    frames.  `shuffle`: the method to use if rows are shuffled.  `with_recall`: whether
+    to estimate the recall of an approximate join.
     """
     lazy = resources is not None
     resources = resources or Resources()
@@ -258,12 +261,15 @@ def make_plan(
     if output.k is not None:
         # a nearest-neighbor search needs no estimate, because it finds k rows per row
         found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
-    elif spec.approximate:
+    elif spec.approximate and with_recall:
         found, recall = recall_module(spec.method).estimate_lossy(
             statistics, layout, partial(statistics.estimate, chunks, blocks)
         )
     else:
-        found, recall = statistics.estimate(chunks, blocks, layout), ALL
+        if not lazy and len(blocks):
+            _foresee(spec, layout, output)
+        found = statistics.estimate(chunks, blocks, layout, output)
+        recall = UNKNOWN if spec.approximate else ALL
         if output.materialise and _countable(
             statistics, blocks, layout, found, costs, lazy
         ):
@@ -272,6 +278,8 @@ def make_plan(
     pair_bytes, replicated = statistics.pair_bytes, chunks.kind == "replicated"
     max_rows = most_rows(found, chunks, blocks, spec)
     slices, even = whole_slices(max_rows, pair_bytes, budget, resources), False
+    if not lazy:  # the result of plain frames is a single frame
+        slices = np.ones_like(slices)
     first = chunks.rows[blocks[:, 0]]
     seconds = costs.blocks(chunks, blocks, found.pairs * directions(spec))
     parts = costs.pieces(seconds, first, row_bytes)
@@ -367,11 +375,23 @@ def make_plan(
                 len(statistics.each) > 1,
                 found.counted,
             )
-            if lazy:  # for a plain frame, this is checked together with its warnings
-                share = found.total_low / max(1.0, statistics.candidates)
-                check_share(data_warnings, share, rows, pair_bytes, spec)
+            share = found.total_low / max(1.0, statistics.candidates)
+            check_share(data_warnings, share, rows, pair_bytes, spec)
+            if not lazy:
+                device = frames_of_library(spec.library).memory()
+                check_room(rows, pair_bytes, spec.request, not found.counted, device)
     return (
         plan if output.k is None else _searched(plan, statistics, output, costs, made)
+    )
+
+
+def _foresee(spec: JoinSpec, layout: AnyLayout, output: OutputSpec) -> None:
+    """Start to compile the kernels of a join of plain frames, while it is planned."""
+    joiner_of_library(spec.library).foresee(
+        layout,
+        shown=output.listed or bool(spec.several) or spec.radius is not None,
+        counted=not output.materialise and not output.listed,
+        connected=output.connected,
     )
 
 
@@ -530,79 +550,4 @@ def _searched(
         sharing=sharing,
         disk=disk,
         expected=costs.expected(made, seconds) + plan.disk.seconds,
-    )
-
-
-NO_BLOCKS = np.zeros((0, 2), np.int32)
-
-
-@dataclass(frozen=True, eq=False)
-class WholePlan(RowCounts):
-    """The plan of an eager join: each table is one chunk.  `Plan` explains the fields
-    without a comment.
-    """
-
-    layout: AnyLayout
-    dims: int
-    table_rows: tuple[int, ...]
-    estimate: Estimate
-    pair_bytes: float
-    # whether the two chunks are compared: both must have points, and their boxes must
-    # be within the distance
-    meets: bool
-    data_warnings: tuple[DataWarning, ...]
-    left_out: tuple[LeftOut, ...]
-
-
-def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
-    """Plan an eager join with one chunk per table. Refuse a result above the configured
-    limit.
-    """
-    shared = statistics.dims, statistics.rows
-    left_out = tuple(table.left_out for table in statistics.each)
-    if output.k is not None:
-        statistics.check_search(output)
-        # a nearest-neighbor search needs no estimate, because it finds k rows per row
-        layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
-        return WholePlan(
-            layout,
-            *shared,
-            none,
-            statistics.pair_bytes,
-            all(statistics.rows),
-            statistics.data_warnings(None),
-            left_out,
-        )
-    (a, b), spec = (statistics.left.every, statistics.right.every), statistics.spec
-    gap = (
-        box_gap(spec.norm, a.lower, a.upper, b.lower, b.upper)
-        if all(statistics.rows)
-        else math.inf
-    )
-    meets = bool(gap <= spec.threshold)
-    found = no_estimate(NO_BLOCKS)
-    layout = statistics.layout()
-    if meets:
-        counted = not output.materialise and not output.listed
-        shown = output.listed or bool(spec.several) or spec.radius is not None
-        joiner = joiner_of_library(spec.library)
-        joiner.foresee(layout, shown=shown, counted=counted, connected=output.connected)
-        found = statistics.estimate_whole(layout, not output.materialise, output.listed)
-    layout = _layout_for(statistics, layout, output, found)
-    data_warnings = statistics.data_warnings(found, output.finds_copies)
-    if output.materialise:
-        rows = found.total_low * directions(spec) + (
-            sum(statistics.rows) if spec.include_self else 0
-        )
-        budget = make_budget(spec.blocksize, spec.settings, Resources())
-        with naming_causes(lambda: data_warnings):
-            check_result(rows, statistics.pair_bytes, budget, spec.request)
-    return WholePlan(
-        layout,
-        *shared,
-        found,
-        statistics.pair_bytes,
-        meets,
-        data_warnings,
-        left_out,
     )

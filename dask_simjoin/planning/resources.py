@@ -509,6 +509,8 @@ def needed_of_chunks(
     `row_bytes`: bytes of one row of a chunk, for each table. `again`: whether a later
     step needs all chunks again, so that all must be kept.
     """
+    if chunks.method is None and (resources.limit is None or resources.gpu):
+        return 0.0
     each = np.concatenate(
         [side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)]
     )

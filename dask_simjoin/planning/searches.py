@@ -94,7 +94,8 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
             for column in columns:
                 total = add(total, np.abs(column - column[rows, None]), metric.norm)
             far[rows] = np.partition(total, place, axis=1)[:, place]
-        typical = float(np.median(metric.distance(far, np)))
+        far.sort()
+        typical = float(metric.distance(far[len(far) // 2 :][:1], np)[0])
     return typical if math.isfinite(typical) else 0.0
 
 

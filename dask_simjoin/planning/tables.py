@@ -33,12 +33,14 @@ from dask_simjoin.planning.estimate import (
     counted,
     estimate,
     estimate_one,
+    nothing_seen,
 )
-from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.outputs import PAIRS, OutputSpec
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.resources import can_move
 from dask_simjoin.planning.sample import Moments, merge_moments, near_share
 from dask_simjoin.planning.sample_pairs import (
+    PROBE,
     Sampled,
     all_pairs,
     gather_samples,
@@ -229,22 +231,19 @@ class JoinStatistics:
         # results take no memory in a single chunk
         if output.in_parts(limits.resources):
             row_bytes = tuple(self.point_bytes(output))
-        best, best_seconds = None, math.inf
+        tried: list[JoinChunks] = []
         for number in limits.numbers:
             sides = [
                 limits.entity(table, size, each, spec.norm, spec.threshold, number)
                 for table, size, each in zip(self.each, sizes, row_bytes, strict=True)
             ]
-            chunks: JoinChunks = sides[0] if len(sides) == 1 else EntityPairs(*sides)
-            seconds = costs.choosing(chunks)
-            if best is None or seconds < best_seconds:
-                best, best_seconds = chunks, seconds
-        assert best is not None
-        if (
-            request == "entity"
-            or not all(self.rows)
-            or best_seconds <= costs.shuffled(limits.shuffle)
-        ):
+            tried.append(sides[0] if len(sides) == 1 else EntityPairs(*sides))
+        may_be_spatial = request != "entity" and all(self.rows)
+        if len(tried) == 1 and not may_be_spatial:
+            return tried[0]
+        best = min(tried, key=costs.choosing)
+        best_seconds = costs.choosing(best)
+        if not may_be_spatial or best_seconds <= costs.shuffled(limits.shuffle):
             return best
         if not can_move(limits.shuffle, limits.resources, self.each):
             return best
@@ -277,11 +276,25 @@ class JoinStatistics:
         )
 
     def estimate(
-        self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout
+        self,
+        chunks: JoinChunks,
+        blocks: np.ndarray,
+        layout: Layout,
+        output: OutputSpec = PAIRS,
     ) -> Estimate:
-        """Estimate the number of pairs of each block pair from samples."""
-        joiner = joiner_of_library(self.spec.library)
-        sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
+        """Estimate the number of pairs of each block pair from samples.
+
+        Pairs of a small sample are only counted, if the tasks count pairs as well.
+        """
+        points, joiner = self.left.points, joiner_of_library(self.spec.library)
+        if not len(blocks):
+            return nothing_seen(np.zeros(0), blocks, False, len(points.x))
+        alone = len(self.each) == len(blocks) == 1 and points.limit is None
+        small = output.listed or len(points.x) <= PROBE
+        if alone and small and not output.materialise:
+            degrees = sample_degrees(points, layout, joiner, output.listed)
+            return estimate_one(points, degrees, self.candidates)
+        sampled = sample_pairs(points, self.right.points, layout, joiner)
         return self._estimate(sampled, chunks, blocks)
 
     def count(
@@ -316,23 +329,6 @@ class JoinStatistics:
     ) -> Estimate:
         block = block_of(blocks, len(chunks), chunks.chunk_pairs(sampled))
         return estimate(sampled, blocks, chunks.candidates(blocks), block)
-
-    def estimate_whole(
-        self, layout: Layout, counted: bool, listed: bool = False
-    ) -> Estimate:
-        """Estimate the number of pairs if each table is one chunk.
-
-        `counted`: whether pairs are only counted.  `listed`: whether the join visits
-        each pair.
-        """
-        joiner, points = joiner_of_library(self.spec.library), self.left.points
-        if counted and self.right is self.left and points.limit is None:
-            return estimate_one(
-                points, sample_degrees(points, layout, joiner, listed), self.candidates
-            )
-        sampled = sample_pairs(points, self.right.points, layout, joiner)
-        block, sizes = np.zeros((1, 2), np.int32), np.array([self.candidates])
-        return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
     def data_warnings(
         self, found: Estimate | None, copies_count: bool = False

@@ -12,7 +12,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 import numpy as np
 
 from dask_simjoin.catalog import needs_sample
-from dask_simjoin.engine.base import frames_for, frames_of_library, joiner_for
+from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import dims_of, module_of
 from dask_simjoin.engine.ids import as_id_keys, joined, row_ids
 from dask_simjoin.engine.native import native
@@ -20,17 +20,14 @@ from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index
-from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.data_warnings import (
     MIN_ROWS,
-    check_share,
-    naming_causes,
     raise_warnings,
     warnings_of_left_out,
 )
 from dask_simjoin.planning.left_out import left_out_in_words
-from dask_simjoin.planning.outputs import OutputSpec, directions
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.partition import (
     RIGHT,
     PartitionScan,
@@ -41,7 +38,7 @@ from dask_simjoin.planning.partition import (
     radii,
     scan_partition,
 )
-from dask_simjoin.planning.plan import Plan, WholePlan, make_plan, make_whole_plan
+from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.sample import box
 from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
@@ -461,21 +458,16 @@ def whole_chunks(
     sampled: bool = False,
     refine: Refine | None = None,
     threads: int = 1,
-) -> tuple[list[Chunk], WholePlan]:
+) -> tuple[list[Chunk], Plan]:
     """Plan a join of one or two plain frames, and make each frame a chunk. Log how many
     rows `dropna` leaves out.
 
-    `sampled`: whether to estimate the number of pairs from a full sample. Otherwise a
-    small sample is drawn, which is enough for warnings. `refine`: adapts the planned
-    layout.
+    `sampled`: see `plan_whole`. `refine`: adapts the planned layout.
     """
-    statistics, scans = _scan(frames, spec, output, sampled)
-    plan = make_whole_plan(statistics, output)
+    plan, scans = _planned(frames, spec, output, sampled, with_recall=False)
     text = left_out_in_words(plan.left_out)
     if text is not None:
         LOG.info("left out %s", text)
-    _check_ids(statistics, frames, spec)
-    _check_result(plan, statistics, spec, output)
     if refine is not None and plan.meets and scans[0] is not None:
         plan = replace(plan, layout=refine(plan.layout, scans[0].x))
     chunks = []
@@ -500,7 +492,7 @@ def whole_chunk(
     sampled: bool = False,
     refine: Refine | None = None,
     threads: int = 1,
-) -> tuple[Chunk, WholePlan]:
+) -> tuple[Chunk, Plan]:
     (chunk,), plan = whole_chunks([frame], spec, output, sampled, refine, threads)
     return chunk, plan
 
@@ -508,38 +500,31 @@ def whole_chunk(
 def plan_whole(
     frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False
 ) -> Plan:
-    """Plan a join of one or two plain frames. The plan has the details that a report
-    shows.
+    """Plan a join of one or two plain frames.
 
-    `sampled`: see `whole_chunks`.
+    `sampled`: whether to estimate the number of pairs from a full sample. Otherwise a
+    small sample is drawn, which is enough for warnings.
     """
-    statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # each frame is a single chunk, so the size of the result cannot change the plan
-    output = replace(output, result_bytes_per_row=0, others_per_row=0)
-    plan = make_plan(statistics, output)
-    _check_ids(statistics, frames, spec)
-    _check_result(plan, statistics, spec, output)
-    return plan
+    return _planned(frames, spec, output, sampled, with_recall=True)[0]
 
 
-def _check_result(
-    plan: Plan | WholePlan,
-    statistics: JoinStatistics,
+def _planned(
+    frames: Sequence[Frame],
     spec: JoinSpec,
     output: OutputSpec,
-) -> None:
-    """Issue the warnings of a plan. Raise an error if the result does not fit in free
-    memory.
+    sampled: bool,
+    with_recall: bool,
+) -> tuple[Plan, list[PartitionScan | None]]:
+    """Plan a join of plain frames, and return the scan of each frame. Issue the
+    warnings of the plan.
     """
-    found, own = plan.estimate, plan.rows if spec.include_self else 0
-    rows = found.total_low * directions(spec) + own
-    if output.materialise:
-        share = found.total_low / max(1.0, statistics.candidates)
-        check_share(plan.data_warnings, share, rows, plan.pair_bytes, spec)
-        device = frames_of_library(spec.library).memory()
-        with naming_causes(lambda: plan.data_warnings):
-            check_room(rows, plan.pair_bytes, spec.request, not found.counted, device)
+    statistics, scans = _scan(frames, spec, output, sampled)
+    # each frame is a single chunk, so the size of the results cannot change the plan
+    output = replace(output, result_bytes_per_row=0, others_per_row=0)
+    plan = make_plan(statistics, output, with_recall=with_recall)
+    _check_ids(statistics, frames, spec)
     raise_warnings(plan.data_warnings, None)
+    return plan, scans
 
 
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
@@ -549,7 +534,7 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
     Call this after making a plan: the kernels are then compiled, so the time does not
     include their compilation.
     """
-    statistics, _ = _scan([frame], spec, output, output.k is not None)
+    statistics, _ = _scan([frame], spec, output, False)
     began = time.perf_counter()
     if output.k is None:
         statistics.layout()

@@ -24,7 +24,7 @@ from dask_simjoin.planning.data_warnings import (
     raise_if_none,
 )
 from dask_simjoin.planning.outputs import COUNTS, LISTS, PAIRS, OutputSpec, directions
-from dask_simjoin.planning.plan import Plan, WholePlan
+from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.requests import LEFT
@@ -65,7 +65,7 @@ class Indexed(NamedTuple):
     """The plan of a verb, and the indexed rows: one chunk for each table."""
 
     chunks: list[Chunk]
-    plan: WholePlan
+    plan: Plan
     spec: JoinSpec
 
     @property
@@ -113,7 +113,7 @@ class LocalDriver:
         return queries if every else rows_of(frame, self.spec)
 
     def check_found(
-        self, plan: WholePlan, found: Callable[[], int] | int, directions: int
+        self, plan: Plan, found: Callable[[], int] | int, directions: int
     ) -> None:
         """Issue the warnings of a plan that concern results without a pair.
 
@@ -205,7 +205,7 @@ class LocalJoins(LocalDriver):
         return PlanReport(self.planned(PAIRS), self.spec)
 
 
-def parts_of(block_pair: BlockPair, plan: WholePlan, threads: int) -> int:
+def parts_of(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     """Return into how many parts it pays to cut the work of a block pair."""
     if block_pair.xp is not np:
         return 1
@@ -218,7 +218,7 @@ def parts_of(block_pair: BlockPair, plan: WholePlan, threads: int) -> int:
 def join(
     block_pair: BlockPair,
     columns: list[str],
-    plan: WholePlan,
+    plan: Plan,
     threads: int,
     like: Frame | None = None,
     unmatched_left: ResultRows | None = None,
@@ -239,7 +239,7 @@ def join(
     return made if like is None or unmatched_left is not None else cast_like(made, like)
 
 
-def count_rows(block_pair: BlockPair, plan: WholePlan, threads: int) -> Array:
+def count_rows(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
     """Return the number of neighbors of each row of the first chunk, in row order: see
     `count_block`.
 
@@ -265,7 +265,7 @@ def count_rows(block_pair: BlockPair, plan: WholePlan, threads: int) -> Array:
     return counts
 
 
-def count_pairs(block_pair: BlockPair, plan: WholePlan, threads: int) -> Number:
+def count_pairs(block_pair: BlockPair, plan: Plan, threads: int) -> Number:
     """Do the work of `count_block_pairs` with several threads."""
     parts = parts_of(block_pair, plan, threads)
     calls = [

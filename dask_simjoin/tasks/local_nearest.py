@@ -12,7 +12,7 @@ from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.estimate import Recall
 from dask_simjoin.planning.outputs import nearest_output, rows_found
-from dask_simjoin.planning.plan import Plan, WholePlan
+from dask_simjoin.planning.plan import Plan
 from dask_simjoin.reports.plan import NearestPlanReport
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.tasks.chunks import read_piece
@@ -141,9 +141,7 @@ class LocalNearest(LocalDriver):
         return self.series(found, math.nan, example.name)
 
 
-def check_neighbors(
-    plan: Plan | WholePlan, wanted: Neighbors, device: int | None
-) -> None:
+def check_neighbors(plan: Plan, wanted: Neighbors, device: int | None) -> None:
     """Raise an error if neighbors of plain frames do not fit into the free memory.
 
     `device`: as in `check_room`.

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dask_simjoin.planning.estimate import _freedom, _interval, _quantile, counted
+from dask_simjoin.planning.outputs import COUNTS, LISTS, PAIRS
+from dask_simjoin.planning.plan import make_plan
 from tests.planning.test_plan import tables_for
 from tests.support.profiles import in_turns
 
@@ -17,13 +19,13 @@ def test_degrees_tell_what_pairs_tell(rows, eps, dims):
     if rows > 5000 and eps > 1:
         eps = 0.3
     tables = tables_for(np.random.default_rng(rows).uniform(size=(rows, dims)), eps)
-    layout = tables.layout()
-    counted, found = (tables.estimate_whole(layout, way) for way in (True, False))
+    counted, found, listed = (
+        make_plan(tables, output).estimate for output in (COUNTS, PAIRS, LISTS)
+    )
     for name in ("total", "total_low", "total_high"):
         assert math.isclose(
             getattr(counted, name), getattr(found, name), rel_tol=1e-9
         ), name
-    listed = tables.estimate_whole(layout, True, True)
     for name in ("degrees", "points"):
         told = [getattr(one, name).tolist() for one in (counted, found, listed)]
         assert told[0] == told[1] == told[2]
@@ -35,7 +37,7 @@ def test_shares_of_the_most_joined_points():
     # few enough to be its own sample
     x = np.random.default_rng(3).normal(size=(250, 2))
     tables = tables_for(x, 0.3, most=250)
-    found = tables.estimate_whole(tables.layout(), False)
+    found = make_plan(tables).estimate
     near = (((x[:, None] - x) ** 2).sum(axis=2) <= 0.3**2).sum(axis=1) - 1
     near = -np.sort(-near)
     for part in (0.0, 1 / 250, 0.01, 0.3, 1.0):
@@ -51,9 +53,9 @@ def test_dispersion_is_large_in_clustered_data():
     even, clump = random.random((20_000, 2)), 0.5 + random.normal(0, 0.001, (2000, 2))
     for x, least, most in ((even, -0.3, 0.3), (np.concatenate([even, clump]), 5, 20)):
         tables = tables_for(x, 0.01, most=2000)
-        assert least < tables.estimate_whole(tables.layout(), False).dispersion < most
+        assert least < make_plan(tables).estimate.dispersion < most
     tables = tables_for(even, 1e-9, most=2000)
-    assert tables.estimate_whole(tables.layout(), False).dispersion == 0
+    assert make_plan(tables).estimate.dispersion == 0
 
 
 def test_quantiles_are_wider_with_few_degrees_of_freedom():
@@ -86,6 +88,6 @@ def test_intervals_hold_poisson_numbers(mean):
 def test_counted_numbers_have_no_interval():
     x = np.random.default_rng(3).normal(size=(5000, 2))
     tables = tables_for(x, 0.1)
-    found = counted(1234, tables.estimate_whole(tables.layout(), False))
+    found = counted(1234, make_plan(tables).estimate)
     assert found.counted and found.total == found.total_low == found.total_high == 1234
     assert found.pairs.tolist() == found.low.tolist() == found.high.tolist() == [1234.0]

@@ -9,7 +9,7 @@ import pytest
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.outputs import COUNTS, PAIRS
 from dask_simjoin.planning.partition import summarise
-from dask_simjoin.planning.plan import make_whole_plan
+from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
@@ -25,12 +25,12 @@ def tables_for(x, eps, most=PROBE, **options):
 def test_plans_that_count_and_plans_that_pair():
     x = np.random.default_rng(0).uniform(size=(20_000, 2))
     tables = tables_for(x, 0.05)
-    counting, pairing = (make_whole_plan(tables, goal) for goal in (COUNTS, PAIRS))
+    counting, pairing = (make_plan(tables, goal) for goal in (COUNTS, PAIRS))
     assert counting.meets and counting.rows == 20_000
     assert math.isclose(counting.estimate.total, pairing.estimate.total, rel_tol=1e-9)
-    assert not make_whole_plan(tables_for(x[:0], 0.05), PAIRS).meets
+    assert not make_plan(tables_for(x[:0], 0.05), PAIRS).meets
     limited = replace(tables.spec, settings=replace(tables.spec.settings, result=1000))
     table = replace(tables.left, spec=limited)
     with pytest.raises(BudgetError, match=r"simjoin.result-limit"):
-        make_whole_plan(JoinStatistics(table, table), PAIRS)
-    make_whole_plan(JoinStatistics(table, table), COUNTS)
+        make_plan(JoinStatistics(table, table), PAIRS)
+    make_plan(JoinStatistics(table, table), COUNTS)
