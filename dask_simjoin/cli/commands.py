@@ -56,7 +56,7 @@ from dask_simjoin.cli.tables import (
     write_bad_rows,
 )
 from dask_simjoin.disk_index.index import DIFF, Index
-from dask_simjoin.disk_index.reports import CheckReport
+from dask_simjoin.disk_index.reports import CheckReport, UpdateReport
 from dask_simjoin.disk_index.updates import IF_EXISTS
 from dask_simjoin.disk_index.verbs import check_path, open_index
 from dask_simjoin.disk_index.versions import check_index
@@ -320,6 +320,9 @@ def _compute(run: Run) -> None:
                 join = next(result.expr.find_operations(LazyJoin))
                 plan = join.report
             run.say(plan)
+            for files, rows in zip(run.read_from, plan.plan.table_rows, strict=False):
+                if not rows:
+                    run.say(_no_rows(files, "compare"))
             if getattr(plan, "seconds", None) is not None:
                 run.say(JOIN_ALONE)
             confirm_large(plan, params["yes"], run.verb.output == "pairs")
@@ -504,6 +507,8 @@ class MakeCommand(click.Command):
                 lambda: _done(params, "indexing", lambda: listing_columns(make, False)),
                 lambda text: None if params["quiet"] else click.echo(text, err=True),
             )
+        if not len(made) and not params["quiet"]:
+            click.echo(_no_rows(params["tables"], "add"), err=True)
         summary = {"command": "index make", "path": str(made.path), "rows": len(made)}
         _report(params, summary | _bad_rows(params, reader), made)
 
@@ -573,19 +578,37 @@ def _update(**params: Any) -> None:
         **({"dropped": dropped} if dropna else {}),
     }
     numbers |= {"pairs_added": added, "pairs_removed": removed}
-    text = str(changes.report)
-    if dropped:
-        text += f"\nLeft out {counted(dropped, 'row')} without coordinates."
-    if changes.report.known:
-        text += (
-            f"\nBatch {params['batch']!r} was committed before, so the index is "
-            "unchanged."
-        )
-    text += (
-        f"\nWrote {counted(added, 'added pair')} and "
-        f"{counted(removed, 'removed pair')} to {target.name}."
+    pairs_written = (
+        f"{counted(added, 'added pair')} and {counted(removed, 'removed pair')}"
     )
-    _report(params, {"command": "index update", "output": target.path, **numbers}, text)
+    lines = [str(changes.report)]
+    if dropped:
+        lines.append(f"Left out {counted(dropped, 'row')} without coordinates.")
+    if changes.report.known:
+        lines = [
+            f"Batch {params['batch']!r} was committed before, so the index did not "
+            "change.",
+            f"Wrote the changes of this batch again to {target.name}: {pairs_written}.",
+        ]
+    else:
+        if params["tables"] and not _rows_of(changes.report) + dropped:
+            lines.append(_no_rows(params["tables"], "add"))
+        lines.append(f"Wrote {pairs_written} to {target.name}.")
+    _report(
+        params,
+        {"command": "index update", "output": target.path, **numbers},
+        "\n".join(lines),
+    )
+
+
+def _rows_of(report: UpdateReport) -> int:
+    """Return the number of rows in the tables of an update."""
+    return report.inserted + report.replaced + report.ignored + report.left_out
+
+
+def _no_rows(tables: Sequence[str], use: str) -> str:
+    """Return a sentence about tables without rows; `use`: what rows are for."""
+    return f"There are no rows to {use} in {' and '.join(tables)}."
 
 
 def _with_coordinates(rows: Any, on: list[str]) -> Any:

@@ -44,6 +44,14 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"dask\.config\.set\(\{'simjoin\.([\w-]+)': '([^']*)'\}\)"), _variable),
     (re.compile(r" of dask\.config\.set\b(?!\()"), ""),
     (
+        re.compile(r"LocalCluster\(n_workers=(\d+), memory_limit='([^']*)'\)"),
+        r"--workers \1 --memory-limit '\2'",
+    ),
+    (
+        re.compile(r"With eps=frame\.simjoin\.k_distances\(10\)\.median\(\), "),
+        "The command k-distances -k 10 shows distances: with their median as eps, ",
+    ),
+    (
         re.compile(r"count_pairs\(\) or neighbor_counts\(\), which make"),
         "the commands count-pairs or counts, which make",
     ),

@@ -109,6 +109,10 @@ class UpdateReport(FieldsReport):
     known: bool = False
     left_out: int = 0
 
+    def _further_facts(self) -> list[tuple[str, str]]:
+        facts = [fact for fact in super()._further_facts() if fact[0] != "known"]
+        return [*facts, ("batch", "committed before")] if self.known else facts
+
 
 @dataclass(frozen=True, repr=False)
 class UpkeepReport(FieldsReport):

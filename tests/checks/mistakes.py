@@ -491,7 +491,11 @@ JOBS = {
             assets=ASSETS,
             new=HEADER + "B1,50,8.5\n",
         ),
-        ("exit 0", "'monday' was committed before", "unchanged", "Wrote 1 added pair"),
+        (
+            "exit 0",
+            "'monday' was committed before, so the index did not change",
+            "changes of this batch again to changes.csv: 1 added pair",
+        ),
     ),
     "nightly: rows that are there": Mistake(
         lambda: program(MAKE, update("assets"), assets=ASSETS),
@@ -518,7 +522,7 @@ JOBS = {
     ),
     "nightly: an empty file": Mistake(
         lambda: program(MAKE, update("new"), assets=ASSETS, new=HEADER),
-        ("exit 0", "Wrote 0 added pairs"),
+        ("exit 0", "There are no rows to add in new.csv.", "Wrote 0 added pairs"),
     ),
     "nightly: an id that repeats": Mistake(
         lambda: program(JOIN, assets=f"{ASSETS}A0,50,8\n"),

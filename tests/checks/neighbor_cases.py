@@ -22,23 +22,17 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin  # noqa: F401  (registers the accessor)
-from dask_simjoin.metrics import make_metric
+from tests.support.exact import distance_of, is_distance, threshold, totals
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows
-from tests.support.oracle import distances, totals
 from tests.support.points import without_overflow
 
 METRICS = [("euclidean", 2), *ENGINE, ("minkowski", 4), ("minkowski", math.inf)]
 HOW = ("inner", "left", "leftanti")
-COLUMNS = ["left", "right", "rank", "distance"]
+COLUMNS = ["left", "right", "rank"]
 
 Case = collections.Counter[str]
 """What a case covers, to be counted."""
-
-
-def threshold(metric: str, p: Any, distance: float) -> float:
-    """Return the largest total of two rows within a distance."""
-    return float(make_metric(metric, p).threshold(distance))
 
 
 def tied_rows(
@@ -49,10 +43,12 @@ def tied_rows(
     return x[rng.integers(0, len(x), rows)]
 
 
-def a_distance(rng: np.random.Generator, away: np.ndarray) -> float:
+def a_distance(
+    rng: np.random.Generator, total: np.ndarray, metric: str, p: float
+) -> float:
     """Return a distance that occurs, or a float64 number next to it."""
-    found = away[np.isfinite(away)]
-    far = float(rng.choice(found)) if len(found) else 1.0
+    found = total[np.isfinite(total)]
+    far = distance_of(metric, p, float(rng.choice(found))) if len(found) else 1.0
     far = min(far, 1e100)
     return max(
         0.0,
@@ -113,7 +109,6 @@ def run_case(rng: np.random.Generator) -> Case:
     group = rng.integers(0, 3, len(x))
     left = frames_of(x[:cut], group[:cut], 0, rng)
     right = frames_of(x[cut:], group[cut:], 1000, rng) if two else None
-    away = distances(x[:cut], y, metric, p)
     allowed = np.ones(total.shape, bool) if two else ~np.eye(len(x), dtype=bool)
     options: dict[str, Any] = {
         "on": left.columns[:-1].tolist(),
@@ -121,11 +116,13 @@ def run_case(rng: np.random.Generator) -> Case:
         "p": p,
         "how": how,
     }
-    bounds = sorted(a_distance(rng, away) for _ in range(2))
+    bounds = sorted(a_distance(rng, total, metric, p) for _ in range(2))
     use = rng.integers(0, 2, 2).tolist()
     if use[0]:
         options["min_distance"] = bounds[0]
-        allowed &= away >= bounds[0]
+        # the largest total of a smaller distance
+        nearer = threshold(metric, p, math.nextafter(bounds[0], 0.0))
+        allowed &= total > (nearer if bounds[0] else -1.0)
     if use[1]:
         options["max_distance"] = bounds[1]
         allowed &= total <= threshold(metric, p, bounds[1])
@@ -150,7 +147,9 @@ def run_case(rng: np.random.Generator) -> Case:
     ]
     data = left if right is None else right
     for found in results:
-        _compare(found, pairs, left, data, away, how)
+        _compare(found, pairs, left, data, how)
+        if how != "leftanti":
+            _compare_distances(found, pairs, left, total, metric, p)
     name = f"metric={metric}" + (f", p={p}" if metric == "minkowski" else "")
     covered = collections.Counter([f"how={how}", name, f"partitions={number}"])
     covered += collections.Counter(
@@ -167,7 +166,6 @@ def _compare(
     pairs: list[tuple[int, int, int]],
     left: pd.DataFrame,
     right: pd.DataFrame,
-    away: np.ndarray,
     how: str,
 ) -> None:
     """Compare a result with the pairs of the definition."""
@@ -176,15 +174,35 @@ def _compare(
         pd.testing.assert_frame_equal(found, left.iloc[alone])
         return
     names, others = left.index.tolist(), right.index.tolist()
-    want = [(names[i], others[j], rank, float(away[i, j])) for i, j, rank in pairs]
+    want = [(names[i], others[j], rank) for i, j, rank in pairs]
     if how == "left":
-        want += [(names[i], None, None, None) for i in alone]
+        want += [(names[i], None, None) for i in alone]
+        assert found["distance"].isna().sum() == len(alone)
     rows = zip(*(found[name].tolist() for name in COLUMNS), strict=True)
     got = [tuple(None if pd.isna(value) else value for value in row) for row in rows]
     place = {name: n for n, name in enumerate(names)}
     assert sorted(got, key=lambda row: (place[row[0]], row[2] or 0)) == sorted(
         want, key=lambda row: (place[row[0]], row[2] or 0)
     )
+
+
+def _compare_distances(
+    found: pd.DataFrame,
+    pairs: list[tuple[int, int, int]],
+    left: pd.DataFrame,
+    total: np.ndarray,
+    metric: str,
+    p: float,
+) -> None:
+    """Check that the distance of each pair is the smallest one that finds it."""
+    place = {name: i for i, name in enumerate(left.index.tolist())}
+    totals_of = {(i, rank): total[i, j] for i, j, rank in pairs}
+    some = found.dropna(subset="distance")
+    for name, rank, away in zip(
+        some["left"], some["rank"], some["distance"], strict=True
+    ):
+        own = float(totals_of[place[name], rank])
+        assert is_distance(metric, p, own, away), (name, rank, away)
 
 
 def run_all(about: str | None, run: Callable[[np.random.Generator], Case]) -> int:

@@ -30,8 +30,8 @@ from tests.checks.neighbor_cases import (
     run_all,
     tied_rows,
 )
+from tests.support.exact import threshold, threshold_of_angle, totals
 from tests.support.frames import computed
-from tests.support.oracle import totals
 
 RADIUS = 6_371_008.8
 ANGLES = {
@@ -115,10 +115,11 @@ class Tables:
 
     def threshold(self, number: float, unit: str | None) -> float:
         """Return the largest total of pairs within a distance."""
-        metric = make_metric(self.metric)
         if unit is None:
-            return float(metric.threshold(number))
-        return float(metric.threshold(metric.from_unit(number, self.size(unit))))
+            return threshold(self.metric, 2, number)
+        if self.metric == "haversine":
+            return threshold(self.metric, 2, number * self.size(unit))
+        return threshold_of_angle(number * self.size(unit))
 
     def allowed(self) -> np.ndarray:
         """Return which pairs of rows may be pairs."""

@@ -38,6 +38,26 @@ def in_order(pairs):
     return pairs.sort_values(["left", "right"], ignore_index=True)
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("self-join", "empty.csv", "--eps", "1", "-o", "o.csv"), 1),
+        (("join", "empty.csv", "--other", "empty.csv", "--eps", "1", "-o", "o.csv"), 2),
+        (("counts", "points.csv", "--eps", "1", "-o", "o.csv"), 0),
+        (("count-pairs", "empty.csv", "--eps", "1"), 1),
+        (("dedup", "empty.csv", "--eps", "1", "-o", "o.csv"), 1),
+        (("strings", "self-join", "empty.csv", "--k", "1", "-o", "o.csv"), 1),
+        (("sets", "dedup", "empty.csv", "--threshold", "0.5", "-o", "o.csv"), 1),
+    ],
+)
+def test_tables_without_rows_are_named(points, words, named):
+    points.to_csv("points.csv", index=False)
+    points[:0].to_csv("empty.csv", index=False)
+    on = "key" if words[0] in ("strings", "sets") else "x,y"
+    said = run(*words, "--on", on, "--scheduler", "synchronous").stderr
+    assert said.count("There are no rows to compare in empty.csv.\n") == named
+
+
 READ = [
     (tables, "pairs.csv")
     for tables in ("points/*.parquet", "both", "tables.csv", "tables.tsv", "csvs/")

@@ -172,12 +172,31 @@ def test_an_update_prints_its_rows_and_pairs(points, output):
     assert said.endswith(
         f"Wrote {added} added pairs and {removed} removed pairs to {output}.\n"
     )
+    assert run(*how, "--overwrite").stderr.endswith(
+        "Batch 'one' was committed before, so the index did not change.\n"
+        f"Wrote the changes of this batch again to {output}: {added} added pairs and "
+        f"{removed} removed pairs.\n"
+    )
     told = json.loads(run(*how, *QUIET, "--overwrite", "--json").stdout)
     assert (told["pairs_added"], told["pairs_removed"], told["known"]) == (
         added,
         removed,
         True,
     )
+
+
+def test_tables_without_rows_are_named(points):
+    points[:0].to_csv("empty.csv", index=False)
+    how = ("-o", "changes.csv", "--scheduler", "synchronous")
+    said = run("update", "grown", "empty.csv", *how).stderr
+    assert said.endswith(
+        "There are no rows to add in empty.csv.\n"
+        "Wrote 0 added pairs and 0 removed pairs to changes.csv.\n"
+    )
+    said = run("update", "grown", "--delete", "k0", *how, "--overwrite").stderr
+    assert "no rows" not in said
+    made = ("--eps", "0.1", "--on", "x,y", "--id", "key", "--path", "new")
+    assert "no rows to add in empty.csv." in run("make", "empty.csv", *made).stderr
 
 
 def test_a_batch_name_with_other_rows_is_refused(points):
