@@ -121,6 +121,7 @@ def test_plans_and_profiles_say_how_many():
     assert "too few" in repr(few.simjoin.plan(0.05, **same))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dask_simjoin.errors.ApproximateWarning")
 def test_plans_hold_what_their_own_clusters_find():
     """Intervals that were told by other clusters held none of these."""
@@ -151,6 +152,7 @@ def test_exact_methods_say_that_they_find_all():
         assert told["recall"] == 1 and "recall_low" not in told
 
 
+@pytest.mark.slow
 def test_the_share_lies_in_its_interval(monkeypatch):
     """As often as is said, of samples of a quarter of the rows."""
     monkeypatch.setattr(recall, "MEASURED_ROWS", 800)

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import numpy as np
+import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.papers import grid as index
@@ -27,6 +28,7 @@ def skew(rows, dims=18):
     return x * 2.0 ** (np.arange(dims) / 2)
 
 
+@pytest.mark.slow
 def test_the_cost_model_takes_about_the_best_number_of_dimensions():
     x, eps = skew(6000), 30.0
     m = moments(x)

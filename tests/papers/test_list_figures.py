@@ -77,6 +77,7 @@ def test_what_is_compared(number, rows, visits):
     assert found["one-sided"] <= (0.65 if number < 256 else 0.1) * found["thesis"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["clusters", "uniform"])
 def test_auto_costs_at_most_a_fifth_more_than_the_best_number(kind, rows, visits):
     x = (

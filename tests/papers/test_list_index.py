@@ -82,6 +82,7 @@ def test_intervals_are_as_long_as_a_few_lines_of_numpy_say(lists, eps):
     assert abs(walks.lengths.mean() / shortest.mean() - 1) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("eps", "mean"), [(0.1, 0.097), (0.4, 0.34)])
 def test_half_intervals_of_one_list_are_as_long_as_they_must_be(eps, mean):
     x = np.random.default_rng(0).uniform(size=(65_536, 16))

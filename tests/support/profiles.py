@@ -20,7 +20,7 @@ COMMON = {
 }
 # derandomize: a tree always gives one answer; `--all` and tests/checks/random_cases.py
 # find new cases
-settings.register_profile("quick", max_examples=WHOLE // 5, derandomize=True, **COMMON)
+settings.register_profile("quick", max_examples=WHOLE // 10, derandomize=True, **COMMON)
 settings.register_profile("full", max_examples=WHOLE, derandomize=False, **COMMON)
 
 

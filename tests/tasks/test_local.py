@@ -18,6 +18,7 @@ from dask_simjoin.engine.cpu import rounds, sorting
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks import local, nearest
 from tests.support.gates import PATIENCE
+from tests.support.profiles import in_turns
 
 THREADS = [2, 7, 32]
 
@@ -82,8 +83,7 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("dims", [1, 2, 6])
-@pytest.mark.parametrize("verb", VERBS)
+@in_turns(1, verb=list(VERBS), dims=[1, 2, 6])
 def test_any_number_of_threads_gives_the_same(verb, dims):
     frame, how = table(3000, dims), {"on": on(dims)}
     other = frame.sample(frac=0.4, random_state=1)

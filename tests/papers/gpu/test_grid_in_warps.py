@@ -11,7 +11,7 @@ from tests.papers.gpu.test_grid_on_host import laid_out
 from tests.support.host_fibers import fibers_like_cupy
 from tests.support.method_checks import check_kernels
 from tests.support.points import a_distance, make_points
-from tests.support.profiles import everything
+from tests.support.profiles import chosen, everything
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def device(kernel_folder):
         yield cupy, importlib.import_module("dask_simjoin.papers.gpu.grid")
 
 
-@pytest.mark.parametrize("dims", [6, 16, 70])
+@pytest.mark.parametrize("dims", chosen([6, 16, 70], [16]))
 def test_groups_that_share_a_query_in_warps_with_different_windows(
     device, dims, monkeypatch
 ):
