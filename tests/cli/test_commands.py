@@ -53,7 +53,7 @@ def in_order(pairs):
 def test_tables_without_rows_are_named(points, words, named):
     points.to_csv("points.csv", index=False)
     points[:0].to_csv("empty.csv", index=False)
-    on = "key" if words[0] in ("strings", "sets") else "x,y"
+    on = "name" if words[0] in ("strings", "sets") else "x,y"
     said = run(*words, "--on", on, "--scheduler", "synchronous").stderr
     assert said.count("There are no rows to compare in empty.csv.\n") == named
 
