@@ -14,9 +14,9 @@ from dask_simjoin.cluster.estimators import (
     check_fitted,
 )
 from dask_simjoin.metrics.norms import Columns, SparseMatrix
-from dask_simjoin.request.options import Method, MetricName
+from dask_simjoin.request.options import Method, MetricName, check_whole
 from dask_simjoin.request.requests import GraphMode
-from dask_simjoin.request.units import check_choice, check_whole
+from dask_simjoin.request.units import check_choice
 from dask_simjoin.tasks.csr import MODES
 
 __all__ = ["KNeighborsTransformer", "NearestNeighbors", "RadiusNeighborsTransformer"]

@@ -18,7 +18,7 @@ from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
 from dask_simjoin.planning.checks import without_dropna
 from dask_simjoin.planning.outputs import LISTS
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.options import Method, MetricName
+from dask_simjoin.request.options import Method, MetricName, check_whole
 from dask_simjoin.request.requests import (
     GraphMode,
     KnnJoinRequest,
@@ -28,7 +28,6 @@ from dask_simjoin.request.units import (
     check_choice,
     check_distance,
     check_metric,
-    check_whole,
     parsed,
 )
 from dask_simjoin.tasks.chunks import whole_chunk
