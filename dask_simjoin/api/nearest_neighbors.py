@@ -11,6 +11,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
 from dask_simjoin.cluster.estimators import Points, PointsEstimator, check_fitted
+from dask_simjoin.cluster.local import LocalDistances
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.distances import Haversine
@@ -30,7 +31,6 @@ from dask_simjoin.request.units import (
     check_metric,
     parsed,
 )
-from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
 
 FILL = "Fill or drop those rows first."
@@ -64,8 +64,11 @@ class NearestNeighbors(PointsEstimator):
         `radius_neighbors`: the unit in the radius, such as kilometers for ``radius="2
         km"``. Default for `kneighbors`, and for a radius without a unit: the unit of
         the metric.
-    algorithm, leaf_size, n_jobs
+    algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
+    n_jobs : int, optional
+        Number of threads; -1 means all cores, and -2 all but one. Default: as
+        `threads` of `self_join`.
 
     Attributes
     ----------
@@ -143,7 +146,8 @@ class NearestNeighbors(PointsEstimator):
         # raise errors for invalid rows now; with another `bound`, warnings about `eps`
         # are left to `radius_neighbors`
         with without_dropna(FILL):
-            whole_chunk(frame, replace(spec, bound="radius", eps=radius), LISTS)
+            spec = replace(spec, bound="radius", eps=radius)
+            LocalDistances([frame], spec).indexed(LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
         return self
