@@ -14,9 +14,9 @@ from dask_simjoin.cluster.estimators import (
     check_fitted,
 )
 from dask_simjoin.metrics.norms import Columns, SparseMatrix
-from dask_simjoin.request.options import Method, MetricName
+from dask_simjoin.request.options import Method, MetricName, check_whole
 from dask_simjoin.request.requests import GraphMode
-from dask_simjoin.request.units import check_choice, check_whole
+from dask_simjoin.request.units import check_choice
 from dask_simjoin.tasks.csr import MODES
 
 __all__ = ["KNeighborsTransformer", "NearestNeighbors", "RadiusNeighborsTransformer"]
@@ -62,8 +62,11 @@ class KNeighborsTransformer(NeighborsTransformer):
     distance_unit : str, optional
         Unit of the distances in the matrix, as in `self_join`. Default: the unit of the
         metric.
-    algorithm, leaf_size, n_jobs
+    algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
+    n_jobs : int, optional
+        Number of threads; -1 means all cores, and -2 all but one. Default: as
+        `threads` of `self_join`.
 
     Attributes
     ----------
@@ -143,8 +146,11 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
     distance_unit : str, optional
         Unit of the distances in the matrix, as in `self_join`. Default: the unit in
         `radius`, or the unit of the metric.
-    algorithm, leaf_size, n_jobs
+    algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
+    n_jobs : int, optional
+        Number of threads; -1 means all cores, and -2 all but one. Default: as
+        `threads` of `self_join`.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.calls.decorators import options_of
 from dask_simjoin.cli.commands import MakeCommand, VerbCommand
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import READ, SHARED, WRITTEN, flag
+from dask_simjoin.cli.options import READ, SHARED, WRITTEN, flag, taken_options
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MetricRequest, Partitioning
 from dask_simjoin.request.requests import PlanRequest
@@ -29,8 +29,8 @@ SHARED_OPTIONS = ["| option | commands | meaning |", "|---|---|---|"]
 TOLD = {"eps", *(option.name for option in fields(MetricRequest))}
 """Options that the text above the table of options names."""
 
-TOLD_OF_SETS = {option.name for option in options_of(OneSetTable)}
-TOLD_OF_EDITS = {option.name for option in options_of(OneTextTable)}
+TOLD_OF_SETS = {option.name for option in options_of(OneSetTable)} | {"threads"}
+TOLD_OF_EDITS = {option.name for option in options_of(OneTextTable)} | {"threads"}
 
 COMMANDS = {
     (*group, name): command
@@ -149,7 +149,7 @@ def command_options():
 
 
 def _command(words, command):
-    own = {field.name for field in fields(command.request)}
+    own = taken_options(command.request)
     options = [f"`{flag(one.name)}`" for one in command.params if one.name in own]
     return f"| `{' '.join(words)}` | `{command.verb.name}` | {', '.join(options)} |"
 

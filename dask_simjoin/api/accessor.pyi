@@ -70,6 +70,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Find all pairs of rows that are at most `eps` apart."""
 
@@ -97,6 +98,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Find all pairs of a row of this frame and a row of `other` that are at most `eps` apart."""
 
@@ -127,6 +129,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Find the `k` nearest rows of each row, exactly."""
 
@@ -153,6 +156,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Find the `n` closest pairs of rows, exactly and without an `eps`."""
 
@@ -171,6 +175,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Count the other rows within a distance `eps` of each row."""
     @overload
@@ -188,6 +193,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Count the other rows within a distance `eps` of each row."""
     @overload
@@ -205,6 +211,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the other rows within a distance `eps` of each row."""
     @overload
@@ -222,6 +229,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.DataFrame:
         """Count the other rows within a distance `eps` of each row."""
     @overload
@@ -239,6 +247,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.DataFrame:
         """Count the other rows within a distance `eps` of each row."""
     @overload
@@ -256,6 +265,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the other rows within a distance `eps` of each row."""
 
@@ -276,6 +286,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> int:
         """Count the pairs that `self_join` returns with the same options."""
     @overload
@@ -295,6 +306,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the pairs that `self_join` returns with the same options."""
     @overload
@@ -314,6 +326,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the pairs that `self_join` returns with the same options."""
     @overload
@@ -333,6 +346,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Count the pairs that `self_join` returns with the same options."""
     @overload
@@ -352,6 +366,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Count the pairs that `self_join` returns with the same options."""
     @overload
@@ -371,6 +386,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the pairs that `self_join` returns with the same options."""
 
@@ -390,6 +406,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Mark the rows that are near a kept row."""
     @overload
@@ -408,6 +425,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Mark the rows that are near a kept row."""
     @overload
@@ -426,6 +444,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Mark the rows that are near a kept row."""
 
@@ -444,6 +463,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Drop the rows that `near_duplicated` marks."""
 
@@ -462,6 +482,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Cluster rows by density: DBSCAN."""
     @overload
@@ -479,6 +500,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Cluster rows by density: DBSCAN."""
     @overload
@@ -496,6 +518,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Cluster rows by density: DBSCAN."""
 
@@ -514,6 +537,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Order rows so that the order shows clusters at all distances up to `max_eps`: OPTICS."""
 
@@ -533,6 +557,7 @@ class SimJoinAccessor(Generic[F]):
         dropna: bool = False,
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Cluster rows by density, without a fixed distance: HDBSCAN."""
 
@@ -547,6 +572,7 @@ class SimJoinAccessor(Generic[F]):
         dropna: bool = False,
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Return the minimum spanning tree of all rows. It gives the single-linkage clusters at every
         distance."""
@@ -564,6 +590,7 @@ class SimJoinAccessor(Generic[F]):
         dropna: bool = False,
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Return the distance from each row to its k-th nearest neighbor."""
     @overload
@@ -579,6 +606,7 @@ class SimJoinAccessor(Generic[F]):
         dropna: bool = False,
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Return the distance from each row to its k-th nearest neighbor."""
     @overload
@@ -594,6 +622,7 @@ class SimJoinAccessor(Generic[F]):
         dropna: bool = False,
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Return the distance from each row to its k-th nearest neighbor."""
 
@@ -613,6 +642,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Matrix:
         """Return a sparse matrix of the distances between rows that are at most `eps` apart."""
 
@@ -632,6 +662,7 @@ class SimJoinAccessor(Generic[F]):
         suffixes: tuple[str, str] = ("_left", "_right"),
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Find every pair of rows with similar sets of tokens."""
 
@@ -657,6 +688,7 @@ class SimJoinAccessor(Generic[F]):
         suffixes: tuple[str, str] = ("_left", "_right"),
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Find every pair of a row of this frame and a row of `other` with similar sets of tokens."""
 
@@ -673,6 +705,7 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Count for each row the other rows whose sets match its set."""
     @overload
@@ -688,6 +721,7 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Count for each row the other rows whose sets match its set."""
     @overload
@@ -703,6 +737,7 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count for each row the other rows whose sets match its set."""
 
@@ -719,6 +754,7 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> int:
         """Count the pairs that `set_self_join` would return, without storing them."""
     @overload
@@ -734,6 +770,7 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the pairs that `set_self_join` would return, without storing them."""
     @overload
@@ -749,6 +786,7 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the pairs that `set_self_join` would return, without storing them."""
 
@@ -767,6 +805,7 @@ class SimJoinAccessor(Generic[F]):
         keep: Hashable = "first",
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
@@ -785,6 +824,7 @@ class SimJoinAccessor(Generic[F]):
         keep: Hashable = "first",
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
@@ -803,6 +843,7 @@ class SimJoinAccessor(Generic[F]):
         keep: Hashable = "first",
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Mark rows whose sets match the set of a row that stays: `near_duplicated` for texts, tags and
         items."""
@@ -821,6 +862,7 @@ class SimJoinAccessor(Generic[F]):
         keep: Hashable = "first",
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Drop rows whose sets match the set of a row that stays: `drop_near_duplicates` for texts."""
 
@@ -845,6 +887,7 @@ class SimJoinAccessor(Generic[F]):
         suffixes: tuple[str, str] = ("_left", "_right"),
         method: SetsMethod = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> SetPlanReport:
         """Show the tasks of `set_self_join` with the same options, and the estimated size of its result."""
 
@@ -876,6 +919,7 @@ class SimJoinAccessor(Generic[F]):
         keep: Columns = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Find every pair of rows whose texts differ in at most `k` edits."""
 
@@ -898,6 +942,7 @@ class SimJoinAccessor(Generic[F]):
         keep: Columns = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Find every pair of a row of this frame and a row of `other` whose texts differ in at most `k`
         edits."""
@@ -912,6 +957,7 @@ class SimJoinAccessor(Generic[F]):
         similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Count for each row the other rows whose texts differ in at most `k` edits."""
     @overload
@@ -924,6 +970,7 @@ class SimJoinAccessor(Generic[F]):
         similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Count for each row the other rows whose texts differ in at most `k` edits."""
     @overload
@@ -936,6 +983,7 @@ class SimJoinAccessor(Generic[F]):
         similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count for each row the other rows whose texts differ in at most `k` edits."""
 
@@ -949,6 +997,7 @@ class SimJoinAccessor(Generic[F]):
         similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> int:
         """Count the pairs that `edit_self_join` would return, without storing them."""
     @overload
@@ -961,6 +1010,7 @@ class SimJoinAccessor(Generic[F]):
         similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the pairs that `edit_self_join` would return, without storing them."""
     @overload
@@ -973,6 +1023,7 @@ class SimJoinAccessor(Generic[F]):
         similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Count the pairs that `edit_self_join` would return, without storing them."""
 
@@ -988,6 +1039,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         keep: Hashable = "first",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> pd.Series:
         """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated` for names."""
     @overload
@@ -1002,6 +1054,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         keep: Hashable = "first",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> dd.Series:
         """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated` for names."""
     @overload
@@ -1016,6 +1069,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         keep: Hashable = "first",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> Any:
         """Mark rows whose texts are within `k` edits of a row that stays: `near_duplicated` for names."""
 
@@ -1030,6 +1084,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         keep: Hashable = "first",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> F:
         """Drop rows whose texts are within `k` edits of a row that stays: `drop_near_duplicates` for
         names."""
@@ -1052,6 +1107,7 @@ class SimJoinAccessor(Generic[F]):
         keep: Columns = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> EditPlanReport:
         """Show the tasks of `edit_self_join` with the same options, and the estimated size of its
         result."""
@@ -1117,6 +1173,7 @@ class SimJoinAccessor(Generic[F]):
         approximate: bool = False,
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
+        threads: int | None = None,
     ) -> PlanReport:
         """Estimate the cost and the result of a join, without running it."""
 

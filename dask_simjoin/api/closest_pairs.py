@@ -76,7 +76,7 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
         `max_distance`, or the unit of the metric.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
-    metric, p, dropna, blocksize
+    metric, p, dropna, blocksize, threads
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial"}, default "auto"
         As in `knn_join`.

@@ -18,7 +18,8 @@ from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cluster.verbs import connected_components
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.units import check_choice, check_whole
+from dask_simjoin.request.options import check_whole
+from dask_simjoin.request.units import check_choice
 from dask_simjoin.sets.methods import CHOICES
 from dask_simjoin.sets.requests import SetOptions
 from dask_simjoin.strings.requests import EditOptions

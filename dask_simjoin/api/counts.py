@@ -36,7 +36,7 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
-    on, by, metric, p, dropna, method, approximate, partitioning, blocksize
+    on, by, metric, p, dropna, method, approximate, partitioning, blocksize, threads
         As in `self_join`.
 
     Returns
@@ -98,7 +98,7 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
     on, by, metric, p, pairs, include_self, dropna, method, approximate, partitioning,
-    blocksize
+    blocksize, threads
         As in `self_join`.
 
     Returns
@@ -167,7 +167,7 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
-    on, by, metric, p, dropna, method, partitioning, blocksize
+    on, by, metric, p, dropna, method, partitioning, blocksize, threads
         As in `self_join`.
 
     Returns

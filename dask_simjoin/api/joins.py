@@ -54,7 +54,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         Whether to add the column `distance`.
     distance_unit : str, optional
         As in `self_join`.
-    metric, p, dropna, method, approximate, blocksize
+    metric, p, dropna, method, approximate, blocksize, threads
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         As in `self_join`. "spatial" shuffles both tables into the same regions of
@@ -205,6 +205,11 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
           GiB, for a chunk, and 128 MiB for a partition of the result. One chunk of all
           rows may take a fifth of the memory;
         - on GPUs, 1/12 of the GPU's memory, at most 12 GiB for a chunk.
+    threads : int, optional
+        Number of threads for a frame in memory. Default: the configuration value
+        ``simjoin.threads``, or all cores that the process may use; outside the main
+        thread 1. Results do not depend on it, but pairs may come in another order. A
+        Dask DataFrame uses the threads of Dask instead.
 
     Returns
     -------

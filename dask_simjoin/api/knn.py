@@ -59,7 +59,7 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         they may repeat.
     distance_unit : str, optional
         Unit of the distances, as in `self_join`. Default: the unit of the metric.
-    on, metric, p, dropna, partitioning, blocksize
+    on, metric, p, dropna, partitioning, blocksize, threads
         As in `self_join`; "replicated" is not supported.
 
     Returns
@@ -159,7 +159,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
-    metric, p, dropna, blocksize
+    metric, p, dropna, blocksize, threads
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial"}, default "auto"
         As in `self_join`. With "spatial" each row belongs to one region only.

@@ -16,13 +16,14 @@ from dask_simjoin.cluster.estimators import (
     advising_pipelines,
     check_fitted,
 )
+from dask_simjoin.cluster.local import LocalDistances
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
 from dask_simjoin.planning.outputs import LISTS
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.options import Method, MetricName
+from dask_simjoin.request.options import Method, MetricName, check_whole
 from dask_simjoin.request.requests import (
     GraphMode,
     KnnJoinRequest,
@@ -32,10 +33,8 @@ from dask_simjoin.request.units import (
     check_choice,
     check_distance,
     check_metric,
-    check_whole,
     parsed,
 )
-from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
 
 Found = np.ndarray | tuple[np.ndarray, np.ndarray]
@@ -66,8 +65,11 @@ class NearestNeighbors(PointsEstimator):
         `radius_neighbors`: the unit in the radius, such as kilometers for ``radius="2
         km"``. Default for `kneighbors`, and for a radius without a unit: the unit of
         the metric.
-    algorithm, leaf_size, n_jobs
+    algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
+    n_jobs : int, optional
+        Number of threads; -1 means all cores, and -2 all but one. Default: as
+        `threads` of `self_join`.
 
     Attributes
     ----------
@@ -145,7 +147,8 @@ class NearestNeighbors(PointsEstimator):
         # raise errors for invalid rows now; with another `bound`, warnings about `eps`
         # are left to `radius_neighbors`
         with advising_pipelines(self, X):
-            whole_chunk(frame, replace(spec, bound="radius", eps=radius), LISTS)
+            spec = replace(spec, bound="radius", eps=radius)
+            LocalDistances([frame], spec).indexed(LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
         return self

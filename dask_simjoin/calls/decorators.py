@@ -28,6 +28,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.calls.groups import with_groups
 from dask_simjoin.calls.inputs import (
     as_frame,
+    check_threads,
     with_points,
     without_points,
 )
@@ -80,6 +81,7 @@ def verb(
             other = given.get("other")
             if other is not None:
                 given["other"] = as_frame(other, "other")
+            check_threads(given.get("threads"), rows, given.get("other"))
             added: list[str] = []
             if "metric" in known:
                 rows, given, added = with_points(rows, given, "distance_unit" in known)

@@ -534,6 +534,17 @@ def check_other(call: str, other: object, **second: object) -> None:
     )
 
 
+def check_threads(threads: object, *tables: Any) -> None:
+    """Raise an error for the option `threads` if one of the tables is lazy."""
+    if threads is not None and any(is_dask_collection(table) for table in tables):
+        raise OptionError(
+            f"threads={shown(threads)} is only for frames in memory, and this join of a "
+            "Dask DataFrame runs on the threads of Dask. Leave out threads=, and use "
+            "dask.config.set(num_workers=...), or a cluster whose workers have that "
+            "many threads."
+        )
+
+
 def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:
     """Return two tables and their empty examples; raise an error if their libraries
     differ.

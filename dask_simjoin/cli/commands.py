@@ -119,6 +119,9 @@ OUTPUT_ACTIONS: dict[Output, OutputAction] = {
     "plan": OutputAction("Prints the plan, without computing the result.", None),
 }
 
+COMPUTING = ("scheduler", "workers", "memory_limit", "threads", "backend")
+"""Options of the program that are the arguments of `computing`."""
+
 DEFAULT_TOKENIZER = "words"
 """The tokenizer for texts if the command line names none."""
 
@@ -251,11 +254,8 @@ class Run:
         return TEXTS in contents
 
     def computing(self) -> contextlib.AbstractContextManager[Client | None]:
-        how = [
-            self.params[name]
-            for name in ("scheduler", "workers", "memory_limit", "backend")
-        ]
-        if starts_workers(how[0], how[2]):
+        how = [self.params[name] for name in COMPUTING]
+        if starts_workers(*how[:3]):
             self.say("Starting workers.")
         return computing(*how)
 
@@ -687,7 +687,7 @@ def _check(**params: Any) -> None:
 
 
 def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:
-    how = (params[name] for name in ("scheduler", "workers", "memory_limit", "backend"))
+    how = (params[name] for name in COMPUTING)
     with (
         log_lines(params["verbose"]),
         computing(*how) as client,

@@ -241,19 +241,23 @@ TABLE = "other"
 """Name of the option that takes a second table."""
 
 
-def options_for(request: type) -> list[click.Option]:
-    hints, own = (
-        get_type_hints(request),
-        {option.name: option for option in fields(request)},
-    )
-    names = (one.name for one in options_of(request) if one.name not in SECRET)
-    return [_option(own[name], hints[name]) for name in names]
-
-
-SECRET = ("storage_options",)
-"""Options that may hold secrets. They have no flags, because other users can see
-command lines.
+NO_FLAGS = ("storage_options", "threads")
+"""Options of verbs that commands do not have. `storage_options` may hold secrets, and
+other users can see command lines. `threads` is only for frames in memory, but commands
+read lazy tables: their --threads is for Dask.
 """
+
+
+def taken_options(request: type) -> dict[str, Field[Any]]:
+    """Return the options of a verb that its command has, by name."""
+    own = {option.name: option for option in fields(request)}
+    names = (one.name for one in options_of(request))
+    return {name: own[name] for name in names if name not in NO_FLAGS}
+
+
+def options_for(request: type) -> list[click.Option]:
+    hints = get_type_hints(request)
+    return [_option(own, hints[name]) for name, own in taken_options(request).items()]
 
 
 def flag(name: str) -> str:
@@ -266,12 +270,10 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     hints = get_type_hints(request)
-    for option in fields(request):
-        if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            value = ctx.params[option.name]
-            found[option.name] = (
-                one_or_all(value) if hints[option.name] == Columns else value
-            )
+    for name in taken_options(request):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = ctx.params[name]
+            found[name] = one_or_all(value) if hints[name] == Columns else value
     return found
 
 
@@ -443,12 +445,17 @@ SHARED = [
     click.Option(
         ["--workers"],
         type=click.IntRange(1),
-        help="Number of threads, or of worker processes on a cluster; by default, all cores are used.",
+        help="Number of worker processes. Starts a cluster on this machine.",
     ),
     click.Option(
         ["--memory-limit"],
         type=MemorySize(),
         help="Memory of each worker process, such as '4 GB'. Starts a cluster on this machine.",
+    ),
+    click.Option(
+        ["--threads"],
+        type=click.IntRange(1),
+        help="Number of threads; on a cluster that starts, of each worker. By default, all cores are used.",
     ),
     click.Option(
         ["--backend"],

@@ -61,29 +61,35 @@ def confirm_large(plan: Any, yes: bool, pairs: bool) -> None:
 THREADS, SYNCHRONOUS, CLUSTER = SCHEDULERS = ("threads", "synchronous", "cluster")
 
 
-def starts_workers(scheduler: str, memory_limit: str | None) -> bool:
+def starts_workers(
+    scheduler: str, workers: int | None, memory_limit: str | None
+) -> bool:
     """Return whether `computing` starts a cluster, which takes some seconds."""
-    return scheduler == CLUSTER or (scheduler == THREADS and memory_limit is not None)
+    is_of_processes = workers is not None or memory_limit is not None
+    return scheduler == CLUSTER or (scheduler == THREADS and is_of_processes)
 
 
 @contextlib.contextmanager
 def computing(
-    scheduler: str, workers: int | None, memory_limit: str | None, backend: str
+    scheduler: str,
+    workers: int | None,
+    memory_limit: str | None,
+    threads: int | None,
+    backend: str,
 ) -> Iterator[Client | None]:
     """Set the scheduler within a block; yield the client of a cluster, or None without
     a cluster.
 
     When the block ends, no task is running any more, even if Ctrl-C ended it.
     """
-    if scheduler == THREADS and memory_limit is not None:
-        # only processes can have a memory limit, threads share their memory
+    if starts_workers(scheduler, workers, memory_limit):
         scheduler = CLUSTER
     if backend != HOME:
         optional("dask_cudf", "'dask-simjoin[cuda13]'", "Frames on GPUs")
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set({"dataframe.backend": backend}))
         if scheduler in (THREADS, SYNCHRONOUS):
-            threads = workers or CPU_COUNT
+            threads = threads or CPU_COUNT
             pool = ThreadPoolExecutor(threads)
             stack.callback(pool.shutdown, wait=True, cancel_futures=True)
             stack.enter_context(
@@ -94,7 +100,7 @@ def computing(
         try:
             address: Any = scheduler
             if scheduler == CLUSTER:
-                address = _own_cluster(stack, workers, memory_limit, backend)
+                address = _own_cluster(stack, workers, memory_limit, threads, backend)
             client = stack.enter_context(Client(address))
             if scheduler == CLUSTER:
                 client.register_plugin(IgnoreInterrupts())
@@ -113,6 +119,7 @@ def _own_cluster(
     stack: contextlib.ExitStack,
     workers: int | None,
     memory_limit: str | None,
+    threads: int | None,
     backend: str,
 ) -> Any:
     """Start a cluster of worker processes, which ends with the stack."""
@@ -125,6 +132,8 @@ def _own_cluster(
         options["n_workers"] = workers
     if memory_limit is not None:
         options["memory_limit"] = memory_limit
+    if threads is not None:
+        options["threads_per_worker"] = threads
     # by default the cluster gives up a worker after 15 s, but restarting it can take
     # longer on a busy machine
     stack.enter_context(

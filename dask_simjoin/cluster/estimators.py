@@ -39,10 +39,17 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.planning.checks import DROPNA
+from dask_simjoin.planning.resources import allowed_cores
 from dask_simjoin.request import clusters
 from dask_simjoin.request.columns import example_of, has_column, is_frame
-from dask_simjoin.request.messages import listed
-from dask_simjoin.request.options import Method, MetricName, Partitioning, Size
+from dask_simjoin.request.messages import listed, shown
+from dask_simjoin.request.options import (
+    Method,
+    MetricName,
+    Partitioning,
+    Size,
+    is_whole,
+)
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_choice, check_eps, without_unit
 
@@ -156,12 +163,15 @@ class PointsEstimator(BaseEstimator):
     def _options(self, request: Any) -> dict[str, Any]:
         """Return the estimator's parameters that are options of a request.
 
-        A metric of None is left out, so that the default of the request applies.
+        A metric of None is left out, so that the default of the request applies. The
+        option `threads` is the parameter `n_jobs`.
         """
         accepted = inspect.signature(request).parameters
+        given = self.get_params()
+        given["threads"] = threads_of(given["n_jobs"])
         return {
             name: value
-            for name, value in self.get_params().items()
+            for name, value in given.items()
             if name in accepted and (name != "metric" or value is not None)
         }
 
@@ -177,7 +187,10 @@ class PointsEstimator(BaseEstimator):
         given = points_frame(X)
         self._points = points_of(given, getattr(self, "on", None))
         has_unit = "distance_unit" in inspect.signature(kind).parameters
-        frame, options, _ = with_points(given, self._options(kind) | more, has_unit)
+        options = self._options(kind) | more
+        if is_dask_collection(given):
+            options["threads"] = None
+        frame, options, _ = with_points(given, options, has_unit)
         request = kind(**options)
         spec: JoinSpec = request.spec(example_of(frame))
         self.n_features_in_ = len(spec.on)
@@ -267,6 +280,18 @@ class Clustering(ClusterMixin, PointsEstimator):
     def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
         """Call `fit` with these options, and return `labels_`."""
         return super().fit_predict(X, y, **options)
+
+
+def threads_of(n_jobs: Any) -> int | None:
+    """Convert scikit-learn's `n_jobs` to the option `threads`."""
+    if n_jobs is None:
+        return None
+    allowed = "use None, a number of threads, -1 for all cores, or -2 for all but one"
+    if not is_whole(n_jobs):
+        raise OptionTypeError(f"n_jobs={shown(n_jobs)} is not allowed; {allowed}.")
+    if n_jobs == 0:
+        raise OptionError(f"n_jobs == 0 in Parallel has no meaning; {allowed}.")
+    return int(n_jobs) if n_jobs > 0 else max(1, allowed_cores() + 1 + int(n_jobs))
 
 
 def check_fitted(estimator: BaseEstimator, attribute: str) -> None:
@@ -398,8 +423,11 @@ class DBSCAN(Clustering):
         array has latitudes and longitudes in degrees, and `eps` is in meters. The
         default metric is "euclidean", and "haversine" for longitudes and latitudes of a
         GeoDataFrame.
-    algorithm, leaf_size, n_jobs
+    algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
+    n_jobs : int, optional
+        Number of threads for data in memory; -1 means all cores, and -2 all but one. Default: as
+        `threads` of `self_join`. Dask data use the threads of Dask.
 
     Attributes
     ----------
@@ -523,8 +551,11 @@ class OPTICS(Clustering):
     on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames only. The default metric is
         as for `DBSCAN`.
-    algorithm, leaf_size, n_jobs
+    algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
+    n_jobs : int, optional
+        Number of threads for data in memory; -1 means all cores, and -2 all but one. Default: as
+        `threads` of `self_join`. Dask data use the threads of Dask.
 
     Attributes
     ----------

@@ -46,7 +46,6 @@ from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MetricName, Partitioning, Size
 from dask_simjoin.request.requests import KnnJoinRequest
-from dask_simjoin.tasks.chunks import whole_chunks
 from dask_simjoin.tasks.nearest import search_chunk
 
 
@@ -74,8 +73,11 @@ class HDBSCAN(Clustering):
         As in `SimJoinAccessor.hdbscan`; `on` is for frames only. For "haversine" an
         array has latitudes and longitudes in degrees, and distances are in meters. The
         default metric is as for `DBSCAN`.
-    algorithm, leaf_size, n_jobs
+    algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
+    n_jobs : int, optional
+        Number of threads for data in memory; -1 means all cores, and -2 all but one. Default: as
+        `threads` of `self_join`. Dask data use the threads of Dask.
 
     Attributes
     ----------
@@ -403,11 +405,13 @@ def predict_rows(
     spec = request.spec(example_of(queries), example_of(fitted))
     others = hierarchy.samples - 1
     k = min(max(2 * others, hierarchy.samples), len(fitted))
-    (new, data), plan = whole_chunks([queries, fitted], spec, nearest_output(k))
+    driver = LocalDistances([queries, fitted], spec)
+    (new, data), plan, _ = driver.indexed(nearest_output(k))
     ids = new["ids"]
     if not len(ids):
         return np.zeros(0, np.int64), np.zeros(0), ids
-    state = search_chunk(new, data, plan.layout, k, (0, 0), is_self_join=False)
+    how = plan.layout, k, (0, 0)
+    state = search_chunk(new, data, *how, is_self_join=False, threads=driver.threads)
     distance = spec.measure.distance(to_host(state["totals"]), np)
     near = to_host(state["row_numbers"])
     own_core = distance[:, [min(others, k - 1)]]

@@ -31,8 +31,9 @@ from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
+from dask_simjoin.request.options import check_whole
 from dask_simjoin.request.resolve import check_flag
-from dask_simjoin.request.units import as_number, check_whole
+from dask_simjoin.request.units import as_number
 
 
 @frame_verb(HdbscanRequest)
@@ -65,7 +66,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
         With "eom", clusters with more rows are split.
     allow_single_cluster : bool
         Whether all rows may be one cluster.
-    on, id, metric, p, dropna, partitioning, blocksize
+    on, id, metric, p, dropna, partitioning, blocksize, threads
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
@@ -123,7 +124,7 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
         its two rows and their core distances. If `min_samples` is 1, the default, the
         length is the distance of the rows. A value above the number of rows raises an
         error.
-    on, id, metric, p, dropna, partitioning, blocksize
+    on, id, metric, p, dropna, partitioning, blocksize, threads
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns

@@ -78,7 +78,7 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     min_samples : int
         A row is a core row if at least this many rows are within `eps`, counting the
         row itself.
-    on, by, id, metric, p, dropna, method, partitioning, blocksize
+    on, by, id, metric, p, dropna, method, partitioning, blocksize, threads
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
@@ -100,10 +100,7 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     clusters that share core rows.
 
     Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang,
-    Gu & Shun (2020), "Theoretically-efficient and practical parallel DBSCAN". A plain
-    frame uses the threads of Dask's threaded scheduler (``num_workers`` in Dask's
-    configuration, or all cores). A call uses a single thread if the scheduler has only
-    one, or if the call does not come from the main thread.
+    Gu & Shun (2020), "Theoretically-efficient and practical parallel DBSCAN".
 
     Examples
     --------
@@ -144,7 +141,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         larger data. It stores only a minimum spanning forest, so memory grows with the
         rows, not with the pairs. For every ``eps <= max_eps``, core rows and their
         clusters equal ``dbscan(eps, min_samples)``.
-    on, by, id, dropna, method, partitioning, blocksize
+    on, by, id, dropna, method, partitioning, blocksize, threads
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
     metric, p
         As in `self_join`. Mode "edges" takes only "euclidean", or the equivalent

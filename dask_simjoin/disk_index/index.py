@@ -64,11 +64,11 @@ from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import example_of
+from dask_simjoin.request.options import check_whole
 from dask_simjoin.request.units import (
     check_choice,
     check_distance,
     check_metric,
-    check_whole,
 )
 
 __all__ = ["Index", "IndexChanges"]

@@ -79,10 +79,10 @@ from dask_simjoin.planning.checks import without_dropna
 from dask_simjoin.planning.data_warnings import raise_warnings, warnings_of_index
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
+from dask_simjoin.request.options import check_whole
 from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.tables import computed
-from dask_simjoin.request.units import check_whole
 
 NO_ROWS = pd.DataFrame(
     {FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []}

@@ -31,6 +31,7 @@ from dask_simjoin.request.options import (
     Size,
     WithUnit,
     about,
+    check_whole,
 )
 from dask_simjoin.request.requests import DISTANCE, SelfJoinRequest
 from dask_simjoin.request.resolve import check_flag
@@ -39,7 +40,6 @@ from dask_simjoin.request.units import (
     as_number,
     check_choice,
     check_eps,
-    check_whole,
     is_number,
     parsed,
 )

@@ -22,7 +22,6 @@ from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.errors import (
     LARGER_DISK,
     BudgetError,
-    OptionError,
     PlanningError,
     Remedy,
     ScratchError,
@@ -31,10 +30,8 @@ from dask_simjoin.planning.budget import MEMORY_LIMIT, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.table import TableSummary
-from dask_simjoin.request.config_source import source
 from dask_simjoin.request.messages import size_text
-from dask_simjoin.request.options import current_client, on_cluster
-from dask_simjoin.request.units import check_whole
+from dask_simjoin.request.options import Settings, current_client, on_cluster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -161,16 +158,15 @@ def workers_of(client: Client) -> dict[str, Any]:
     return dict(info["workers"])
 
 
-def plain_threads() -> int:
-    """Return the number of threads for a plain frame: the setting ``simjoin.threads``,
-    or as many as Dask's threaded scheduler would use.
+def plain_threads(settings: Settings) -> int:
+    """Return the number of threads for a plain frame: the option or the setting, or as
+    many as Dask's threaded scheduler would use.
 
-    Without the setting it is 1 outside the main thread, and in processes of Python's
-    multiprocessing. Others may compute there at the same time.
+    Without the option and the setting it is 1 outside the main thread, and in processes
+    of Python's multiprocessing. Others may compute there at the same time.
     """
-    given = _configured_threads()
-    if given is not None:
-        return given
+    if settings.threads is not None:
+        return settings.threads
     if (
         dask.config.get("scheduler", None) in ONE_THREAD
         or threading.current_thread() is not threading.main_thread()
@@ -178,22 +174,10 @@ def plain_threads() -> int:
     ):
         return 1
     workers = dask.config.get("num_workers", None)
-    return int(workers) if workers else _allowed_cores()
+    return int(workers) if workers else allowed_cores()
 
 
-def _configured_threads() -> int | None:
-    """Return the setting ``simjoin.threads``; None if it is not set."""
-    key = "simjoin.threads"
-    value = dask.config.get(key, None)
-    if value is None:
-        return None
-    try:
-        return check_whole(key, value, 1)
-    except OptionError as error:
-        raise OptionError(f"{error} It comes from {source(key, value)}.") from None
-
-
-def _allowed_cores() -> int:
+def allowed_cores() -> int:
     """Return the number of cores that this process may use now."""
     cores = [CPU_COUNT]
     if hasattr(os, "sched_getaffinity"):

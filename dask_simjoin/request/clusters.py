@@ -21,6 +21,7 @@ from dask_simjoin.request.options import (
     Nearest,
     Within,
     about,
+    check_whole,
 )
 from dask_simjoin.request.requests import DISTANCE, SAMPLES
 from dask_simjoin.request.resolve import Spec, check_flag, resolve
@@ -29,7 +30,6 @@ from dask_simjoin.request.units import (
     check_choice,
     check_eps,
     check_metric,
-    check_whole,
     without_unit,
 )
 

@@ -141,6 +141,9 @@ OPTIONS: Names = {
     "left_suffix": ("suffixes",),
     "n_clusters": ("min_cluster_size",),
     "fillna": ("dropna",),
+    **dict.fromkeys(
+        ("n_jobs", "n_workers", "workers", "n_threads", "num_threads"), ("threads",)
+    ),
 }
 """Option of pandas, SciPy or scikit-learn -> possible names in this package."""
 
@@ -206,10 +209,6 @@ NO_OPTIONS: dict[str, str] = {
     **dict.fromkeys(("other", "right", "right_df"), ONE_TABLE),
     "similarity": "with metric='cosine' eps= is one minus the minimum similarity",
     "inplace": "verbs return a new object, and the frame does not change",
-    **dict.fromkeys(
-        ("n_jobs", "n_workers", "workers"),
-        "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
-    ),
     "algorithm": "method= chooses the algorithm, and all methods find the same pairs",
     **dict.fromkeys(("max_rows", "limit", "nrows"), "take .head(n) of the result"),
     "sort": "sort the result, as by .sort_values(['left', 'right'])",

@@ -9,8 +9,8 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -125,6 +125,7 @@ ORDER = (
     "recluster",
     "row_group",
     "blocksize",
+    "threads",
     "storage_options",
 )
 """Order of options in signatures: first the query, then columns, result and
@@ -179,7 +180,20 @@ class Chunked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricRequest(Coordinates, Chunked):
+class Threaded:
+    """Option: the number of threads for a plain frame."""
+
+    threads: int | None = field(
+        default=None,
+        metadata=about(
+            "number of threads for a plain frame; default: all cores that the process "
+            "may use"
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricRequest(Coordinates, Chunked, Threaded):
     """Base of requests about rows that are near each other."""
 
     groups_need_bound: ClassVar[bool] = True  # whether `by` requires a largest distance
@@ -313,6 +327,10 @@ def _note_clients() -> None:
 
 os.register_at_fork(after_in_child=_note_clients)
 
+MAX_WHOLE = 2**62
+"""Larger whole numbers are replaced by this one, because kernels use 64-bit integers.
+"""
+
 MAX_BYTES = 2**62
 """Larger sizes in bytes are replaced by this one, so that they fit in an int64."""
 
@@ -345,23 +363,27 @@ class Settings:
     result: int | None
     shuffle: str | None  # Dask's method of shuffling rows
     cluster: bool  # whether Dask would compute on a cluster
+    threads: int | None = None  # see `planning.resources.plain_threads`
 
 
-def current_settings(cluster: bool = False) -> Settings:
-    """Read the settings; raise an error if a name or a value is not allowed."""
+def current_settings(cluster: bool = False, threads: object = None) -> Settings:
+    """Read the settings; raise an error if a name or a value is not allowed.
+
+    `threads`: the option, which replaces the setting; None: it is not given.
+    """
     check_names(DEFAULTS)
-    return read_settings(cluster)
+    settings = read_settings(cluster)
+    if threads is None:
+        return settings
+    return replace(settings, threads=check_whole("threads", threads, 1))
 
 
 def read_settings(cluster: bool = False) -> Settings:
     """Read the settings as `current_settings` does, without checking their names. Tasks
     on workers use it, since their results do not depend on the settings.
     """
-    sizes = {}
-    for name in SIZES:
-        key = f"simjoin.{name}"
-        value = dask.config.get(key, DEFAULTS[name])
-        sizes[name] = None if value is None else _size(key, value)
+    sizes = {name: _read(name, parse_size) for name in SIZES}
+    threads = _read("threads", functools.partial(check_whole, minimum=1))
     shuffle = dask.config.get("dataframe.shuffle.method", None)
     if shuffle not in (None, *SHUFFLES):
         key = "dataframe.shuffle.method"
@@ -376,12 +398,20 @@ def read_settings(cluster: bool = False) -> Settings:
         sizes["result-limit"],
         shuffle,
         cluster,
+        threads,
     )
 
 
-def _size(key: str, value: Any) -> int:
+def _read(name: str, check: Callable[[str, Any], int]) -> int | None:
+    """Return a setting of this package; None if it is not set. An error for its value
+    names its source.
+    """
+    key = f"simjoin.{name}"
+    value = dask.config.get(key, DEFAULTS[name])
+    if value is None:
+        return None
     try:
-        return parse_size(key, value)
+        return check(key, value)
     except OptionError as error:
         raise OptionError(f"{error} It comes from {source(key, value)}.") from None
 
@@ -426,6 +456,25 @@ def parse_size(name: str, value: Any) -> int:
             "'64 MiB'."
         )
     return min(size, MAX_BYTES)
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number."""
+    # NumPy counts timedelta64 among its integers
+    return isinstance(value, (int, np.integer)) and not isinstance(
+        value, (bool, np.timedelta64)
+    )
+
+
+def check_whole(name: str, value: Any, minimum: int) -> int:
+    """Return a whole number as an int, at most `MAX_WHOLE`; raise an error for other
+    values.
+    """
+    if not is_whole(value) or value < minimum:
+        raise OptionError(
+            f"{name}={shown(value)} is not allowed; use a whole number >= {minimum}."
+        )
+    return min(int(value), MAX_WHOLE)
 
 
 def current_client() -> Client | None:

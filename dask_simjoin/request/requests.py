@@ -34,6 +34,7 @@ from dask_simjoin.request.options import (
     Within,
     WithUnit,
     about,
+    check_whole,
 )
 from dask_simjoin.request.resolve import (
     check_flag,
@@ -48,7 +49,6 @@ from dask_simjoin.request.spec import JoinSpec, without_ids
 from dask_simjoin.request.units import (
     check_distance,
     check_once,
-    check_whole,
     in_unit,
     several_of,
     with_unit,

@@ -168,7 +168,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     """Check all options of a request except `keep` against one frame. `meta`: an empty
     frame like it.
     """
-    settings, name = current_settings(on_cluster()), library(meta)
+    settings, name = current_settings(on_cluster(), request.threads), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
     far, text = 0.0, None

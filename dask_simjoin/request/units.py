@@ -221,10 +221,6 @@ def _unknown(eps: object, unit: str, name: str, units: list[str]) -> OptionError
 MAX_P = 2**31 - 1
 """Largest finite exponent p of a norm."""
 
-MAX_WHOLE = 2**62
-"""Larger whole numbers are replaced by this one, because kernels use 64-bit integers.
-"""
-
 
 def is_number(value: object) -> bool:
     """Return whether a value is a real number, but not a boolean."""
@@ -353,21 +349,6 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
 def _metric_meant(name: str) -> str:
     hint = NO_METRICS.get(name.lower())
     return f" ({hint})" if hint else elsewhere(name, SYNONYMS, METRICS)
-
-
-def check_whole(name: str, value: Any, minimum: int) -> int:
-    """Return a whole number as an int, at most `MAX_WHOLE`; raise an error for other
-    values.
-    """
-    # NumPy counts timedelta64 among its integers
-    whole = isinstance(value, (int, np.integer)) and not isinstance(
-        value, (bool, np.timedelta64)
-    )
-    if not whole or value < minimum:
-        raise OptionError(
-            f"{name}={shown(value)} is not allowed; use a whole number >= {minimum}."
-        )
-    return min(int(value), MAX_WHOLE)
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:

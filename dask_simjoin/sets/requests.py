@@ -33,6 +33,7 @@ from dask_simjoin.request.options import (
     Kept,
     Settings,
     Size,
+    Threaded,
     about,
     current_settings,
     on_cluster,
@@ -238,11 +239,12 @@ def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, 
         else parse_size("blocksize", request.blocksize)
     )
     check_columns(meta)
+    threads = getattr(request, "threads", None)
     return {
         "id": id,
         "id_dtype": id_dtype(meta, id),
         "blocksize": blocksize,
-        "settings": current_settings(on_cluster()),
+        "settings": current_settings(on_cluster(), threads),
         "library": library(meta),
     }
 
@@ -406,7 +408,7 @@ class OneSetTable(SetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetSelfJoinRequest(OneSetTable, Kept):
+class SetSelfJoinRequest(OneSetTable, Kept, Threaded):
     """Asks for the pairs of rows of one table whose sets match."""
 
     id: Hashable | None = field(
@@ -421,7 +423,7 @@ class SetSelfJoinRequest(OneSetTable, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountSetPairsRequest(OneSetTable):
+class CountSetPairsRequest(OneSetTable, Threaded):
     """Asks for the number of pairs of rows of one table whose sets match."""
 
     names_rows: ClassVar[bool] = False
@@ -433,7 +435,7 @@ class SetNeighborCountsRequest(CountSetPairsRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetNearDuplicatedRequest(OneStays, OneSetTable):
+class SetNearDuplicatedRequest(OneStays, OneSetTable, Threaded):
     """Asks which rows to drop, because their sets match the set of a kept row."""
 
     def spec(self, meta: Frame) -> SetSpec:
@@ -441,12 +443,14 @@ class SetNearDuplicatedRequest(OneStays, OneSetTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetProfileRequest(CountSetPairsRequest):
+class SetProfileRequest(OneSetTable):
     """Asks for a profile of a self-join of sets."""
+
+    names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoSetTables(SetOptions, Kept):
+class TwoSetTables(SetOptions, Kept, Threaded):
     """The options for two tables. Their columns may have different names."""
 
     left_on: Hashable | None = field(

@@ -76,6 +76,8 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     blocksize : int or str, optional
         Memory of the sets of a block, and of a partition of the result, such as "64
         MiB". Default: as in `self_join`.
+    threads
+        As in `self_join`.
 
     Returns
     -------
@@ -131,7 +133,7 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     id, left_id, right_id, keep, suffixes
         As in `join`.
     similarity, comparison, tokenizer, allow_empty, allow_missing, method,
-    return_similarity, blocksize
+    return_similarity, blocksize, threads
         As in `set_self_join`.
 
     Returns
@@ -229,7 +231,7 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     allow_empty, allow_missing : bool
         Whether rows with empty sets are near each other, and whether rows without a set
         are near each other. Otherwise all of these rows stay.
-    method, blocksize
+    method, blocksize, threads
         As in `set_self_join`.
 
     Returns
@@ -359,8 +361,8 @@ def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
     The join runs at the call, on one core or one GPU, with all rows as one block. The
     column of a Dask DataFrame is computed first, and must fit into memory.
 
-    The parameters are the same as for `count_set_pairs`. The counters are from a second
-    run, so counting does not affect the time.
+    The parameters are the same as for `count_set_pairs`, except `threads`. The counters
+    are from a second run, so counting does not affect the time.
 
     Returns
     -------

@@ -23,7 +23,7 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
 from dask_simjoin.request.columns import groups_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.options import Kept, Size, Within, about
+from dask_simjoin.request.options import Kept, Size, Threaded, Within, about
 from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, keeping
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, content_of
@@ -286,7 +286,7 @@ class OneTextTable(EditOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditSelfJoinRequest(OneTextTable, Kept):
+class EditSelfJoinRequest(OneTextTable, Kept, Threaded):
     """Asks for the pairs of rows of one table whose texts are within a distance."""
 
     verb: ClassVar[str] = "edit_self_join"
@@ -303,7 +303,7 @@ class EditSelfJoinRequest(OneTextTable, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountEditPairsRequest(OneTextTable):
+class CountEditPairsRequest(OneTextTable, Threaded):
     """Asks for the number of pairs of rows of one table whose texts are within a
     distance.
     """
@@ -322,7 +322,7 @@ class EditNeighborCountsRequest(CountEditPairsRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditNearDuplicatedRequest(OneStays, OneTextTable):
+class EditNearDuplicatedRequest(OneStays, OneTextTable, Threaded):
     """Asks which rows to drop, because their texts are near the text of a kept row."""
 
     verb: ClassVar[str] = "edit_near_duplicated"
@@ -332,14 +332,15 @@ class EditNearDuplicatedRequest(OneStays, OneTextTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditProfileRequest(CountEditPairsRequest):
+class EditProfileRequest(OneTextTable):
     """Asks for a profile of a self-join by edit distance."""
 
     verb: ClassVar[str] = "edit_profile"
+    names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoTextTables(EditOptions, Kept):
+class TwoTextTables(EditOptions, Kept, Threaded):
     """The options of requests for two tables. Their columns may have different names."""
 
     left_on: Hashable | None = field(

@@ -65,6 +65,8 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     blocksize : int or str, optional
         Memory of the texts of a block, and of a partition of the result, such as "64
         MiB". Default: as in `self_join`.
+    threads
+        As in `self_join`.
 
     Returns
     -------
@@ -122,7 +124,7 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
         Use these instead of `on` if the names differ.
     id, left_id, right_id, keep, suffixes
         As in `join`.
-    similarity, transpositions, by, return_distance, blocksize
+    similarity, transpositions, by, return_distance, blocksize, threads
         As in `edit_self_join`.
 
     Returns
@@ -212,7 +214,7 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
         row that stays. So no two rows that stay are near, and each duplicate is near
         one of them. "connected": rows form a group if a chain of near rows connects
         them. One row of each group stays, even if it is not near all rows of the group.
-    blocksize
+    blocksize, threads
         As in `edit_self_join`.
 
     Returns
@@ -341,8 +343,8 @@ def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport
     The join runs at the call, on one core, with all rows as one block. The column of a
     Dask DataFrame is computed first, and must fit into memory.
 
-    The parameters are the same as for `count_edit_pairs`. The counters are from a
-    second run, so counting does not affect the time.
+    The parameters are the same as for `count_edit_pairs`, except `threads`. The
+    counters are from a second run, so counting does not affect the time.
 
     Returns
     -------

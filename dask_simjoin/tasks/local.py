@@ -80,7 +80,8 @@ class LocalDriver:
     """Runs the steps of a verb for one plain frame or two."""
 
     def __init__(self, frames: Sequence[Frame], spec: JoinSpec) -> None:
-        self.frames, self.spec, self.threads = frames, spec, plain_threads()
+        self.frames, self.spec = frames, spec
+        self.threads = plain_threads(spec.settings)
 
     def indexed(
         self, output: OutputSpec, sampled: bool = False, refine: Refine | None = None

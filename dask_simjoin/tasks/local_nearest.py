@@ -124,7 +124,8 @@ class LocalNearest(LocalDriver):
         data = others[0] if others else queries
         if len(queries["ids"]) and len(data["ids"]):
             how = plan.layout, 1, (0, 0), self.is_self_join, totals
-            found = has_neighbor(search_chunk(queries, data, *how))
+            state = search_chunk(queries, data, *how, threads=self.threads)
+            found = has_neighbor(state)
         else:
             found = frames_for(example).xp.zeros(len(queries["ids"]), bool)
         return self.series(found, False, example.name)

@@ -15,7 +15,12 @@ import dask_simjoin
 from dask_simjoin import SimJoinAccessor
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.calls.examples import nearest_example, pairs_example, series_example
-from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.errors import (
+    ColumnError,
+    OptionError,
+    OptionTypeError,
+    UnsupportedFrameError,
+)
 from dask_simjoin.request.requests import JoinRequest, KnnJoinRequest
 from tests.request.test_requests import FRAME
 
@@ -53,6 +58,33 @@ def test_an_option_is_given_twice():
             match=r"^self_join\(\) got multiple values for argument 'eps'",
         ):
             call(1.0, eps=1.0)
+
+
+ONE_CORE = {"with_row_id", "index", "profile", "set_profile", "edit_profile"}
+
+
+def test_a_number_of_threads_is_for_frames_in_memory(verb):
+    parameters = inspect.signature(verb.function).parameters
+    assert ("threads" in parameters) == (verb.name not in ONE_CORE)
+    if "threads" not in parameters:
+        return
+    lazy = dd.from_pandas(FRAME, npartitions=2)
+    needed = {
+        one.name: lazy if one.name == "other" else 1
+        for one in list(parameters.values())[1:]
+        if one.default is one.empty
+    }
+    message = r"^threads=2 is only for frames in memory.*num_workers=\.\.\."
+    with pytest.raises(OptionError, match=message):
+        verb.function(lazy, **needed, threads=2)
+    if "other" in parameters:
+        with pytest.raises(OptionError, match=message):
+            verb.function(FRAME, **needed | {"other": lazy}, threads=2)
+
+
+def test_threads_of_other_libraries():
+    with pytest.raises(OptionTypeError, match=r"'n_jobs' \(did you mean 'threads'\?\)"):
+        FRAME.simjoin.self_join(1.0, n_jobs=2)
 
 
 COLUMNS = {

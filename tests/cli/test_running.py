@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import dask
 import pandas as pd
 import pytest
 
@@ -159,8 +160,38 @@ def test_lines_of_progress_end_without_a_rest_of_time(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "limit", "expected"),
-    [("threads", None, False), ("threads", "1 GB", True), ("cluster", None, True)],
+    ("scheduler", "workers", "limit", "expected"),
+    [
+        ("threads", None, None, False),
+        ("threads", None, "1 GB", True),
+        ("threads", 2, None, True),
+        ("synchronous", None, None, False),
+        ("cluster", None, None, True),
+        ("tcp://host:8786", 2, None, False),
+    ],
 )
-def test_starting_workers_is_announced(scheduler, limit, expected):
-    assert running.starts_workers(scheduler, limit) == expected
+def test_starting_workers_is_announced(scheduler, workers, limit, expected):
+    assert running.starts_workers(scheduler, workers, limit) == expected
+
+
+def test_threads_are_those_of_dask():
+    with running.computing("threads", None, None, 3, "pandas") as client:
+        assert client is None
+        assert dask.config.get("num_workers") == 3
+        assert dask.config.get("pool")._max_workers == 3
+
+
+def test_threads_of_started_workers(monkeypatch):
+    asked = {}
+
+    def cluster(**options):
+        asked.update(options)
+        raise LookupError
+
+    monkeypatch.setattr(running, "_cluster", lambda backend: cluster)
+    with (
+        pytest.raises(LookupError),
+        running.computing("threads", 2, None, 3, "pandas"),
+    ):
+        pass
+    assert (asked["n_workers"], asked["threads_per_worker"]) == (2, 3)

@@ -5,6 +5,7 @@ own.
 import subprocess
 import sys
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
+from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS, estimators
 from dask_simjoin.errors import (
     OptionError,
     OptionTypeError,
@@ -23,6 +24,8 @@ from dask_simjoin.neighbors import (
     NearestNeighbors,
     RadiusNeighborsTransformer,
 )
+from dask_simjoin.planning.resources import plain_threads
+from dask_simjoin.tasks import local
 from tests.cluster.algorithms.test_dbscan import labels_of
 from tests.support.density import SETS
 from tests.support.points import cases, frame_of
@@ -53,6 +56,67 @@ def test_the_checks_of_scikit_learn(kind):
         if one["status"] == "failed"
     }
     assert not failed and len(found) > 30
+
+
+def used_threads(monkeypatch):
+    """The numbers of threads that drivers of plain frames are made with, in order."""
+    used = []
+
+    def noted(settings):
+        used.append(plain_threads(settings))
+        return used[-1]
+
+    monkeypatch.setattr(local, "plain_threads", noted)
+    return used
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("n_jobs", "threads"), [(None, 5), (3, 3), (-1, 4), (-2, 3), (-9, 1)]
+)
+def test_jobs_are_threads(kind, n_jobs, threads, monkeypatch):
+    monkeypatch.setattr(estimators, "allowed_cores", lambda: 4)
+    used = used_threads(monkeypatch)
+    with dask.config.set(num_workers=5):
+        found = kind(n_jobs=n_jobs).fit(X)
+        if hasattr(found, "kneighbors"):
+            found.kneighbors(X[:9])
+            found.radius_neighbors(X[:9])
+        if hasattr(found, "predict"):
+            found.predict(X[:9])
+    assert set(used) == {threads} and found.get_params()["n_jobs"] == n_jobs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("n_jobs", "error", "message"),
+    [
+        (0, OptionError, "^n_jobs == 0 in Parallel has no meaning; use None, a number"),
+        ("2", OptionTypeError, "^n_jobs='2' is not allowed; use None, a number"),
+        (1.0, OptionTypeError, "^n_jobs=1.0 is not allowed"),
+        (True, OptionTypeError, "^n_jobs=True is not allowed"),
+    ],
+)
+def test_other_numbers_of_jobs_are_refused(kind, n_jobs, error, message):
+    with pytest.raises(error, match=message):
+        kind(n_jobs=n_jobs).fit(X)
+
+
+def test_jobs_of_environments_and_lazy_data(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    used = used_threads(monkeypatch)
+    expected = DBSCAN(0.05, n_jobs=-1).fit_predict(X)
+    assert used == [1]
+    lazy = DBSCAN(0.05, n_jobs=2).fit_predict(da.from_array(X, chunks=(50, 2)))
+    np.testing.assert_array_equal(lazy.compute(), expected)
+
+
+def test_jobs_within_jobs(monkeypatch):
+    joblib, used = pytest.importorskip("joblib"), used_threads(monkeypatch)
+    with joblib.parallel_backend("threading", n_jobs=2):
+        fits = [joblib.delayed(DBSCAN(0.05, n_jobs=n).fit)(X) for n in (None, None, 3)]
+        joblib.Parallel()(fits)
+    assert sorted(used) == [1, 1, 3]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -39,6 +39,7 @@ from dask_simjoin.planning.resources import (
     workers_of,
 )
 from dask_simjoin.planning.tables import join_statistics
+from dask_simjoin.request.options import current_settings
 from dask_simjoin.request.requests import SelfJoinRequest
 
 LIMIT = 700_000_000
@@ -357,34 +358,43 @@ def in_a_thread(function):
         return pool.submit(function).result()
 
 
+def threads(option=None):
+    """The threads of a plain frame, for the option `threads`."""
+    return plain_threads(current_settings(threads=option))
+
+
 def test_threads_for_plain_frames(monkeypatch):
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     cores = min(resources.CPU_COUNT, len(os.sched_getaffinity(0)))
     with dask.config.set(num_workers=None, scheduler=None):
-        assert plain_threads() == cores
+        assert threads() == cores
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
-        assert plain_threads() == 1
+        assert threads() == 1
         with dask.config.set(num_workers=3):  # what Dask is told comes first
-            assert plain_threads() == 3
-            assert in_a_thread(plain_threads) == 1
+            assert threads() == 3
+            assert in_a_thread(threads) == 1
         with dask.config.set({"simjoin.threads": 5}):
-            assert plain_threads() == in_a_thread(plain_threads) == 5
+            assert threads() == in_a_thread(threads) == 5
+            assert threads(7) == in_a_thread(lambda: threads(7)) == 7
     for scheduler in ("sync", "single-threaded"):
         with dask.config.set(scheduler=scheduler, num_workers=4):
-            assert plain_threads() == 1
+            assert threads() == 1
+            assert threads(2) == 2
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True])
-def test_a_number_of_threads_is_checked(threads):
-    message = r"simjoin\.threads=.* use a whole number >= 1\. It comes from dask"
+@pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
+def test_a_number_of_threads_is_checked(value):
+    message = r"threads=.* is not allowed; use a whole number >= 1\."
+    with pytest.raises(OptionError, match=f"^{message}$"):
+        threads(value)
     with (
-        dask.config.set({"simjoin.threads": threads}),
-        pytest.raises(OptionError, match=message),
+        dask.config.set({"simjoin.threads": value}),
+        pytest.raises(OptionError, match=rf"^simjoin\.{message} It comes from dask"),
     ):
-        plain_threads()
+        threads()
 
 
 def test_processes_of_multiprocessing_use_one_thread():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(plain_threads) == 1
+        assert pool.apply(threads) == 1

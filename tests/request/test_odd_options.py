@@ -62,7 +62,7 @@ ODD = [
     pd.DataFrame({"x": [1.0]}),
 ]
 
-IGNORED = ("algorithm", "leaf_size", "n_jobs")
+IGNORED = ("algorithm", "leaf_size")
 """Options that estimators take for scikit-learn's sake, whatever their values."""
 
 FRAME = pd.DataFrame(

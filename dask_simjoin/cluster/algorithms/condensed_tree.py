@@ -22,8 +22,8 @@ from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
+from dask_simjoin.request.options import check_whole
 from dask_simjoin.request.tables import by_partition, in_one
-from dask_simjoin.request.units import check_whole
 
 CLUSTERS: dict[str, Any] = {
     "label": np.int64,
