@@ -13,36 +13,46 @@ HERE = Path(__file__).parent
 FOLDERS = ("cpu", "dask", "gpu", "papers")
 
 
-def programs() -> dict[str, str]:
-    """Map the name of each benchmark to the first line of its docstring.  A module with
-    a `main` is a benchmark.
+def modules() -> dict[str, Path]:
+    """Map the names of modules that may be benchmarks to their files."""
+    return {
+        folder if path.stem == "__main__" else f"{folder}.{path.stem}": path
+        for folder in FOLDERS
+        for path in sorted((HERE / folder).glob("*.py"))
+    }
+
+
+def about(path: Path) -> str | None:
+    """Return the first line of a benchmark's docstring; None if the module has no
+    `main`, so it is not a benchmark.
     """
-    found = {}
-    for folder in FOLDERS:
-        for path in sorted((HERE / folder).glob("*.py")):
-            tree = ast.parse(path.read_text())
-            if any(
-                isinstance(node, ast.FunctionDef) and node.name == "main"
-                for node in tree.body
-            ):
-                name = folder if path.stem == "__main__" else f"{folder}.{path.stem}"
-                found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
-    return found
+    tree = ast.parse(path.read_text())
+    if any(
+        isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body
+    ):
+        return (ast.get_docstring(tree) or "").partition("\n")[0]
+    return None
+
+
+def programs() -> dict[str, str]:
+    """Map the name of each benchmark to the first line of its docstring."""
+    found = {name: about(path) for name, path in modules().items()}
+    return {name: what for name, what in found.items() if what is not None}
 
 
 def main() -> None:
     """Run the benchmark that the first argument names."""
-    known = programs()
-    if len(sys.argv) < 2 or sys.argv[1] not in known:
-        for name, what in known.items():
-            print(f"{name:28} {what.partition(': ')[2] or what}")
-        wanted = sys.argv[1] if len(sys.argv) > 1 else None
+    name = sys.argv[1] if len(sys.argv) > 1 else None
+    path = modules().get(name or "")
+    if path is None or about(path) is None:
+        for known, what in programs().items():
+            print(f"{known:28} {what.partition(': ')[2] or what}")
         sys.exit(
             None
-            if wanted in (None, "-h", "--help")
-            else f"no benchmark is called {wanted!r}"
+            if name in (None, "-h", "--help")
+            else f"no benchmark is called {name!r}"
         )
-    name = sys.argv.pop(1)
+    sys.argv.pop(1)
     runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
 
 

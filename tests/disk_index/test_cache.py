@@ -17,8 +17,9 @@ from dask_simjoin.disk_index.cache import device_rows
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
 from dask_simjoin.planning.budget import Resources
 from tests.checks.index_damage import forget
-from tests.support.growing import CASES, made, table
+from tests.support.growing import CASES, FEW, made, table
 from tests.support.oracle import as_set, assert_same_pairs
+from tests.support.profiles import chosen
 from tests.support.stored import rows_on_a_line
 
 
@@ -45,7 +46,7 @@ def opened(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", chosen(list(CASES), FEW))
 def test_changes_are_those_from_disk(case, tmp_path, monkeypatch, opened):
     monkeypatch.setattr(writing, "FILE_ROWS", 128)
     monkeypatch.setattr(cache, "SEGMENT_ROWS", 200)

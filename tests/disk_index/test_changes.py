@@ -84,7 +84,7 @@ CASES = {
 }
 
 
-RARE = ("far from 0", "minkowski", "chebyshev", "one column")
+RARE = ("far from 0", "manhattan", "minkowski", "chebyshev", "one column", "all")
 
 
 @pytest.mark.parametrize(

@@ -390,7 +390,7 @@ def test_an_index_of_no_rows_says_whence_its_types_are(tmp_path):
 
 def test_random_damage_is_refused_or_does_no_harm():
     """`python -m tests.checks.index_damage` tries more."""
-    told, faults = damages(10, 70)
+    told, faults = damages(10, 40)
     assert not faults
     assert {word for _, word in told} >= {"right", "refused"}
 

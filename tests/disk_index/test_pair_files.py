@@ -10,7 +10,8 @@ import pytest
 import dask_simjoin
 from dask_simjoin.disk_index import changes, pair_files, writing
 from dask_simjoin.disk_index import pair_files as pair_frames
-from tests.support.growing import CASES, made, table
+from tests.support.growing import CASES, FEW, made, table
+from tests.support.profiles import chosen
 
 NEARER = {
     "2-D": 0.5,
@@ -31,7 +32,7 @@ def in_order(pairs):
     return pairs.compute().sort_values(["left", "right"], ignore_index=True)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", chosen(list(CASES), FEW))
 def test_they_are_those_that_are_found(case, tmp_path, monkeypatch):
     """With their dtypes, distances and what is kept; after rows came, went and were put
     in order, too.

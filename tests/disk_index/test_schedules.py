@@ -8,9 +8,10 @@ from dask_simjoin.disk_index import versions
 from dask_simjoin.disk_index.manifests import manifest_path
 from tests.checks.index_schedules import LISTINGS, explore
 from tests.support import s3
+from tests.support.profiles import chosen
 
 
-@pytest.mark.parametrize("listing", LISTINGS)
+@pytest.mark.parametrize("listing", chosen(list(LISTINGS), ["least", "after"]))
 def test_no_order_loses_a_version_or_a_file(listing):
     """Some of the orders in which one is stopped once while the others work."""
     found = explore(1, listing, commits=(1, 1), readers=1, step=48)
@@ -38,7 +39,7 @@ def memory(monkeypatch):
     return store_schedules.in_memory(), store_schedules.explore
 
 
-@pytest.mark.parametrize("listing", LISTINGS)
+@pytest.mark.parametrize("listing", chosen(list(LISTINGS), ["least", "after"]))
 def test_no_order_of_requests_loses_a_version_or_a_file(listing, memory):
     """Also if a vacuum takes files of a writer for leftovers: it makes a version before
     it removes them.

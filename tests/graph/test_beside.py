@@ -221,7 +221,7 @@ def test_every_verb_and_use_of_files(sources, use, source, after):
 # Dask itself cannot set the index of few partitions of what it reads fewer columns of
 # for quantiles
 @profiles.in_turns(
-    2,
+    1,
     lambda source, before, after: (before, after) != ("repartition", "set_index"),
     source=FILES,
     before=list(BEFORE),

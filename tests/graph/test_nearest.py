@@ -60,7 +60,7 @@ def sets():
 SETS = dict(sets())
 
 
-@in_turns(2, name=list(SETS), k=[1, 7, 150], partitioning=["entity", "spatial"])
+@in_turns(1, name=list(SETS), k=[1, 7, 150], partitioning=["entity", "spatial"])
 def test_every_partitioning(name, k, partitioning):
     x = np.random.default_rng(1).permutation(SETS[name])
     frame = frame_of(x)

@@ -25,6 +25,7 @@ from dask_simjoin.graph.placement import (
 )
 from dask_simjoin.planning import visits
 from tests.support.gates import PATIENCE
+from tests.support.profiles import in_turns
 
 EPS = 0.0002
 
@@ -496,8 +497,7 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+@in_turns(1, verb=list(VERBS), partitioning=["entity", "spatial"])
 def test_other_verbs_find_the_same_in_any_order_of_visits(
     small_memory, monkeypatch, verb, partitioning
 ):

@@ -110,7 +110,7 @@ def check(frame, moved, verb, way, folder):
     )
 
 
-@in_turns(2, moved=list(MOVED), way=[*WAYS, "len"])
+@in_turns(1, moved=list(MOVED), way=[*WAYS, "len"])
 def test_by_disk(frame, moved, way, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
         check(frame, moved, "counts", way, tmp_path)
@@ -158,7 +158,7 @@ ENDS = {
 
 # the first partition of what is merged has no rows
 @in_turns(
-    2,
+    1,
     lambda moved, end: (moved, end) != ("merge", "head"),
     moved=["itself", *MOVED],
     end=list(ENDS),
@@ -205,7 +205,7 @@ def check_order(frame, moved, way, folder, options):
 
 
 # of which each is a run
-@in_turns(2, way=[way for way in WAYS if way != "partitions"], moved=list(MOVED))
+@in_turns(1, way=[way for way in WAYS if way != "partitions"], moved=list(MOVED))
 def test_order_by_disk(frame, moved, way, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
         check_order(

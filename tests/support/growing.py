@@ -15,6 +15,7 @@ CASES = {
     "constant": (2, 0.0, {}),
     "lists of texts": (5, 2.0, {"keep": "name"}),
 }
+FEW = ["2-D", "cosine", "lists of texts"]
 
 
 class Model:

@@ -83,17 +83,17 @@ OPTIONS = {
     k=[1, 2, 7, 1000],
     name=list(OPTIONS),
     sizes=[(300, None), (300, 120), (40, 300), (1, None), (1, 1)],
+    ids=["int64", "int32", "str"],
 )
-def test_as_merged(sizes, name, k):
+def test_as_merged(sizes, name, k, ids):
     rows, others = sizes
-    for ids in ("int64", "int32", "str"):
-        options = {"on": ["x", "y"], "id": "id", "dropna": True, **OPTIONS[name]}
-        frame, other = (
-            points(rows, 1, ids),
-            None if others is None else points(others, 2, ids),
-        )
-        found = frame.simjoin.knn_join(other, k, mutual=True, **options)
-        pd.testing.assert_frame_equal(found, merged(frame, other, k, **options))
+    options = {"on": ["x", "y"], "id": "id", "dropna": True, **OPTIONS[name]}
+    frame, other = (
+        points(rows, 1, ids),
+        None if others is None else points(others, 2, ids),
+    )
+    found = frame.simjoin.knn_join(other, k, mutual=True, **options)
+    pd.testing.assert_frame_equal(found, merged(frame, other, k, **options))
 
 
 def test_without_rows():

@@ -22,7 +22,7 @@ from tests.support.oracle import (
     squared_distances,
 )
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 
 @pytest.fixture
@@ -42,11 +42,13 @@ def nearest(x, k):
     return [(i, j) for i, row in enumerate(order.tolist()) for j in row if i != j]
 
 
-@pytest.mark.parametrize("partitioning", ["entity", "spatial", "auto"])
-@pytest.mark.parametrize(
-    ("rows", "dims", "eps"), [(700, 2, 0.06), (700, 5, 0.3), (400, 20, 1.25)]
+@in_turns(
+    1,
+    size=[(700, 2, 0.06), (700, 5, 0.3), (400, 20, 1.25)],
+    partitioning=["entity", "spatial", "auto"],
 )
-def test_pieces_give_together_what_the_whole_gives(fine, partitioning, rows, dims, eps):
+def test_pieces_give_together_what_the_whole_gives(fine, partitioning, size):
+    rows, dims, eps = size
     x = np.random.default_rng(dims).uniform(size=(rows, dims)).round(2)
     x[::50] = x[0]
     frame = frame_of(x)

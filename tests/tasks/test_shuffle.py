@@ -7,7 +7,6 @@ from dataclasses import replace
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pytest
 
 import dask_simjoin  # noqa: F401
 from dask_simjoin.graph.lazy_join import Unpacked
@@ -20,6 +19,7 @@ from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from dask_simjoin.tasks.chunks import as_planned
 from dask_simjoin.tasks.shuffle import CELL, cell_chunk, pack, send, send_piece, unpack
 from tests.support.points import frame_of
+from tests.support.profiles import pairwise
 
 
 def frames(seed, sizes, text, kind):
@@ -99,10 +99,12 @@ def moved(parts, own, plan, number, first=0):
     return halos
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
-@pytest.mark.parametrize("text", [False, True])
-@pytest.mark.parametrize("dropna", [False, True])
-@pytest.mark.parametrize("blocksize", ["2 kB", "600 B"])
+@pairwise(
+    kind=[np.float64, np.float32],
+    text=[False, True],
+    dropna=[False, True],
+    blocksize=["2 kB", "600 B"],
+)
 def test_parcels_are_what_frames_are(kind, text, dropna, blocksize):
     parts = frames(1, [40, 0, 130, 1, 60], text, kind)
     if dropna:

@@ -343,6 +343,7 @@ print(len(runs), looked)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_nothing_is_compiled_while_joins_of_sets_are_timed():
     ran = subprocess.run(

@@ -81,10 +81,11 @@ def test_example(name, arguments, said, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        (
+        pytest.param(
             "nightly.py",
             ["--nights", "5"],
             "45,376 places, 80,459 pairs; a full join finds the same pairs: True",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "larger_than_memory.py",

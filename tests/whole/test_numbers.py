@@ -169,6 +169,7 @@ def test_wrong_numbers_are_told(text, told, result):
     assert any(told in problem for problem in problems(text)), problems(text)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_the_program_checks(tmp_path):
     command = [sys.executable, "-m", "benchmarks.tables", "--check"]

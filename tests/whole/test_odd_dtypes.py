@@ -18,6 +18,7 @@ import pytest
 from dask_simjoin.cluster import DBSCAN
 from dask_simjoin.errors import ColumnError, ColumnsWarning, DuplicateIdError
 from tests.support.frames import computed
+from tests.support.profiles import in_turns
 
 NUMBERS = [0, 1, 2, 300, 301, 302]
 GROUPS = [0, 0, 0, 300, 300, 300]
@@ -208,8 +209,7 @@ def test_coordinates(kind):
     assert listed(lazy.compute(scheduler="sync")[["n"]]) == listed(expected[["n"]])
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("kind", COORDINATES)
+@in_turns(1, kind=list(COORDINATES), role=list(ROLES))
 def test_numbers(kind, role):
     values = {"id": [0, 1, 2, 300, 301, 302], "by": GROUPS, "keep": NUMBERS}[role]
     if (kind, role) == ("float16", "id"):
@@ -219,14 +219,12 @@ def test_numbers(kind, role):
     check(role, COORDINATES[kind](values), values, lazy=kind.startswith(">"))
 
 
-@pytest.mark.parametrize("role", ["by", "keep"])
-@pytest.mark.parametrize("kind", OTHER_NUMBERS)
+@in_turns(1, kind=list(OTHER_NUMBERS), role=["by", "keep"])
 def test_other_numbers(kind, role):
     check(role, OTHER_NUMBERS[kind](GROUPS), GROUPS, lazy=False)
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("kind", STRINGS)
+@in_turns(1, kind=list(STRINGS), role=list(ROLES))
 def test_texts(kind, role):
     values = [f"r{k}" for k in (GROUPS if role == "by" else NUMBERS)]
     check(role, STRINGS[kind](values), pd.Series(values, dtype=object))
@@ -248,8 +246,7 @@ def test_texts_are_compared(kind):
     assert listed(parts_of(lazy)) == listed(expected)
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("kind", OBJECTS)
+@in_turns(1, kind=list(OBJECTS), role=list(ROLES))
 def test_objects_stay_objects(kind, role):
     column = OBJECTS[kind](GROUPS if role == "by" else NUMBERS)
     for found in ROLES[role](frame_of(column)):

@@ -12,4 +12,4 @@ def test_results_longer_than_the_first_segment(method, monkeypatch):
     monkeypatch.setattr(cpu, "CAPACITY_PER_POINT", 1)
     monkeypatch.setattr(cpu_buffers, "SCRATCH", 5000)
     rng = np.random.default_rng(2)
-    check(rng.uniform(size=(700, 3)), 0.4, (300,), method=method)
+    check(rng.uniform(size=(400, 3)), 0.4, (150,), method=method)

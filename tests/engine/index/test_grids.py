@@ -156,7 +156,7 @@ def test_any_dimensions_may_be_swept(metric, case, seed):
     ] * 2
 
 
-def unlike(n=3000):
+def unlike(n=1500):
     rng = np.random.default_rng(3)
     x = np.column_stack(
         [rng.uniform(size=(n, 3)), rng.uniform(0, 60, (n, 2)), rng.uniform(size=(n, 4))]

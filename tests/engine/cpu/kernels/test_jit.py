@@ -234,6 +234,7 @@ print(pd.DataFrame({"x": [0.0, 1.0, 3.0]}).simjoin.count_pairs(1.0, on="x"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_zipped_package_finds_what_is_no_module(tmp_path):
     packed = shutil.make_archive(

@@ -1,14 +1,14 @@
 """The join of two tile indexes, around the widths of tiles and groups."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
+from dask_simjoin.catalog import METHODS
 from dask_simjoin.engine.cpu.joiner import JOINER
 from tests.engine.cpu.test_joiner import SWEEP_MAX_DIMS, _bounds, check
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import cases
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 
 @settings(max_examples=examples(150))
@@ -17,7 +17,7 @@ def test_tiles_in_few_dimensions(case):
     check(case.x, case.eps, case.cuts, method="tiles")
 
 
-@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 127, 128, 129, 4095, 4097])
+@in_turns(2, n=[1, 2, 63, 64, 65, 127, 128, 129, 4095, 4097], method=list(METHODS))
 def test_around_the_width_of_tiles_and_groups(n, method):
     x = np.random.default_rng(n).uniform(size=(n, 4))
     eps = 0.5 * n ** (-1 / 4)
