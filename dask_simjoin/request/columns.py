@@ -538,12 +538,10 @@ def left_out(
 def _is_other_number(dtype: DType) -> bool:
     if kind_of_number(dtype):
         return False
-    # cuDF's decimals are not numeric for pandas
-    return pd.api.types.is_numeric_dtype(dtype) or type(dtype).__name__ in (
-        "Decimal32Dtype",
-        "Decimal64Dtype",
-        "Decimal128Dtype",
-    )
+    if library(dtype) == "cudf":
+        # pandas raises an error for cuDF's lists, and takes categories for numbers
+        return type(dtype).__name__.startswith("Decimal")
+    return bool(pd.api.types.is_numeric_dtype(dtype))
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:

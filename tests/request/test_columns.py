@@ -4,6 +4,8 @@ for something else.
 
 import re
 import time
+from decimal import Decimal
+from types import SimpleNamespace
 
 import dask
 import dask.array as da
@@ -15,7 +17,11 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
-from dask_simjoin.request.columns import check_label, latitude_and_longitude
+from dask_simjoin.request.columns import (
+    check_label,
+    latitude_and_longitude,
+    left_out,
+)
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from tests.support.frames import computed
 
@@ -439,3 +445,22 @@ def test_checks_of_many_columns_are_fast(names):
         SelfJoinRequest(1.0, on=[*names, names[7]]).spec(meta)
     with pytest.raises(ColumnError, match="more than once"):
         SelfJoinRequest(1.0, on=names[:2], keep=[*names, names[7]]).spec(meta)
+
+
+CUDF = {
+    "ListDtype": pa.array,
+    "StructDtype": dict,
+    "CategoricalDtype": np.int64,
+    "Decimal64Dtype": Decimal,
+}
+"""Name of a dtype of cuDF -> what its attribute `type` is; for lists, a function."""
+
+
+def test_only_decimals_of_cudf_are_numbers_that_are_left_out():
+    base = pd.api.extensions.ExtensionDtype
+    dtypes = [
+        type(name, (base,), {"__module__": "cudf", "name": name, "type": kind})()
+        for name, kind in CUDF.items()
+    ]
+    meta = SimpleNamespace(columns=pd.Index(list("abcd")), dtypes=dtypes)
+    assert left_out(meta, ()) == (("d", "Decimal64Dtype"),)
