@@ -165,10 +165,10 @@ MUTATIONS = [
         K + "test_hierarchy.py",
     ),
     Mutation(
-        K + "nearest_scan.py",
+        K + "nearest_lists.py",
         "np.uint64(name) > np.uint64(other)",
         "name > other",
-        K + "test_nearest_scan.py",
+        K + "test_nearest_lists.py",
     ),
     Mutation(
         K + "reductions.py",

@@ -167,7 +167,11 @@ def nearest(
             float(max(q["norm"], d["norm"])),
         )
     work = kernels.scratch(
-        len(d["low"]), len(d["lower"]), layout.dims, d["lower"].dtype
+        len(d["low"]),
+        len(d["lower"]),
+        layout.dims,
+        d["lower"].dtype,
+        best_d2.shape[1],
     )
     kernels.search(
         q_terms,

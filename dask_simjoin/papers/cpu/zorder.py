@@ -19,7 +19,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
-from dask_simjoin.engine.cpu.kernels.nearest_scan import take_in, worse
+from dask_simjoin.engine.cpu.kernels.nearest_lists import take_in, worse
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import (
     MAX_CAPACITY,

@@ -17,6 +17,11 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.nearest_lists import (
+    begin_lists,
+    empty_lists,
+    end_lists,
+)
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     MAX_GUESS,
     SLACK,
@@ -105,12 +110,12 @@ def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     keys[at], ties[at], nodes[at] = key, tie, node
 
 
-def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
+def scratch(tiles: int, groups: int, dims: int, kind: DType, k: int) -> tuple[Any, ...]:
     """Return the scratch arrays of `search` for data with these numbers of tiles and of
     groups of boxes.
 
-    `kind`: dtype of the boxes. Kernels do not allocate the arrays themselves, because
-    Numba compiles allocations slowly.
+    `kind`: dtype of the boxes; `k`: number of neighbors. Kernels do not allocate the
+    arrays themselves, because Numba compiles allocations slowly.
     """
     heap = tiles + groups + 1
     keys, ties, nodes = (
@@ -118,27 +123,18 @@ def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray
         np.empty(heap, np.int64),
         np.empty(heap, np.int64),
     )
-    rows, own, worst = (
-        np.empty(TILE, np.int64),
-        np.empty(TILE, np.int64),
-        np.empty(TILE),
-    )
+    own, worst = np.empty(TILE, np.int64), np.empty(TILE)
     reach, all_reach, gaps = (np.empty(TILE, kind) for _ in range(3))
     limit, lanes = (
         np.full(TILE + 1, np.inf, np.float32),
         np.zeros((TILE + 1, dims), np.float32),
     )
-    distances, new_d2, new_name = (
-        np.empty(TILE),
-        np.empty(TILE),
-        np.empty(TILE, np.int64),
-    )
+    distances, new = np.empty(TILE), (np.empty(TILE), np.empty(TILE, np.int64))
     picked, masks = np.empty(TILE + QUERIES, np.int64), np.zeros(TILE + 1, np.uint64)
     return (
         keys,
         ties,
         nodes,
-        rows,
         own,
         worst,
         reach,
@@ -147,10 +143,10 @@ def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray
         limit,
         lanes,
         distances,
-        new_d2,
-        new_name,
+        new,
         picked,
         masks,
+        empty_lists(k),
     )
 
 
@@ -205,7 +201,6 @@ def search(
         keys,
         ties,
         nodes,
-        rows,
         own,
         worst,
         reach,
@@ -214,10 +209,10 @@ def search(
         limit,
         lanes,
         distances,
-        new_d2,
-        new_name,
+        new,
         picked,
         masks,
+        lists,
     ) = work
     lowers, uppers = lower.ctypes.data, upper.ctypes.data
     reaches, all_reaches, all_gaps = (
@@ -225,8 +220,9 @@ def search(
         all_reach.ctypes.data,
         gaps.ctypes.data,
     )
-    state = rows, own, worst, best_d2, best_name, d_names
-    scan_work = distances, new_d2, new_name, picked, masks, lanes
+    list_d2, list_names = lists
+    state = own, worst, lists, d_names, k
+    scan_work = distances, new, picked, masks, lanes
     kind = lower.dtype.type
     zero = kind(0)
     ahead_lines = min(d[0].strides[0], PREFETCHED) // 64
@@ -238,11 +234,10 @@ def search(
             begin(q, a, lanes)
         for t in range(TILE):
             reach[t] = kind(-1)
+        begin_lists(lists, q_order, a * TILE, count, best_d2, best_name)
         for t in range(count):
-            i = a * TILE + t
-            rows[t] = q_order[i]
-            worst[t] = best_d2[rows[t], k - 1]
-            own[t] = q_names[i] if is_self_join else -1
+            worst[t] = list_d2[t, k - 1]
+            own[t] = q_names[a * TILE + t] if is_self_join else -1
         # with a literal 1, Numba would compile a second `_push` for that type
         size = np.int64(1)
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
@@ -283,7 +278,7 @@ def search(
                 if zeros == valid:
                     last = NONE
                     for t in range(count):
-                        last = max(last, np.uint64(best_name[rows[t], k - 1]))
+                        last = max(last, np.uint64(list_names[t, k - 1]))
             key, tie, node = keys[0], ties[0], nodes[0]
             if key > furthest or (
                 zeros == valid and key == 0 and np.uint64(tie) > last
@@ -351,7 +346,7 @@ def search(
             while idle != NONE:
                 t = lowest_bit(idle)
                 idle &= idle - ONE
-                if d_least[b >> 6, b & 63] > best_name[rows[t], k - 1]:
+                if d_least[b >> 6, b & 63] > list_names[t, k - 1]:
                     wanted &= ~(ONE << np.uint64(t))
             if wanted != NONE:
                 if len(q) == 1:
@@ -362,6 +357,7 @@ def search(
                         b,
                         wanted,
                         state,
+                        gaps,
                         least2,
                         bound2,
                         guess,
@@ -385,6 +381,7 @@ def search(
                 if next_guess == np.inf and k < TILE and worst[count - 1] < MAX_GUESS:
                     next_guess = worst[count - 1] * SLACK
         guess = next_guess
+        end_lists(lists, q_order, a * TILE, count, best_d2, best_name)
 
 
 @kernel

@@ -1,10 +1,6 @@
 """Compare a tile of queries with a tile of points, and keep the k nearest points of
 each query.
 
-Neighbors are ordered by (d2, id). A free slot is (inf, -1). It comes after all
-neighbors, because ids are compared as unsigned numbers, and -1 is then the largest. So
-a neighbor with d2 = inf replaces a free slot.
-
 A query that has fewer than k neighbors so far would accept all points of a tile. So it
 first guesses a limit from the worst d2 of the previous query. This limit excludes most
 points. If too few points are within the guess, a larger limit is tried.
@@ -25,11 +21,13 @@ from numba import types
 from numba.core import cgutils
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source
+from dask_simjoin.engine.cpu.kernels.nearest_lists import keep
 from dask_simjoin.engine.cpu.kernels.product_simd import filter_tile
 from dask_simjoin.engine.cpu.kernels.simd import (
     F32,
     F64,
     I32,
+    I64,
     Builder,
     LLVMType,
     NormValue,
@@ -202,6 +200,26 @@ def lanes_within(builder: Builder, numbers: Value, limit: Value) -> Value:
     )
 
 
+@llvm_function(types.uint64, types.int64, types.float64)
+def lanes_below(builder: Builder, numbers: Value, limit: Value) -> Value:
+    """A mask of the numbers that are less than `limit`, among 64 float64 at an
+    address.
+    """
+    bound = splat(builder, limit, ir.VectorType(F64, REGISTER // 8))
+    return _lanes(
+        builder, numbers, F64, 8, lambda some: builder.fcmp_ordered("<", some, bound)
+    )
+
+
+@llvm_function(types.uint64, types.int64, types.int64)
+def names_other(builder: Builder, names: Value, name: Value) -> Value:
+    """A mask of the ids that differ from `name`, among 64 int64 at an address."""
+    own = splat(builder, name, ir.VectorType(I64, REGISTER // 8))
+    return _lanes(
+        builder, names, I64, 8, lambda some: builder.icmp_signed("!=", some, own)
+    )
+
+
 @llvm_function(types.uint64, types.int64, types.int32)
 def lanes_other(builder: Builder, numbers: Value, number: Value) -> Value:
     """A mask of the numbers that differ from `number`, among 64 int32 at an address."""
@@ -289,58 +307,6 @@ def box_gaps(
     return builder.load(mask)
 
 
-@inline_source
-def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
-    """Whether (d2, name) comes after (other_d2, other)."""
-    return bool(
-        d2 > other_d2 or (d2 == other_d2 and np.uint64(name) > np.uint64(other))
-    )
-
-
-@device_function
-def take_in(
-    best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int
-) -> None:
-    """Merge `m` new neighbors into the k neighbors of a row, and keep the k best.
-
-    The new neighbors may have any order; they are sorted in place. Then one pass from
-    the end of the row merges them.
-    """
-    k = best_d2.shape[1]
-    for n in range(1, m):
-        d2, name = new_d2[n], new_name[n]
-        at = n
-        while at > 0 and worse(new_d2[at - 1], new_name[at - 1], d2, name):
-            new_d2[at], new_name[at] = new_d2[at - 1], new_name[at - 1]
-            at -= 1
-        new_d2[at], new_name[at] = d2, name
-    old, new = k - 1, m - 1
-    for _ in range(m):  # drop the m worst of the k + m neighbors
-        if old < 0 or (
-            new >= 0
-            and worse(
-                new_d2[new], new_name[new], best_d2[row, old], best_name[row, old]
-            )
-        ):
-            new -= 1
-        else:
-            old -= 1
-    at = k - 1
-    while new >= 0:
-        if old >= 0 and worse(
-            best_d2[row, old], best_name[row, old], new_d2[new], new_name[new]
-        ):
-            best_d2[row, at], best_name[row, at] = (
-                best_d2[row, old],
-                best_name[row, old],
-            )
-            old -= 1
-        else:
-            best_d2[row, at], best_name[row, at] = new_d2[new], new_name[new]
-            new -= 1
-        at -= 1
-
-
 MAX_GUESS, SLACK = 2.0**1000, 1.5
 """The guess for a query is `SLACK` times the worst d2 of the previous query, if that is
 below `MAX_GUESS`.
@@ -390,16 +356,6 @@ def set_limits(
     limit[t] = np.float32(h - abs(h) * 4 * U - 2.0**-148)
 
 
-@inline_source
-def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
-    """Whether a point (d2, `name`) replaces the worst neighbor. The caller has checked
-    that d2 <= `worst`.
-
-    `own`: id of the query, or -1 if the query may be its own neighbor.
-    """
-    return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
-
-
 @device_function
 def _measure(
     q_y: Array,
@@ -410,32 +366,30 @@ def _measure(
     mask: Any,
     least: float,
     most: float,
-    worst: float,
-    worst_name: int,
     own: int,
     new_d2: Array,
-    new_name: Array,
-) -> int:
-    """Find the new neighbors of query `i` among the points `mask` of tile `b`.
+) -> Any:
+    """Measure d2 of query `i` to the points `mask` of tile `b`, and write them to
+    `new_d2`.
 
-    Write points with a d2 from `least` to `most` that are better than the worst
-    neighbor. Return their number.
+    Return a mask of the points with a d2 from `least` to `most` and another id than
+    `own`.
     """
-    m = 0
+    near = NONE
     while mask != NONE:
-        j = b * TILE + lowest_bit(mask)
+        t = lowest_bit(mask)
         mask &= mask - ONE
+        j = b * TILE + t
         d2 = 0.0
         for k in range(q_y.shape[1]):
             # the filter is for norm 2 only, so add squares; in order and without fused
             # multiply-add, as elsewhere
-            t = q_y[i, k] - d_y[j, k]
-            d2 += t * t
-        name = d_names[j]
-        if least <= d2 <= most and _wants(d2, name, own, worst, worst_name):
-            new_d2[m], new_name[m] = d2, name
-            m += 1
-    return m
+            difference = q_y[i, k] - d_y[j, k]
+            d2 += difference * difference
+        new_d2[t] = d2
+        if least <= d2 <= most and d_names[j] != own:
+            near |= ONE << np.uint64(t)
+    return near
 
 
 @inline_source
@@ -446,6 +400,7 @@ def scan_exact(
     b: int,
     wanted: np.uint64,
     state: Any,
+    gaps: Array,
     least2: float,
     bound2: float,
     guess: float,
@@ -455,22 +410,23 @@ def scan_exact(
     """Update the neighbors of the `wanted` queries of tile `a` with the points of tile
     `b`.
 
-    Return a mask of the queries whose neighbors changed.
+    Return a mask of the queries whose neighbors may have changed. `gaps`: total of the
+    gap between each query and the box of tile `b`.
     """
-    rows, own, worst, best_d2, best_name, d_names = state
-    distances, new_d2, new_name = work[:3]
-    k = best_d2.shape[1]
+    own, worst, lists, d_names, k = state
+    distances, new = work[:2]
     z = d[0]
     dims, size = np.int64(z.shape[1]), z.itemsize
     tile, points = (
         z.ctypes.data + b * z.strides[0],
         q[0].ctypes.data + a * q[0].strides[0],
     )
+    names = d_names.ctypes.data + b * TILE * 8
     changed = NONE
     while wanted != NONE:
         t = lowest_bit(wanted)
         wanted &= wanted - ONE
-        row, furthest = rows[t], worst[t]
+        furthest = worst[t]
         most = min(furthest, bound2)
         # with `least2` there is no guess: points nearer than `least2` would count as
         # found within the guess
@@ -481,21 +437,20 @@ def scan_exact(
         while first < most and count_bits(mask) <= k:
             first = min(4 * first, most) if first > 0 else most
             mask = lanes_within(distances.ctypes.data, first)
-        last = best_name[row, k - 1]
-        m = 0
-        while mask != NONE:
-            bit = lowest_bit(mask)
-            mask &= mask - ONE
-            d2, name = distances[bit], d_names[b * TILE + bit]
-            if d2 >= least2 and _wants(d2, name, own[t], furthest, last):
-                new_d2[m], new_name[m] = d2, name
-                m += 1
-        if m > 0:
-            take_in(best_d2, best_name, row, new_d2, new_name, m)
-            worst[t] = best_d2[row, k - 1]
-            if furthest == np.inf and k < TILE:
-                guess = worst[t] * SLACK if worst[t] < MAX_GUESS else np.inf
-            changed |= ONE << np.uint64(t)
+        if own[t] >= 0 and gaps[t] == 0.0:
+            mask &= names_other(names, own[t])
+        if least2 > 0.0:
+            mask &= ~lanes_below(distances.ctypes.data, least2)
+        if mask == NONE:
+            continue
+        is_finite = (
+            first < np.inf or mask & ~lanes_below(distances.ctypes.data, np.inf) == NONE
+        )
+        keep(lists, t, mask, distances, names, is_finite, new)
+        worst[t] = lists[0][t, k - 1]
+        if furthest == np.inf and k < TILE:
+            guess = worst[t] * SLACK if worst[t] < MAX_GUESS else np.inf
+        changed |= ONE << np.uint64(t)
     return changed
 
 
@@ -514,15 +469,15 @@ def scan_filtered(
     work: Any,
 ) -> np.uint64:
     """Find the same neighbors as `scan_exact`, but run the float32 filter first."""
-    rows, own, worst, best_d2, best_name, d_names = state
-    _, new_d2, new_name, picked, masks, points = work
-    k = best_d2.shape[1]
+    own, worst, lists, d_names, k = state
+    distances, new, picked, masks, points = work
     z, start, d_y = d
     some = filter_tile(z, start, b, wanted, points, picked, limit, masks)
     if not some and guess == np.inf:
         return NONE
     count = min(TILE, len(d_names) - b * TILE)
     every = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
+    names = d_names.ctypes.data + b * TILE * 8
     changed = NONE
     while wanted != NONE:
         t = lowest_bit(wanted)
@@ -532,16 +487,16 @@ def scan_filtered(
         first = min(guess, most) if furthest == np.inf else most
         if mask == NONE and first == most:
             continue
-        i, row = a * TILE + t, rows[t]
-        last = best_name[row, k - 1]
-        limits_and_scratch = furthest, last, own[t], new_d2, new_name
-        m = _measure(q[2], i, d_y, d_names, b, mask, least2, first, *limits_and_scratch)
-        if m < k and first < most:
-            m = _measure(
-                q[2], i, d_y, d_names, b, every, least2, most, *limits_and_scratch
+        i = a * TILE + t
+        near = _measure(
+            q[2], i, d_y, d_names, b, mask, least2, first, own[t], distances
+        )
+        if first < most and count_bits(near) < k:
+            near = _measure(
+                q[2], i, d_y, d_names, b, every, least2, most, own[t], distances
             )
-        if m > 0:
-            take_in(best_d2, best_name, row, new_d2, new_name, m)
-            worst[t] = best_d2[row, k - 1]
+        if near != NONE:
+            keep(lists, t, near, distances, names, True, new)
+            worst[t] = lists[0][t, k - 1]
             changed |= ONE << np.uint64(t)
     return changed
