@@ -12,12 +12,12 @@ from dask.base import is_dask_collection
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.verb import counts_example, pairs_by_eps, verb
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import (
     count_copies,
     naming_causes,
     raise_if_none,
 )
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, LISTS, directions
 from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.columns import example_of
@@ -301,8 +301,8 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
         )
     chunk, plan = whole_chunk(_numbered(frame[spec.columns]), spec, LISTS)
     own = frames.memory()
-    resources = Resources(memory=own, gpu=own is not None)
-    fitting = csr.fitting_for(spec, len(frame), meta, resources, pieces=False)
+    limits = Limits(memory=own, gpu=own is not None)
+    fitting = csr.fitting_for(spec, len(frame), meta, limits, pieces=False)
     with naming_causes(lambda: plan.data_warnings):
         fitting.check(
             2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True

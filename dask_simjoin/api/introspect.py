@@ -10,7 +10,6 @@ import os
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.api.knn import check_neighbors
@@ -25,7 +24,7 @@ from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import pairs_example, verb
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.budget import plain_budget
+from dask_simjoin.planning.budget import limits_now
 from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.estimate import ALL, Recall
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, OutputSpec, nearest_output
@@ -202,8 +201,8 @@ def _planned(
     )
     raise_if_none(made.data_warnings, 0)
     size = round(made.rows * made.row_bytes)
-    budget = plain_budget(made.budget, size, frames_of_library(spec.library).memory())
-    return replace(made, budget=budget, slices=np.ones_like(made.slices))
+    device = frames_of_library(spec.library).memory()
+    return replace(made, limits=limits_now(made.limits, size, device))
 
 
 def _neighbor_recall(

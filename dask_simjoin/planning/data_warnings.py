@@ -25,7 +25,11 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics.distances import Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
-from dask_simjoin.planning.budget import enough_result, fewer_pairs, verbs_without_pairs
+from dask_simjoin.planning.budget import (
+    enough_result,
+    fewer_pairs,
+    verbs_without_pairs,
+)
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary

@@ -16,10 +16,10 @@ from dask_simjoin.errors import in_table
 from dask_simjoin.graph.inputs import check_other, one_or_two, same_library
 from dask_simjoin.graph.verb import NEIGHBORS, pairs_example, series_example
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.planning.budget import plain_budget, within_memory
+from dask_simjoin.planning.budget import limits_now, within_memory
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import RIGHT, check_summaries
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
@@ -194,10 +194,10 @@ def _plan_whole(frames: list[Frame], spec: Any, kind: JoinKind) -> SetPlan:
     whole = replace(
         spec, blocksize=MAX_BYTES, settings=replace(spec.settings, output=None)
     )
-    found = kind.make_plan(tables, whole, PAIRS, resources_for(spec.library))
+    found = kind.make_plan(tables, whole, PAIRS, limits_for(spec.library))
     size = round(found.block_bytes.sum())
     device = frames_of_library(spec.library).memory()
-    return replace(found, budget=plain_budget(found.budget, size, device))
+    return replace(found, limits=limits_now(found.limits, size, device))
 
 
 class Profile(NamedTuple):
