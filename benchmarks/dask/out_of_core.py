@@ -134,7 +134,7 @@ def describe(plan: Any) -> dict[str, Any]:
         "partitioning": plan.partitioning,
         "chunks": len(plan.chunks),
         "block_pairs": len(plan),
-        "budget": {"chunk": plan.budget.chunk, "output": plan.budget.output},
+        "budget": {"chunk": plan.limits.chunk, "output": plan.limits.output},
         "estimated": plan.estimate.total,
     }
 

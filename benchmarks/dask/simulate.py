@@ -26,8 +26,8 @@ import pandas as pd
 from distributed import Client, LocalCluster, wait
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, making_tasks
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.plan import Plan, make_plan
@@ -72,15 +72,16 @@ class Machine:
     task: float
 
     @property
-    def resources(self) -> Resources:
+    def limits(self) -> Limits:
         """The cluster's properties for a plan."""
-        return Resources(
+        return Limits(
             self.workers,
             int(self.memory),
             True,
             int(self.memory),
             self.gpu,
             self.workers,
+            shuffle="p2p" if self.workers > 1 else "tasks",
         )
 
     def rate(self) -> float:
@@ -231,9 +232,7 @@ def simulate(
     """
     known = tables(job, rows, PARTITIONS * machine.workers, partitioning)
     began = time.perf_counter()
-    plan = make_plan(
-        known, COUNTS, machine.resources, "p2p" if machine.workers > 1 else "tasks"
-    )
+    plan = make_plan(known, COUNTS, machine.limits)
     planned = time.perf_counter() - began
     costs = Costs(
         plan.layout.method,
@@ -241,23 +240,22 @@ def simulate(
         known.near(),
         float(rows),
         COUNTS,
-        machine.resources,
+        machine.limits,
     )
     own, apart = rows / machine.workers, 1 - 1 / machine.workers
     shuffled = plan.chunks.method is not None
     moved = rows * plan.row_bytes * apart if shuffled else 0.0
-    one = replace(costs, resources=replace(machine.resources, threads=1))
+    one = replace(costs, limits=replace(machine.limits, threads=1))
     loads = np.zeros(machine.workers)
     owners = placed(loads, plan.chunks.rows * one.build)
     shuffle = own * one.shuffle if shuffled else 0.0
     run = pieces_run(plan, machine, owners)
     tasks = (
-        making_tasks(plan.chunks, plan.sources, machine.resources.cluster)
-        + run["tasks"]
+        making_tasks(plan.chunks, plan.sources, machine.limits.cluster) + run["tasks"]
     )
     steps = {
         "planning": planned,
-        "reading": rows * costs.read / machine.resources.threads,
+        "reading": rows * costs.read / machine.limits.threads,
         "moving": moved / machine.workers / machine.rate(),
         "shuffling": shuffle,
         "indexing": float(loads.max()),

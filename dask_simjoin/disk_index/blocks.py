@@ -31,8 +31,7 @@ from dask_simjoin.disk_index.segments import (
 from dask_simjoin.disk_index.types import Part, Snapshot
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, reach
-from dask_simjoin.planning.budget import make_budget
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
 
@@ -84,13 +83,13 @@ class Sizes(NamedTuple):
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
     """Return the limits of tasks, from the configuration and the memory of the workers."""
-    resources = resources_for(snapshot.library)
-    chunk = make_budget(None, current_settings(on_cluster()), resources).chunk
+    limits = limits_for(snapshot.library)
+    chunk = limits.sized(None, current_settings(on_cluster())).chunk
     each = row_bytes(spec)
     return Sizes(
         max(1, int(chunk // each)),
-        resources.threads,
-        MAX_SENT if resources.cluster else chunk,
+        limits.threads,
+        MAX_SENT if limits.cluster else chunk,
     )
 
 

@@ -41,8 +41,8 @@ from dask_simjoin.errors import OptionError, VersionGoneError
 from dask_simjoin.graph.dask_private import Task
 from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import end_without_workers, on_worker
-from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.limits import Limits
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.reports.facts import summaries_html
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
@@ -102,27 +102,27 @@ def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedR
 
 
 def _segment_rows(version: Version, spec: JoinSpec) -> int:
-    max_rows, resources = (
+    max_rows, limits = (
         min(SEGMENT_ROWS, sizes(version.rows, spec).rows),
-        resources_for(version.library),
+        limits_for(version.library),
     )
-    if not resources.gpu or resources.memory is None:
+    if not limits.gpu or limits.memory is None:
         return max_rows
     return max(
         max_rows,
-        device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), resources),
+        device_rows(int(version.rows.groups.rows.sum()), row_bytes(spec), limits),
     )
 
 
-def device_rows(rows: int, each: float, resources: Resources) -> int:
+def device_rows(rows: int, each: float, limits: Limits) -> int:
     """Return the maximum rows of a segment on a GPU. Several threads may share the GPU.
 
     `rows`: number of rows in all segments. `each`: bytes per row.
     """
-    gpus = resources.threads if resources.cluster else 1
-    sharing = resources.threads // gpus
+    gpus = limits.threads if limits.cluster else 1
+    sharing = limits.threads // gpus
     capacity = (
-        (resources.memory or 0)
+        (limits.memory or 0)
         * sharing
         * DEVICE_SHARE
         / max(1.0, sharing * 2 * DEVICE_SHARE)
@@ -151,9 +151,9 @@ def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
 
 
 def _capacity(library: str) -> float:
-    resources = resources_for(library)
-    each = resources.memory if resources.memory is not None else resources.shared
-    return float("inf") if each is None else SHARE * each * resources.threads
+    limits = limits_for(library)
+    each = limits.memory if limits.memory is not None else limits.shared
+    return float("inf") if each is None else SHARE * each * limits.threads
 
 
 def _segments(

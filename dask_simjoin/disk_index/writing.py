@@ -44,12 +44,11 @@ from dask_simjoin.graph.source import (
 from dask_simjoin.graph.source import optimise_in_place as optimised
 from dask_simjoin.graph.workers import check_sending
 from dask_simjoin.metrics.norms import Frame, reach
-from dask_simjoin.planning.budget import make_budget
 from dask_simjoin.planning.entity_chunks import Piece
 from dask_simjoin.planning.partition import id_keys, points
 from dask_simjoin.planning.resources import (
     can_move,
-    resources_for,
+    limits_for,
     sent_rows,
     shuffle_method,
 )
@@ -102,9 +101,7 @@ def collect_rows(
     source = freeze(frame, spec.columns)
     statistics = collect(source, spec, True)
     table = summarise_table(statistics.summaries, spec)
-    chunk = make_budget(
-        spec.blocksize, spec.settings, resources_for(spec.library)
-    ).chunk
+    chunk = limits_for(spec.library).sized(spec.blocksize, spec.settings).chunk
     check_ids(source, spec, statistics, chunk)
     return Incoming(
         source,
@@ -415,16 +412,16 @@ def _shuffle_method(incoming: Incoming) -> str | None:
     spec, table = incoming.table.spec, incoming.table
     if len(table.summaries) == 1 or table.rows <= incoming.file_rows:
         return None
-    resources, size = resources_for(spec.library), table.rows * table.row_bytes
+    limits, size = limits_for(spec.library), table.rows * table.row_bytes
     dtypes = [
         incoming.source.inner._meta[name].dtype
         for name in incoming.columns
         if name in spec.columns
     ]
     method = shuffle_method(
-        spec.settings.shuffle, resources, size, len(table.summaries), dtypes
+        spec.settings.shuffle, limits, size, len(table.summaries), dtypes
     )
-    return method if can_move(method, resources, [table]) else None
+    return method if can_move(method, limits, [table]) else None
 
 
 def _by_region(
@@ -447,7 +444,7 @@ def _by_region(
     meta = with_ids(incoming.source.inner._meta.iloc[:0], incoming.id, incoming.columns)
     for name in (SEQ, VERSION, CELL):
         meta[name] = np.zeros(0, np.int64)
-    max_rows = sent_rows(method, resources_for(spec.library), table.row_bytes)
+    max_rows = sent_rows(method, limits_for(spec.library), table.row_bytes)
     pieces, shared = (
         cut_rows(source_rows(incoming), max_rows),
         Shared("simjoin_regions", regions),

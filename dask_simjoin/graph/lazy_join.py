@@ -40,13 +40,13 @@ from dask_simjoin.graph.source import (
     map_frozen,
 )
 from dask_simjoin.graph.workers import on_worker
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import (
     BY_WORKER,
     Chunking,
     Sources,
     is_shuffled,
 )
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import check_shuffle
@@ -455,9 +455,7 @@ class LazyJoin(LabelledExpr):
         )
         return plan
 
-    def _check_statistics(
-        self, statistics: JoinStatistics, resources: Resources
-    ) -> None:
+    def _check_statistics(self, statistics: JoinStatistics, limits: Limits) -> None:
         """Raise an error if the tables do not fit in the memory of a task, however they
         are divided into chunks.
         """

@@ -77,7 +77,7 @@ def rows_left_out(
     if not numbers:
         return None
     each = Listed([(n, plan.sources[0][n]) for n in numbers])
-    most, rows, ends = min(MAX_ROWS, plan.budget.output / plan.pair_bytes), 0, []
+    most, rows, ends = min(MAX_ROWS, plan.limits.output / plan.pair_bytes), 0, []
     for place, n in enumerate(numbers):
         own = plan.left_out[0].partitions[n]
         if rows and rows + own > most:

@@ -32,7 +32,7 @@ from dask_simjoin.planning.budget import Fitting
 from dask_simjoin.planning.data_warnings import naming_causes
 from dask_simjoin.planning.outputs import PAIRS, OutputSpec
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.counts import pairs_by_eps
@@ -78,7 +78,7 @@ class NeighborGraph(LazyJoin):
         plan, spec = self.plan, self.operand("spec")
         rows = sum(rows for rows, _ in plan.sources[0])
         fitting = csr.fitting_for(
-            spec, rows, self._meta, resources_for(spec.library), pieces=True
+            spec, rows, self._meta, limits_for(spec.library), pieces=True
         )
         with naming_causes(lambda: plan.data_warnings):
             fitting.check(

@@ -46,10 +46,10 @@ from dask_simjoin.graph.source import (
 )
 from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.data_warnings import raise_warnings
 from dask_simjoin.planning.entity_chunks import BY_WORKER
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.partition import (
     RIGHT,
@@ -63,7 +63,7 @@ from dask_simjoin.planning.partition import (
     suspected,
 )
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.resources import check_folder, resources_for, shuffle_method
+from dask_simjoin.planning.resources import check_folder, limits_for, shuffle_method
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
@@ -171,8 +171,8 @@ STATISTICS = StatisticsCache()
 KEY_BYTES = 16
 """Bytes that an id takes while the keys of ids are sorted."""
 
-Check = Callable[[JoinStatistics, Resources], None]
-"""A function that raises an error if tables are too large for the resources."""
+Check = Callable[[JoinStatistics, Limits], None]
+"""A function that raises an error if tables are too large for the limits."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class PlanningSteps:
     # Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``.
     # The partitions of a right table have numbers from `RIGHT` on.
     summarize: Callable[..., Any]
-    # Makes the plan: ``make(summaries, sources, spec, output, resources, check)``.
+    # Makes the plan: ``make(summaries, sources, spec, output, limits, check)``.
     # `summaries` and `sources` have an item for each table.
     make: Callable[..., Any]
     # whether errors in `summarize` name the wrong table, left or right
@@ -218,17 +218,16 @@ def _plan_distances(
     sources: list[FrozenSource],
     spec: JoinSpec,
     output: OutputSpec,
-    resources: Resources,
+    limits: Limits,
     check: Check | None,
 ) -> Plan:
     statistics = join_statistics(summaries, spec)
     if check is not None:
-        check(statistics, resources)
+        check(statistics, limits)
     plan = make_plan(
         statistics,
         output,
-        resources,
-        choose_shuffle(statistics, output, resources, sources),
+        replace(limits, shuffle=choose_shuffle(statistics, output, limits, sources)),
     )
     tables = zip(
         sources,
@@ -327,9 +326,7 @@ def plan_join(
         [table.summaries for table in collected],
         [table for table, _ in tables],
     )
-    plan = steps.make(
-        summaries, sources, spec, output, resources_for(spec.library), check
-    )
+    plan = steps.make(summaries, sources, spec, output, limits_for(spec.library), check)
     if plan.shuffles_on_disk:
         check_folder(
             plan.disk.needed,
@@ -344,10 +341,10 @@ def plan_join(
             and not output.min_total
         ):
             k = output.k - output.ties
-            check_nearest(plan.rows_found(k), plan.pair_bytes, k, plan.budget)
+            check_nearest(plan.rows_found(k), plan.pair_bytes, k, plan.limits)
         for name, (table, own), found in zip(names, tables, collected, strict=True):
             with in_table(name):
-                check_ids(table, own, found, plan.budget.chunk)
+                check_ids(table, own, found, plan.limits.chunk)
     raise_warnings(plan.data_warnings)
     return plan
 
@@ -451,7 +448,7 @@ def _pass_over(
 def choose_shuffle(
     statistics: JoinStatistics,
     output: OutputSpec,
-    resources: Resources,
+    limits: Limits,
     sources: list[FrozenSource],
 ) -> str:
     """Choose how rows are sent to chunks: by Dask's shuffle, or by the workers that
@@ -468,11 +465,11 @@ def choose_shuffle(
         dtypes += [source.inner._meta[name].dtype for name in table.spec.keep]
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
-    shuffle = shuffle_method(configured, resources, size, most, dtypes)
+    shuffle = shuffle_method(configured, limits, size, most, dtypes)
     # most values that return to the partitions of their rows come back by Dask's
     # shuffle, so rows are sent by it, too
     comes_back = (output.by_row or output.single_home) and not output.wide_halo
-    apart = resources.cluster and resources.workers > 1 and not resources.gpu
+    apart = limits.cluster and limits.workers > 1 and not limits.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:
         return shuffle
     held = (held_by_workers(ROWS.look_up(source)) for source in sources)

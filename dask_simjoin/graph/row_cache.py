@@ -39,8 +39,8 @@ from dask_simjoin.graph.source import (
 )
 from dask_simjoin.graph.workers import outside_pool
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.budget import MEMORY_LIMIT
-from dask_simjoin.planning.resources import PROCESSES, resources_for
+from dask_simjoin.planning.limits import MEMORY_LIMIT
+from dask_simjoin.planning.resources import PROCESSES, limits_for
 from dask_simjoin.request.options import current_client
 
 SHARE = 16
@@ -360,8 +360,8 @@ class RowCache:
             or frames_of_library(library).memory() is not None
         ):
             return None
-        resources = resources_for(library)
-        most = (resources.limit or 0) * resources.workers // SHARE
+        limits = limits_for(library)
+        most = (limits.limit or 0) * limits.workers // SHARE
         if not most or not source.inner.npartitions:
             return None
         passed = WorkersPass(client, source, most, label, function, args, each)

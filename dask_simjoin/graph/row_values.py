@@ -47,7 +47,7 @@ from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
 from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled
 from dask_simjoin.planning.outputs import ROW_COUNTS
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.tasks.chunks import Chunk, check_source
 from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 from dask_simjoin.tasks.shuffle import (
@@ -347,7 +347,7 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
             (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
             for b, values in enumerate(self._by_block(steps))
         ]
-        threads = resources_for(spec.library).threads if spec.settings.cluster else None
+        threads = limits_for(spec.library).threads if spec.settings.cluster else None
         found = steps.spread("split", "part", splits, self._partitions, threads)
         keys = read.__dask_keys__()
         for place, n in enumerate(self._partitions):

@@ -46,7 +46,7 @@ from dask_simjoin.graph.source import (
 from dask_simjoin.graph.workers import check_sending, on_worker
 from dask_simjoin.metrics.norms import Frame, Values
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Piece, Shuffled
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.by_worker import (
@@ -254,10 +254,10 @@ def chunks_by_worker(
     task reads its partitions again.
     """
     place_tasks()
-    workers = resources_for(spec.library).workers
+    workers = limits_for(spec.library).workers
     if held is None:
         frame, number = optimise_in_place(source.inner), source.inner.npartitions
-        tasks = min(number, resources_for(spec.library).threads)
+        tasks = min(number, limits_for(spec.library).threads)
         cuts = [number * k // tasks for k in range(tasks + 1)]
         parts = enumerate(itertools.pairwise(cuts))
         groups = Listed(

@@ -19,17 +19,14 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics.norms import add, reach
 from dask_simjoin.planning.budget import (
-    FREE,
     MARGIN,
     PEAK,
-    SHARE,
-    Budget,
-    Resources,
     enough_result,
     eps_by_neighbors,
     fewer_pairs,
     verbs_without_pairs,
 )
+from dask_simjoin.planning.limits import FREE, SHARE, Limits
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
 from dask_simjoin.request.messages import counted, listed, shown, size_text
@@ -116,16 +113,15 @@ def task_bytes(chunk: float, partition: float) -> float:
     return (NEED - 1) * chunk + max(chunk, PEAK * partition)
 
 
-def fits_task(size: float, resources: Resources) -> bool:
+def fits_task(size: float, limits: Limits) -> bool:
     """Return whether a task has enough memory for chunks of `size` bytes."""
-    return resources.memory is None or NEED * size <= resources.memory
+    return limits.memory is None or NEED * size <= limits.memory
 
 
 def check_chunks(
     rows: np.ndarray,
     row_bytes: float | np.ndarray,
-    budget: Budget,
-    resources: Resources,
+    limits: Limits,
     blocks: int,
 ) -> None:
     """Refuse chunks that are too large for the memory of a task.
@@ -134,52 +130,52 @@ def check_chunks(
     block pairs.  Smaller chunks make more block pairs, so they are recommended only if
     there would not be too many.
     """
-    if not len(rows) or resources.memory is None:
+    if not len(rows) or limits.memory is None:
         return
     own = np.broadcast_to(row_bytes, rows.shape)
     largest = int(np.argmax(rows * own))
     need = int(NEED * float(rows[largest]) * own[largest])
-    if need > resources.memory:
-        smaller = max(1, resources.memory // SHARE)
+    if need > limits.memory:
+        smaller = max(1, limits.memory // SHARE)
         more = blocks * (need / NEED / smaller) ** 2
         remedies = (
-            [Remedy({"blocksize": size_text(smaller, resources.memory)})]
+            [Remedy({"blocksize": size_text(smaller, limits.memory)})]
             if more <= MAX_TASKS
             else []
         )
         use = (
-            f"a smaller blocksize=, such as blocksize={size_text(smaller, resources.memory)!r}, or "
+            f"a smaller blocksize=, such as blocksize={size_text(smaller, limits.memory)!r}, or "
             if remedies
             else ""
         )
         raise BudgetError(
             f"Chunk {largest} has about {int(rows[largest]):,} rows of "
             f"{own[largest]:.0f} bytes, so a task "
-            f"needs about {size_text(need, resources.memory)}. Each thread of the smallest worker has "
-            f"{size_text(resources.memory)} (size of chunks: {budget.origin}). Use "
+            f"needs about {size_text(need, limits.memory)}. Each thread of the smallest worker has "
+            f"{size_text(limits.memory)} (size of chunks: {limits.origin}). Use "
             f"{use}workers with "
             "more memory or fewer threads.",
             remedies=remedies,
         )
 
 
-def check_blocksize(rows: float, row_bytes: float, budget: Budget) -> None:
+def check_blocksize(rows: float, row_bytes: float, limits: Limits) -> None:
     """Refuse a requested blocksize that makes too many chunks of one table, before they
     are made.
     """
-    chunks = min(rows, rows * row_bytes / budget.chunk)
-    if budget.chosen and chunks > MAX_SMALL_TASKS and rows < SMALL * chunks:
+    chunks = min(rows, rows * row_bytes / limits.chunk)
+    if limits.chosen and chunks > MAX_SMALL_TASKS and rows < SMALL * chunks:
         # there are at least as many block pairs as chunks, because each chunk is
         # compared with itself
-        raise _small_chunks(int(chunks), int(chunks), rows, row_bytes, budget)
+        raise _small_chunks(int(chunks), int(chunks), rows, row_bytes, limits)
 
 
 def _small_chunks(
-    blocks: int, chunks: int, rows: float, row_bytes: float, budget: Budget
+    blocks: int, chunks: int, rows: float, row_bytes: float, limits: Limits
 ) -> BudgetError:
     enough = math.ceil(max(1.0, min(SMALL, rows)) * row_bytes)
     return BudgetError(
-        f"{budget.origin} makes {chunks:,} chunks of {rows / chunks:,.1f} rows on "
+        f"{limits.origin} makes {chunks:,} chunks of {rows / chunks:,.1f} rows on "
         "average, as each row takes "
         f"{row_bytes:,.0f} bytes with its results. They make at least {blocks:,} small "
         "block pairs, and at "
@@ -196,8 +192,7 @@ def check_blocks(
     blocks: int,
     rows: np.ndarray,
     row_bytes: float,
-    budget: Budget,
-    resources: Resources,
+    limits: Limits,
     by_region: Callable[[], int | None] = lambda: None,
 ) -> None:
     """Refuse more block pairs than Dask can schedule, and too many block pairs of small
@@ -207,19 +202,19 @@ def check_blocks(
     of block pairs of spatial chunks; None: the join cannot have them.
     """
     chunks, all_rows = len(rows), float(rows.sum())
-    if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
-        raise _small_chunks(blocks, chunks, all_rows, row_bytes, budget)
+    if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and limits.chosen:
+        raise _small_chunks(blocks, chunks, all_rows, row_bytes, limits)
     if blocks > MAX_TASKS:
         # assume that all chunks are compared: the number of block pairs is then
         # proportional to 1 / size**2
         size = (
             GRAIN
             * math.sqrt(blocks / MAX_TASKS)
-            * max(budget.chunk, all_rows * row_bytes / chunks)
+            * max(limits.chunk, all_rows * row_bytes / chunks)
         )
         remedies = (
             [Remedy({"blocksize": size_text(size, up=True)})]
-            if fits_task(size, resources)
+            if fits_task(size, limits)
             else []
         )
         fewer = by_region()
@@ -233,10 +228,10 @@ def check_blocks(
             for one in remedies
             for name, value in one.options.items()
         ]
-        use += ["workers with more memory"] if resources.cluster or not use else []
+        use += ["workers with more memory"] if limits.cluster or not use else []
         raise BudgetError(
-            f"{chunks:,} chunks of at most {size_text(budget.chunk)} "
-            f"({budget.origin}) make {blocks:,} "
+            f"{chunks:,} chunks of at most {size_text(limits.chunk)} "
+            f"({limits.origin}) make {blocks:,} "
             f"block pairs, and at most {MAX_TASKS:,} are allowed; use "
             f"{', or '.join(use)}.",
             remedies=remedies,
@@ -244,7 +239,7 @@ def check_blocks(
 
 
 def check_outputs(
-    outputs: float, budget: Budget, cause: str, resources: Resources, two: bool = False
+    outputs: float, limits: Limits, cause: str, two: bool = False
 ) -> None:
     """Refuse more partitions of the result than Dask can schedule.
 
@@ -252,13 +247,13 @@ def check_outputs(
     there are two tables.
     """
     if outputs > MAX_TASKS:
-        size = math.ceil(MARGIN * budget.output * outputs / MAX_TASKS)
-        fits = fits_task(size, resources)
+        size = math.ceil(MARGIN * limits.output * outputs / MAX_TASKS)
+        fits = fits_task(size, limits)
         config = {"simjoin.output-size": size_text(size, up=True)}
         larger = f"larger partitions, dask.config.set({config}), or " if fits else ""
         raise BudgetError(
             f"The result would have {outputs:,.0f} partitions of at most "
-            f"{size_text(budget.output)}, and "
+            f"{size_text(limits.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use "
             f"{larger}{fewer_pairs(cause, two)}.",
             remedies=[
@@ -271,7 +266,7 @@ def check_outputs(
 def check_result(
     rows: float,
     pair_bytes: float,
-    budget: Budget,
+    limits: Limits,
     cause: str,
     two: bool = False,
     counted: bool = False,
@@ -288,36 +283,36 @@ def check_result(
         if counted
         else f"at least {rows:,.0f} pairs, estimated from a sample"
     )
-    if need > budget.result:
+    if need > limits.result:
         raise BudgetError(
             f"{cause} gives {found}, which take "
-            f"{size_text(need, budget.result)}. "
-            f"{_limited(need, budget, fewer_pairs(cause, two), eps_by_neighbors(cause, two))}",
+            f"{size_text(need, limits.result)}. "
+            f"{_limited(need, limits, fewer_pairs(cause, two), eps_by_neighbors(cause, two))}",
             remedies=[
-                Remedy(config=enough_result(need, budget.result)),
+                Remedy(config=enough_result(need, limits.result)),
                 *verbs_without_pairs(cause, two),
             ],
         )
 
 
-def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
+def check_nearest(rows: int, row_bytes: float, k: int, limits: Limits) -> None:
     """Refuse a nearest-neighbor join whose result is larger than the configuration or
     the disk allows.
     """
     need = rows * (row_bytes + RANK_BYTES)
-    if need > budget.result:
+    if need > limits.result:
         less = "a smaller k, max_distance=, or k_distances(), which returns one number per row"
         raise BudgetError(
-            f"k={shown(k)} gives {rows:,} rows, which take {size_text(need, budget.result)}. "
-            f"{_limited(need, budget, less)}",
+            f"k={shown(k)} gives {rows:,} rows, which take {size_text(need, limits.result)}. "
+            f"{_limited(need, limits, less)}",
             remedies=[
-                Remedy(config=enough_result(need, budget.result)),
+                Remedy(config=enough_result(need, limits.result)),
                 Remedy(verb="k_distances"),
             ],
         )
 
 
-def _limited(need: float, budget: Budget, less: str, hint: str = "") -> str:
+def _limited(need: float, limits: Limits, less: str, hint: str = "") -> str:
     """Describe the limit of a result, and the remedies.
 
     `less`: options that make the result smaller, in words. `hint`: another sentence
@@ -325,13 +320,13 @@ def _limited(need: float, budget: Budget, less: str, hint: str = "") -> str:
     """
     where = (
         "you only aggregate the result, or write it to a larger disk"
-        if budget.limit == FREE
+        if limits.result_origin == FREE
         else "there is space for it"
     )
     return (
-        f"The limit is {size_text(budget.result)} ({budget.limit}). Use {less}.{hint} "
+        f"The limit is {size_text(limits.result)} ({limits.result_origin}). Use {less}.{hint} "
         f"If {where}, raise the "
-        f"limit: dask.config.set({enough_result(need, budget.result)})."
+        f"limit: dask.config.set({enough_result(need, limits.result)})."
     )
 
 
@@ -361,12 +356,12 @@ def check_edges(
         )
 
 
-def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
+def check_order(rows: int, row_bytes: int, limits: Limits) -> None:
     """Refuse more rows than one worker can put in order."""
     need = row_bytes * rows
-    if rows > MAX_ROWS or (resources.limit is not None and need > resources.limit):
-        limit = "no limit" if resources.limit is None else size_text(resources.limit)
-        takes = size_text(need, resources.limit or 1)
+    if rows > MAX_ROWS or (limits.limit is not None and need > limits.limit):
+        limit = "no limit" if limits.limit is None else size_text(limits.limit)
+        takes = size_text(need, limits.limit or 1)
         raise BudgetError(
             f"One task puts all {rows:,} rows in order, which takes {takes}. The smallest "
             f"worker has {limit}, and at most {MAX_ROWS:,} rows can be ordered. Use "
@@ -374,7 +369,7 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
         )
 
 
-def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
+def check_tree(rows: int, min_rows: int | None, limits: Limits) -> None:
     """Refuse a table whose minimum spanning tree does not fit in a worker's memory.
 
     `min_rows`: minimum number of rows of a cluster; None: no clusters are made from the
@@ -385,7 +380,7 @@ def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
         if min_rows is None
         else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
     )
-    need, limit = each * rows, resources.limit
+    need, limit = each * rows, limits.limit
     if rows > MAX_ROWS or (limit is not None and need > TREE_SHARE * limit):
         place = (
             "no limit"

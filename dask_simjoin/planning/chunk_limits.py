@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dask_simjoin.errors import BudgetError, Remedy
-from dask_simjoin.planning.budget import MARGIN, Budget, Resources
+from dask_simjoin.planning.budget import MARGIN
 from dask_simjoin.planning.checks import MAX_ROWS, TREE_SHARE, fits_task
 from dask_simjoin.planning.entity_chunks import (
     BY_WORKER,
@@ -23,6 +23,7 @@ from dask_simjoin.planning.entity_chunks import (
     ReplicatedChunks,
     entity_chunks,
 )
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, min_chunk_rows
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.messages import size_text
@@ -130,44 +131,40 @@ class OneChunk(NamedTuple):
 
 
 def one_chunk_of_tree(
-    table: TableSummary, output: OutputSpec, resources: Resources
+    table: TableSummary, output: OutputSpec, limits: Limits
 ) -> OneChunk | None:
     """Return the memory of a single chunk with its spanning tree.
 
     None: no tree is made, or it is made on GPUs.
     """
-    if not output.spanning or resources.gpu:
+    if not output.spanning or limits.gpu:
         return None
-    threads = max(1, -(-resources.threads // resources.workers))
-    need, room = one_chunk_bytes(table, output.k or 1, threads), room_for_one(resources)
-    shares = len(table.every.lower) >= SHARED_DIMS or resources.threads <= FEW_THREADS
+    threads = max(1, -(-limits.threads // limits.workers))
+    need, room = one_chunk_bytes(table, output.k or 1, threads), room_for_one(limits)
+    shares = len(table.every.lower) >= SHARED_DIMS or limits.threads <= FEW_THREADS
     fits = room is not None and need <= room and table.source_rows <= MAX_ROWS
     return OneChunk(need, room, fits and shares)
 
 
-def room_for_one(resources: Resources) -> float | None:
+def room_for_one(limits: Limits) -> float | None:
     """Return the bytes that a single chunk may take on the smallest worker, or in this
     process.
 
     None: unknown.
     """
-    each = resources.memory if resources.cluster else resources.shared
-    if each is None or resources.gpu:
+    each = limits.memory if limits.cluster else limits.shared
+    if each is None or limits.gpu:
         return None
-    return (
-        TREE_SHARE
-        * each
-        * (resources.together if resources.cluster else resources.threads)
-    )
+    return TREE_SHARE * each * (limits.together if limits.cluster else limits.threads)
 
 
-def check_one(one: OneChunk, budget: Budget, resources: Resources) -> None:
+def check_one(one: OneChunk, limits: Limits) -> None:
     """Refuse a requested single chunk of all rows if it does not fit in a worker's
     memory with its tree.
     """
-    if resources.cluster and one.room is not None and one.need > one.room:
+    if limits.cluster and one.room is not None and one.need > one.room:
         raise BudgetError(
-            f"One chunk of all rows ({budget.origin}) takes about "
+            f"One chunk of all rows ({limits.origin}) takes about "
             f"{size_text(one.need, one.room)} with its "
             f"tree, and the smallest worker has {size_text(one.room)} for it. "
             "Leave out blocksize=, "
@@ -207,9 +204,7 @@ class ChunkLimits:
     """Limits on the sizes of chunks; methods make chunks within these limits."""
 
     output: OutputSpec
-    budget: Budget
-    resources: Resources
-    shuffle: str  # shuffle method that is used if rows are shuffled
+    limits: Limits
     # memory of a single chunk of all rows with its spanning tree; None: no tree is made
     # on CPUs
     one: OneChunk | None = None
@@ -217,10 +212,10 @@ class ChunkLimits:
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
         """Return the target number of rows per chunk, and the largest allowed number."""
-        max_rows = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
+        max_rows = int(min(max(self.limits.chunk // row_bytes, 1), MAX_ROWS))
         target = (
             max_rows
-            if self.budget.chosen
+            if self.limits.chosen
             else min(max_rows, min_chunk_rows(len(table.every.lower)))
         )
         return target, max_rows
@@ -233,13 +228,13 @@ class ChunkLimits:
         are indexed in parallel. The third number gives each thread about one block
         pair.
         """
-        if self.budget.chosen:
-            return [math.ceil(math.sqrt(2 * self.resources.threads))]
+        if self.limits.chosen:
+            return [math.ceil(math.sqrt(2 * self.limits.threads))]
         return sorted(
             {
                 1,
-                self.resources.threads,
-                math.ceil(math.sqrt(2 * self.resources.threads)),
+                self.limits.threads,
+                math.ceil(math.sqrt(2 * self.limits.threads)),
             }
         )
 
@@ -258,14 +253,14 @@ class ChunkLimits:
         chunks.
         """
         target, max_rows = sizes
-        if self.budget.chosen:
+        if self.limits.chosen:
             return entity_chunks(table.summaries, target, max_rows, norm, threshold)
         rows = table.source_rows
         if self.one is not None:
             is_best = self.one.is_best
         else:
             is_best = (
-                self._whole_bytes(table, row_bytes) <= self.resources.whole
+                self._whole_bytes(table, row_bytes) <= self.limits.whole
                 and rows <= MAX_ROWS
             )
         if number == 1 and is_best:
@@ -283,13 +278,13 @@ class ChunkLimits:
         together, and each chunk is searched. But the verbs that collect pairs of rows
         in matrices compare two chunks in a single task.
         """
-        output, gpu = self.output, self.resources.gpu
+        output, gpu = self.output, self.limits.gpu
         if output.single_home and not (output.connected or gpu or output.k is not None):
             return math.inf
         # tasks that count return a number for each row and distance
         counted = output.by_row and not (output.connected or gpu)
         row_bytes += (
-            8.0 * counted * self.resources.threads * max(1, len(table.spec.thresholds))
+            8.0 * counted * self.limits.threads * max(1, len(table.spec.thresholds))
         )
         # a nearest-neighbor search may have a chunk of each of two tables
         tables = 2 if output.k is not None else 1 if gpu else self.tables
@@ -304,12 +299,12 @@ class ChunkLimits:
         Otherwise return None.  `each`: bytes of a row of the chunk.
         """
         request, rows = table.spec.partitioning, table.source_rows
-        if request != "replicated" and not (request == "auto" and self.resources.gpu):
+        if request != "replicated" and not (request == "auto" and self.limits.gpu):
             return None
         size = rows * each
-        chunk = self.budget.chunk
-        if self.resources.gpu and not self.budget.chosen:
-            chunk = max(chunk, self.resources.whole)
+        chunk = self.limits.chunk
+        if self.limits.gpu and not self.limits.chosen:
+            chunk = max(chunk, self.limits.whole)
         if size <= chunk and rows <= MAX_ROWS:
             whole = max(rows, 1)
             return entity_chunks(
@@ -317,14 +312,14 @@ class ChunkLimits:
             )
         if request == "replicated":
             larger = size_text(MARGIN * size, up=True)
-            fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.resources)
+            fits = rows <= MAX_ROWS and fits_task(MARGIN * size, self.limits)
             use = f"blocksize={larger!r}, or " if fits else ""
             remedies = [Remedy({"blocksize": larger})] if fits else []
             raise BudgetError(
                 f"partitioning='replicated' makes one chunk of all {rows:,} rows of "
                 f"{each:.0f} bytes, "
                 f"{size_text(size, chunk)}. A chunk may have {size_text(chunk)} "
-                f"({self.budget.origin}) and {MAX_ROWS:,} rows; use "
+                f"({self.limits.origin}) and {MAX_ROWS:,} rows; use "
                 f"{use}partitioning='auto'.",
                 remedies=[*remedies, Remedy({"partitioning": "auto"})],
             )
@@ -334,14 +329,14 @@ class ChunkLimits:
         """Return the target number of rows of a region; `rows`: number of rows of all
         regions.
         """
-        if self.shuffle == BY_WORKER:
+        if self.limits.shuffle == BY_WORKER:
             return clip(
-                EVEN * rows / (HELD_PER_THREAD * self.resources.threads),
+                EVEN * rows / (HELD_PER_THREAD * self.limits.threads),
                 min_rows,
                 max_rows,
             )
         return clip(
-            rows / (CHUNKS_PER_THREAD * self.resources.threads), min_rows, max_rows
+            rows / (CHUNKS_PER_THREAD * self.limits.threads), min_rows, max_rows
         )
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import (
     BY_WORKER,
     JoinChunks,
     Sources,
     is_shuffled,
 )
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, making_tasks
 
 NANO = 1e-9
@@ -150,7 +150,7 @@ MIN_ROWS = 1024
 
 @dataclass(eq=False)
 class Costs:
-    """Expected seconds of the steps of a join on given resources."""
+    """Expected seconds of the steps of a join on given limits."""
 
     method: str  # how chunks are indexed
     dims: int
@@ -160,7 +160,7 @@ class Costs:
     near: tuple[float, float]
     rows: float  # number of points of all tables
     output: OutputSpec
-    resources: Resources
+    limits: Limits
     swept: int = SWEPT_DIMS  # number of dimensions that a sweep visits
     row_bytes: float = 0.0  # memory of one row of a chunk, in bytes
     sources: tuple[Sources, ...] = ()
@@ -178,7 +178,7 @@ class Costs:
     def __post_init__(self) -> None:
         searched, dims = self.output.k is not None, self.dims
         rates = SWEEP if self.method == "sweep" and not searched else TILES
-        if self.resources.gpu:
+        if self.limits.gpu:
             rates = DEVICE
         more = 3.0 ** (self.swept - SWEPT_DIMS) if rates is SWEEP else 1.0
         self.visit = NANO * rates.visit * max(SEARCH if searched else more, 1 / 3)
@@ -194,11 +194,9 @@ class Costs:
         )
         self.pair = NANO * rates.pair
         self.factors = (
-            SHUFFLE_FACTOR
-            if self.resources.cluster
-            else SHUFFLE_FACTOR | THREADS_FACTOR
+            SHUFFLE_FACTOR if self.limits.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
         )
-        self.task = NANO * (CLUSTER_TASK if self.resources.cluster else rates.task)
+        self.task = NANO * (CLUSTER_TASK if self.limits.cluster else rates.task)
 
     def blocks(
         self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray
@@ -273,20 +271,18 @@ class Costs:
         """Return the seconds until all chunks are indexed and are on the workers that
         need them.
         """
-        threads, rows = self.resources.threads, chunks.rows
+        threads, rows = self.limits.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
         # if threads share one chunk, a part of its indexing is not parallel; each
         # thread with its own chunk is faster
-        helpers = (
-            1 if chunks.method is not None else self.resources.for_each(len(chunks))
-        )
+        helpers = 1 if chunks.method is not None else self.limits.for_each(len(chunks))
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
         if chunks.method is not None:
             seconds += self.factors[
                 chunks.method
             ] / threads * whole * self.shuffle + self._spilled(whole)
-        tasks = making_tasks(chunks, self.sources, self.resources.cluster)
+        tasks = making_tasks(chunks, self.sources, self.limits.cluster)
         tasks += self.output.joins * chunks.visits[0]
         return seconds + tasks * self.task + self._moved(chunks)
 
@@ -294,42 +290,39 @@ class Costs:
         """Return the seconds to move shuffled rows to the host and back, if they do not
         fit on the GPUs.
         """
-        if not self.resources.gpu or self.resources.memory is None:
+        if not self.limits.gpu or self.limits.memory is None:
             return 0.0
-        room = SPILLED_FROM * self.resources.memory * self.resources.threads
+        room = SPILLED_FROM * self.limits.memory * self.limits.threads
         return (
             2
             * NANO
             * SPILLED_BYTE
             * max(rows * self.row_bytes - room, 0.0)
-            / self.resources.workers
+            / self.limits.workers
         )
 
     def _moved(self, chunks: JoinChunks) -> float:
         """Return the seconds to move chunks between workers. Threads of one worker
         share its chunks.
         """
-        if not self.resources.cluster or self.resources.workers < 2:
+        if not self.limits.cluster or self.limits.workers < 2:
             return 0.0
-        byte = NANO * (DEVICE_BYTE if self.resources.gpu else CLUSTER_BYTE)
-        apart = 1 - 1 / self.resources.workers
+        byte = NANO * (DEVICE_BYTE if self.limits.gpu else CLUSTER_BYTE)
+        apart = 1 - 1 / self.limits.workers
         # partitions are sent to the tasks that make chunks of them
-        is_gathered = not self.resources.gpu and chunks.method is None
+        is_gathered = not self.limits.gpu and chunks.method is None
         gathered = 8 * self.dims * self.rows * apart if is_gathered else 0.0
-        gathered *= byte / min(max(len(chunks), 1), self.resources.workers)
+        gathered *= byte / min(max(len(chunks), 1), self.limits.workers)
         rows = float(chunks.rows.sum())
         # without comparisons of a chunk with itself, because these move nothing
         visited = chunks.visits[1] - rows
-        most = rows * (self.resources.workers - 1)
+        most = rows * (self.limits.workers - 1)
         # workers share the queries of a chunk, so each needs all chunks
-        if len(chunks) < self.resources.workers:
+        if len(chunks) < self.limits.workers:
             visited = most
         return (
             gathered
-            + min(visited * apart, most)
-            * self.row_bytes
-            * byte
-            / self.resources.workers
+            + min(visited * apart, most) * self.row_bytes * byte / self.limits.workers
         )
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
@@ -342,8 +335,8 @@ class Costs:
         largest block pair.
         """
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
-        are_gpus = self.resources.gpu and self.resources.cluster
-        return min(self.resources.workers, parts) if alone and are_gpus else 1
+        are_gpus = self.limits.gpu and self.limits.cluster
+        return min(self.limits.workers, parts) if alone and are_gpus else 1
 
     def shuffled(self, method: str) -> float:
         """Return a lower bound of the result of `choosing` for chunks that are made by
@@ -353,8 +346,7 @@ class Costs:
         partitions = sum(map(len, self.sources))
         shuffle = self.factors[method] * self.shuffle
         return (
-            self.rows * (each + shuffle) / self.resources.threads
-            + partitions * self.task
+            self.rows * (each + shuffle) / self.limits.threads + partitions * self.task
         )
 
     def choosing(self, chunks: JoinChunks) -> float:
@@ -374,8 +366,8 @@ class Costs:
             # tiles, so the factor with `split` cannot exceed `most`. CPUs skip parts of
             # tiles in few dimensions, so the factor may exceed `most`. Threads share
             # the index of one chunk, so for them several chunks gain nothing
-            wide = self.resources.workers > 1 and self.dims >= PRUNED_DIMS
-            whole_tiles = self.resources.gpu or wide
+            wide = self.limits.workers > 1 and self.dims >= PRUNED_DIMS
+            whole_tiles = self.limits.gpu or wide
             more = (
                 min(larger * split, most) if whole_tiles else min(larger, most) * split
             ) - 1
@@ -387,8 +379,7 @@ class Costs:
         )
         apart = self.visit * self.output.together * self.rows if is_apart else 0.0
         return (
-            self.made(chunks)
-            + (self.output.joins * join + apart) / self.resources.threads
+            self.made(chunks) + (self.output.joins * join + apart) / self.limits.threads
         )
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
@@ -396,7 +387,7 @@ class Costs:
 
         `made`: result of `made`.  `seconds`: result of `blocks` or `searches`.
         """
-        threads = self.resources.threads
+        threads = self.limits.threads
         return (
             self.rows * self.read / threads
             + made
@@ -414,23 +405,23 @@ class Costs:
         the numbers of all pieces take at most as much memory as the chunk.  None: a
         piece returns numbers for its own rows only.
         """
-        if self.resources.threads < 2 or not len(seconds):
+        if self.limits.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)
-        shortest = MIN_CLUSTER_PIECE if self.resources.cluster else MIN_PIECE
-        if self.output.by_row and not self.resources.cluster:
+        shortest = MIN_CLUSTER_PIECE if self.limits.cluster else MIN_PIECE
+        if self.output.by_row and not self.limits.cluster:
             shortest = min(shortest, MIN_ROW_PIECE)
-        shortest = MIN_DEVICE_PIECE if self.resources.gpu else shortest
+        shortest = MIN_DEVICE_PIECE if self.limits.gpu else shortest
         whole = max(float(seconds.sum()), NANO)
-        each = max(whole / (PIECES_PER_THREAD * self.resources.threads), shortest)
-        if self.resources.gpu and self.resources.workers > 1:
+        each = max(whole / (PIECES_PER_THREAD * self.limits.threads), shortest)
+        if self.limits.gpu and self.limits.workers > 1:
             each = min(each, MAX_DEVICE_PIECE)
         piece = np.full(len(seconds), each)
         limit = rows // MIN_ROWS
         if row_bytes is not None:
             limit = np.minimum(max(2.0, row_bytes // 2), limit)
-        if self.output.by_row and not self.resources.gpu:
+        if self.output.by_row and not self.limits.gpu:
             # seconds of a piece if there were one piece per thread
-            enough = seconds / (seconds / whole * self.resources.threads).clip(1)
+            enough = seconds / (seconds / whole * self.limits.threads).clip(1)
             piece = np.maximum(
                 piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough)
             )
@@ -438,5 +429,5 @@ class Costs:
         # round up to a multiple of the threads, so that each thread gets equally many
         # pieces
         if len(wanted) == 1 and wanted[0] > 1:
-            wanted = np.ceil(wanted / self.resources.threads) * self.resources.threads
+            wanted = np.ceil(wanted / self.limits.threads) * self.limits.threads
         return np.minimum(wanted, limit.clip(1)).astype(np.int64)

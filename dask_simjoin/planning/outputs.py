@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.data_warnings import DataWarning
 from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources
 from dask_simjoin.planning.estimate import Estimate
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.resources import Disk
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.spec import JoinSpec
@@ -88,29 +88,25 @@ def most_rows(
     return most
 
 
-def whole_slices(
-    most: np.ndarray, pair_bytes: float, budget: Budget, resources: Resources
-) -> np.ndarray:
+def whole_slices(most: np.ndarray, pair_bytes: float, limits: Limits) -> np.ndarray:
     """Return the number of result partitions of each block pair (block pairs,).
 
     `most`: upper bound of the result rows of each block pair.
     """
-    slices = np.ceil(most * pair_bytes / budget.output)
-    if resources.gpu:
+    slices = np.ceil(most * pair_bytes / limits.output)
+    if limits.gpu:
         slices = np.maximum(slices, np.ceil(most / MAX_OUTPUT))
     return np.minimum(slices, np.ceil(most)).clip(1)
 
 
-def needs_counts(
-    found: Estimate, size: float, spec: JoinSpec, budget: Budget, resources: Resources
-) -> bool:
+def needs_counts(found: Estimate, size: float, spec: JoinSpec, limits: Limits) -> bool:
     """Return whether pairs must be counted, so that no partition of the result is
     larger than planned.
 
     `size`: bytes of the result.
     """
-    chosen = budget.chosen or spec.settings.output is not None
-    room = 0 if chosen or resources.gpu else resources.memory or resources.shared or 0
+    chosen = limits.chosen or spec.settings.output is not None
+    room = 0 if chosen or limits.gpu else limits.memory or limits.shared or 0
     return UNCOUNTED * size > room or found.dispersion > MAX_DISPERSION
 
 
@@ -120,8 +116,7 @@ def query_slices(
     size: float,
     rows: int,
     spec: JoinSpec,
-    budget: Budget,
-    resources: Resources,
+    limits: Limits,
 ) -> tuple[np.ndarray, bool]:
     """Return the number of query parts of a replicated chunk, and whether they have
     equally many rows.
@@ -130,17 +125,17 @@ def query_slices(
     rows have far more neighbors than others. `slices`: number of partitions that the
     result needs. `size`: bytes of the result.
     """
-    parts = QUERIES_PER_THREAD * resources.threads
+    parts = QUERIES_PER_THREAD * limits.threads
     if spec.partitioning == "auto":
         parts = min(parts, rows // min_chunk_rows(spec.dims or 1))
     needed = parts = max(parts, int(slices.max(initial=1)))
-    if not resources.gpu:
+    if not limits.gpu:
         # rows are paired with later rows only, so the first queries have up to twice as
         # many pairs as on average
         size *= 2
 
     def fits(parts: int) -> bool:
-        return found.share(1 / parts) * size <= budget.output
+        return found.share(1 / parts) * size <= limits.output
 
     while parts < MAX_UNEVEN * needed and not fits(parts):
         parts *= 2
@@ -194,11 +189,11 @@ class OutputSpec:
     # must be numbered across chunks
     together: float = 0.0
 
-    def in_parts(self, resources: Resources) -> bool:
+    def in_parts(self, limits: Limits) -> bool:
         """Return whether the results of a single chunk come in parts, which are never
         all in memory.
         """
-        return self.k is not None and self.with_ids and not resources.gpu
+        return self.k is not None and self.with_ids and not limits.gpu
 
     def found_bytes(self, rows: int) -> int:
         """Return bytes of results per row; `rows`: number of rows of the table."""

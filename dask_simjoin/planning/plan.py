@@ -18,14 +18,7 @@ from dask_simjoin.engine.base import (
 )
 from dask_simjoin.engine.index.grids import SweepLayout
 from dask_simjoin.engine.protocols import MethodSearch
-from dask_simjoin.planning.budget import (
-    Budget,
-    Resources,
-    budget_of,
-    budget_of_rows,
-    check_room,
-    make_budget,
-)
+from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
     RANK_BYTES,
@@ -51,6 +44,7 @@ from dask_simjoin.planning.entity_chunks import (
 )
 from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.left_out import LeftOut
+from dask_simjoin.planning.limits import PLAIN, Limits
 from dask_simjoin.planning.outputs import (
     PAIRS,
     BlockPairs,
@@ -104,7 +98,7 @@ class Plan(BlockPairs):
     pair_bytes: float
     row_bytes: float
     table_rows: tuple[int, ...]  # number of points of each table
-    budget: Budget
+    limits: Limits
     data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
     # for each table, the rows that `dropna` leaves out
     left_out: tuple[LeftOut, ...] = field(kw_only=True)
@@ -216,47 +210,39 @@ class Plan(BlockPairs):
 def make_plan(
     statistics: JoinStatistics,
     output: OutputSpec = PAIRS,
-    resources: Resources | None = None,
-    shuffle: str = "tasks",
+    machine: Limits = PLAIN,
     with_recall: bool = True,
 ) -> Plan:
     """Plan a join; refuse tables that cannot be joined.
 
-    `output`: what the tasks return.  `resources`: workers and memory; None for plain
-    frames.  `shuffle`: the method to use if rows are shuffled.  `with_recall`: whether
-    to estimate the recall of an approximate join.
+    `output`: what the tasks return.  `machine`: the workers, without the sizes of the
+    join.  `with_recall`: whether to estimate the recall of an approximate join.
     """
-    lazy = resources is not None
-    resources = resources or Resources()
     if output.k is not None:
         statistics.check_search(output)
         statistics, output = neighbor_query(statistics, output)
     spec = statistics.spec
-    budget = make_budget(spec.blocksize, spec.settings, resources)
-    row_bytes = statistics.row_bytes(output)
-    budget = budget_of_rows(float(sum(statistics.rows)) * row_bytes, budget, resources)
+    rows, row_bytes = float(sum(statistics.rows)), statistics.row_bytes(output)
+    limits = machine.sized(spec.blocksize, spec.settings, rows * row_bytes)
     sources = tuple(table.sources for table in statistics.each)
-    if lazy and len(statistics.each) == 1:
-        check_blocksize(float(sum(statistics.rows)), row_bytes, budget)
+    if not limits.plain and len(statistics.each) == 1:
+        check_blocksize(rows, row_bytes, limits)
     layout: AnyLayout = (
         statistics.layout() if output.k is None else statistics.search_layout()
     )
-    costs = _costs(statistics, layout, output, resources, row_bytes, sources)
-    one = one_chunk_of_tree(statistics.left, output, resources)
-    limits = ChunkLimits(output, budget, resources, shuffle, one, len(statistics.each))
-    chunks = statistics.choose_chunks(limits, costs)
+    costs = _costs(statistics, layout, output, limits, row_bytes, sources)
+    one = one_chunk_of_tree(statistics.left, output, limits)
+    cut = ChunkLimits(output, limits, one, len(statistics.each))
+    chunks = statistics.choose_chunks(cut, costs)
     shuffled = chunks.method is not None
-    if output.in_parts(resources) and all(len(side) == 1 for side in chunks.sides):
+    if output.in_parts(limits) and all(len(side) == 1 for side in chunks.sides):
         output = replace(output, result_bytes_per_row=0, bytes_per_other=0)
     row_bytes = statistics.row_bytes(output, shuffled=shuffled)
-    budget = budget_of(
-        len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, resources
-    )
-    by_region = partial(statistics.blocks_by_region, limits)
+    largest = float(chunks.rows.max(initial=0)) * row_bytes
+    limits = limits.for_chunks(len(chunks), largest)
+    by_region = partial(statistics.blocks_by_region, cut)
     with naming_causes(lambda: warnings_of_data(*statistics.each)):
-        check_blocks(
-            chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region
-        )
+        check_blocks(chunks.visits[0], chunks.rows, row_bytes, limits, by_region)
     made, blocks = costs.made(chunks), chunks.blocks()
     if output.k is not None:
         # a nearest-neighbor search needs no estimate, because it finds k rows per row
@@ -266,19 +252,19 @@ def make_plan(
             statistics, layout, partial(statistics.estimate, chunks, blocks)
         )
     else:
-        if not lazy and len(blocks):
+        if limits.plain and len(blocks):
             _foresee(spec, layout, output)
         found = statistics.estimate(chunks, blocks, layout, output)
         recall = UNKNOWN if spec.approximate else ALL
         if output.materialise and _countable(
-            statistics, blocks, layout, found, costs, lazy
+            statistics, blocks, layout, found, costs, limits.plain
         ):
             found = statistics.count(chunks, blocks, layout, found) or found
     layout = _layout_for(statistics, layout, output, found)
     pair_bytes, replicated = statistics.pair_bytes, chunks.kind == "replicated"
     max_rows = most_rows(found, chunks, blocks, spec)
-    slices, even = whole_slices(max_rows, pair_bytes, budget, resources), False
-    if not lazy:  # the result of plain frames is a single frame
+    slices, even = whole_slices(max_rows, pair_bytes, limits), False
+    if limits.plain:  # the result of plain frames is a single frame
         slices = np.ones_like(slices)
     first = chunks.rows[blocks[:, 0]]
     seconds = costs.blocks(chunks, blocks, found.pairs * directions(spec))
@@ -286,12 +272,10 @@ def make_plan(
     size = float(max_rows.sum()) * pair_bytes
     if replicated:
         slices, even = query_slices(
-            slices, found, size, statistics.left.rows, spec, budget, resources
+            slices, found, size, statistics.left.rows, spec, limits
         )
     elif output.materialise:
-        even = bool((slices == 1).all()) or not needs_counts(
-            found, size, spec, budget, resources
-        )
+        even = bool((slices == 1).all()) or not needs_counts(found, size, spec, limits)
         slices = np.maximum(slices, parts)
     data_warnings = statistics.data_warnings(
         found if output.k is None else None, output.finds_copies
@@ -300,9 +284,8 @@ def make_plan(
         with naming_causes(lambda: data_warnings):
             check_outputs(
                 float(slices.sum()),
-                budget,
+                limits,
                 spec.request,
-                resources,
                 len(statistics.each) > 1,
             )
     result = found.total * directions(spec) * pair_bytes if output.materialise else 0.0
@@ -310,7 +293,7 @@ def make_plan(
     disk = (
         Disk()
         if alone
-        else expect_disk(chunks, row_bytes, result, output.joins, resources)
+        else expect_disk(chunks, row_bytes, result, output.joins, limits)
     )
     own_bytes = statistics.point_bytes(output, shuffled=shuffled)
     used = slices if output.materialise and even else np.maximum(slices, parts)
@@ -319,14 +302,14 @@ def make_plan(
     if output.k is None and not alone:
         if copies == 1:
             visits = plan_visits(
-                chunks, blocks, seconds, row_bytes, output.with_ids, resources
+                chunks, blocks, seconds, row_bytes, output.with_ids, limits
             )
         if visits is not None:
-            disk = disk.with_spilled(output.joins * visits.again * row_bytes, resources)
+            disk = disk.with_spilled(output.joins * visits.again * row_bytes, limits)
         disk = replace(
             disk,
             needed=needed_of_chunks(
-                chunks, blocks, own_bytes, output.joins > 1, resources
+                chunks, blocks, own_bytes, output.joins > 1, limits
             ),
         )
     plan = Plan(
@@ -341,43 +324,43 @@ def make_plan(
         pair_bytes,
         row_bytes,
         statistics.rows,
-        budget,
+        limits,
         parts=parts,
         seconds=seconds,
         expected=costs.expected(made, seconds) + disk.seconds,
         disk=disk,
-        threads=resources.for_each(len(chunks)),
+        threads=limits.for_each(len(chunks)),
         copies=copies,
         visits=visits,
         data_warnings=data_warnings,
         left_out=tuple(table.left_out for table in statistics.each),
         alone=alone,
-        sent=sent_rows(chunks.method, resources, max(own_bytes)),
+        sent=sent_rows(chunks.method, limits, max(own_bytes)),
         narrow=statistics.is_narrow(output) and not shuffled,
         recall=recall,
     )
-    check_moving(chunks.method, resources, statistics.each)
+    check_moving(chunks.method, limits, statistics.each)
     with naming_causes(lambda: data_warnings):
         if one is not None and alone:
-            check_one(one, budget, resources)
+            check_one(one, limits)
         else:
             each = statistics.chunk_row_bytes(output, shuffled=shuffled)
             for side, row_bytes in zip(chunks.sides, each, strict=True):
-                check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
+                check_chunks(side.rows, row_bytes, limits, len(blocks))
         if output.materialise:
             own = plan.rows if spec.include_self else 0
             rows = found.total_low * directions(spec) + own
             check_result(
                 rows,
                 pair_bytes,
-                budget,
+                limits,
                 spec.request,
                 len(statistics.each) > 1,
                 found.counted,
             )
             share = found.total_low / max(1.0, statistics.candidates)
             check_share(data_warnings, share, rows, pair_bytes, spec)
-            if not lazy:
+            if limits.plain:
                 device = frames_of_library(spec.library).memory()
                 check_room(rows, pair_bytes, spec.request, not found.counted, device)
     return (
@@ -413,7 +396,7 @@ def _countable(
     layout: AnyLayout,
     found: Estimate,
     costs: Costs,
-    lazy: bool,
+    plain: bool,
 ) -> bool:
     """Return whether to count all pairs, because this takes no longer than estimating
     them from a sample.
@@ -426,7 +409,7 @@ def _countable(
     spec, sampled = statistics.spec, [len(table.points.x) for table in statistics.each]
     listed, planning = (
         lists_pairs(blocks, spec),
-        costs.planning(lazy, spec.measure.embeds),
+        costs.planning(not plain, spec.measure.embeds),
     )
     return costs.counts(statistics.rows, sampled, found.total, listed, planning)
 
@@ -435,7 +418,7 @@ def _costs(
     statistics: JoinStatistics,
     layout: AnyLayout,
     output: OutputSpec,
-    resources: Resources,
+    limits: Limits,
     row_bytes: float,
     sources: tuple[Sources, ...],
 ) -> Costs:
@@ -443,7 +426,7 @@ def _costs(
     swept = layout.swept_dims if isinstance(layout, SweepLayout) else statistics.dims
     method = layout.method if output.k is None else DENSE
     # the cost of a sweep does not depend on near tiles
-    near = (1.0, 1.0) if method == "sweep" and not resources.gpu else statistics.near()
+    near = (1.0, 1.0) if method == "sweep" and not limits.gpu else statistics.near()
     rows = float(sum(statistics.rows))
     return Costs(
         method,
@@ -451,7 +434,7 @@ def _costs(
         near,
         rows,
         output,
-        resources,
+        limits,
         swept,
         row_bytes,
         sources,
@@ -471,8 +454,7 @@ def _searched(
         sum(map(len, searches)),
         plan.chunks.rows,
         plan.row_bytes,
-        plan.budget,
-        costs.resources,
+        plan.limits,
     )
     pairs = np.array(
         [
@@ -487,23 +469,19 @@ def _searched(
         if output.spanning
         else plan.joined
     )
-    check_blocks(
-        len(joined), plan.chunks.rows, plan.row_bytes, plan.budget, costs.resources
-    )
+    check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.limits)
     rows = plan.chunks.rows
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
     copies, sharing = 1, ALONE
-    divisible = not (costs.resources.gpu and isinstance(plan.layout, MethodSearch))
+    divisible = not (costs.limits.gpu and isinstance(plan.layout, MethodSearch))
     if output.spanning:
-        copies = costs.copies(plan.chunks, costs.resources.workers)
-        sharing = find_sharing(
-            statistics, plan.chunks, seconds, copies, costs.resources
-        )
+        copies = costs.copies(plan.chunks, costs.limits.workers)
+        sharing = find_sharing(statistics, plan.chunks, seconds, copies, costs.limits)
         copies = copies if sharing[1] > 1 else 1
     elif divisible and seconds.sum() >= COPIED_SECONDS:
-        copies = costs.copies(plan.chunks, costs.resources.workers)
-    if costs.resources.gpu:  # one piece per GPU, because a search keeps a GPU busy
+        copies = costs.copies(plan.chunks, costs.limits.workers)
+    if costs.limits.gpu:  # one piece per GPU, because a search keeps a GPU busy
         parts = np.full(len(searches), 1 if output.spanning else copies)
     else:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
@@ -515,18 +493,14 @@ def _searched(
             * float(plan.rows_found(output.k or 1))
             / max(1, plan.table_rows[0])
         )
-        least = whole_slices(
-            most, plan.pair_bytes + RANK_BYTES, plan.budget, costs.resources
-        )
+        least = whole_slices(most, plan.pair_bytes + RANK_BYTES, plan.limits)
         least = np.ceil(least / copies).astype(np.int64) * copies
         # a small result is one partition, in the order of the rows; else each part
         # makes a partition
         divided = (least > 1) & (met > 0)
         parts = np.where(divided, np.maximum(parts, least), parts)
         slices = np.where(divided, parts, 1)
-        check_outputs(
-            float(slices.sum()), plan.budget, f"k={output.k}", costs.resources
-        )
+        check_outputs(float(slices.sum()), plan.limits, f"k={output.k}")
     disk = plan.disk
     if not plan.alone:
         own_bytes = [table.row_bytes for table in statistics.each]
@@ -535,7 +509,7 @@ def _searched(
         )
         again = output.joins > 1 or output.spanning
         needed = needed_of_chunks(
-            plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, again, costs.resources
+            plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, again, costs.limits
         )
         disk = replace(disk, needed=needed)
     return replace(

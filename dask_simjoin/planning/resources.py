@@ -1,4 +1,4 @@
-"""Resources that run a plan: workers, their memory and disks, and shuffles."""
+"""Limits that run a plan: workers, their memory and disks, and shuffles."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from dask_simjoin.errors import (
     Remedy,
     ScratchError,
 )
-from dask_simjoin.planning.budget import MEMORY_LIMIT, Resources
 from dask_simjoin.planning.checks import MAX_ROWS, NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
+from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import Settings, current_client, on_cluster
@@ -71,7 +71,7 @@ Otherwise p2p is used, because it needs fewer tasks.
 """
 
 
-def resources_for(library: str) -> Resources:
+def limits_for(library: str) -> Limits:
     """Return the threads and memory that Dask would use now to compute with frames of a
     library.
     """
@@ -84,7 +84,7 @@ def resources_for(library: str) -> Resources:
     own = frames_of_library(library).memory()
     if own is not None and client is None:
         threads = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
-        return Resources(threads, own // threads, gpu=True, disk=disk)
+        return Limits(threads, own // threads, gpu=True, disk=disk)
     if own is not None:
         each = [
             (w.get("gpu") or {}).get("memory-total") or own for w in workers.values()
@@ -92,7 +92,7 @@ def resources_for(library: str) -> Resources:
         threads = sum(w["nthreads"] for w in workers.values())
         many = max((w["nthreads"] for w in workers.values()), default=1)
         memory = min(each, default=own) // many
-        return Resources(
+        return Limits(
             max(1, threads),
             memory,
             True,
@@ -107,7 +107,7 @@ def resources_for(library: str) -> Resources:
             if dask.config.get("scheduler", None) in PROCESSES
             else MEMORY_LIMIT // local
         )
-        return Resources(threads=local, shared=shared, together=together, disk=disk)
+        return Limits(threads=local, shared=shared, together=together, disk=disk)
     limited = [
         (w["memory_limit"], w["nthreads"])
         for w in workers.values()
@@ -121,7 +121,7 @@ def resources_for(library: str) -> Resources:
     check_worker_memory(limit)
     together = min((w["nthreads"] for w in workers.values()), default=1)
     many = max(1, len(workers))
-    return Resources(
+    return Limits(
         max(1, threads), memory, True, limit, workers=many, together=together, disk=disk
     )
 
@@ -208,7 +208,7 @@ def _free_disk(of_workers: Iterable[str]) -> int | None:
 
 def shuffle_method(
     configured: str | None,
-    resources: Resources,
+    limits: Limits,
     size: float,
     partitions: int,
     dtypes: list[Any],
@@ -216,7 +216,7 @@ def shuffle_method(
     """Choose the shuffle method for rows of `size` bytes in total, with columns of
     these dtypes.
     """
-    if resources.gpu:
+    if limits.gpu:
         return "tasks"  # the other methods would copy rows from GPUs to the host
     if any(
         isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object)
@@ -225,17 +225,13 @@ def shuffle_method(
         # the other methods write Arrow data, which does not preserve objects and
         # categories
         return "tasks"
-    if configured is not None and (configured != "p2p" or resources.cluster):
+    if configured is not None and (configured != "p2p" or limits.cluster):
         return configured
-    memory = (
-        (resources.memory or 0) * resources.threads
-        if resources.cluster
-        else MEMORY_LIMIT
-    )
-    few = partitions * resources.threads <= MAX_MOVES
-    if size < IN_MEMORY * memory and (few or not resources.cluster):
+    memory = (limits.memory or 0) * limits.threads if limits.cluster else MEMORY_LIMIT
+    few = partitions * limits.threads <= MAX_MOVES
+    if size < IN_MEMORY * memory and (few or not limits.cluster):
         return "tasks"
-    return "p2p" if resources.cluster else "disk"
+    return "p2p" if limits.cluster else "disk"
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
@@ -290,20 +286,20 @@ BY_ORDER = Remedy({"partitioning": "entity"})
 """Remedy in errors: a join without a shuffle."""
 
 
-def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int:
+def sent_rows(method: str | None, limits: Limits, row_bytes: float) -> int:
     """Return how many rows of a partition are shuffled at a time.
 
     `row_bytes`: bytes of one row of a chunk.
     """
-    if method != "p2p" or resources.memory is None:
+    if method != "p2p" or limits.memory is None:
         return MAX_ROWS
     return max(
-        1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES)))
+        1, min(MAX_ROWS, int(limits.memory / AT_ONCE / (row_bytes + MOVE_BYTES)))
     )
 
 
 def check_moving(
-    method: str | None, resources: Resources, tables: Sequence[TableSummary]
+    method: str | None, limits: Limits, tables: Sequence[TableSummary]
 ) -> None:
     """Refuse to shuffle tables between workers with too little memory.
 
@@ -311,18 +307,18 @@ def check_moving(
     worker that has no data to spill never continues. A worker whose partitions are too
     large is killed again and again. In both cases the join never ends.
     """
-    if method != "p2p" or resources.limit is None or resources.memory is None:
+    if method != "p2p" or limits.limit is None or limits.memory is None:
         return
-    if resources.limit < MIN_WORKER:
+    if limits.limit < MIN_WORKER:
         raise BudgetError(
             "Rows would be shuffled between workers of "
-            f"{size_text(resources.limit)}. Each worker needs "
-            f"at least {size_text(MIN_WORKER, resources.limit, up=True)}, mostly for loaded libraries. Use "
+            f"{size_text(limits.limit)}. Each worker needs "
+            f"at least {size_text(MIN_WORKER, limits.limit, up=True)}, mostly for loaded libraries. Use "
             "fewer, larger workers, "
             "or partitioning='entity', which does not shuffle.",
             remedies=[BY_ORDER],
         )
-    max_bytes = resources.memory // LARGEST
+    max_bytes = limits.memory // LARGEST
     for table in tables:
         rows, each = (
             max(summary.source_rows for summary in table.summaries),
@@ -334,7 +330,7 @@ def check_moving(
                 f"{size_text(rows * each)} "
                 f"({rows:,} rows of {each:.0f} bytes). A thread of the smallest worker "
                 "has "
-                f"{size_text(resources.memory)}, which is enough for partitions of "
+                f"{size_text(limits.memory)}, which is enough for partitions of "
                 "at most "
                 f"{size_text(max_bytes)}. There are three remedies. Use "
                 "partitioning='entity', which does "
@@ -348,10 +344,10 @@ def check_moving(
             )
 
 
-def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) -> bool:
+def can_move(method: str, limits: Limits, tables: Sequence[TableSummary]) -> bool:
     """Return whether rows can be shuffled, without raising: see `check_moving`."""
     try:
-        check_moving(method, resources, tables)
+        check_moving(method, limits, tables)
     except BudgetError:
         return False
     return True
@@ -416,7 +412,7 @@ class Disk:
         """
         return self.spilling + self.shuffling
 
-    def with_spilled(self, row_bytes: float, resources: Resources) -> Disk:
+    def with_spilled(self, row_bytes: float, limits: Limits) -> Disk:
         """Return the same traffic, but with spilled chunks whose rows have `row_bytes`
         bytes.
         """
@@ -424,7 +420,7 @@ class Disk:
         return replace(
             self,
             spilled=spilled,
-            spilling=NANO * SPILL_BYTE * spilled / resources.workers,
+            spilling=NANO * SPILL_BYTE * spilled / limits.workers,
         )
 
 
@@ -433,25 +429,23 @@ def expect_disk(
     row_bytes: float,
     result: float,
     joins: int,
-    resources: Resources,
+    limits: Limits,
 ) -> Disk:
     """Estimate the disk traffic of a join.
 
     `row_bytes`: bytes of a chunk's row.  `result`: bytes of all pairs.  `joins`: number
     of passes over the block pairs.
     """
-    if resources.gpu:
+    if limits.gpu:
         return Disk()
     away = 0.0  # fraction of a worker's chunks that is spilled
-    if resources.limit is not None and resources.memory is not None:
-        threads = resources.threads / resources.workers
+    if limits.limit is not None and limits.memory is not None:
+        threads = limits.threads / limits.workers
         largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
-        itself = resources.limit - threads * resources.memory
-        room = (
-            SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
-        )
+        itself = limits.limit - threads * limits.memory
+        room = SPILL_FROM * limits.limit - itself - threads * NEED * row_bytes * largest
         # a worker has only a part of the block pairs, but these may need all chunks
-        held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
+        held = INDEXED * row_bytes * min(rows, chunks.visits[1] / limits.workers)
         away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
     spilled = joins * away * INDEXED * row_bytes * chunks.visits[1]
     shuffled = (
@@ -461,23 +455,23 @@ def expect_disk(
     )
     return Disk(
         spilled,
-        NANO * SPILL_BYTE * spilled / resources.workers,
+        NANO * SPILL_BYTE * spilled / limits.workers,
         shuffled,
-        NANO * SHUFFLE_BYTE * shuffled / resources.threads,
-        NANO * PARQUET_BYTE * result / resources.threads,
+        NANO * SHUFFLE_BYTE * shuffled / limits.threads,
+        NANO * PARQUET_BYTE * result / limits.threads,
     )
 
 
-def bytes_needed(held: float, written: float, resources: Resources) -> float:
+def bytes_needed(held: float, written: float, limits: Limits) -> float:
     """Return a lower bound of the bytes that are on the disks of all workers at the
     same time.
 
     `held`: bytes that all workers hold at the same time, in memory or spilled.
     `written`: bytes that are written to files in any case, even if they fit in memory.
     """
-    if resources.limit is None or resources.gpu:
+    if limits.limit is None or limits.gpu:
         return 0.0
-    room = resources.workers * max(PAUSE_FROM * resources.limit - MIN_ITSELF, 0.0)
+    room = limits.workers * max(PAUSE_FROM * limits.limit - MIN_ITSELF, 0.0)
     return max(written, held - room, 0.0)
 
 
@@ -486,14 +480,14 @@ def needed_of_chunks(
     blocks: np.ndarray,
     row_bytes: Sequence[float],
     again: bool,
-    resources: Resources,
+    limits: Limits,
 ) -> float:
     """Return `bytes_needed` for block pairs that are joined in the order of `blocks`.
 
     `row_bytes`: bytes of one row of a chunk, for each table. `again`: whether a later
     step needs all chunks again, so that all must be kept.
     """
-    if chunks.method is None and (resources.limit is None or resources.gpu):
+    if chunks.method is None and (limits.limit is None or limits.gpu):
         return 0.0
     each = np.concatenate(
         [side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)]
@@ -508,8 +502,8 @@ def needed_of_chunks(
     if chunks.method == "disk":
         return sent
     if chunks.method == "p2p":
-        return bytes_needed(held, sent, resources)
-    return bytes_needed(max(held, sent), 0.0, resources)
+        return bytes_needed(held, sent, limits)
+    return bytes_needed(max(held, sent), 0.0, limits)
 
 
 def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:

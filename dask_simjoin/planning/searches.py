@@ -18,9 +18,9 @@ import numpy as np
 
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Norm, add, box_gap
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.sample import FEW_ROWS
 from dask_simjoin.planning.sample_pairs import SamplePoints
@@ -115,12 +115,12 @@ def find_searches(
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
     x, least = statistics.right.points.x, output.min_total
-    limits = largest_totals(x, lower, upper, output.k, norm, least)
+    furthest = largest_totals(x, lower, upper, output.k, norm, least)
     if output.ties:
         with np.errstate(over="ignore"):
-            limits = statistics.spec.limits_of_ties(limits, np)
-    limits = np.minimum(limits, output.max_total)
-    for at, (c, limit) in enumerate(zip(filled.tolist(), limits, strict=True)):
+            furthest = statistics.spec.limits_of_ties(furthest, np)
+    furthest = np.minimum(furthest, output.max_total)
+    for at, (c, limit) in enumerate(zip(filled.tolist(), furthest, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
             away[at] = -1.0
@@ -222,7 +222,7 @@ def find_sharing(
     chunks: JoinChunks,
     seconds: np.ndarray,
     copies: int,
-    resources: Resources,
+    limits: Limits,
 ) -> Sharing:
     """Choose how many threads and workers make the tree.
 
@@ -231,12 +231,12 @@ def find_sharing(
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
-    if resources.gpu:
+    if limits.gpu:
         return copies, copies
-    if resources.workers > 1 and seconds.sum() < SHARED_SECONDS:
+    if limits.workers > 1 and seconds.sum() < SHARED_SECONDS:
         return ALONE
-    parts = max(1, min(resources.threads, rows // PART_ROWS))
-    return parts, min(resources.workers, parts)
+    parts = max(1, min(limits.threads, rows // PART_ROWS))
+    return parts, min(limits.workers, parts)
 
 
 def find_joined(

@@ -209,13 +209,13 @@ class JoinStatistics:
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 
-    def choose_chunks(self, limits: ChunkLimits, costs: Costs) -> JoinChunks:
+    def choose_chunks(self, cut: ChunkLimits, costs: Costs) -> JoinChunks:
         """Cut rows into chunks, in the way with the lowest expected cost."""
-        request, output, spec = self.spec.partitioning, limits.output, self.spec
+        request, output, spec = self.spec.partitioning, cut.output, self.spec
         if output.materialise:
             each_bytes = self.point_bytes(output)
             whole = [
-                limits.replicated(table, size, spec.norm, spec.threshold)
+                cut.replicated(table, size, spec.norm, spec.threshold)
                 for table, size in zip(self.each, each_bytes, strict=True)
             ]
             made = [chunks for chunks in whole if chunks is not None]
@@ -223,18 +223,18 @@ class JoinStatistics:
                 return made[0] if len(made) == 1 else EntityPairs(*made)
         row_bytes = self.chunk_row_bytes(output)
         sizes = [
-            limits.rows(table, size)
+            cut.rows(table, size)
             for table, size in zip(self.each, row_bytes, strict=True)
         ]
         if request == "spatial" and all(self.rows):
-            return self._spatial(limits)
+            return self._spatial(cut)
         # results take no memory in a single chunk
-        if output.in_parts(limits.resources):
+        if output.in_parts(cut.limits):
             row_bytes = tuple(self.point_bytes(output))
         tried: list[JoinChunks] = []
-        for number in limits.numbers:
+        for number in cut.numbers:
             sides = [
-                limits.entity(table, size, each, spec.norm, spec.threshold, number)
+                cut.entity(table, size, each, spec.norm, spec.threshold, number)
                 for table, size, each in zip(self.each, sizes, row_bytes, strict=True)
             ]
             tried.append(sides[0] if len(sides) == 1 else EntityPairs(*sides))
@@ -243,21 +243,21 @@ class JoinStatistics:
             return tried[0]
         best = min(tried, key=costs.choosing)
         best_seconds = costs.choosing(best)
-        if not may_be_spatial or best_seconds <= costs.shuffled(limits.shuffle):
+        if not may_be_spatial or best_seconds <= costs.shuffled(cut.limits.shuffle):
             return best
-        if not can_move(limits.shuffle, limits.resources, self.each):
+        if not can_move(cut.limits.shuffle, cut.limits, self.each):
             return best
-        spatial = self._spatial(limits)
+        spatial = self._spatial(cut)
         return spatial if costs.choosing(spatial) < best_seconds else best
 
-    def blocks_by_region(self, limits: ChunkLimits) -> int | None:
+    def blocks_by_region(self, cut: ChunkLimits) -> int | None:
         """Return the number of block pairs of spatial chunks; None: the join cannot
         have such chunks.
         """
-        has_regions = limits.output.k is None and all(self.rows)
-        if not has_regions or not can_move(limits.shuffle, limits.resources, self.each):
+        has_regions = cut.output.k is None and all(self.rows)
+        if not has_regions or not can_move(cut.limits.shuffle, cut.limits, self.each):
             return None
-        return self._spatial(limits).visits[0]
+        return self._spatial(cut).visits[0]
 
     def _regions(self, target: int) -> Regions:
         every = self.every
@@ -353,27 +353,27 @@ class JoinStatistics:
         left = replace(self.left, spec=replace(self.spec, eps=eps, other=other))
         return JoinStatistics(left, replace(self.right, spec=other))
 
-    def _spatial(self, limits: ChunkLimits) -> JoinChunks:
+    def _spatial(self, cut: ChunkLimits) -> JoinChunks:
         """Make chunks of regions; two tables are cut into the same regions."""
-        row_bytes = self.chunk_row_bytes(limits.output, shuffled=True)
+        row_bytes = self.chunk_row_bytes(cut.output, shuffled=True)
         sizes = [
-            limits.rows(table, size)
+            cut.rows(table, size)
             for table, size in zip(self.each, row_bytes, strict=True)
         ]
-        spec, rows, shuffle = self.spec, sum(self.rows), limits.shuffle
+        spec, rows, shuffle = self.spec, sum(self.rows), cut.limits.shuffle
         norm, threshold = spec.norm, spec.threshold
-        away, single_home = reach(norm, threshold), limits.output.single_home
+        away, single_home = reach(norm, threshold), cut.output.single_home
         target, max_rows = sizes[-1][0], [size for _, size in sizes]
         if len(self.each) > 1:
             target = min(rows, target)
-        regions = self._regions(limits.region_rows(rows, target, min(max_rows)))
+        regions = self._regions(cut.region_rows(rows, target, min(max_rows)))
         left, right = self.left, self.right
         first = left.points, regions, norm
         if len(self.each) == 1 and not single_home:
             return spatial_chunks(
                 *first, away, threshold, max_rows[0], left.offsets, shuffle
             )
-        if limits.output.wide_halo and shuffle == BY_WORKER:
+        if cut.output.wide_halo and shuffle == BY_WORKER:
             wide = cluster_chunks(*first, threshold, left.offsets, shuffle)
             # the factor 2 is the same as for other chunks with halos
             fits = wide.rows.max(initial=0.0) <= 2 * max_rows[0]

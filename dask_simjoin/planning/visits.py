@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import dask
 import numpy as np
 
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.resources import INDEXED, SPILL_FROM
 
 TARGET = "distributed.worker.memory.target"
@@ -156,24 +156,22 @@ class Visits:
 
 
 def chunks_in_memory(
-    chunks: JoinChunks, row_bytes: float, with_ids: bool, resources: Resources
+    chunks: JoinChunks, row_bytes: float, with_ids: bool, limits: Limits
 ) -> int | None:
     """Return how many chunks a worker can hold, including those that its tasks use;
     None: no known limit.
     """
-    if resources.gpu or resources.limit is None or resources.memory is None:
+    if limits.gpu or limits.limit is None or limits.memory is None:
         return None
-    threads = resources.threads / resources.workers
+    threads = limits.threads / limits.workers
     indexed = max(INDEXED * row_bytes, row_bytes + INDEX_BYTES + ID_BYTES * with_ids)
     size, largest = (
         indexed * float(np.mean(chunks.rows)),
         row_bytes * float(chunks.rows.max(initial=0.0)),
     )
-    itself = resources.limit - threads * resources.memory
+    itself = limits.limit - threads * limits.memory
     others = threads * (NEED - PINNED * INDEXED) * largest
-    room = min(
-        SPILL_FROM * resources.limit - itself - others, _target() * resources.limit
-    )
+    room = min(SPILL_FROM * limits.limit - itself - others, _target() * limits.limit)
     return max(int(MARGIN * room / max(size, 1.0)), 2)
 
 
@@ -183,7 +181,7 @@ def plan_visits(
     seconds: np.ndarray,
     row_bytes: float,
     with_ids: bool,
-    resources: Resources,
+    limits: Limits,
 ) -> Visits | None:
     """Choose the order of visits that reads the fewest rows.
 
@@ -194,11 +192,11 @@ def plan_visits(
     needs for each block pair. `row_bytes`: bytes of one row of a chunk. `with_ids`:
     whether the result has ids of rows.
     """
-    capacity = chunks_in_memory(chunks, row_bytes, with_ids, resources)
+    capacity = chunks_in_memory(chunks, row_bytes, with_ids, limits)
     used = np.bincount(blocks.ravel(), minlength=len(chunks)) > 0
     if capacity is None or used.sum() <= capacity or len(blocks) <= used.sum():
         return None
-    threads = math.ceil(resources.threads / resources.workers)
+    threads = math.ceil(limits.threads / limits.workers)
     # fewer chunks, because the other threads of a worker have already begun with the
     # next ones
     free = max(capacity - threads + 1, 2)
@@ -212,8 +210,8 @@ def plan_visits(
         ]
     best, worker, least = orders[0], np.zeros(len(blocks), np.int64), math.inf
     for order in orders:
-        own = _workers(seconds[order], resources.workers)
-        parts = [blocks[order[own == number]] for number in range(resources.workers)]
+        own = _workers(seconds[order], limits.workers)
+        parts = [blocks[order[own == number]] for number in range(limits.workers)]
         rows = sum(
             float(count_reads(part, free) @ chunks.rows[: _chunks(part)])
             for part in parts

@@ -194,16 +194,16 @@ COST_FACTS: Facts = (
     ("reading", lambda r: r._reading),
     (
         "budget",
-        lambda r: f"{size(r.plan.budget.chunk)} per {r._unit} ({r.plan.budget.origin})",
+        lambda r: f"{size(r.plan.limits.chunk)} per {r._unit} ({r.plan.limits.origin})",
     ),
     (
         "",
         lambda r: (
-            f"{size(r.plan.budget.output)} per partition, {size(r.plan.budget.result)} "
+            f"{size(r.plan.limits.output)} per partition, {size(r.plan.limits.result)} "
             "for the result"
         ),
     ),
-    ("tasks", lambda r: describe_tasks(r._tasks, r.plan.budget.chunk)),
+    ("tasks", lambda r: describe_tasks(r._tasks, r.plan.limits.chunk)),
 )
 
 RESULT_FACTS: Facts = (
@@ -310,19 +310,19 @@ class BlockReport(PicturedReport):
     @property
     def chunk_limit(self) -> int:
         """Return the maximum size of a chunk in bytes."""
-        return self.plan.budget.chunk
+        return self.plan.limits.chunk
 
     @property
     def partition_limit(self) -> int:
         """Return the maximum size of a partition of the result in bytes."""
-        return self.plan.budget.output
+        return self.plan.limits.output
 
     @property
     def result_limit(self) -> int:
         """Return the maximum size of the whole result in bytes; larger results are
         refused.
         """
-        return self.plan.budget.result
+        return self.plan.limits.result
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per block pair."""

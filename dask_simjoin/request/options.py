@@ -357,7 +357,7 @@ class Settings:
     None: not set.
     """
 
-    # `blocksize`, `output` and `result` are in bytes: see `planning.budget.Budget`
+    # `blocksize`, `output` and `result` are in bytes: see `planning.limits.Limits`
     blocksize: int | None
     output: int | None
     result: int | None

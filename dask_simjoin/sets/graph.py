@@ -22,9 +22,9 @@ from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import FrozenSource, map_frozen
 from dask_simjoin.metrics.norms import Array, Series
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
     ReadSets,
@@ -75,10 +75,10 @@ def planning_steps(
         sources: list[Any],
         spec: Any,
         output: OutputSpec,
-        resources: Resources,
+        limits: Limits,
         check: Any,
     ) -> SetPlan:
-        return make_plan(tables, spec, output, resources)
+        return make_plan(tables, spec, output, limits)
 
     return PlanningSteps(label, key, summarize, make, names_table=True)
 
@@ -121,7 +121,7 @@ class BlockChunks(LabelledExpr):
             steps.layer.update(source.inner.__dask_graph__())
             read.append([TaskRef(key) for key in source.inner.__dask_keys__()])
         sendable, common = self._encoded(steps, read)
-        threads = resources_for(spec.library).threads if spec.settings.cluster else None
+        threads = limits_for(spec.library).threads if spec.settings.cluster else None
         place = 0
         for t, (side, (_, own)) in enumerate(
             zip(plan.sides, named_sides(spec), strict=True)
@@ -438,7 +438,7 @@ class MarkRows(BlockValues):
         whether the pairs fit in memory.
         """
         add, spec = steps.add, self.operand("spec")
-        free = resources_for(spec.library).room
+        free = limits_for(spec.library).room
         numbers = [
             add("number", place, number_of_pairs, some)
             for place, some in enumerate(found)

@@ -11,10 +11,10 @@ from dask_simjoin.calls.drivers import Number
 from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.errors import in_table
 from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.budget import plain_budget, within_memory
+from dask_simjoin.planning.budget import limits_now, within_memory
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import RIGHT, check_summaries
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.sets.chunks import (
@@ -98,11 +98,11 @@ class LocalSets:
             tables.append([summary])
         settings = replace(self.spec.settings, output=None)
         whole = replace(self.spec, blocksize=MAX_BYTES, settings=settings)
-        found = self.make_plan(tables, whole, PAIRS, resources_for(whole.library))
+        found = self.make_plan(tables, whole, PAIRS, limits_for(whole.library))
         size = round(found.block_bytes.sum())
         device = frames_of_library(whole.library).memory()
-        budget = plain_budget(found.budget, size, device)
-        return self.report(replace(found, budget=budget), self.spec)
+        limits = limits_now(found.limits, size, device)
+        return self.report(replace(found, limits=limits), self.spec)
 
     def profile(self) -> Profile:
         """Join the frame with itself, without storing pairs. The join runs twice: to

@@ -14,7 +14,6 @@ from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.engine.native import native
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.budget import Budget, Resources, make_budget
 from dask_simjoin.planning.checks import (
     check_blocks,
     check_chunks,
@@ -24,6 +23,7 @@ from dask_simjoin.planning.checks import (
 )
 from dask_simjoin.planning.estimate import Estimate, block_of, estimate
 from dask_simjoin.planning.left_out import LeftOut
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
 from dask_simjoin.planning.partition import RIGHT, IdSummary, summarise_ids
 from dask_simjoin.planning.resources import Disk, bytes_needed
@@ -323,7 +323,7 @@ class SetPlan(SizeBlockPlan):
     # for each table, the rows without a set; empty if such rows match each other
     left_out: tuple[LeftOut, ...]
     special: bool  # whether rows with empty sets or without a set may match
-    budget: Budget
+    limits: Limits
     disk: Disk = field(default=Disk(), kw_only=True)
     run: str = field(default="", kw_only=True)
     """The name under which tasks are recorded; "" if they are not recorded."""
@@ -362,7 +362,7 @@ def make_set_plan(
     tables: list[list[SetSummary]],
     spec: Any,
     output: OutputSpec,
-    resources: Resources,
+    machine: Limits,
     gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
     kind: type[SetBlockPair] = SetBlockPair,
     index_bytes: float = 0.0,
@@ -378,7 +378,7 @@ def make_set_plan(
     for summaries in tables:
         for number, summary in enumerate(summaries):
             check_rows(summary.source_rows, number)
-    budget = make_budget(spec.blocksize, spec.settings, resources)
+    limits = machine.sized(spec.blocksize, spec.settings)
     sampled, universe = gather(tables)
     sizes = [
         _average(some, "id_bytes") + _average(some, "kept_bytes") for some in tables
@@ -395,8 +395,7 @@ def make_set_plan(
             n,
             own,
             ROW_BYTES + index_bytes + size,
-            budget,
-            resources,
+            limits,
             min_tokens,
             token_bytes,
         )
@@ -411,10 +410,8 @@ def make_set_plan(
     block_rows = np.concatenate([side.rows for side in sides])
     # each block is in at least one block pair, so the number of blocks can be checked
     # before they are paired
-    check_blocks(len(block_rows), block_rows, row_bytes, budget, resources)
-    check_blocks(
-        count_compared_blocks(*compared), block_rows, row_bytes, budget, resources
-    )
+    check_blocks(len(block_rows), block_rows, row_bytes, limits)
+    check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, limits)
     blocks = compared_blocks(*compared)
     candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)
     order = heavy_first(candidates)
@@ -425,16 +422,12 @@ def make_set_plan(
     )
     slices = np.ones(len(blocks), np.int64)
     if output.materialise:
-        slices = whole_slices(found.high, pair_bytes, budget, resources).astype(
-            np.int64
-        )
-        check_outputs(
-            float(slices.sum()), budget, spec.request, resources, len(sides) > 1
-        )
+        slices = whole_slices(found.high, pair_bytes, limits).astype(np.int64)
+        check_outputs(float(slices.sum()), limits, spec.request, len(sides) > 1)
         check_result(
             found.total_low,
             pair_bytes,
-            budget,
+            limits,
             spec.request,
             len(sides) > 1,
             found.counted,
@@ -443,8 +436,7 @@ def make_set_plan(
         check_chunks(
             side.rows,
             side.bytes / np.maximum(side.rows, 1),
-            budget,
-            resources,
+            limits,
             len(blocks),
         )
     # all blocks are in memory at the same time, because no block is complete before all
@@ -470,8 +462,8 @@ def make_set_plan(
             for some, (_, own) in zip(tables, named_sides(spec), strict=False)
         ),
         special,
-        budget,
-        disk=Disk(needed=bytes_needed(block_bytes, 0.0, resources)),
+        limits,
+        disk=Disk(needed=bytes_needed(block_bytes, 0.0, limits)),
     )
 
 
@@ -508,8 +500,7 @@ def _blocks(
     rows: int,
     tokens: float,
     row_bytes: float,
-    budget: Budget,
-    resources: Resources,
+    limits: Limits,
     min_tokens: int,
     token_bytes: float,
 ) -> SizeBlocks:
@@ -518,13 +509,9 @@ def _blocks(
 
     `row_bytes`: bytes that a row takes in addition to its tokens.
     """
-    number = math.ceil((rows * row_bytes + token_bytes * tokens) / budget.chunk)
-    if not budget.chosen:
-        busy = (
-            resources.threads
-            if resources.gpu
-            else BLOCKS_PER_THREAD * resources.threads
-        )
+    number = math.ceil((rows * row_bytes + token_bytes * tokens) / limits.chunk)
+    if not limits.chosen:
+        busy = limits.threads if limits.gpu else BLOCKS_PER_THREAD * limits.threads
         number = max(number, min(int(tokens // min_tokens), busy))
     return size_blocks(
         table.sizes,

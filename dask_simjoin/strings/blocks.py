@@ -18,8 +18,8 @@ import numpy as np
 from dask_simjoin.engine.base import edit_joiner, segment_kernels
 from dask_simjoin.errors import ListError, TextError
 from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.left_out import left_out_in_words
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.reports.facts import MEMORY, RESULT_FACTS, ROWS, size, without
 from dask_simjoin.sets.chunks import (
@@ -226,7 +226,7 @@ def make_edit_plan(
     tables: list[list[SetSummary]],
     spec: EditSpec,
     output: OutputSpec,
-    resources: Resources,
+    limits: Limits,
 ) -> SetPlan:
     """Plan a join from the summaries of its tables. Raise an error if blocks or the
     result do not fit in memory.
@@ -238,7 +238,7 @@ def make_edit_plan(
         tables,
         spec,
         output,
-        resources,
+        limits,
         gather_texts,
         EditBlockPair,
         index,

@@ -19,14 +19,13 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Frame, SparseM
 from dask_simjoin.planning.budget import (
     DEVICE_ENTRY,
     ENTRY,
-    MEMORY_LIMIT,
     PIECE,
     ROW,
     Fitting,
     Limit,
-    Resources,
     free_memory,
 )
+from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits
 from dask_simjoin.planning.resources import ITSELF
 from dask_simjoin.request.columns import optional
 from dask_simjoin.request.options import size_origin
@@ -448,17 +447,17 @@ def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
 
 
 def fitting_for(
-    spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool
+    spec: JoinSpec, rows: int, example: Frame, limits: Limits, pieces: bool
 ) -> Fitting:
     """Return the limits that a neighbor matrix must fit in. `pieces`: whether it is
     assembled from several chunks.
     """
-    gpu = resources.gpu
+    gpu = limits.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
-    limits, name = [], "simjoin.result-limit"
+    bounds, name = [], "simjoin.result-limit"
     if spec.settings.result is not None:
-        limits.append(
+        bounds.append(
             Limit(
                 spec.settings.result,
                 *result,
@@ -467,20 +466,16 @@ def fitting_for(
                 name,
             )
         )
-    if gpu and resources.memory is not None:
-        whole = (
-            resources.memory
-            if resources.cluster
-            else resources.memory * resources.threads
-        )
-        limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
-    elif resources.limit is not None:
-        usable = max(int(PAUSE_SHARE * resources.limit) - ITSELF, resources.limit // 3)
-        limits.append(
+    if gpu and limits.memory is not None:
+        whole = limits.memory if limits.cluster else limits.memory * limits.threads
+        bounds.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
+    elif limits.limit is not None:
+        usable = max(int(PAUSE_SHARE * limits.limit) - ITSELF, limits.limit // 3)
+        bounds.append(
             Limit(usable, *made, "the smallest worker has room for", "larger workers")
         )
     if not gpu:
-        here = result if resources.cluster else made
+        here = result if limits.cluster else made
         most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())
-        limits.append(Limit(most, *here, "this machine has", "a larger machine"))
-    return Fitting(spec.eps, rows, limits, max_entries(frames_for(example).xp))
+        bounds.append(Limit(most, *here, "this machine has", "a larger machine"))
+    return Fitting(spec.eps, rows, bounds, max_entries(frames_for(example).xp))

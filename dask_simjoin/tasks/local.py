@@ -17,12 +17,13 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.engine.process import numbers_apart, shared_out, together
 from dask_simjoin.metrics.norms import Array, Frame, Series, SparseMatrix
-from dask_simjoin.planning.budget import Resources, plain_budget, within_memory
+from dask_simjoin.planning.budget import limits_now, within_memory
 from dask_simjoin.planning.data_warnings import (
     count_copies,
     naming_causes,
     raise_if_none,
 )
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, LISTS, PAIRS, OutputSpec, directions
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import plain_threads
@@ -129,8 +130,7 @@ class LocalDriver:
         raise_if_none(made.data_warnings, 0)
         size = round(made.rows * made.row_bytes)
         device = frames_of_library(self.spec.library).memory()
-        budget = plain_budget(made.budget, size, device)
-        return replace(made, budget=budget, slices=np.ones_like(made.slices))
+        return replace(made, limits=limits_now(made.limits, size, device))
 
 
 class LocalJoins(LocalDriver):
@@ -193,8 +193,8 @@ class LocalJoins(LocalDriver):
         spec, frame = self.spec, numbered(self.frames[0][self.spec.columns])
         work = LocalDriver([frame], spec).indexed(LISTS)
         plan, device = work.plan, frames_for(frame).memory()
-        resources = Resources(memory=device, gpu=device is not None)
-        fitting = csr.fitting_for(spec, len(frame), frame, resources, pieces=False)
+        limits = Limits(memory=device, gpu=device is not None)
+        fitting = csr.fitting_for(spec, len(frame), frame, limits, pieces=False)
         pairs, itself = plan.estimate, plan.rows * spec.include_self
         with naming_causes(lambda: plan.data_warnings):
             fitting.check(2 * pairs.total_low + itself, sampled=True)

@@ -1,5 +1,7 @@
 """`plan`: what a join would run and give, when it computes, and what it refuses."""
 
+from dataclasses import replace
+
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -16,7 +18,8 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.planning.budget import PEAK, Resources
+from dask_simjoin.planning.budget import PEAK
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
@@ -181,7 +184,7 @@ def test_chunks_beyond_the_memory_of_a_worker_are_refused():
     spec = SelfJoinRequest(eps=1e-6).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     with pytest.raises(BudgetError) as caught:
-        make_plan(join_statistics([summaries], spec), resources=Resources(memory=10**6))
+        make_plan(join_statistics([summaries], spec), machine=Limits(memory=10**6))
     said = str(caught.value)
     assert "50,000 rows of 16 bytes" in said
     assert (
@@ -193,9 +196,7 @@ def test_chunks_beyond_the_memory_of_a_worker_are_refused():
         frame
     )
     report = PlanReport(
-        make_plan(
-            join_statistics([summaries], spec), resources=Resources(memory=10**6)
-        ),
+        make_plan(join_statistics([summaries], spec), machine=Limits(memory=10**6)),
         spec,
     )
     assert report.chunks == 10
@@ -213,13 +214,12 @@ def test_workers_too_small_to_shuffle_between():
         frame
     )
     summaries = [summarise(frame, 0, spec, True, 1)]
-    small = Resources(2, 2**27, True, 500_000_000)
+    small = Limits(2, 2**27, True, 500_000_000)
     with pytest.raises(
         BudgetError,
         match=r"between workers of 500 MB. Each worker needs at least 672 MB.*entity",
     ):
-        make_plan(join_statistics([summaries], spec), PAIRS, small, "p2p")
-    assert (
-        len(make_plan(join_statistics([summaries], spec), PAIRS, small, "tasks").chunks)
-        > 1
-    )
+        make_plan(
+            join_statistics([summaries], spec), PAIRS, replace(small, shuffle="p2p")
+        )
+    assert len(make_plan(join_statistics([summaries], spec), PAIRS, small).chunks) > 1

@@ -409,7 +409,7 @@ def test_partitions_are_no_larger_than_planned(monkeypatch):
     """A single chunk may be large, but its result comes in partitions of the usual
     size.
     """
-    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 1 << 14)
+    monkeypatch.setattr("dask_simjoin.planning.limits.LOCAL_CHUNK", 1 << 14)
     frame = frame_of(np.random.default_rng(6).normal(size=(1000, 3)))
     joined = dd.from_pandas(frame, npartitions=4).simjoin.knn_join(k=4)
     report = joined.expr.report
@@ -436,7 +436,7 @@ def test_rows_of_a_chunk_that_searches_nothing_come_once(other, monkeypatch):
 
 
 def test_a_large_right_table_has_chunks_of_the_usual_size(monkeypatch):
-    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 1 << 16)
+    monkeypatch.setattr("dask_simjoin.planning.limits.LOCAL_CHUNK", 1 << 16)
     monkeypatch.setattr("dask_simjoin.planning.resources.MEMORY_LIMIT", 1 << 19)
     left, right = (
         frame_of(np.random.default_rng(7).uniform(size=(rows, 2)))

@@ -68,10 +68,10 @@ SURVIVED = [
     Mutation(
         "planning/chunk_limits.py",
         """is_best = (
-                self._whole_bytes(table, row_bytes) <= self.resources.whole
+                self._whole_bytes(table, row_bytes) <= self.limits.whole
                 and rows <= MAX_ROWS
             )""",
-        "is_best = self._whole_bytes(table, row_bytes) <= self.resources.whole",
+        "is_best = self._whole_bytes(table, row_bytes) <= self.limits.whole",
         "planning/test_chunk_limits.py -k numbered",
     ),
     Mutation(

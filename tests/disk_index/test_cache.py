@@ -15,7 +15,7 @@ import dask_simjoin
 from dask_simjoin.disk_index import cache, compare, rows, snapshots, writing
 from dask_simjoin.disk_index.cache import device_rows
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.limits import Limits
 from tests.checks.index_damage import forget
 from tests.support.growing import CASES, FEW, made, table
 from tests.support.oracle import as_set, assert_same_pairs
@@ -154,11 +154,11 @@ def test_rows_of_a_segment_on_a_gpu(threads):
     part of its memory.
     """
     whole = 2**37
-    alone = Resources(threads, whole // threads, gpu=True)
+    alone = Limits(threads, whole // threads, gpu=True)
     assert device_rows(10**6, 3000, alone) == 250_000
     most = device_rows(10**10, 3000, alone)
     assert most * 3000 * min(threads, 10**10 // most) <= 0.55 * whole
-    several = Resources(threads, whole, True, gpu=True)
+    several = Limits(threads, whole, True, gpu=True)
     assert device_rows(10**6, 3000, several) == 250_000 // threads
 
 

@@ -13,7 +13,7 @@ from dask_simjoin.disk_index import writing as loading
 from dask_simjoin.graph import workers
 from dask_simjoin.graph.shuffle import cut_rows
 from dask_simjoin.planning import resources as moving
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from tests.disk_index.test_index import KNOWN, points, table
 from tests.support.frames import lay
 from tests.support.gates import PATIENCE, until
@@ -113,7 +113,7 @@ def test_shuffled_in_pieces_or_where_workers_have_no_room_not_at_all(
 ):
     """Files are of regions then, or of partitions, which are the same rows and pairs."""
     monkeypatch.setattr(loading, "FILE_ROWS", 40)
-    memory = resources_for("pandas").memory
+    memory = limits_for("pandas").memory
     monkeypatch.setattr(moving, "AT_ONCE", memory / (10 * (4 * 8 + moving.MOVE_BYTES)))
     monkeypatch.setattr(moving, "MIN_WORKER", 0 if room else 2**60)
     sent = []

@@ -14,8 +14,8 @@ from dask.utils import key_split
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from dask_simjoin.graph.placement import worker_of
 from dask_simjoin.planning import plan
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS
 from dask_simjoin.planning.resources import workers_of
 from tests.support.oracle import brute_force
@@ -173,10 +173,10 @@ def test_each_copy_is_made_by_a_worker_of_its_own(client, copied, monkeypatch):
 @pytest.mark.parametrize(
     ("chunks", "have", "copies"),
     [
-        (1, Resources(2, 1 << 30, True, gpu=True, workers=2), 2),
-        (1, Resources(2, 1 << 30, True, workers=2), 1),
-        (1, Resources(1, 1 << 30, False, gpu=True), 1),
-        (2, Resources(2, 1 << 30, True, gpu=True, workers=2), 1),
+        (1, Limits(2, 1 << 30, True, gpu=True, workers=2), 2),
+        (1, Limits(2, 1 << 30, True, workers=2), 1),
+        (1, Limits(1, 1 << 30, False, gpu=True), 1),
+        (2, Limits(2, 1 << 30, True, gpu=True, workers=2), 1),
     ],
 )
 def test_copies_are_for_one_chunk_on_several_gpus(chunks, have, copies):

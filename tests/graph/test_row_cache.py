@@ -303,7 +303,7 @@ def test_rows_are_dropped_as_soon_as_they_take_too_much(
     """The first partitions are small, the last ones are not."""
     monkeypatch.setattr(row_cache, "FIRST", threads)
     each = sum(8 * (1 + n) ** 2 for n in range(40))
-    limit = row_cache.resources_for("pandas").limit * 2
+    limit = row_cache.limits_for("pandas").limit * 2
     monkeypatch.setattr(row_cache, "SHARE", limit // (each // 2))
     found, _ = pass_over_growing()
     assert found == [(n, (1 + n) ** 2, "text") for n in range(40)]

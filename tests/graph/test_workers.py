@@ -23,7 +23,7 @@ from dask_simjoin.graph.workers import (
     by_disk,
     standstill_message,
 )
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.resources import WorkerDisk
 from tests.support.gates import PATIENCE, until
 from tests.support.threads import started
@@ -100,8 +100,8 @@ def cluster():
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs_that_need_more_than_is_free_are_refused(cluster, monkeypatch, verb):
     """Workers of so little memory that all rows go to disk, of which 100 B are free."""
-    have = Resources(2, 1 << 20, True, 1 << 20, workers=1, together=2)
-    monkeypatch.setattr(planner, "resources_for", lambda library: have)
+    have = Limits(2, 1 << 20, True, 1 << 20, workers=1, together=2)
+    monkeypatch.setattr(planner, "limits_for", lambda library: have)
     x = np.random.default_rng(0).uniform(size=(400, 2))
     points = dd.from_pandas(pd.DataFrame(x, columns=["x", "y"]), npartitions=4)
     sets = dd.from_pandas(

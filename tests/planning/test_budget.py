@@ -11,16 +11,8 @@ import pytest
 from distributed.system import MEMORY_LIMIT as DISTRIBUTED_LIMIT
 
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.planning.budget import (
-    MAX_RESULT,
-    MEMORY_LIMIT,
-    Resources,
-    budget_of,
-    budget_of_rows,
-    make_budget,
-    memory_limit,
-)
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.limits import MAX_RESULT, MEMORY_LIMIT, Limits, memory_limit
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.options import Settings
 
 FRAME = pd.DataFrame(
@@ -69,26 +61,26 @@ def test_several_chunks_on_a_gpu_leave_room_to_make_another():
     """Dask-CUDA keeps chunks in 80 % of the memory; a chunk takes five times its size
     while it is made.
     """
-    have = Resources(1, 80 * 2**30, True, gpu=True)
-    budget = make_budget(None, Settings(None, None, None, None, True), have)
-    assert 5 * budget.chunk <= 0.2 * have.memory
-    one = budget_of(1, 6 * 2**30, budget, have)
+    have = Limits(1, 80 * 2**30, True, gpu=True)
+    limits = have.sized(None, Settings(None, None, None, None, True))
+    assert 5 * limits.chunk <= 0.2 * have.memory
+    one = limits.for_chunks(1, 6 * 2**30)
     assert one.chunk == have.memory // 12
     assert "of a GPU" in one.origin
-    assert budget_of(2, 2**31, budget, have) == budget
+    assert limits.for_chunks(2, 2**31) == limits
 
 
 def test_chunks_may_be_larger_if_all_of_them_fit_on_the_gpus():
-    have = Resources(2, 80 * 2**30, True, gpu=True, workers=2)
-    budget = make_budget(None, Settings(None, None, None, None, True), have)
-    few = budget_of_rows(40.0 * 2**30, budget, have)
-    assert few.chunk == 80 * 2**30 // 12 > budget.chunk
+    have = Limits(2, 80 * 2**30, True, gpu=True, workers=2)
+    settings = Settings(None, None, None, None, True)
+    limits = have.sized(None, settings)
+    few = have.sized(None, settings, 40.0 * 2**30)
+    assert few.chunk == 80 * 2**30 // 12 > limits.chunk
     assert few.origin == "1/12 of 80 GiB on the smallest GPU"
-    assert budget_of_rows(41.0 * 2**30, budget, have) is budget
-    chosen = make_budget(2**20, Settings(None, None, None, None, True), have)
-    assert budget_of_rows(1.0, chosen, have) is chosen
-    on_cpus = Resources(2, 2**30, True)
-    assert budget_of_rows(1.0, budget, on_cpus) is budget
+    assert have.sized(None, settings, 41.0 * 2**30) == limits
+    assert have.sized(2**20, settings, 1.0).chunk == 2**20
+    on_cpus = Limits(2, 2**30, True)
+    assert on_cpus.sized(None, settings, 1.0) == on_cpus.sized(None, settings)
 
 
 def test_a_plain_frame_is_not_limited_by_the_disk(disks):
@@ -97,14 +89,14 @@ def test_a_plain_frame_is_not_limited_by_the_disk(disks):
 
 
 def test_disks_that_are_not_seen_limit_nothing(disks, client):
-    assert resources_for("pandas").disk == 10**6
+    assert limits_for("pandas").disk == 10**6
     info = client.scheduler_info(n_workers=-1)
     for worker in info["workers"].values():
         worker["local_directory"] = "/there/is/no/such/folder"
     client.scheduler_info = lambda n_workers: info
     try:
-        assert resources_for("pandas").disk is None
-        assert lazy().simjoin.self_join(0.3).expr.plan.budget.result == MAX_RESULT
+        assert limits_for("pandas").disk is None
+        assert lazy().simjoin.self_join(0.3).expr.plan.limits.result == MAX_RESULT
     finally:
         del client.scheduler_info
 

@@ -16,7 +16,7 @@ from dask_simjoin.cluster.expressions import spanning as trees
 from dask_simjoin.errors import BudgetError, PlanningError, Remedy, ScratchError
 from dask_simjoin.graph import pairs, planner
 from dask_simjoin.planning import budget, checks, chunk_limits
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.sets import graph as set_graph
 
 MOST_STEPS = 6
@@ -45,10 +45,10 @@ WORDS = {"on": "s", "tokenizer": "whitespace"}
 
 def workers(limit, memory, number=2):
     """Workers of one thread each, that have so many bytes for a task."""
-    return Resources(number, int(memory), True, int(limit), workers=number)
+    return Limits(number, int(memory), True, int(limit), workers=number)
 
 
-HERE = Resources(2)
+HERE = Limits(2)
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Case:
     Attributes
     ----------
     verb, options : str, dict
-    have : Resources
+    have : Limits
     config : dict
         Dask's configuration.
     constants : dict
@@ -72,7 +72,7 @@ class Case:
 
     verb: str
     options: dict
-    have: Resources = HERE
+    have: Limits = HERE
     config: dict = field(default_factory=dict)
     constants: dict = field(default_factory=dict)
     plain: bool = False
@@ -324,7 +324,7 @@ def follow(case, verb, options, config, npartitions, before):
 def test_remedies_are_tried(monkeypatch, name, record_property):
     case = CASES[name]
     for module in (planner, set_graph, trees, optics, components, set_graph, pairs):
-        monkeypatch.setattr(module, "resources_for", lambda library: case.have)
+        monkeypatch.setattr(module, "limits_for", lambda library: case.have)
     # planned for a cluster, and computed without one
     monkeypatch.setattr(
         planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks"

@@ -14,9 +14,9 @@ import pytest
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph import planner
 from dask_simjoin.planning import chunk_limits
-from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.planning.entity_chunks import BY_WORKER
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import CLUSTERS, min_chunk_rows, tree_output
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
@@ -28,7 +28,7 @@ GB = 10**9
 
 
 def plan_of(ddf, have, monkeypatch, **how):
-    monkeypatch.setattr(planner, "resources_for", lambda library: have)
+    monkeypatch.setattr(planner, "limits_for", lambda library: have)
     return ddf.simjoin.hdbscan(10, **how).expr.plan
 
 
@@ -40,9 +40,9 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
 
     def chunks(memory, threads=2, **how):
         each = memory // threads
-        have = Resources(threads, each, True, memory, together=threads)
+        have = Limits(threads, each, True, memory, together=threads)
         if not cluster:
-            have = Resources(threads, shared=each, together=threads)
+            have = Limits(threads, shared=each, together=threads)
         plan = plan_of(dd.from_pandas(frame, npartitions=7), have, monkeypatch, **how)
         assert (
             (plan.alone > 0) == (len(plan.chunks) == 1) == ("of memory" in repr(plan))
@@ -52,7 +52,7 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
 
     need = chunk_limits.APART * 200 * len(frame)
     few = need / chunk_limits.TREE_SHARE
-    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
+    monkeypatch.setattr("dask_simjoin.planning.limits.LOCAL_CHUNK", 2**20)
     assert chunks(int(2 * few)) == 1
     assert chunks(int(few / 3)) > 1
     assert chunks(int(2 * few), partitioning="entity") == 1
@@ -70,10 +70,8 @@ def test_one_chunk_that_was_asked_for_and_does_not_fit(monkeypatch):
         BudgetError,
         match=r"One chunk of all rows .* takes about .* the smallest worker has",
     ):
-        plan_of(ddf, Resources(1, memory, True, memory), monkeypatch, blocksize="1 GB")
-    plan_of(
-        ddf, Resources(1, 9 * memory, True, 9 * memory), monkeypatch, blocksize="1 GB"
-    )
+        plan_of(ddf, Limits(1, memory, True, memory), monkeypatch, blocksize="1 GB")
+    plan_of(ddf, Limits(1, 9 * memory, True, 9 * memory), monkeypatch, blocksize="1 GB")
 
 
 SIZES = [(2, 200_000, 10), (3, 200_000, 3), (8, 60_000, 30), (64, 12_000, 5)]
@@ -120,7 +118,7 @@ def test_it_takes_no_more_than_planned(dims, rows, samples, threads):
 def test_chunks_of_processes_that_share_no_memory():
     frame = pd.DataFrame({"x": np.arange(50.0), "y": 0.0})
     with dask.config.set(scheduler="processes"):
-        assert chunk_limits.room_for_one(planner.resources_for("pandas")) is None
+        assert chunk_limits.room_for_one(planner.limits_for("pandas")) is None
         assert (
             dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(5).expr.plan.alone > 0
         )
@@ -146,13 +144,12 @@ def test_each_thread_that_shares_a_chunk_takes_its_part_of_each_row():
 
 
 def test_one_chunk_has_no_more_rows_than_can_be_numbered():
-    resources = Resources(2, shared=10**15, together=2)
+    resources = Limits(2, shared=10**15, together=2)
     for rows, fits in ((MAX_ROWS, True), (MAX_ROWS + 1, False)):
         one = chunk_limits.one_chunk_of_tree(table_of(rows), tree_output(5), resources)
         assert one is not None and one.is_best is fits
-    limits = chunk_limits.ChunkLimits(
-        CLUSTERS, Budget(10**9, 10**9, 10**12, False, ""), resources, "tasks"
-    )
+    sized = replace(resources, chunk=10**9, output=10**9)
+    limits = chunk_limits.ChunkLimits(CLUSTERS, sized)
     assert limits.rows(table_of(10), 1e-3) == (min_chunk_rows(2), MAX_ROWS)
     for rows, fits in ((MAX_ROWS, True), (MAX_ROWS + 1, False)):
         chunks = limits.entity(table_of(rows), (10**6, MAX_ROWS), 24.0, 2, 1.0, 1)
@@ -161,14 +158,11 @@ def test_one_chunk_has_no_more_rows_than_can_be_numbered():
 
 def test_regions_that_workers_send_have_slack():
     """A region that a sample takes for slightly too large is not halved."""
-    limits = chunk_limits.ChunkLimits(
-        CLUSTERS, None, Resources(2, workers=2), BY_WORKER
-    )
+    limits = chunk_limits.ChunkLimits(CLUSTERS, Limits(2, workers=2, shuffle=BY_WORKER))
     assert limits.region_rows(8_000_000, 1, 1 << 40) == 2_200_000
     assert limits.region_rows(8_000_000, 1, 1_000_000) == 1_000_000
-    assert (
-        replace(limits, shuffle="tasks").region_rows(8_000_000, 1, 1 << 40) == 1_000_000
-    )
+    by_tasks = chunk_limits.ChunkLimits(CLUSTERS, Limits(2, workers=2))
+    assert by_tasks.region_rows(8_000_000, 1, 1 << 40) == 1_000_000
 
 
 @pytest.mark.parametrize("verb", ["knn_join", "join", "self_join", "neighbor_counts"])
@@ -177,11 +171,11 @@ def test_threads_share_one_chunk_where_there_is_room(verb, monkeypatch):
     together.
     """
     frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
-    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
+    monkeypatch.setattr("dask_simjoin.planning.limits.LOCAL_CHUNK", 2**20)
 
     def plan(memory):
-        have = Resources(2, shared=memory // 2, together=2)
-        monkeypatch.setattr(planner, "resources_for", lambda library: have)
+        have = Limits(2, shared=memory // 2, together=2)
+        monkeypatch.setattr(planner, "limits_for", lambda library: have)
         lazy = dd.from_pandas(frame, npartitions=7)
         how = {"k": 5} if verb == "knn_join" else {"eps": 1e-4}
         return getattr(lazy.simjoin, verb)(
@@ -203,11 +197,11 @@ def test_threads_share_one_chunk_where_there_is_room(verb, monkeypatch):
 def test_matrices_of_pairs_are_made_of_several_chunks(monkeypatch):
     """One chunk would be compared with itself in a single task."""
     frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
-    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**20)
+    monkeypatch.setattr("dask_simjoin.planning.limits.LOCAL_CHUNK", 2**20)
     monkeypatch.setattr(
         planner,
-        "resources_for",
-        lambda library: Resources(2, shared=15_000_000, together=2),
+        "limits_for",
+        lambda library: Limits(2, shared=15_000_000, together=2),
     )
     graph = dd.from_pandas(frame, npartitions=7).simjoin.neighbor_graph(1e-4)
     assert len(graph.expression.plan.chunks) > 1

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, OutputSpec
 
 
@@ -24,7 +24,7 @@ class Chunks(NamedTuple):
 
 def test_pieces_are_as_even_as_the_estimate():
     for threads in (2, 8):
-        have = Resources(threads)
+        have = Limits(threads)
         made = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, have)
         seconds = np.array([8.0, 1.0, 1.0, 0.001])
         rows = np.full(4, 1e6)
@@ -32,7 +32,7 @@ def test_pieces_are_as_even_as_the_estimate():
         assert parts[-1] == 1 and (seconds / parts).max() <= 1.5 * seconds.sum() / (
             4 * threads
         )
-    one = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, Resources(1))
+    one = Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, Limits(1))
     assert one.pieces(seconds, rows, 1000.0).tolist() == [1, 1, 1, 1]
 
 
@@ -42,13 +42,13 @@ def test_pieces_that_find_a_number_for_each_row_are_worth_it():
     """
     goal, rows = ROW_COUNTS, np.full(1, 8e6)
     few, free = (
-        Costs("sweep", 2, (1.0, 1.0), 8e6, g, Resources(4)) for g in (goal, COUNTS)
+        Costs("sweep", 2, (1.0, 1.0), 8e6, g, Limits(4)) for g in (goal, COUNTS)
     )
     assert free.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
     assert few.pieces(np.array([1.0]), rows, 1000.0).tolist() == [4]
     assert few.pieces(np.array([100.0]), rows, 1000.0).tolist() == [16]
     assert few.pieces(np.array([1.0, 0.1]), np.full(2, 8e6), 1000.0).tolist() == [4, 1]
-    many = Costs("sweep", 2, (1.0, 1.0), 8e6, goal, Resources(4, 2**30, True, gpu=True))
+    many = Costs("sweep", 2, (1.0, 1.0), 8e6, goal, Limits(4, 2**30, True, gpu=True))
     assert many.pieces(np.array([1.0]), rows, 1000.0).tolist() == [16]
 
 
@@ -60,7 +60,7 @@ def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
         (1.0, 1.0),
         1e6,
         COUNTS,
-        Resources(threads, 2**30, True, gpu=True, workers=threads),
+        Limits(threads, 2**30, True, gpu=True, workers=threads),
     )
     for seconds in (0.1, 0.4, 3.66):
         assert (
@@ -70,7 +70,7 @@ def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
 
 def test_a_search_costs_more_than_a_look():
     look, search = (
-        Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Resources(2))
+        Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Limits(2))
         for goal in (COUNTS, OutputSpec(k=5))
     )
     assert (
@@ -83,13 +83,11 @@ def test_rows_of_many_chunks_are_compared_half_as_often_again():
     rows, method = 1e6, "tiles"
     compared = []
     for number in (1, 2, 1000):
-        costs = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1), row_bytes=8.0)
+        costs = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Limits(1), row_bytes=8.0)
         each = np.full(number, rows / number)
         chunks = Chunks(each, [], None, np.array([0.0, 0.0]))
         compared.append(costs.choosing(chunks) - costs.made(chunks))
-    every = (
-        Costs(method, 16, (1.0, 1.0), rows, COUNTS, Resources(1)).compare * rows**2 / 2
-    )
+    every = Costs(method, 16, (1.0, 1.0), rows, COUNTS, Limits(1)).compare * rows**2 / 2
     assert np.allclose(compared, [0.0, 0.25 * every, 0.5 * every], rtol=2e-3)
 
 
@@ -104,7 +102,7 @@ def test_gpus_compare_at_most_all_points():
             near,
             1e7,
             COUNTS,
-            Resources(1, 2**36, True, gpu=True),
+            Limits(1, 2**36, True, gpu=True),
             row_bytes=8.0,
         )
         chunks = Chunks(np.full(1000, 1e4), [], None, np.array([0.0, 0.0]))
@@ -122,7 +120,7 @@ def test_workers_compare_at_most_all_points_of_many_dimensions():
         Chunks(np.full(n, 48_000 / n), [], None, np.array([n, 0.0])) for n in (1, 2)
     )
     for dims, workers, least in ((384, 2, 0.0), (384, 1, 0.2), (6, 2, 0.2)):
-        have = Resources(2, 2**30, True, workers=workers)
+        have = Limits(2, 2**30, True, workers=workers)
         costs = Costs("tiles", dims, (1.0, 1.0), 48_000, COUNTS, have)
         compared = [
             costs.choosing(chunks) - costs.made(chunks) for chunks in (one, two)
@@ -145,7 +143,7 @@ def test_a_shuffle_beyond_the_memory_of_gpus_costs_more():
             (1.0, 1.0),
             1e7,
             COUNTS,
-            Resources(1, memory, True, gpu=True),
+            Limits(1, memory, True, gpu=True),
             row_bytes=6200.0,
         )
         for memory in (2**37, 2**36)
@@ -154,9 +152,7 @@ def test_a_shuffle_beyond_the_memory_of_gpus_costs_more():
 
 
 def test_what_is_read_and_searched_is_shared_by_threads():
-    one, four = (
-        Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Resources(n)) for n in (1, 4)
-    )
+    one, four = (Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Limits(n)) for n in (1, 4))
     none, seconds = np.array([]), np.array([2.0, 6.0])
     reading = [costs.expected(0.0, none) for costs in (one, four)]
     assert reading[0] == 4 * reading[1] > 0
@@ -174,7 +170,7 @@ def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
             (1.0, 1.0),
             float(rows),
             COUNTS,
-            Resources(1),
+            Limits(1),
             swept=min(dims, 2),
         )
         return costs.counts(
@@ -196,7 +192,7 @@ def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
 
 
 def test_counting_two_tables_costs_as_much_as_their_rows():
-    costs = Costs("sweep", 2, (1.0, 1.0), 60_000.0, COUNTS, Resources(1))
+    costs = Costs("sweep", 2, (1.0, 1.0), 60_000.0, COUNTS, Limits(1))
     planning = costs.planning(False, False)
     assert costs.counts([30_000, 30_000], [3000, 3000], 0.0, False, planning)
     assert not costs.counts([130_000, 30_000], [6500, 3000], 0.0, False, planning)

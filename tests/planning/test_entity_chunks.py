@@ -7,7 +7,7 @@ import pytest
 
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph import planner
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.limits import Limits
 from tests.support.frames import split
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
@@ -77,11 +77,11 @@ def test_pairs_are_counted_first_if_they_may_not_fit_or_are_clustered(monkeypatc
             [frame.to_numpy()[:19_500], 0.5 + random.normal(0, 0.001, (500, 2))]
         )
     )
-    monkeypatch.setattr("dask_simjoin.planning.budget.LOCAL_CHUNK", 2**18)
+    monkeypatch.setattr("dask_simjoin.planning.limits.LOCAL_CHUNK", 2**18)
 
     def cut(memory, output=None, frame=frame):
-        have = Resources(2, shared=memory, together=2)
-        monkeypatch.setattr(planner, "resources_for", lambda library: have)
+        have = Limits(2, shared=memory, together=2)
+        monkeypatch.setattr(planner, "limits_for", lambda library: have)
         with dask.config.set({"simjoin.output-size": output}):
             pairs = split(frame, (9000,)).simjoin.self_join(0.01, partitioning="entity")
             sizes = pairs.map_partitions(len).compute(scheduler="sync")

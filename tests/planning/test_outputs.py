@@ -1,13 +1,14 @@
 """What tasks return, and into how many partitions."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.estimate import Estimate
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import (
     most_rows,
     rows_found,
@@ -67,14 +68,14 @@ def test_rows_of_block_pairs_are_all_pairs_and_rows_themselves(itself, pairs, ti
 
 
 def test_partitions_of_the_result_hold_no_more_than_they_may():
-    budget = Budget(10**6, 1000, 10**9, False, "")
+    limits = Limits(chunk=10**6, output=1000)
     most = np.array([0.0, 1.0, 10.0, 100.0, 100.5])
-    slices = whole_slices(most, 100.0, budget, Resources())
+    slices = whole_slices(most, 100.0, limits)
     assert slices.tolist() == [1, 1, 1, 10, 11]
     # a row each
-    assert whole_slices(most, 1e9, budget, Resources()).tolist() == [1, 1, 10, 100, 101]
+    assert whole_slices(most, 1e9, limits).tolist() == [1, 1, 10, 100, 101]
     assert whole_slices(
-        np.array([2.0**31]), 1e-9, budget, Resources(gpu=True)
+        np.array([2.0**31]), 1e-9, replace(limits, gpu=True)
     ).tolist() == [2]
 
 

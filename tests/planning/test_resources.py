@@ -5,6 +5,7 @@ disk.
 import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dask
@@ -15,8 +16,8 @@ import pytest
 
 from dask_simjoin.errors import BudgetError, OptionError, ScratchError
 from dask_simjoin.planning import resources
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
@@ -43,7 +44,7 @@ from dask_simjoin.request.options import current_settings
 from dask_simjoin.request.requests import SelfJoinRequest
 
 LIMIT = 700_000_000
-SMALL = Resources(2, LIMIT - 300 * 2**20, True, LIMIT, workers=2)
+SMALL = Limits(2, LIMIT - 300 * 2**20, True, LIMIT, workers=2)
 
 
 class Asked:
@@ -68,9 +69,7 @@ def test_rows_are_sent_in_pieces_of_which_many_copies_fit():
     assert rows * 40 * AT_ONCE == pytest.approx(SMALL.memory, rel=0.01)
     assert 200_000 < rows < 600_000  # of 1,000,000 workers died, of 500,000 none did
     assert sent_rows("p2p", SMALL, 10**9) == 1
-    assert (
-        sent_rows("tasks", SMALL, 24) == sent_rows("p2p", Resources(2), 24) == MAX_ROWS
-    )
+    assert sent_rows("tasks", SMALL, 24) == sent_rows("p2p", Limits(2), 24) == MAX_ROWS
 
 
 def plan_of(frame, have, partitioning, eps=1e-5):
@@ -78,7 +77,9 @@ def plan_of(frame, have, partitioning, eps=1e-5):
         eps=eps, partitioning=partitioning, id="id", blocksize="24 kB"
     ).spec(frame)
     summaries = [summarise(frame[n::4], n, spec, True, 4) for n in range(4)]
-    return make_plan(join_statistics([summaries], spec), PAIRS, have, "p2p")
+    return make_plan(
+        join_statistics([summaries], spec), PAIRS, replace(have, shuffle="p2p")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_partitions_without_room_are_refused_where_they_would_be_shuffled(large_
     """
     need = 20_000 * 24 * LARGEST
     roomy, tight = (
-        Resources(2, memory, True, LIMIT, workers=2) for memory in (need, need // 2)
+        Limits(2, memory, True, LIMIT, workers=2) for memory in (need, need // 2)
     )
     for asked in ("spatial", "auto"):
         assert plan_of(large_frame, roomy, asked).partitioning == "spatial"
@@ -132,7 +133,7 @@ def alone(number, rows, method=None):
 
 
 def workers(limit, number=2, itself=0.3 * GB):
-    return Resources(number, round(limit - itself), True, round(limit), workers=number)
+    return Limits(number, round(limit - itself), True, round(limit), workers=number)
 
 
 def test_chunks_that_fit_are_not_spilled():
@@ -173,7 +174,7 @@ def test_rows_are_shuffled_through_the_disk_where_workers_have_no_room_for_them(
 
 def test_time_is_that_of_a_large_join_that_was_measured():
     """Shuffled, joined and written in 133 to 148 s."""
-    have = Resources(2, 700_000_000 - 300 * 2**20, True, 700_000_000, workers=2)
+    have = Limits(2, 700_000_000 - 300 * 2**20, True, 700_000_000, workers=2)
     disk = expect_disk(alone(128, 911_458, "p2p"), 24, 16 * 178e6, 1, have)
     assert 80 < disk.shuffling < 110 and disk.spilling + disk.writing < 10
 
@@ -192,15 +193,14 @@ def test_the_less_memory_the_more_is_spilled():
 
 def test_pairs_are_written_by_all_threads_and_nothing_is_spilled_without_workers():
     one, four = (
-        expect_disk(alone(4, 1000), 24, 1e9, 1, Resources(threads))
-        for threads in (1, 4)
+        expect_disk(alone(4, 1000), 24, 1e9, 1, Limits(threads)) for threads in (1, 4)
     )
     assert one.writing == pytest.approx(PARQUET_BYTE) == 4 * four.writing
     assert one.spilled == one.spilling == 0
 
 
 def test_nothing_is_said_of_gpus():
-    have = Resources(2, 2**30, True, 2**31, gpu=True, workers=2)
+    have = Limits(2, 2**30, True, 2**31, gpu=True, workers=2)
     assert expect_disk(all_meet(20, 10**6), 24, 1e9, 1, have).writing == 0
 
 
@@ -234,7 +234,7 @@ def test_what_is_held_needs_no_disk_while_it_fits_memory():
     assert bytes_needed(room, 0, have) == 0
     assert bytes_needed(room + GB, 0, have) == pytest.approx(GB)
     assert bytes_needed(room, 5.0, have) == 5
-    assert bytes_needed(10**15, 10**15, Resources(2)) == 0
+    assert bytes_needed(10**15, 10**15, Limits(2)) == 0
 
 
 def several(number, rows, method):
@@ -347,7 +347,7 @@ def test_a_cluster_of_workers_with_400_mb_is_refused(monkeypatch):
         BudgetError, match=r"400 MB.*at least 433 MB.*memory_limit='700 MB'"
     )
     with dask.config.set({"distributed.worker.memory.pause": 0.8}), refused:
-        resources.resources_for("pandas")
+        resources.limits_for("pandas")
 
 
 # --- threads for plain frames -------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import serpentine
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.visits import (
     chunks_in_memory,
     count_reads,
@@ -200,7 +200,7 @@ def few(memory, workers=2, threads=2):
     """Workers that hold `memory` bytes of data each."""
     limit = 4 * GB
     itself = 0.7 * limit - memory
-    return Resources(
+    return Limits(
         threads,
         round((limit - itself) / (threads / workers)),
         True,
@@ -242,7 +242,7 @@ def test_chunks_that_fit_or_meet_no_others_have_no_order():
     seconds = np.ones(820)
     chunks, blocks = Table(40, 10**6), all_pairs(40)
     assert plan_visits(chunks, blocks, seconds, 24.0, True, few(3 * GB)) is None
-    assert plan_visits(chunks, blocks, seconds, 24.0, True, Resources(2)) is None
+    assert plan_visits(chunks, blocks, seconds, 24.0, True, Limits(2)) is None
     own = np.repeat(np.arange(40), 2).reshape(-1, 2)
     assert plan_visits(chunks, own, seconds[:40], 24.0, True, few(0.5 * GB)) is None
     assert plan_visits(chunks, blocks, seconds, 24.0, True, few(0.5 * GB)) is not None
@@ -260,7 +260,7 @@ def test_the_target_of_dask_limits_the_chunks_in_memory():
         )
     with dask.config.set({"distributed.worker.memory.target": False}):
         assert chunks_in_memory(chunks, 24.0, True, few(2 * GB)) > 10
-    assert chunks_in_memory(chunks, 24.0, True, Resources(2)) is None
+    assert chunks_in_memory(chunks, 24.0, True, Limits(2)) is None
 
 
 def test_the_bound_is_reached_by_a_triangle():

@@ -11,7 +11,7 @@ import pytest
 from dask.utils import format_bytes
 
 from dask_simjoin.errors import ApproximateWarning
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import PAIRS, describe_tasks
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
@@ -255,7 +255,7 @@ def test_the_text_names_the_numbers(ddf):
     assert line(report, "partitions").startswith(f"{report.partitions:,}, ")
     assert line(report, "memory").startswith("10.55 kiB")
     assert line(report, "budget") == "2.34 kiB per chunk (blocksize='2.4 kB')"
-    assert f"{format_bytes(report.plan.budget.result)} for the result" in str(report)
+    assert f"{format_bytes(report.plan.limits.result)} for the result" in str(report)
 
 
 def test_the_text_of_spatial_chunks_and_tiles(ddf):
@@ -369,7 +369,7 @@ def test_time_has_what_is_spilled_and_names_what_is_written():
     tables = join_statistics([[summarise(frame, 0, spec, True, 1)]], spec)
     few, many = (
         PlanReport(
-            make_plan(tables, PAIRS, Resources(2, 2**20, True, limit, workers=2)), spec
+            make_plan(tables, PAIRS, Limits(2, 2**20, True, limit, workers=2)), spec
         )
         for limit in (2**20, 2**40)
     )

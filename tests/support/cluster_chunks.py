@@ -4,15 +4,15 @@ import itertools
 from dataclasses import replace
 
 from dask_simjoin.cluster.expressions.components import Labels
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.clusters import DbscanRequest
 from dask_simjoin.tasks.by_worker import pack_partitions, unpack_together
 
-WORKERS = Resources(2, 1 << 30, True, 2 << 30, workers=2)
+WORKERS = Limits(2, 1 << 30, True, 2 << 30, workers=2, shuffle=BY_WORKER)
 
 
 def parts_of(frame, cuts):
@@ -34,9 +34,7 @@ def planned_chunks(parts, eps, min_samples, blocksize, **options):
     summaries = [
         summarise(part, n, spec, False, len(parts)) for n, part in enumerate(parts)
     ]
-    plan = make_plan(
-        join_statistics([summaries], spec), Labels._output, WORKERS, BY_WORKER
-    )
+    plan = make_plan(join_statistics([summaries], spec), Labels._output, WORKERS)
     return replace(spec, dims=plan.dims), plan
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph import pairs
-from dask_simjoin.planning.budget import Fitting, Resources
+from dask_simjoin.planning.budget import Fitting
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks import csr as entries
 from tests.support.points import frame_of
@@ -64,10 +65,10 @@ def test_a_graph_that_does_not_fit_is_not_filled(dense, monkeypatch):
 def test_memory(dense, monkeypatch):
     forbid_filling(monkeypatch)
     ddf = dd.from_pandas(dense, npartitions=3)
-    workers = Resources(threads=2, memory=2**30, cluster=True, limit=4 * 2**20)
+    workers = Limits(threads=2, memory=2**30, cluster=True, limit=4 * 2**20)
     lazy = ddf.simjoin.neighbor_graph(0.5)
     with monkeypatch.context() as patched:
-        patched.setattr(pairs, "resources_for", lambda library: workers)
+        patched.setattr(pairs, "limits_for", lambda library: workers)
         with pytest.raises(
             BudgetError, match=r"smallest worker has room for 1.33 MiB.*larger workers"
         ):

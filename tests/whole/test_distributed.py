@@ -20,8 +20,8 @@ from dask_simjoin.graph import workers as worker_memory
 from dask_simjoin.graph.workers import SHUFFLE_BUFFER
 from dask_simjoin.planning import resources as cluster
 from dask_simjoin.planning import resources as moving
-from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.resources import resources_for, workers_of
+from dask_simjoin.planning.limits import Limits
+from dask_simjoin.planning.resources import limits_for, workers_of
 from tests.support.gates import PATIENCE, until
 from tests.support.kills import killing
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
@@ -112,7 +112,7 @@ def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
     frame.iloc[7, 0] = np.nan
     ddf = dd.from_pandas(frame, npartitions=3, sort=False)
     chosen = {"partitioning": "spatial", "blocksize": 400 * 40, "dropna": True}
-    memory = resources_for("pandas").memory
+    memory = limits_for("pandas").memory
     monkeypatch.setattr(moving, "AT_ONCE", memory / (140 * (8 * 4 + moving.MOVE_BYTES)))
     pairs = ddf.simjoin.self_join(EPS, **chosen)
     assert pairs.expr.plan.chunks.method == "p2p" and pairs.expr.plan.sent == 140
@@ -157,12 +157,12 @@ def test_the_budget_is_of_the_workers(client, x):
     workers = workers_of(client).values()
     limit = min(w["memory_limit"] for w in workers)
     memory = limit - 300 * 2**20
-    have = resources_for("pandas")
+    have = limits_for("pandas")
     assert have.disk > 0
-    assert replace(have, disk=None) == Resources(2, memory, True, limit, workers=2)
+    assert replace(have, disk=None) == Limits(2, memory, True, limit, workers=2)
     plan = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(EPS).expr.plan
-    assert plan.budget.chunk == min(memory // 12, 2**30)
-    assert plan.budget.output == min(plan.budget.chunk, 256 * 2**20)
+    assert plan.limits.chunk == min(memory // 12, 2**30)
+    assert plan.limits.output == min(plan.limits.chunk, 256 * 2**20)
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,12 @@ from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.returned_rows import rows_by_worker
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import naming_causes
 from dask_simjoin.planning.entity_chunks import BY_WORKER, is_shuffled
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
@@ -344,7 +344,7 @@ class NearDuplicated(FoundByChunk):
         ):
             return MarksInOrder(*common)
         with naming_causes(lambda: plan.data_warnings):
-            check_pairs(plan, keep, spec.request, resources_for(spec.library))
+            check_pairs(plan, keep, spec.request, limits_for(spec.library))
         return MarksInOneTask(*common)
 
 
@@ -480,11 +480,11 @@ class MarksOfAllNear(ChunkValues):
         return layer
 
 
-def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -> None:
+def check_pairs(plan: Plan, keep: object, distance: str, limits: Limits) -> None:
     """Raise an error if the pairs of all chunks do not fit in the memory of one task."""
     pairs = plan.estimate.total_low
     need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
-    free = resources.room
+    free = limits.room
     if free is not None and need > free:
         raise BudgetError(
             f"With keep={keep!r} and several chunks, one task needs all pairs. "

@@ -55,11 +55,11 @@ from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.source import FrozenSource, optimise_in_place
 from dask_simjoin.graph.workers import is_worker
 from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.budget import SHARE, Resources
 from dask_simjoin.planning.checks import check_edges, check_order
+from dask_simjoin.planning.limits import SHARE, Limits
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, Groups
@@ -247,10 +247,8 @@ class Order(FoundByChunk):
     def _row_bytes(self) -> int:
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
-    def _check_statistics(
-        self, statistics: JoinStatistics, resources: Resources
-    ) -> None:
-        check_order(statistics.left.rows, self._row_bytes, resources)
+    def _check_statistics(self, statistics: JoinStatistics, limits: Limits) -> None:
+        check_order(statistics.left.rows, self._row_bytes, limits)
 
     def _values(self) -> Expr:
         values, spec = super()._values(), self.operand("spec")
@@ -260,13 +258,13 @@ class Order(FoundByChunk):
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         samples, max_eps = self.operand("min_samples"), self.operand("max_eps")
         forest = self.operand("mode") == FOREST
-        resources = resources_for(self.operand("spec").library)
-        check_order(plan.rows, self._row_bytes, resources)
+        limits = limits_for(self.operand("spec").library)
+        check_order(plan.rows, self._row_bytes, limits)
         if forest:
             return ForestRows(
                 chunks, plan, self.operand("spec"), max(1, min(samples - 1, plan.rows))
             )
-        limit = None if resources.gpu else resources.memory
+        limit = None if limits.gpu else limits.memory
         together = IN_MEMORY if limit is None else limit // SHARE
         scratch = make_scratch()
         check_edges(

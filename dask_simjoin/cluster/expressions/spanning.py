@@ -47,12 +47,12 @@ from dask_simjoin.graph.placement import on_worker_of, place_tasks
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import check_samples, check_tree
 from dask_simjoin.planning.entity_chunks import EntityChunks
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, tree_output
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.request.clusters import Choice
 from dask_simjoin.request.spec import JoinSpec
@@ -240,7 +240,7 @@ def prepare(
     None if no clusters are chosen.
     """
     check_samples(samples, plan.table_rows[0])
-    check_tree(rows_of_frame(plan), min_rows, resources_for(spec.library))
+    check_tree(rows_of_frame(plan), min_rows, limits_for(spec.library))
     if plan.sharing[1] > 1:
         place_tasks()
 
@@ -267,11 +267,9 @@ class Hierarchy(FoundByChunk):
         """Memory for a tree, and for the nearest rows of each row."""
         return tree_output(neighbors_needed(self.operand("samples")))
 
-    def _check_statistics(
-        self, statistics: JoinStatistics, resources: Resources
-    ) -> None:
+    def _check_statistics(self, statistics: JoinStatistics, limits: Limits) -> None:
         check_tree(
-            statistics.left.source_rows, self.operand("min_cluster_size"), resources
+            statistics.left.source_rows, self.operand("min_cluster_size"), limits
         )
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
@@ -363,10 +361,8 @@ class Tree(PartitionsFiltered, LazyJoin):
     def _divisions(self) -> tuple[None, None]:
         return None, None
 
-    def _check_statistics(
-        self, statistics: JoinStatistics, resources: Resources
-    ) -> None:
-        check_tree(statistics.left.source_rows, None, resources)
+    def _check_statistics(self, statistics: JoinStatistics, limits: Limits) -> None:
+        check_tree(statistics.left.source_rows, None, limits)
 
     def _lower(self) -> Expr:
         prepare(self.plan, self.operand("spec"), self.operand("samples"))

@@ -19,7 +19,7 @@ from dask_simjoin.cluster import local
 from dask_simjoin.cluster.algorithms.scratch import ArrayWriter
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.errors import BudgetError, ScratchError
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.limits import Limits
 from tests.support.gates import PATIENCE, until
 from tests.support.points import frame_of
 
@@ -44,7 +44,7 @@ def on_disk(monkeypatch):
     monkeypatch.setattr(local, "IN_MEMORY", 4096)
     monkeypatch.setattr(graph_optics, "IN_MEMORY", 4096)
     monkeypatch.setattr(
-        graph_optics, "resources_for", lambda library: Resources(2, 4096, True)
+        graph_optics, "limits_for", lambda library: Limits(2, 4096, True)
     )
 
 

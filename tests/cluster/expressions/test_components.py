@@ -115,14 +115,14 @@ def test_one_chunk_where_the_memory_of_this_process_has_room_for_it(monkeypatch)
         plan = labels.expr.plan
         assert (
             len(plan.chunks) == 1
-            and plan.budget.chunk == 2_000_000 < 2 * plan.rows * plan.row_bytes
+            and plan.limits.chunk == 2_000_000 < 2 * plan.rows * plan.row_bytes
         )
         assert labels.compute().tolist() == labels_of(frame.to_numpy(), 0.005, 4)
         twice = dd.from_pandas(
             pd.concat([frame, frame + 2], ignore_index=True), npartitions=4
         )
         plan = twice.simjoin.dbscan(0.005, 4).expr.plan
-        assert len(plan.chunks) > 1 and plan.budget.chunk < 1_000_000
+        assert len(plan.chunks) > 1 and plan.limits.chunk < 1_000_000
 
 
 @pytest.mark.parametrize("frames", ["labels", "assigned"])

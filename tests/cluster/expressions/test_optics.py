@@ -21,7 +21,7 @@ from dask_simjoin.cluster.algorithms.edges import SpillLimits
 from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, scratch_directory
 from dask_simjoin.cluster.expressions import optics as graph_optics
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchError
-from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.resources import workers_of
 from tests.support.density import SETS
 from tests.support.points import frame_of
@@ -174,7 +174,7 @@ def test_many_samples_of_few_neighbours():
 def test_rows_that_no_worker_can_order_are_refused(monkeypatch):
     lazy = dd.from_pandas(frame_of(np.zeros((400, 2))), npartitions=3)
     monkeypatch.setattr(
-        graph_optics, "resources_for", lambda library: Resources(limit=50_000)
+        graph_optics, "limits_for", lambda library: Limits(limit=50_000)
     )
     for mode, bytes_ in (("edges", "60 kB"), ("forest", "200 kB")):
         with pytest.raises(

@@ -15,9 +15,9 @@ from dask_simjoin.engine.cpu.spanning import CpuSpanner
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph.placement import worker_of
 from dask_simjoin.planning import searches
-from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE
 from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.resources import workers_of
 from tests.support.density import SETS
 from tests.support.points import frame_of
@@ -111,8 +111,8 @@ def test_a_tree_that_fits_no_worker(monkeypatch):
         limit = math.ceil(len(frame) * each / TREE_SHARE)
         monkeypatch.setattr(
             expressions,
-            "resources_for",
-            lambda library, limit=limit: Resources(limit=limit - 1),
+            "limits_for",
+            lambda library, limit=limit: Limits(limit=limit - 1),
         )
         with pytest.raises(
             BudgetError, match=r"spanning tree of all 200 rows, .* smallest worker has"
@@ -120,8 +120,8 @@ def test_a_tree_that_fits_no_worker(monkeypatch):
             one.compute(scheduler="sync")
         monkeypatch.setattr(
             expressions,
-            "resources_for",
-            lambda library, limit=limit: Resources(limit=limit),
+            "limits_for",
+            lambda library, limit=limit: Limits(limit=limit),
         )
         one.compute(scheduler="sync")
 
