@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE = 60
+PATIENCE = 120
 """Most seconds that anything takes, on a machine with other work too."""
 
 

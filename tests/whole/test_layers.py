@@ -63,22 +63,27 @@ def modules():
     return found
 
 
+@functools.cache
+def import_statements(module):
+    """The nodes of all import statements of a module, those in functions too."""
+    every = ast.walk(modules()[module])
+    return [node for node in every if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+@functools.cache
 def imports(name):
-    """Absolute names that a module imports, and the line; `from a import b` gives
-    "a.b".
-    """
+    """Absolute names that a module imports; `from a import b` gives "a.b"."""
     base = [PACKAGE, *name.split(".")] if name else [PACKAGE]
     is_package = (ROOT / Path(*base[1:]) / "__init__.py").exists()
-    for node in ast.walk(modules()[name]):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+    found = []
+    for node in import_statements(name):
+        parts = []
+        if isinstance(node, ast.ImportFrom):
             parts = node.module.split(".") if node.module else []
             if node.level:
                 parts = base[: len(base) - node.level + is_package] + parts
-            yield from (
-                (".".join([*parts, alias.name]), node.lineno) for alias in node.names
-            )
+        found += [".".join([*parts, alias.name]) for alias in node.names]
+    return found
 
 
 def own(imported):
@@ -142,7 +147,7 @@ def test_tasks_and_engines_do_not_know_dask():
         ):
             dask = {
                 what
-                for what, _ in imports(module)
+                for what in imports(module)
                 if what.partition(".")[0] in ("dask", "distributed")
             }
             known = SERIALIZERS if module == "tasks.named_tuples" else set()
@@ -175,19 +180,16 @@ def test_packages_only_hand_names_on():
                 assert not rest, f"{module}/__init__.py holds code"
 
 
-def inside_functions(module, kinds):
-    """Nodes of these kinds inside the functions of a module."""
-    functions = [
-        n
-        for n in ast.walk(modules()[module])
-        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    ]
-    return [
-        node
-        for function in functions
-        for node in ast.walk(function)
-        if isinstance(node, kinds)
-    ]
+@functools.cache
+def late_imports(module):
+    """Import statements inside the functions of a module."""
+    lines = {
+        line
+        for function in ast.walk(modules()[module])
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for line in range(function.lineno, function.end_lineno + 1)
+    }
+    return [node for node in import_statements(module) if node.lineno in lines]
 
 
 LAZY = ("dask.array", "dask.dataframe", "distributed")
@@ -199,16 +201,12 @@ long to load.
 @functools.cache
 def eager_imports(module):
     """The modules that the import of a module of the package imports itself."""
-    late = inside_functions(module, ast.Import | ast.ImportFrom)
+    late = list(late_imports(module))
     for block in ast.walk(modules()[module]):
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
             late += block.body
-    every = (
-        node
-        for node in ast.walk(modules()[module])
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    )
-    return [name for node in every if node not in late for name in imported_names(node)]
+    every = [node for node in import_statements(module) if node not in late]
+    return [name for node in every for name in imported_names(node)]
 
 
 def loads_lazy(name):
@@ -238,7 +236,7 @@ def imported_names(node):
 
 def test_functions_import_only_what_plain_frames_do_not_need():
     for module in modules():
-        for node in inside_functions(module, ast.Import | ast.ImportFrom):
+        for node in late_imports(module):
             lazy = any(map(loads_lazy, imported_names(node)))
             assert lazy, (
                 f"{module}, line {node.lineno}: import at the top of the module"
@@ -270,7 +268,7 @@ def test_modules_are_imported_by_name_only_where_they_are_chosen():
                 found.add(module)
         if any(
             imported.rpartition(".")[2] in IMPORTING_FUNCTIONS
-            for imported, _ in imports(module)
+            for imported in imports(module)
         ):
             found.add(module)
     assert found == {"catalog", "engine.base", "request.columns"}
@@ -333,7 +331,7 @@ def test_private_parts_of_dask_are_imported_in_one_place():
     private: dict[str, set[str]] = {}
     for module in modules():
         if some := {
-            imported for imported, _ in imports(module) if is_private_dask(imported)
+            imported for imported in imports(module) if is_private_dask(imported)
         }:
             private[module] = some
     assert {
@@ -416,7 +414,7 @@ def test_nothing_private_of_numba_is_imported():
     found = {
         (name, imported)
         for name in modules()
-        for imported, _ in imports(name)
+        for imported in imports(name)
         if re.match(r"numba\.(_|\w+\.)", imported) and not imported.startswith(NUMBA)
     }
     assert not found
@@ -480,7 +478,7 @@ def test_papers_are_loaded_by_name_only():
     importing = {
         module
         for module in modules()
-        for imported, _ in imports(module)
+        for imported in imports(module)
         if (own(imported) or "").startswith("papers")
         and not module.startswith("papers")
     }

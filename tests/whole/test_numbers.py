@@ -12,6 +12,7 @@ from benchmarks.papers import rejoin
 from benchmarks.tables import PAGES, declared, numbers
 from tests.checks import changed_numbers
 from tests.support.paths import ROOT
+from tests.support.profiles import everything
 
 RESULT = {
     "rows": [
@@ -113,7 +114,7 @@ def test_a_changed_number_is_seen(page):
     """Of each number that is checked: one more in its last digit is found."""
     text = page.read_text()
     places = [match.start() for match in numbers.MARK.finditer(text) if match["file"]]
-    for place in places:
+    for place in places[:: 1 if everything() else 4]:
         last = list(
             re.finditer(r"\d[\d,]*(?:\.\d+)?|\.\d+", text[max(0, place - 80) : place])
         )[-1]

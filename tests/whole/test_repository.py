@@ -33,6 +33,16 @@ def test_commands_of_jobs_need_nothing_of_github_but_variables(job):
     assert job.body["timeout-minutes"] <= 90
 
 
+def test_every_night_all_tests_run():
+    commands = [
+        step.get("run", "")
+        for job in JOBS
+        if job.title.startswith("nightly/")
+        for step in job.body["steps"]
+    ]
+    assert any("pytest" in run and "--all" in run for run in commands)
+
+
 def test_pythons_of_the_table_are_those_of_the_package():
     named = {
         text.rpartition(" ")[2] for text in PROJECT["classifiers"] if ":: 3." in text
