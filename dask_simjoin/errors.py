@@ -172,8 +172,8 @@ class ScratchError(SimJoinError, OSError):
 
 
 class IndexConflictError(SimJoinError, RuntimeError):
-    """Other writers repeatedly committed a version of the index first, or the update
-    took over half a day.
+    """Other writers repeatedly committed a version of the index first, or a vacuum has
+    ended an update that took over a day.
 
     Remedy: Try again, or let one writer work at a time, with fewer rows per update.
     """
