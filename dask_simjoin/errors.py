@@ -198,7 +198,8 @@ class IndexWriteError(SimJoinError, OSError):
 
 
 class IndexStoreError(SimJoinError, ConnectionError):
-    """An object store with an index cannot be reached, or refuses a request.
+    """An object store or a network file system with an index does not answer, or
+    refuses a request.
 
     Remedy: Check the network, the bucket and the credentials. Then repeat the call with
     the same ``batch``.

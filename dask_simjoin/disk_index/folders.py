@@ -40,6 +40,12 @@ SHARED = ".removed"
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """Error numbers of a file system without hard links."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Error numbers of a full disk and of an exceeded quota."""
+
+REFUSALS = (*NO_LINKS, *FULL, errno.EMLINK)
+"""Error numbers of a link that is certainly not made."""
+
 
 class Unconfirmed(Exception):
     """No answer has said whether a file was made. It may still be made later."""
@@ -86,23 +92,14 @@ class DiskFolder:
         except FileExistsError:
             raise
         except OSError as error:
-            self._refused(path, temporary, error)
+            if error.errno in REFUSALS or is_read_only(error):
+                with writing(path):
+                    raise
+            # a network file system may have made the link
+            raise Unconfirmed(error.strerror or str(error)) from error
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-
-    def _refused(self, path: Path, temporary: Path, error: OSError) -> None:
-        """Raise an error for a link that failed, or seems to have failed."""
-        try:
-            # from now on, a network file system cannot make the link any more
-            temporary.unlink(missing_ok=True)
-            os.lstat(path)
-        except FileNotFoundError:
-            with writing(path):
-                raise error from None
-        except OSError as unknown:
-            raise Unconfirmed(f"{error}; {unknown}") from error
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
     def read(self, name: str) -> bytes:
         return read_regular(self.path / name)

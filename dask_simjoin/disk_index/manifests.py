@@ -344,8 +344,14 @@ def _checksum(body: Any) -> str:
 
 def _read(root: AnyPath, version: int) -> Manifest | str | None:
     """Read the manifest of a version. Return the reason as text if it is damaged, None
-    if it is missing.
+    if it is missing or removed.
     """
+    found = _parsed(root, version)
+    is_removed = isinstance(found, str) and version <= _last_removed(manifests_of(root))
+    return None if is_removed else found  # a damaged tombstone does no harm
+
+
+def _parsed(root: AnyPath, version: int) -> Manifest | str | None:
     path = manifest_path(root, version)
     try:
         content = json.loads(manifests_of(root).read(path.name))

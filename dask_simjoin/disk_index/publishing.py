@@ -45,7 +45,6 @@ from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import BatchContent, Manifest
 from dask_simjoin.errors import (
     IndexConflictError,
-    IndexFormatError,
     IndexStoreError,
     IndexWriteError,
 )
@@ -90,19 +89,15 @@ class Transaction:
         """Raise an error if the lease is gone at the end of the block, so that the
         attempt is over. A vacuum may then have removed its files.
         """
-        failure = None
         try:
             yield
-        except (IndexFormatError, IndexWriteError) as error:
-            failure = error
-        if not self.lease.exists():
-            raise IndexConflictError(
-                f"The update of the index at {str(self.root)!r} ended before this task "
-                "had written its file: it failed, or took longer than a day. Nothing "
-                "was changed. Repeat the update with fewer rows at a time."
-            ) from failure
-        if failure is not None:
-            raise failure
+        finally:
+            if not self.lease.exists():
+                raise IndexConflictError(
+                    f"The update of the index at {str(self.root)!r} ended before this "
+                    "task had written its file: it failed, or took longer than a day. "
+                    "Nothing was changed. Repeat the update with fewer rows at a time."
+                )
 
     def end(self) -> None:
         """Remove the lease, and also the files unless a version needs them."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +39,7 @@ from dask_simjoin.disk_index.files import (
     read_groups,
     write_tables,
 )
-from dask_simjoin.disk_index.folders import removed, sync_folder
+from dask_simjoin.disk_index.folders import FULL, removed, sync_folder
 from dask_simjoin.disk_index.manifest_checks import MAX_VERSION
 from dask_simjoin.disk_index.manifests import (
     FILE_NAME,
@@ -384,9 +383,6 @@ FENCES = 3
 files stay until the next vacuum.
 """
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers of a full disk and of an exceeded quota."""
-
 
 def _fenced_off(root: AnyPath) -> Survey:
     """List the versions and files of an index, and the old files that no version needs.
@@ -464,8 +460,14 @@ def check_index(root: AnyPath) -> CheckReport:
     broken = [
         (version, what) for version in known if (what := damage_of(root, version))
     ]
-    whole = intact(root, set(known) - {version for version, _ in broken})
-    known = [version for version, _ in broken] + [one.version for one in whole]
+    whole = intact(root, sorted(set(known) - {version for version, _ in broken}))
+    there = {version for version, _ in broken} | {one.version for one in whole}
+    first = whole[0].version if whole else math.inf
+    replaced = [one for one in known if one > first and one not in there]
+    # a vacuum removes versions in ascending order, so it has not removed these
+    if replaced and intact(root, [whole[0].version]):
+        broken += [(one, "a removed version has replaced it") for one in replaced]
+    known = sorted({one.version for one in whole}.union(one for one, _ in broken))
     for one in whole:
         for name in files_of([one]):
             needed.setdefault(name, []).append(one.version)
