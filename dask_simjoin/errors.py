@@ -172,8 +172,8 @@ class ScratchError(SimJoinError, OSError):
 
 
 class IndexConflictError(SimJoinError, RuntimeError):
-    """Other writers repeatedly committed a version of the index first, or the update
-    took over half a day.
+    """Other writers repeatedly committed a version of the index first, or a vacuum has
+    ended an update that took over a day.
 
     Remedy: Try again, or let one writer work at a time, with fewer rows per update.
     """
@@ -198,7 +198,8 @@ class IndexWriteError(SimJoinError, OSError):
 
 
 class IndexStoreError(SimJoinError, ConnectionError):
-    """An object store with an index cannot be reached, or refuses a request.
+    """An object store or a network file system with an index does not answer, or
+    refuses a request.
 
     Remedy: Check the network, the bucket and the credentials. Then repeat the call with
     the same ``batch``.

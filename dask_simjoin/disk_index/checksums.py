@@ -26,7 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.disk_index.disks import open_regular, read_regular
+from dask_simjoin.disk_index.disks import open_regular
+from dask_simjoin.disk_index.folders import folder_of, is_tombstone
 from dask_simjoin.disk_index.stores import AnyPath, ObjectFile
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
@@ -50,19 +51,17 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
     """Return the error for a missing file: `IndexFormatError` if a version needs the
     file, else `VersionGoneError`.
     """
-    manifests: list[AnyPath] = []
+    folder, names = folder_of(path.parent.parent / "_versions"), list[str]()
     with contextlib.suppress(OSError):
-        manifests += (path.parent.parent / "_versions").iterdir()
-    for manifest in sorted(
-        (one for one in manifests if one.suffix == ".json"), reverse=True
-    ):
+        names = folder.names()
+    for name in reversed([name for name in names if name.endswith(".json")]):
         with contextlib.suppress(OSError):
-            if path.name.encode() in content_of(manifest):
-                version = (
-                    int(manifest.stem)
-                    if manifest.stem.isascii() and manifest.stem.isdigit()
-                    else "?"
-                )
+            content = folder.read(name)
+            if is_tombstone(content):
+                break  # all older versions are removed, too
+            if path.name.encode() in content:
+                stem = name.removesuffix(".json")
+                version = int(stem) if stem.isascii() and stem.isdigit() else "?"
                 return IndexFormatError(
                     f"{str(path)!r} is missing, and version {version} of the index "
                     f"needs it. {REMEDY}"
@@ -74,10 +73,6 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
         "history() lists; "
         "vacuum(keep=...) keeps more versions."
     )
-
-
-def content_of(path: AnyPath) -> bytes:
-    return read_regular(path) if isinstance(path, Path) else path.read_bytes()
 
 
 @contextlib.contextmanager

@@ -37,9 +37,9 @@ from dask_simjoin.disk_index.files import (
     write_tables,
 )
 from dask_simjoin.disk_index.files import listed as files_in
+from dask_simjoin.disk_index.folders import removed
 from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
 from dask_simjoin.disk_index.pair_files import all_pairs
-from dask_simjoin.disk_index.publishing import removed
 from dask_simjoin.disk_index.row_batch import RowBatch, load, some
 from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
 from dask_simjoin.disk_index.snapshots import Version

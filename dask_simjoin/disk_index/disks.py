@@ -39,12 +39,12 @@ def check_folders(root: Path, names: Iterable[str]) -> None:
         check_folder(root / name)
 
 
-def paths_in(folder: Path) -> list[Path]:
-    """List the content of a folder of an index, in any order. A missing one counts as
+def names_in(folder: Path) -> list[str]:
+    """List the names in a folder of an index, in any order. A missing one counts as
     empty, because copies of an index may lack empty folders.
     """
     try:
-        return list(folder.iterdir())
+        return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -52,6 +52,10 @@ def paths_in(folder: Path) -> list[Path]:
             f"{str(folder)!r} cannot be read: {error.strerror or error}. This process "
             "must be able to read the folder of the index."
         ) from error
+
+
+def paths_in(folder: Path) -> list[Path]:
+    return [folder / name for name in names_in(folder)]
 
 
 def check_regular(path: Path) -> None:

@@ -7,9 +7,7 @@ see only complete files.
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
-import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,15 +28,10 @@ from dask_simjoin.disk_index.checksums import (
     reading,
 )
 from dask_simjoin.disk_index.disks import check_folder, check_regular, paths_in
-from dask_simjoin.disk_index.stores import AnyPath, ObjectPath, is_read_only
+from dask_simjoin.disk_index.folders import write_new, writing
+from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import VERSION
-from dask_simjoin.errors import (
-    IndexFormatError,
-    IndexStoreError,
-    IndexWriteError,
-    OptionError,
-    SimJoinError,
-)
+from dask_simjoin.errors import IndexFormatError, IndexStoreError
 from dask_simjoin.graph.dask_private import Task
 from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import is_worker, on_worker
@@ -96,9 +89,6 @@ EVERY_FOLDER = (*FOLDERS, PAIRS, COMPONENTS)
 
 REPEATED = (VERSION,)
 """Numeric columns with many equal values. Parquet stores them by a dictionary."""
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers of a full disk and of an exceeded quota."""
 
 CACHED_FILES, SMALL = 1024, 1 << 16
 """At most this many small files are cached, such as the boxes and deletions of updates.
@@ -190,50 +180,6 @@ def write_named(
     with writing(temporary):
         temporary.rename(folder / named())
     return named(), size
-
-
-@contextlib.contextmanager
-def writing(path: AnyPath, what: str = "written") -> Iterator[None]:
-    """Convert errors while writing a file to errors that name the file and a remedy.
-
-    `what`: "written" or "removed".
-    """
-    try:
-        yield
-    except SimJoinError:
-        raise
-    except OSError as error:
-        remedy = (
-            "The index is read-only for this process: make its folder writable"
-            if is_read_only(error)
-            else "Free disk space, or repair the disk"
-        )
-        again = (
-            " If the update has a batch=, it is not applied twice."
-            if what == "written"
-            else ""
-        )
-        raise IndexWriteError(
-            error.errno or 0,
-            f"{str(path)!r} cannot be {what}: {error.strerror or error}. {remedy}, and "
-            f"repeat the call.{again}",
-        ) from error
-
-
-def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
-    """Write and sync a new file, and return its size in bytes. If that fails, leave no
-    file.
-    """
-    with writing(path), open(path, "xb") as file:
-        try:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-            return file.tell()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-            raise
 
 
 def read_file(path: AnyPath) -> pa.Table:
@@ -330,22 +276,6 @@ def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
         yield path
 
 
-def sync_folder(path: AnyPath) -> None:
-    """Make the names of the files in a folder durable.
-
-    A store needs no sync, because it confirms each write.
-    """
-    if isinstance(path, ObjectPath):
-        return
-    with writing(path):
-        path.mkdir(exist_ok=True)
-        number = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
-
-
 def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
     """Raise an error if the bytes or the rows of a file differ from what its task has
     reported.
@@ -375,46 +305,3 @@ def _written_rows(path: AnyPath) -> int:
         return int(pq.read_metadata(path).num_rows)
     with parquet(path) as file:
         return int(file.metadata.num_rows)
-
-
-def check_creates(folder: AnyPath) -> None:
-    """Raise an error for a file system or a store where two writers could both publish
-    the same version.
-    """
-    if isinstance(folder, Path):
-        _check_links(folder)
-        return
-    path = folder / f".{uuid.uuid4().hex}.tmp"
-    path.create(b"")
-    try:
-        path.create(b"")
-    except FileExistsError:
-        return
-    finally:
-        path.unlink()
-    raise OptionError(
-        f"path={str(folder.parent)!r} is on a store that replaces objects in spite of "
-        "'If-None-Match: *'. "
-        "The index needs such conditional puts to order its writers; use another "
-        "store, or a local disk."
-    )
-
-
-def _check_links(folder: Path) -> None:
-    first, second = (folder / f".{uuid.uuid4().hex}.tmp" for _ in range(2))
-    write_new(first, lambda file: None)
-    try:
-        os.link(first, second)
-    except OSError as error:
-        if error.errno in FULL:
-            with writing(second):
-                raise
-        raise OptionError(
-            f"path={str(folder.parent)!r} is on a file system without hard links "
-            f"({error.strerror}). The "
-            "index needs them to order its writers; use another file system that all "
-            "workers share."
-        ) from None
-    finally:
-        for path in (first, second):
-            path.unlink(missing_ok=True)

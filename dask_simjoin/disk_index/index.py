@@ -197,7 +197,7 @@ class Index(IndexReader):
             index.
         IndexConflictError
             Other writers repeatedly made versions meanwhile, or the update took more
-            than half a day.
+            than a day, and `vacuum` removed its files.
         IndexWriteError
             The disk is full, or writing fails for another reason.  The files of the
             update are removed.
@@ -427,7 +427,8 @@ class Index(IndexReader):
         return the bytes freed.
 
         Files that no version ever used are removed only when they are a day old:
-        younger files may belong to a running update.
+        younger files may belong to a running update. Before that, a version without
+        changes is committed, and running updates start again.
         """
         self._latest("vacuum")
         return vacuumed(self._root, check_whole("keep", keep, 1))

@@ -491,11 +491,9 @@ def keep_up(version: Version) -> UpkeepReport:
     warning only.
     """
     nothing = UpkeepReport(version.number, 0, 0, 0, 0)
-    if base_of(version.root, version.manifest) != version.number:
-        return nothing
     try:
         files = to_rewrite(version, FILE_ROWS)
-        if not files:
+        if not files or base_of(version.root, version.manifest) != version.number:
             return nothing
         with transaction(version.root) as own:
             done = _rewrite(own, version, version.number, files)

@@ -14,10 +14,16 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from dask_simjoin.disk_index.checksums import content_of, damaged
-from dask_simjoin.disk_index.disks import check_folder, paths_in
+from dask_simjoin.disk_index.checksums import damaged
+from dask_simjoin.disk_index.folders import (
+    REMOVED,
+    Folder,
+    field_of,
+    folder_of,
+    is_tombstone,
+)
 from dask_simjoin.disk_index.manifest_checks import check_manifest
-from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import (
     DeletedFile,
     KeyFile,
@@ -149,97 +155,77 @@ NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
 """Names of manifests. All other files in the folder are ignored."""
 
 
+VERSIONS = "_versions"
+"""Name of the folder of manifests."""
+
+
+def manifest_name(version: int) -> str:
+    return f"{version:0{DIGITS}d}{ENDING}"
+
+
 def manifest_path(root: AnyPath, version: int) -> AnyPath:
-    return root / "_versions" / f"{version:0{DIGITS}d}{ENDING}"
+    return root / VERSIONS / manifest_name(version)
+
+
+def manifests_of(root: AnyPath) -> Folder:
+    return folder_of(root / VERSIONS)
+
+
+OLDEST = ".oldest"
+"""Name of a file with the last version number that a vacuum has removed. Versions are
+listed from that number on. Older names are only tombstones.
+"""
 
 
 def versions(root: AnyPath, above: int = 0) -> list[int]:
     """List the versions above `above` that have a manifest, ascending. The manifests
     may be damaged.
     """
-    if isinstance(root, ObjectPath):
-        return _on_store(root, above)
-    folder = root / "_versions"
-    check_folder(folder)
-    names = (path.name for path in paths_in(folder))
-    return [number for number in _numbers(names) if number > above]
-
-
-def _numbers(names: Iterable[str]) -> list[int]:
-    return sorted(int(match[1]) for match in map(NAME.fullmatch, names) if match)
-
-
-OLDEST = ".oldest"
-"""Name of an object on a store. It contains the last version number that a vacuum has
-removed.
-
-Versions are listed from that number on.
-"""
-
-REMOVED = "removed"
-"""The field that marks a tombstone, which replaces a manifest that a vacuum has removed
-from a store.
-
-The tombstone keeps the object's name in use, so that no version number is used twice.
-"""
-
-
-def _on_store(root: ObjectPath, above: int) -> list[int]:
-    """List the versions on a store, beginning with the oldest one that is kept. Earlier
-    names are only tombstones.
-    """
-    folder, first = root / "_versions", above
-    if not above:
-        try:
-            first = int((folder / OLDEST).read_bytes())
-        except (FileNotFoundError, ValueError):
-            first = 0
-    try:
-        found = _numbers(
-            one.name for one in folder.after(manifest_path(root, first).name)
-        )
-        # the number in the object is wrong, so list all names
-        if not found and not above and first:
-            found = _numbers(
-                one.name for one in folder.after(manifest_path(root, 0).name)
-            )
-    except FileNotFoundError:
-        return []
+    folder = manifests_of(root)
+    first = above or _last_removed(folder)
+    found = _numbers(folder.names(manifest_name(first)))
+    if not found and first > above:  # that number is wrong, so list all names
+        found = _numbers(folder.names(manifest_name(0)))
     return found
 
 
-def bury(root: ObjectPath, version: int) -> int:
-    """Replace a manifest on a store by a tombstone. Return the bytes of the manifest.
+def _last_removed(folder: Folder) -> int:
+    try:
+        return int(folder.read(OLDEST))
+    except IndexStoreError:
+        raise
+    except (OSError, ValueError):
+        return 0
 
-    The tombstone keeps the token of the writer, which may still check whether its
-    manifest was published.
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    return [int(match[1]) for match in map(NAME.fullmatch, names) if match]
+
+
+def bury(root: AnyPath, version: int) -> int:
+    """Replace a manifest by a tombstone. Return the bytes of the manifest.
+
+    Return 0 if it is gone already, or if it is not a regular file.
     """
-    path = manifest_path(root, version)
-    content = path.read_bytes()
+    folder, name = manifests_of(root), manifest_name(version)
+    try:
+        content = folder.read(name)
+    except IndexStoreError:
+        raise
+    except OSError:
+        return 0
     if is_tombstone(content):
         return 0
-    path.put(json.dumps({REMOVED: True, "written_by": written_by(content)}).encode())  # type: ignore[union-attr]
+    folder.bury(name)
     return len(content)
-
-
-def is_tombstone(content: bytes) -> bool:
-    return _field(content, REMOVED) is True
 
 
 def written_by(content: bytes) -> str:
     """Return the token of the attempt that wrote a manifest; "" if the manifest is
-    damaged.
+    damaged or removed.
     """
-    token = _field(content, "written_by")
+    token = field_of(content, "written_by")
     return token if isinstance(token, str) else ""
-
-
-def _field(content: bytes, name: str) -> Any:
-    try:
-        body = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return body.get(name) if isinstance(body, dict) else None
 
 
 def latest(root: AnyPath) -> Manifest:
@@ -358,11 +344,17 @@ def _checksum(body: Any) -> str:
 
 def _read(root: AnyPath, version: int) -> Manifest | str | None:
     """Read the manifest of a version. Return the reason as text if it is damaged, None
-    if it is missing.
+    if it is missing or removed.
     """
+    found = _parsed(root, version)
+    is_removed = isinstance(found, str) and version <= _last_removed(manifests_of(root))
+    return None if is_removed else found  # a damaged tombstone does no harm
+
+
+def _parsed(root: AnyPath, version: int) -> Manifest | str | None:
     path = manifest_path(root, version)
     try:
-        content = json.loads(content_of(path))
+        content = json.loads(manifests_of(root).read(path.name))
         if isinstance(content, dict) and content.get(REMOVED) is True:
             return None
         body, checksum, number = (

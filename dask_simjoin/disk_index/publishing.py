@@ -5,51 +5,49 @@ the attempt, so files of lost tasks can be found, too. The lease is an empty fil
 exists as long as the attempt lasts. After writing a file, each task checks whether the
 lease still exists. If not, the attempt is over, and the task removes its file again.
 
-The rules and a proof are in docs/explanation/versions.md. In short: a writer makes a
-temporary file, then lists the versions, and then links the temporary file to its final
-name. A vacuum removes all temporary files before it removes a manifest. So a writer
-with an outdated number finds a newer version, or its link fails.
+The rules and a proof are in docs/explanation/versions.md. In short: making a version
+fails if its number is taken, and a number stays taken after its version was removed. So
+the next version is made once, from the last one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-import os
 import re
-import stat
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from enum import Enum
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.disk_index.checksums import ChecksumWriter
-from dask_simjoin.disk_index.disks import read_regular
 from dask_simjoin.disk_index.files import (
     FOLDERS,
     PAIRS,
     of_attempt,
     read_file,
-    sync_folder,
     write_named,
-    write_new,
     write_table,
-    writing,
 )
+from dask_simjoin.disk_index.folders import Folder, Unconfirmed, sync_folder, writing
 from dask_simjoin.disk_index.manifests import (
     damage_of,
     encoded,
-    manifest_path,
+    manifest_name,
+    manifests_of,
     versions,
     written_by,
 )
-from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import BatchContent, Manifest
-from dask_simjoin.errors import IndexConflictError, IndexStoreError
+from dask_simjoin.errors import (
+    IndexConflictError,
+    IndexStoreError,
+    IndexWriteError,
+)
 
 DIGITS, OWN_DIGITS = 16, 8
 """Numbers of hexadecimal digits: of a token, and of the part that makes a name unique
@@ -78,17 +76,28 @@ class Transaction:
     ) -> tuple[str, int]:
         """Write and sync a new file; return its name and its size in bytes."""
         first = f"{self.token}-{uuid.uuid4().hex[:OWN_DIGITS]}"
-        name, size = write_named(self.root / folder, write, first)
-        if not self.lease.exists():
-            (self.root / folder / name).unlink(missing_ok=True)
-            raise IndexConflictError(
-                f"The update of the index at {str(self.root)!r} ended before this task "
-                "had written its "
-                "file: it failed, or took longer than a day. Nothing was changed. "
-                "Repeat the update with "
-                "fewer rows at a time."
-            )
-        return name, size
+        try:
+            with self.held():
+                return write_named(self.root / folder, write, first)
+        except IndexConflictError:
+            for path in of_attempt(self.root / folder, first):
+                path.unlink(missing_ok=True)
+            raise
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Raise an error if the lease is gone at the end of the block, so that the
+        attempt is over. A vacuum may then have removed its files.
+        """
+        try:
+            yield
+        finally:
+            if not self.lease.exists():
+                raise IndexConflictError(
+                    f"The update of the index at {str(self.root)!r} ended before this "
+                    "task had written its file: it failed, or took longer than a day. "
+                    "Nothing was changed. Repeat the update with fewer rows at a time."
+                )
 
     def end(self) -> None:
         """Remove the lease, and also the files unless a version needs them."""
@@ -213,21 +222,12 @@ def with_batch(
     return Batches(last, earlier, contents, size)
 
 
-HALF_A_DAY = 12 * 60 * 60
-"""An attempt may take at most this many seconds.
-
-After a day, a vacuum removes files that no version lists.
-"""
-
-TEMPORARY = ".manifest"
-"""The names of temporary manifests end like this. A vacuum removes all such files."""
-
 TEMPORARY_NAME = re.compile(
     r"\.(?:[0-9a-f]{16}\.lease|[0-9a-f]{32}\.manifest"
     r"|(?:(?:[0-9a-f]{16}-[0-9a-f]{8}|[0-9]{20})-)?[0-9a-f]{32}\.tmp)"
 )
-"""The names of the temporary files of an index: leases, temporary manifests, and files
-that are being written.
+"""The names of the temporary files of an index: leases, and files that are being
+written. Earlier versions of this package also made temporary manifests.
 """
 
 
@@ -244,150 +244,58 @@ def base_of(root: AnyPath, manifest: Manifest) -> int | None:
     return newer[-1] if newer else manifest.version
 
 
-def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
-    """Publish a manifest as the version after `base`.
+class Outcome(Enum):
+    """The result of publishing a version."""
 
-    Return False if another attempt has taken that number.
-    """
-    content, path = encoded(manifest, own.token), manifest_path(own.root, base + 1)
-    if isinstance(path, ObjectPath):
-        return _created(own, content, path)
-    while (made := _linked(own, base, content, path)) is None:
-        pass
-    if made:
-        sync_folder(path.parent)
-    return made
+    PUBLISHED = "this attempt has made the version"
+    OVERTAKEN = "another attempt has taken the number"
 
 
-PUTS = 3
-"""If no reply comes, a manifest is put at most this many times. The client also repeats
-each put by itself.
+def publish(own: Transaction, base: int, manifest: Manifest) -> Outcome:
+    """Publish a manifest as the version after `base`."""
+    outcome = _created(own, manifest_name(base + 1), encoded(manifest, own.token))
+    if outcome is Outcome.PUBLISHED:
+        sync_folder(own.root / FOLDERS[0])
+    return outcome
+
+
+CREATIONS = 3
+"""If no answer comes, a manifest is written at most this many times. The client of a
+store also repeats each request by itself.
 """
 
 
-def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
-    """Put a manifest on a store if its name is free. Return False if another attempt
-    has taken the name.
-
-    A name stays in use even after its version has been removed. So a put can succeed
-    only for the next version.
-    """
-    # from now on the files must stay, unless another attempt has certainly taken the
-    # number
+def _created(own: Transaction, name: str, content: bytes) -> Outcome:
+    folder, unknown = manifests_of(own.root), None
+    # from now on the files must stay, unless no version can list them
     own.kept = True
-    failure: OSError | None = None
-    for _ in range(PUTS):
+    for _ in range(CREATIONS):
         try:
-            path.create(content)
-            return True
-        # the name is taken, perhaps by an earlier put of this attempt whose reply was
-        # lost
-        except FileExistsError as error:
-            failure = error
-        except IndexStoreError as error:
-            failure = error
-            continue
-        # if the manifest is gone, the name is free after all, so try again
-        with contextlib.suppress(FileNotFoundError):
-            own.kept = written_by(path.read_bytes()) == own.token
-            return own.kept
+            folder.create(name, content)
+            return Outcome.PUBLISHED
+        except FileExistsError:
+            return _of_taken(own, folder, name)
+        except Unconfirmed as error:
+            unknown = error
+        except IndexWriteError:
+            own.kept = unknown is not None
+            raise
     raise IndexStoreError(
-        f"The store did not confirm {str(path)!r}, so the version may or may not "
-        f"exist: {failure}"
-    ) from failure
+        f"{str(own.root / FOLDERS[0] / name)!r} was not confirmed, so the version may "
+        f"or may not exist: {unknown}"
+    ) from unknown
 
 
-def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | None:
-    """Try to link a manifest. Return whether this worked; None if a vacuum has removed
-    the temporary file.
+def _of_taken(own: Transaction, folder: Folder, name: str) -> Outcome:
+    """Return the outcome if the number is taken, perhaps by this attempt: an answer may
+    be lost.
     """
-    temporary = path.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
-    write_new(temporary, lambda file: file.write(content))
     try:
-        # before the first version there is no vacuum, so the age does not matter
-        if base:
-            _check_age(own, temporary)
-        # the proof needs a listing that begins after the temporary file was made
-        if _largest(own.root) != base:
-            return False
-        # from now on the files must stay, unless the link was certainly not made
-        own.kept = True
-        os.link(temporary, path)
-        return True
-    except OSError as error:
-        failure = error
-    finally:
-        with _leftovers():
-            removed(temporary)
-    if own.kept and _holds(path, content):
-        return True  # the link was made, but a network file system lost the reply
-    there = path.exists()  # the proof needs this check before the listing
-    overtaken = there or _largest(own.root) != base
-    # a vacuum may already have removed a link that was made; in this case files must
-    # stay
-    own.kept = own.kept and overtaken and not there
-    if isinstance(failure, (FileExistsError, FileNotFoundError)):
-        return False if overtaken else None
-    with writing(path):
-        raise failure
-
-
-def sweep(root: Path) -> int:
-    """Remove all temporary manifests, so that their writers fail and try again. Return
-    the bytes freed.
-    """
-    folder = root / FOLDERS[0]
-    names = [
-        path
-        for path in folder.iterdir()
-        if TEMPORARY_NAME.fullmatch(path.name) and path.suffix == TEMPORARY
-    ]
-    return sum(map(removed, names))
-
-
-def removed(path: AnyPath) -> int:
-    """Remove a file, and return its size in bytes. Return 0 if it is gone already, or
-    if it is not a regular file, such as a folder or a link.
-    """
-    with writing(path, "removed"):
-        try:
-            if isinstance(path, Path):
-                about = path.lstat()
-                if not stat.S_ISREG(about.st_mode):
-                    return 0
-                size = about.st_size
-            else:
-                size = path.stat().st_size
-            path.unlink()
-        except FileNotFoundError:
-            return 0
-    return size
-
-
-def _largest(root: AnyPath) -> int:
-    return max(versions(root), default=0)
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    try:
-        return read_regular(path) == content
-    except FileNotFoundError:
-        return False
-
-
-def _check_age(own: Transaction, temporary: Path) -> None:
-    """Raise an error if the attempt has taken so long that a vacuum may soon remove its
-    files as unused.
-    """
-    made = temporary.stat().st_mtime
-    try:
-        begun = own.lease.stat().st_mtime
-    except FileNotFoundError:
-        begun = -math.inf
-    if made - begun > HALF_A_DAY:
-        raise IndexConflictError(
-            f"This update of the index at {str(own.root)!r} took longer than half a "
-            "day, so vacuum() may "
-            "remove its files. Nothing was changed. Repeat it with fewer rows at a "
-            "time."
-        )
+        token = written_by(folder.read(name))
+    except IndexStoreError:
+        raise
+    except OSError:
+        token = ""
+    # a manifest that is damaged or removed may have been this attempt's
+    own.kept = token in ("", own.token)
+    return Outcome.PUBLISHED if token == own.token else Outcome.OVERTAKEN

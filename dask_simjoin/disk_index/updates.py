@@ -22,11 +22,9 @@ from dask_simjoin.disk_index.files import (
     EVERY_FOLDER,
     FOLDERS,
     PAIRS,
-    check_creates,
-    sync_folder,
-    writing,
 )
 from dask_simjoin.disk_index.files import listed as files_in
+from dask_simjoin.disk_index.folders import check_creates, sync_folder, writing
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.manifests import versions
 from dask_simjoin.disk_index.publishing import CommittedBatch, Transaction, transaction

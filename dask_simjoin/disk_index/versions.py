@@ -7,12 +7,12 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -37,9 +37,9 @@ from dask_simjoin.disk_index.files import (
     listed,
     parquet,
     read_groups,
-    sync_folder,
     write_tables,
 )
+from dask_simjoin.disk_index.folders import FULL, removed, sync_folder
 from dask_simjoin.disk_index.manifest_checks import MAX_VERSION
 from dask_simjoin.disk_index.manifests import (
     FILE_NAME,
@@ -49,17 +49,17 @@ from dask_simjoin.disk_index.manifests import (
     intact,
     latest,
     manifest_path,
+    manifests_of,
     read_manifest,
     versions,
 )
 from dask_simjoin.disk_index.pair_files import append_pairs, compact_pairs
 from dask_simjoin.disk_index.publishing import (
     TEMPORARY_NAME,
+    Outcome,
     Transaction,
     base_of,
     publish,
-    removed,
-    sweep,
     transaction,
     with_batch,
 )
@@ -68,17 +68,21 @@ from dask_simjoin.disk_index.rows import Written, places_in, write_deleted
 from dask_simjoin.disk_index.schema import merged, without_stale
 from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.snapshots import Version, write_boxes
-from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import BatchContent, Manifest, RowFile, StoredPairs
 from dask_simjoin.errors import (
     IndexConflictError,
     IndexFormatError,
     IndexStoreError,
+    IndexWriteError,
     SimJoinError,
     VersionGoneError,
 )
 
 T = TypeVar("T")
+
+FileName = tuple[str, str]
+"""The folder and the name of a file."""
 
 TRIES = 3
 """A call tries at most this many times to make a version, while other writers publish
@@ -207,8 +211,10 @@ def commit(
     those rows of the parent that are in memory.
     """
     root, version = own.root, base + 1
-    for one in change.written:
-        check_written(root / "rows" / one.name, one.size, one.rows, "rows")
+    if change.written:
+        with own.held():
+            for one in change.written:
+                check_written(root / "rows" / one.name, one.size, one.rows, "rows")
     files = [one for one in parent.files if one.name not in change.dropped]
     keys, bytes_written = parent.keys, 0
     if change.written:
@@ -271,11 +277,9 @@ def commit(
         sync_folder(root / PAIRS)
     for name in FOLDERS[1:]:
         sync_folder(root / name)
-    return (
-        (manifest, bytes_written + batches.size)
-        if publish(own, base, manifest)
-        else None
-    )
+    if publish(own, base, manifest) is Outcome.OVERTAKEN:
+        return None
+    return manifest, bytes_written + batches.size
 
 
 def now() -> str:
@@ -290,15 +294,20 @@ No update takes that long.
 
 
 def chain(
-    root: AnyPath, manifest: Manifest, max_versions: float = math.inf
+    root: AnyPath,
+    manifest: Manifest,
+    max_versions: float = math.inf,
+    known: Mapping[int, Manifest] = MappingProxyType({}),
 ) -> list[Manifest]:
     """List a version and its ancestors, as far as they exist, the newest first. There
     are at most `max_versions`.
+
+    `known`: manifests that were read before, by number.
     """
     found = [manifest]
-    while found[-1].parent is not None and len(found) < max_versions:
+    while (parent := found[-1].parent) is not None and len(found) < max_versions:
         try:
-            found.append(read_manifest(root, found[-1].parent))
+            found.append(known.get(parent) or read_manifest(root, parent))
         except VersionGoneError:
             break
     return found
@@ -320,65 +329,53 @@ def vacuumed(root: AnyPath, keep: int) -> int:
     """Remove all but the last `keep` versions, and the files that only they use. Return
     the bytes freed.
     """
-    if isinstance(root, ObjectPath):
-        return _on_store(root, keep)
-    check_folders(root, EVERY_FOLDER)
-    return _on_disk(root, keep)
-
-
-def _on_disk(root: Path, keep: int) -> int:
-    """Vacuum the folder of an index on a disk.
-
-    Temporary manifests are removed twice. After the first time, only updates that have
-    begun recently can be published. The files of such updates are young, so the vacuum
-    does not remove them. After the second time, the number of a removed version cannot
-    be published again.
-    """
-    before, freed = _clock(root) - A_DAY, sweep(root)
-    manifest = latest(root)
-    kept = chain(root, manifest, keep)
-    old = intact(
-        root, (version for version in versions(root) if version < kept[-1].version)
-    )
-    needed, dropped = files_of(kept), files_of(old)
-    freed += sweep(root)
-    # in ascending order, so that a listing that runs meanwhile never ends with an old
-    # version
-    for version in versions(root):
-        if version < kept[-1].version:
-            freed += removed(manifest_path(root, version))
-    for name, path in _data_files(root):
-        if name not in needed and (name in dropped or _is_older(path, before)):
-            freed += removed(path)
-    return freed
-
-
-def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
-    """Yield each file that a vacuum removes if no version uses it, as ((folder, name),
-    path). Other files, with names that the index never uses, stay.
-    """
-    for folder in EVERY_FOLDER:
-        for path in listed(root / folder):
-            # `write_grouping` removes old files of components
-            if TEMPORARY_NAME.fullmatch(path.name) or (
-                folder != COMPONENTS and FILE_NAME.fullmatch(path.name)
-            ):
-                yield (folder, path.name), path
-
-
-def _on_store(root: ObjectPath, keep: int) -> int:
-    unknown = _fenced_off(root)
-    kept = chain(root, latest(root), keep)
+    if isinstance(root, Path):
+        check_folders(root, EVERY_FOLDER)
+    found = _fenced_off(root)
+    kept = chain(root, found.known[max(found.known)], keep, found.known)
     first = kept[-1].version
-    gone = [version for version in versions(root) if version < first]
-    needed, dropped = files_of(kept), files_of(intact(root, gone))
-    freed = sum(bury(root, version) for version in gone)
-    if gone:
-        (root / FOLDERS[0] / OLDEST).put(str(first - 1).encode())
-    for name, path in _data_files(root):
-        if name not in needed and (name in dropped or path in unknown):
-            freed += removed(path)
+    old = [version for version in versions(root) if version < first]
+    dropped = files_of(found.known[one] for one in old if one in found.known)
+    freed = 0
+    if old:
+        # a power loss must not remove the last version, nor bring back an old one
+        # without its files
+        sync_folder(root / FOLDERS[0])
+        # in ascending order, so that a listing that runs meanwhile never ends with an
+        # old version
+        freed += sum(bury(root, version) for version in old)
+        sync_folder(root / FOLDERS[0])
+    needless = (dropped | found.unknown) & found.files.keys()
+    for name in sorted(needless and needless - files_of(kept)):
+        freed += removed(found.files[name])
+    if old:
+        manifests_of(root).replace(OLDEST, str(first - 1).encode())
     return freed
+
+
+def _data_files(root: AnyPath) -> dict[FileName, AnyPath]:
+    """List the files that a vacuum removes if no version uses them. Other files, with
+    names that the index never uses, stay.
+    """
+    return {
+        (folder, path.name): path
+        # leases are listed last, and removed first: so whenever another file of an
+        # attempt is removed, its lease is gone
+        for folder in reversed(EVERY_FOLDER)
+        for path in listed(root / folder)
+        # `write_grouping` removes old files of components
+        if TEMPORARY_NAME.fullmatch(path.name)
+        or (folder != COMPONENTS and FILE_NAME.fullmatch(path.name))
+    }
+
+
+class Survey(NamedTuple):
+    """The versions and the files that a vacuum has found."""
+
+    known: dict[int, Manifest]  # the intact versions, by number
+    files: dict[FileName, AnyPath]
+    # old files that no version lists, and that no version can list later
+    unknown: set[FileName]
 
 
 FENCES = 3
@@ -387,8 +384,8 @@ files stay until the next vacuum.
 """
 
 
-def _fenced_off(root: ObjectPath) -> set[AnyPath]:
-    """Return old files that no version lists now, and that no version can list later.
+def _fenced_off(root: AnyPath) -> Survey:
+    """List the versions and files of an index, and the old files that no version needs.
 
     Such a file may belong to a writer that is still running. So this function publishes
     a fence: a version without changes, which takes the number that the writer needs.
@@ -396,38 +393,34 @@ def _fenced_off(root: ObjectPath) -> set[AnyPath]:
     """
     before = time.time() - A_DAY
     for _ in range(FENCES):
-        manifest = latest(root)
-        named = files_of([manifest, *intact(root, versions(root))])
+        every = [latest(root), *intact(root, versions(root))]
+        known, named = {one.version: one for one in every}, files_of(every)
+        files = _data_files(root)
         unknown = {
-            path
-            for name, path in _data_files(root)
+            name
+            for name, path in files.items()
             if name not in named and _is_older(path, before)
         }
         if not unknown:
-            return unknown
-        number = manifest.version
+            return Survey(known, files, unknown)
+        last = known[max(known)]
         fence = replace(
-            manifest,
-            version=number + 1,
-            parent=number,
+            last,
+            version=last.version + 1,
+            parent=last.version,
             kind="rewrite",
             batch=None,
             time=now(),
         )
-        if publish(Transaction(root), number, fence):
-            return unknown
-    return set()
-
-
-def _clock(root: Path) -> float:
-    """Return the time by the clock of the file system, which may differ from the clock
-    of this machine.
-    """
-    folder = root / FOLDERS[0]
-    # if this fails, the time is an older one, so fewer files count as old
-    with contextlib.suppress(OSError):
-        os.utime(folder)
-    return folder.stat().st_mtime
+        try:
+            outcome = publish(Transaction(root), last.version, fence)
+        except IndexWriteError as error:
+            if error.errno in FULL:
+                break  # the vacuum may make room
+            raise
+        if outcome is Outcome.PUBLISHED:
+            return Survey(known | {fence.version: fence}, files, unknown)
+    return Survey(known, files, set())
 
 
 def _is_older(path: AnyPath, time: float) -> bool:
@@ -437,8 +430,8 @@ def _is_older(path: AnyPath, time: float) -> bool:
         return False
 
 
-def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
-    """Return each file that at least one of the versions uses, as (folder, name)."""
+def files_of(manifests: Iterable[Manifest]) -> set[FileName]:
+    """Return each file that at least one of the versions uses."""
     found = set()
     for one in manifests:
         found |= {("rows", file.name) for file in one.files} | {
@@ -467,7 +460,15 @@ def check_index(root: AnyPath) -> CheckReport:
     broken = [
         (version, what) for version in known if (what := damage_of(root, version))
     ]
-    for one in intact(root, set(known) - {version for version, _ in broken}):
+    whole = intact(root, sorted(set(known) - {version for version, _ in broken}))
+    there = {version for version, _ in broken} | {one.version for one in whole}
+    first = whole[0].version if whole else math.inf
+    replaced = [one for one in known if one > first and one not in there]
+    # a vacuum removes versions in ascending order, so it has not removed these
+    if replaced and intact(root, [whole[0].version]):
+        broken += [(one, "a removed version has replaced it") for one in replaced]
+    known = sorted({one.version for one in whole}.union(one for one, _ in broken))
+    for one in whole:
         for name in files_of([one]):
             needed.setdefault(name, []).append(one.version)
     for number, path in grouping_files(root):

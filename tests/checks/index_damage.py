@@ -3,11 +3,13 @@ tests.checks.index_damage`.
 
 Each call must give the right result, or raise an `IndexFormatError`, or, if a manifest
 was removed, a `VersionGoneError`; `check` must find each damage.  Anything else is
-printed, with the number of its damage.
+printed, with the number of its damage.  With `--store`, the damaged index is copied to
+a store in memory.
 """
 
 import argparse
 import collections
+import contextlib
 import hashlib
 import json
 import math
@@ -16,6 +18,7 @@ import random
 import shutil
 import sys
 import tempfile
+import uuid
 from pathlib import Path
 
 import dask
@@ -27,7 +30,10 @@ import pyarrow.parquet as pq
 import dask_simjoin
 from dask_simjoin.disk_index import files, pair_files, publishing
 from dask_simjoin.disk_index import rows as deletions
+from dask_simjoin.disk_index.folders import is_tombstone
+from dask_simjoin.disk_index.stores import object_path
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
+from tests.checks.index_schedules import a_place
 from tests.support.oracle import as_set
 
 NEW = {200: 5.05, 3: 7.0}
@@ -106,13 +112,18 @@ class Template:
             index.components()
             self.update(index, {1: 0.25}, [2, 30], "c")
             index.components()
+            index.vacuum(keep=3)
         finally:
             publishing.MAX_BATCHES = most
-        self.last = index.version
+        self.last, self.first = index.version, index.version - 2
         self.quality = index.quality().numbers
         self.files = sorted(
             str(one.relative_to(path)) for one in path.rglob("*") if one.is_file()
         )
+        self.removed = {f"{MANIFESTS}/{name}" for name in (".oldest", ".removed")}
+        self.removed |= {
+            f"{MANIFESTS}/{number:020d}.json" for number in range(1, self.first)
+        }
 
     def update(self, index, new, gone, batch):
         """Update the index, and note its rows."""
@@ -132,7 +143,11 @@ class Damage:
         self.file = self.random.choice(template.files)
         if self.kind in ("forged", "nested", "renamed"):
             self.file = self.random.choice(
-                [name for name in template.files if name.endswith(".json")]
+                [
+                    name
+                    for name in template.files
+                    if name.endswith(".json") and name not in template.removed
+                ]
             )
         self.folder = self.file.partition("/")[0]
         self.state = self.random.getstate()
@@ -140,7 +155,7 @@ class Damage:
     @property
     def harmless(self):
         """Whether no file that a version needs is touched."""
-        return self.kind == "strangers"
+        return self.kind == "strangers" or self.file in self.template.removed
 
     def make(self, path):
         """Damage a copy; tells whether anything is another way than it was."""
@@ -230,19 +245,29 @@ def forget():
         kept.cache_clear()
 
 
+def on_store(path):
+    """Copy an index to a store; returns its URL."""
+    url = f"s3://memory/{uuid.uuid4().hex}"
+    root = object_path(url, None)
+    for one in path.glob("*/*"):
+        if one.is_file():
+            (root / one.parent.name / one.name).put(one.read_bytes())
+    return url
+
+
 class Calls:
-    """What is asked of an index, and whether it is right; `seen`: the version that is
-    to be the last.
+    """What is asked of an index, and whether it is right; `path`: where it was
+    damaged; `where`: where it is.
     """
 
-    def __init__(self, path, template):
-        self.path, self.template = path, template
+    def __init__(self, path, where, template):
+        self.path, self.where, self.template = path, where, template
 
     def index(self):
         """Open it; refuses to be an older version than the last one that there is a
         file of.
         """
-        index = dask_simjoin.open_index(self.path)
+        index = dask_simjoin.open_index(self.where)
         names = [one.stem for one in (self.path / MANIFESTS).glob("0*.json")]
         assert index.version == max(map(int, names))
         return index, self.template.rows[index.version]
@@ -277,7 +302,7 @@ class Calls:
     def changes(self):
         """What changed since each version."""
         index, rows = self.index()
-        for since in range(1, index.version):
+        for since in range(self.template.first, index.version):
             found = index.changes(since).compute()
             gone = {
                 pair
@@ -310,7 +335,7 @@ class Calls:
         index.update(frame(NEW), delete=["k20"], if_exists="replace", batch="new")
         after = {n: x for n, x in rows.items() if n != 20} | NEW
         assert unordered(
-            dask_simjoin.open_index(self.path).pairs(math.nextafter(1, 2)).compute()
+            dask_simjoin.open_index(self.where).pairs(math.nextafter(1, 2)).compute()
         ) == near(after)
 
     def again(self):
@@ -332,7 +357,7 @@ class Calls:
         """Removing old versions, and all pairs then."""
         index, rows = self.index()
         index.vacuum(keep=1)
-        assert unordered(dask_simjoin.open_index(self.path).pairs().compute()) == near(
+        assert unordered(dask_simjoin.open_index(self.where).pairs().compute()) == near(
             rows
         )
 
@@ -340,7 +365,7 @@ class Calls:
         """Putting rows in order, and all pairs then."""
         index, rows = self.index()
         index.optimize("all")
-        assert unordered(dask_simjoin.open_index(self.path).pairs().compute()) == near(
+        assert unordered(dask_simjoin.open_index(self.where).pairs().compute()) == near(
             rows
         )
 
@@ -372,7 +397,8 @@ def outcome(call, damage):
             else f"FAULT refused: {error}"
         )
     except VersionGoneError as error:
-        gone = damage.file.endswith(".json") and damage.kind in ("gone", "renamed")
+        kinds = "gone", "renamed", "swap", "kind"
+        gone = damage.file.endswith(".json") and damage.kind in kinds
         return "version gone" if gone else f"FAULT gone: {error}"
     except AssertionError:
         return "FAULT wrong result"
@@ -381,16 +407,22 @@ def outcome(call, damage):
     return "right"
 
 
-def found_by_check(path, damage):
+def found_by_check(path, where, damage):
     """Whether `check` names the damaged file, and no other."""
     forget()
     known = sorted((path / MANIFESTS).glob("0*.json"))
     for one in known:
         try:
-            index = dask_simjoin.open_index(path, version=int(one.stem))
+            index = dask_simjoin.open_index(where, version=int(one.stem))
         except (IndexFormatError, VersionGoneError):
             continue
         told = {one.file for one in index.check().damage}
+        file = path / damage.file
+        first = f"{damage.template.first:020d}.json"
+        if (
+            file.name == first and file.is_file() and is_tombstone(file.read_bytes())
+        ):  # as if a vacuum had removed it
+            return not told
         needless = damage.file.endswith(".json") or damage.folder == "components"
         if damage.harmless or (damage.kind == "gone" and needless):
             return not told
@@ -400,28 +432,35 @@ def found_by_check(path, damage):
     return True
 
 
-def damages(count, seed=0, calls=(*READING, *CHANGING)):
+def damages(count, seed=0, calls=(*READING, *CHANGING), store=False):
     """Try so many damages; tells how often each outcome was, by the call, and lists
     what must not be.
     """
     told, faults = collections.Counter(), []
-    with tempfile.TemporaryDirectory() as folder, dask.config.set(scheduler="sync"):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        a_place("memory") if store else contextlib.nullcontext(),
+        dask.config.set(scheduler="sync"),
+    ):
         template = Template(Path(folder) / "template")
         for number in range(seed, seed + count):
             damage = Damage(template, number)
+            if store and damage.kind == "folder":
+                continue
             for name in (*calls, "check"):
                 path = Path(folder) / "copy"
                 if name not in READING or not path.exists():
                     shutil.rmtree(path, ignore_errors=True)
                     shutil.copytree(template.path, path)
                     changed = damage.make(path)
+                    where = on_store(path) if store else path
                 if name == "check":
                     known = not (changed or damage.harmless) or found_by_check(
-                        path, damage
+                        path, where, damage
                     )
                     word = "right" if known else "FAULT not found"
                 else:
-                    word = outcome(getattr(Calls(path, template), name), damage)
+                    word = outcome(getattr(Calls(path, where, template), name), damage)
                 told[name, word if not word.startswith("FAULT") else "FAULT"] += 1
                 if word.startswith("FAULT"):
                     faults.append((number, damage.kind, damage.file, name, word))
@@ -434,8 +473,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--damages", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store", action="store_true")
     asked = parser.parse_args()
-    told, faults = damages(asked.damages, asked.seed)
+    told, faults = damages(asked.damages, asked.seed, store=asked.store)
     print(pd.Series(told).unstack(fill_value=0).to_string())
     print(collections.Counter(word for (_, word), n in told.items() for _ in range(n)))
     for fault in faults:

@@ -123,8 +123,308 @@ SURVIVED = [
 ]
 """Those of an earlier review that no test noticed."""
 
+PROTOCOL = [
+    # W1: the last version, and not one that is removed meanwhile
+    Mutation(
+        D + "manifests.py",
+        "for _ in range(LISTINGS):",
+        "for _ in range(1):",
+        D + "test_damage.py -k listed",
+    ),
+    # a number follows that of the version that was read, unless newer ones are damaged
+    Mutation(
+        D + "publishing.py",
+        "if not all(damage_of(root, number) for number in newer):",
+        "if False:",
+        D + "test_publishing.py -k newer",
+    ),
+    Mutation(
+        D + "publishing.py",
+        "return newer[-1] if newer else manifest.version",
+        "return manifest.version",
+        D + "test_damage.py -k after_a_damaged",
+    ),
+    # W2, D1: files are durable before a version names them
+    Mutation(D + "folders.py", "os.fsync(file.fileno())", "pass", D + "test_power.py"),
+    Mutation(
+        D + "versions.py",
+        """    for name in FOLDERS[1:]:
+        sync_folder(root / name)
+""",
+        "",
+        D + "test_power.py",
+    ),
+    Mutation(
+        D + "versions.py",
+        "        sync_folder(root / PAIRS)\n",
+        "        pass\n",
+        D + "test_power.py",
+    ),
+    Mutation(
+        D + "publishing.py",
+        """            sync_folder(own.root / FOLDERS[0])
+            last""",
+        "            last",
+        D + "test_power.py",
+    ),
+    # W3: it fails if the name is taken
+    Mutation(
+        D + "folders.py",
+        "os.link(temporary, path)",
+        "os.replace(temporary, path)",
+        D + "test_folders.py",
+    ),
+    Mutation(
+        D + "folders.py",
+        "(self.path / name).create(content)",
+        "(self.path / name).put(content)",
+        D + "test_folders.py",
+    ),
+    # W3: if no answer comes, again; then files stay
+    Mutation(
+        D + "publishing.py",
+        "for _ in range(CREATIONS):",
+        "for _ in range(1):",
+        D + "test_writers.py -k answer",
+    ),
+    Mutation(
+        D + "publishing.py",
+        "own.kept = True",
+        "own.kept = False",
+        D + "test_writers.py -k answer",
+    ),
+    Mutation(
+        D + "publishing.py",
+        "own.kept = unknown is not None",
+        "own.kept = False",
+        D + "test_writers.py -k full",
+    ),
+    Mutation(
+        D + "publishing.py",
+        "own.kept = unknown is not None",
+        "own.kept = True",
+        D + "test_writers.py -k refused",
+    ),
+    Mutation(
+        D + "folders.py",
+        "if error.errno in REFUSALS or is_read_only(error):",
+        "if True:",
+        D + "test_writers.py -k answer",
+    ),
+    Mutation(
+        D + "folders.py",
+        "if error.errno in REFUSALS or is_read_only(error):",
+        "if False:",
+        D + "test_writers.py -k refused",
+    ),
+    Mutation(
+        D + "folders.py",
+        """        except IndexStoreError as error:
+            raise Unconfirmed(str(error)) from error
+
+    def read""",
+        """        except ZeroDivisionError as error:
+            raise Unconfirmed(str(error)) from error
+
+    def read""",
+        D + "test_stores.py -k confirmed",
+    ),
+    # W4: whose the taken name is
+    Mutation(
+        D + "publishing.py",
+        "return _of_taken(own, folder, name)",
+        "return Outcome.OVERTAKEN",
+        D + "test_writers.py -k answer",
+    ),
+    Mutation(
+        D + "publishing.py",
+        'own.kept = token in ("", own.token)',
+        "own.kept = token == own.token",
+        D + "test_publishing.py -k outcome",
+    ),
+    Mutation(
+        D + "publishing.py",
+        'own.kept = token in ("", own.token)',
+        "own.kept = True",
+        D + "test_publishing.py -k outcome",
+    ),
+    # W4: new files for each attempt
+    Mutation(
+        D + "publishing.py",
+        "token: str = field(default_factory=lambda: uuid.uuid4().hex[:DIGITS])",
+        'token: str = "0123456789abcdef"',
+        D + "test_publishing.py -k outcome",
+    ),
+    Mutation(
+        D + "versions.py",
+        """        if done is not None:
+            return done
+    raise""",
+        """        return done
+    raise""",
+        D + "test_publishing.py -k removed",
+    ),
+    # D2: a version is durable before it is reported
+    Mutation(
+        D + "publishing.py",
+        """is Outcome.PUBLISHED:
+        sync_folder(own.root / FOLDERS[0])""",
+        """is Outcome.PUBLISHED:
+        pass""",
+        D + "test_power.py",
+    ),
+    # leases
+    Mutation(
+        D + "publishing.py",
+        "if not self.lease.exists():",
+        "if False:",
+        D + "test_versions.py -k after_its_update",
+    ),
+    Mutation(
+        D + "publishing.py",
+        "        try:\n            yield\n        finally:\n            if not self.lease",
+        "        yield\n        if True:\n            if not self.lease",
+        D + "test_versions.py -k says_so",
+    ),
+    Mutation(
+        D + "versions.py",
+        "for name in sorted(needless and needless - files_of(kept)):",
+        "for name in sorted(needless and needless - files_of(kept))[::-1]:",
+        D + "test_power.py",
+    ),
+    # V1, V2: the fence
+    Mutation(
+        D + "versions.py",
+        "        if not unknown:\n",
+        "        if True:\n",
+        D + "test_publishing.py -k leftovers",
+    ),
+    Mutation(
+        D + "versions.py",
+        "return Survey(known | {fence.version: fence}, files, unknown)",
+        """return Survey(
+                known | {fence.version: fence},
+                files := _data_files(root),
+                files.keys() - named,
+            )""",
+        D + "test_publishing.py -k after_its_fence",
+    ),
+    Mutation(
+        D + "versions.py",
+        "    return Survey(known, files, set())",
+        "    return Survey(known, files, unknown)",
+        D + "test_publishing.py -k always_slower",
+    ),
+    Mutation(
+        D + "versions.py",
+        "if name not in named and _is_older(path, before)",
+        "if name not in named",
+        D + "test_manifests.py -k nobody",
+    ),
+    Mutation(
+        D + "versions.py",
+        """            if error.errno in FULL:
+                break  # the vacuum may make room
+""",
+        "",
+        D + "test_versions.py -k room",
+    ),
+    # V3: tombstones, in ascending order
+    Mutation(
+        D + "manifests.py",
+        "folder.bury(name)",
+        "removed(path)",
+        D + "test_schedules.py",
+    ),
+    Mutation(
+        D + "versions.py",
+        "sum(bury(root, version) for version in old)",
+        "sum(bury(root, version) for version in reversed(old))",
+        D + "test_publishing.py -k ascending",
+    ),
+    Mutation(
+        D + "folders.py",
+        "if error.errno not in (errno.ENOENT, errno.EMLINK):",
+        "if error.errno != errno.ENOENT:",
+        D + "test_manifests.py -k space",
+    ),
+    Mutation(
+        D + "folders.py",
+        """                temporary.unlink(missing_ok=True)
+
+
+@dataclass""",
+        """                pass
+
+
+@dataclass""",
+        D + "test_folders.py",
+    ),
+    Mutation(
+        D + "manifests.py",
+        "first = above or _last_removed(folder)",
+        "first = above",
+        D + "test_manifests.py -k space",
+    ),
+    Mutation(
+        D + "manifests.py",
+        "if not found and first > above:",
+        "if False:",
+        D + "test_manifests.py -k space",
+    ),
+    Mutation(
+        D + "manifests.py",
+        "return None if is_removed else found",
+        "return found",
+        D + "test_damage.py -k harm",
+    ),
+    Mutation(
+        D + "versions.py",
+        "replaced = [one for one in known if one > first and one not in there]",
+        "replaced = []",
+        D + "test_damage.py -k tombstone",
+    ),
+    # D3, D4
+    Mutation(
+        D + "versions.py",
+        """        sync_folder(root / FOLDERS[0])
+        # in ascending""",
+        """        # in ascending""",
+        D + "test_power.py",
+    ),
+    Mutation(
+        D + "versions.py",
+        """for version in old)
+        sync_folder(root / FOLDERS[0])
+""",
+        """for version in old)
+""",
+        D + "test_power.py",
+    ),
+    # V4: after V3, and only what no kept version names
+    Mutation(
+        D + "versions.py",
+        "sorted(needless and needless - files_of(kept))",
+        "sorted(needless)",
+        D + "test_snapshots.py",
+    ),
+    Mutation(
+        D + "versions.py",
+        "    freed = 0\n    if old:",
+        """    freed = sum(
+        removed(found.files[name])
+        for name in dropped - files_of(kept)
+        if name in found.files
+    )
+    if old:""",
+        D + "test_power.py",
+    ),
+]
+"""The rules of docs/explanation/versions.md, each left out."""
+
 MUTATIONS = [
     *SURVIVED,
+    *PROTOCOL,
     Mutation(
         K + "nearest.py", "<= row else at", "< row else at", "tasks/test_nearest.py"
     ),
@@ -520,21 +820,9 @@ MUTATIONS = [
         "graph/test_dask_private.py",
     ),
     Mutation(
-        D + "manifests.py",
-        "if number > above]",
-        "if number >= above]",
-        D + "test_publishing.py",
-    ),
-    Mutation(
         D + "publishing.py",
         "if len(last) >= MAX_BATCHES:",
         "if len(last) > MAX_BATCHES:",
-        D + "test_publishing.py",
-    ),
-    Mutation(
-        D + "publishing.py",
-        "own.kept and overtaken and not there",
-        "own.kept and overtaken",
         D + "test_publishing.py",
     ),
     Mutation(
@@ -560,12 +848,6 @@ MUTATIONS = [
         'if len(info["workers"]) == info',
         'if len(info["workers"]) != info',
         "planning/test_resources.py -k workers",
-    ),
-    Mutation(
-        D + "publishing.py",
-        'f".{uuid.uuid4().hex}{TEMPORARY}"',
-        'f".{path.name}{TEMPORARY}"',
-        D + "test_crash.py -k update",
     ),
     Mutation(
         "request/units.py",

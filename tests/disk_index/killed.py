@@ -17,6 +17,8 @@ import dask
 import pandas as pd
 
 import dask_simjoin
+from dask_simjoin.disk_index import versions
+from dask_simjoin.disk_index.files import FOLDERS, PAIRS
 
 FIRST = pd.DataFrame({"key": range(12), "x": [float(k) for k in range(12)]})
 NEW = pd.DataFrame({"key": [3, 20, 21], "x": [4.5, 0.5, 11.0]})
@@ -50,7 +52,8 @@ def restore(path):
 
 
 def vacuum(path):
-    """Remove what is old."""
+    """Remove what is old, and what no version names: all of it counts as a day old."""
+    versions.A_DAY = -1000
     dask_simjoin.open_index(path).vacuum(keep=1)
 
 
@@ -88,7 +91,7 @@ class Counting:
 
     def install(self):
         """Count those of this process from now on."""
-        for name in ("fsync", "link", "unlink", "mkdir"):
+        for name in ("fsync", "link", "unlink", "mkdir", "rename", "replace"):
             setattr(os, name, self.counted(getattr(os, name)))
         plain, counting = builtins.open, self
 
@@ -136,6 +139,9 @@ def main(root, names):
         path = root / name
         if name != "make":
             shutil.copytree(template, path)
+        if name == "vacuum":  # there are leftovers of a writer, too
+            for folder in (*FOLDERS, PAIRS):
+                (path / folder / f"{'0' * 32}.parquet").touch()
         child = os.fork()  # in which files are counted
         if not child:
             counting = Counting(path)

@@ -388,13 +388,43 @@ def test_an_index_of_no_rows_says_whence_its_types_are(tmp_path):
     )
 
 
-def test_random_damage_is_refused_or_does_no_harm():
+def test_damage_of_removed_versions_does_no_harm(path):
+    """All tombstones are one file on a disk."""
+    index = dask_simjoin.open_index(path)
+    index.vacuum(keep=2)
+    (path / "_versions" / ".removed").write_text("?")
+    assert (path / "_versions" / f"{1:020}.json").read_text() == "?"
+    assert index.history().index.tolist() == [2, 3] and index.check().damaged == 0
+    with pytest.raises(VersionGoneError, match="versions 2 to 3 remain"):
+        dask_simjoin.open_index(path, version=1)
+    assert index.update(NEW).version == 4 and index.vacuum(keep=1) > 0
+    assert index.history().index.tolist() == [4]
+
+
+def test_a_manifest_that_a_tombstone_has_replaced(path):
+    index = dask_simjoin.open_index(path)
+    index.vacuum(keep=2)
+    shutil.copy(path / "_versions" / f"{1:020}.json", last(path))
+    with pytest.raises(IndexFormatError, match="it is listed, but missing"):
+        dask_simjoin.open_index(path)
+    found = dask_simjoin.open_index(path, version=2).check()
+    assert [(one.file, one.damage) for one in found.damage] == [
+        (f"_versions/{3:020}.json", "a removed version has replaced it")
+    ]
+    assert found.versions == 2
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_random_damage_is_refused_or_does_no_harm(store):
     """`python -m tests.checks.index_damage` tries more."""
-    told, faults = damages(10, 40)
+    if store:
+        pytest.importorskip("obstore")
+    told, faults = damages(10, 40, store=store)
     assert not faults
     assert {word for _, word in told} >= {"right", "refused"}
 
 
 @pytest.mark.slow
-def test_much_random_damage():
-    assert not damages(200, 10_000)[1]
+@pytest.mark.parametrize("store", [False, True])
+def test_much_random_damage(store):
+    assert not damages(200, 10_000, store=store)[1]

@@ -1,5 +1,6 @@
 """Old versions: what changed since, what is brought back, and what is removed for good."""
 
+import errno
 import os
 import time
 
@@ -8,6 +9,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.disk_index import publishing
+from dask_simjoin.disk_index.manifests import manifest_path, versions
 from dask_simjoin.errors import OptionError, VersionGoneError
 from tests.support.oracle import as_set
 from tests.support.stored import rows_on_a_line
@@ -52,16 +54,47 @@ def test_files_of_nobody_are_removed_once_they_are_old(index):
     unfinished = index.path / "_versions" / f".{number}.manifest"
     for path in (stray, half, unfinished):
         path.write_bytes(b"1234")
-    assert index.vacuum(keep=10) == 4
-    # the writer of this one makes it again
-    assert stray.exists() and not unfinished.exists()
+    assert index.vacuum(keep=10) == 0 and index.version == 5
     yesterday = time.time() - 25 * 60 * 60
-    for path in (stray, half, *index.path.glob("components/0*")):
+    for path in (stray, half, unfinished, *index.path.glob("components/0*")):
         os.utime(path, (yesterday, yesterday))
-    assert index.vacuum(keep=10) == 8
-    assert not stray.exists() and not half.exists()
+    assert index.vacuum(keep=10) == 12
+    assert not any(path.exists() for path in (stray, half, unfinished))
     assert len(list(index.path.glob("components/*"))) == 1
-    assert index.history().index.tolist() == [1, 2, 3, 4, 5]
+    # the vacuum has made a version without changes
+    assert index.history()["kind"].tolist()[-2:] == ["update", "rewrite"]
+    assert index.history().index.tolist() == [1, 2, 3, 4, 5, 6]
+    assert index.vacuum(keep=10) == 0 and index.version == 6
+
+
+def test_removed_versions_take_no_space(index, monkeypatch):
+    """Their names are links to one file, or to another one if that has too many."""
+    folder, plain = index.path / "_versions", os.link
+    before = {one.name for one in folder.glob("*.json")}
+    assert index.vacuum(keep=3) > 0
+    removed = [manifest_path(index.path, n) for n in (1, 2)]
+    assert (folder / ".removed").stat().st_nlink == 3
+    assert all(one.samefile(folder / ".removed") for one in removed)
+
+    def link(source, target):
+        if source == folder / ".removed" and os.stat(source).st_nlink > 2:
+            raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
+        plain(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    assert index.vacuum(keep=1) > 0
+    assert (folder / ".removed").stat().st_nlink == 3
+    assert not removed[0].samefile(folder / ".removed")
+    assert {one.name for one in folder.glob("*.json")} == before
+    assert {one.name for one in folder.glob(".*")} == {".removed", ".oldest"}
+    assert versions(index.path) == [5] and index.check().versions == 1
+    # damaged: versions are listed from the first name on
+    for text in ("99", "x", ""):
+        (folder / ".oldest").write_text(text)
+        assert versions(index.path) == [1, 2, 3, 4, 5] and index.version == 5
+        assert index.check().versions == 1
+    assert index.vacuum(keep=1) == 0 == index.check().damaged
+    assert versions(index.path) == [5]
 
 
 def test_nothing_to_do_is_a_version_too(index):

@@ -9,9 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.disk_index import versions
+from dask_simjoin.disk_index import folders, versions
 from dask_simjoin.disk_index.publishing import transaction
-from dask_simjoin.errors import IndexConflictError, IndexWriteError, UpkeepWarning
+from dask_simjoin.errors import (
+    IndexConflictError,
+    IndexFormatError,
+    IndexWriteError,
+    UpkeepWarning,
+)
 from tests.checks.index_crashes import run
 from tests.support.profiles import chosen
 
@@ -88,6 +93,32 @@ def test_a_first_load_on_a_full_disk_can_be_done_again(there, tmp_path, full):
         assert frame(range(6)).simjoin.index(1.0, path, on="x", id="key").version == 1
 
 
+def test_a_vacuum_on_a_full_disk_makes_room(made, monkeypatch):
+    """It makes no version then, so files that no version names stay."""
+    for k in range(3):
+        made.update(frame([10 + k]))
+    made.vacuum(keep=3)
+    stray = made.path / "rows" / f"{'0' * 32}.parquet"
+    stray.write_bytes(b"1234")
+    monkeypatch.setattr(versions, "A_DAY", -1000)
+    plain = folders.write_new
+
+    def used():
+        return sum(path.stat().st_size for path in made.path.glob("*/*"))
+
+    def write_new(path, write, room=used()):  # noqa: B008
+        if used() >= room:
+            raise IndexWriteError(errno.ENOSPC, "no room")
+        return plain(path, write)
+
+    monkeypatch.setattr(folders, "write_new", write_new)
+    assert made.vacuum(keep=1) > 0
+    assert made.version == 4 and stray.exists()
+    assert made.history().index.tolist() == [4]
+    assert made.vacuum(keep=1) > 4
+    assert made.version == 5 and not stray.exists()
+
+
 def test_rows_that_cannot_be_put_in_order_are_no_error_of_the_update(
     tmp_path, full, monkeypatch
 ):
@@ -136,6 +167,25 @@ def test_a_task_that_ends_after_its_update_has_failed_removes_its_file(made):
     with pytest.raises(IndexConflictError, match="failed, or took longer than a day"):
         own.write("rows", lambda file: file.write(b"two"))
     assert files(made.path) == before
+
+
+def test_a_task_whose_file_a_vacuum_removes_says_so(made, monkeypatch):
+    """And it does not ask to free disk space."""
+    monkeypatch.setattr(versions, "A_DAY", -1000)
+    with transaction(made.path) as own:
+        with pytest.raises(IndexConflictError, match="took longer than a day"):
+            own.write("rows", lambda file: (file.write(b"one"), made.vacuum()))
+        assert not own.lease.exists()
+    with transaction(made.path) as own:
+        own.lease.unlink()
+        with pytest.raises(IndexConflictError, match="a day"), own.held():
+            raise IndexFormatError("A worker wrote 1 row, but this process does not")
+    with (
+        transaction(made.path) as own,
+        pytest.raises(IndexFormatError, match="A worker"),
+        own.held(),
+    ):
+        raise IndexFormatError("A worker wrote 1 row, but this process does not")
 
 
 @pytest.mark.processes

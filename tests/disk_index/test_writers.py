@@ -3,6 +3,7 @@ refused.
 """
 
 import contextlib
+import errno
 import os
 
 import dask
@@ -11,8 +12,14 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
+from dask_simjoin.disk_index import folders, publishing
 from dask_simjoin.disk_index import index as module
-from dask_simjoin.errors import DuplicateIdError, IndexConflictError
+from dask_simjoin.errors import (
+    DuplicateIdError,
+    IndexConflictError,
+    IndexStoreError,
+    IndexWriteError,
+)
 from tests.support.gates import PATIENCE
 from tests.support.growing import Model
 from tests.support.oracle import as_set
@@ -117,40 +124,117 @@ def test_two_threads_lose_nothing(made):
     }
 
 
-@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError, TimeoutError])
-def test_a_link_whose_answer_was_lost_counts(error, made, monkeypatch):
-    """As in a network: the file system did it, and asked again, or said nothing."""
+ERRORS = [FileExistsError, FileNotFoundError, TimeoutError]
+
+
+@pytest.fixture
+def links(monkeypatch):
+    """Let the link of a manifest fail: before or after it is made, and then a function
+    is called.
+    """
     plain = os.link
 
-    def link(source, target):
-        plain(source, target)
-        if str(target).endswith(".json"):
+    def fail(error, made, then=lambda: None):
+        def link(source, target):
+            if not str(target).endswith(".json"):
+                return plain(source, target)
+            if made:
+                plain(source, target)
+            monkeypatch.setattr(os, "link", plain)
+            then()
             raise error
 
-    monkeypatch.setattr(os, "link", link)
+        monkeypatch.setattr(os, "link", link)
+
+    return fail
+
+
+def files(index):
+    return {path for path in index.path.glob("*/*") if path.suffix != ".json"}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_link_whose_answer_was_lost_counts(error, made, links):
+    """As in a network: the file system did it, and asked again, or said nothing."""
+    links(error, made=True)
     changes = made[0].update(frame([10]), batch="night")
-    monkeypatch.undo()
     assert (changes.version, changes.report.inserted, made[1].version) == (2, 1, 2)
     assert made[1].update(frame([10]), batch="night").report.known
     assert len(made[1].rows().compute()) == 7
 
 
-def test_files_stay_where_nobody_can_tell_whether_a_version_was_made(made, monkeypatch):
+@pytest.mark.parametrize("error", ERRORS[1:])
+def test_a_link_that_fails_is_tried_again(error, made, links):
+    links(error, made=False)
+    assert made[0].update(frame([10])).version == 2
+    assert made[0].check().damaged == 0
+
+
+@pytest.mark.parametrize("error", ERRORS[1:])
+def test_a_link_that_fails_as_another_writer_makes_the_version(error, made, links):
+    before = files(made[0])
+    links(error, made=False, then=lambda: made[1].update(frame([20])))
+    assert made[0].update(frame([10])).version == 3
+    assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 20]
+    assert len(files(made[0]) - before) == 6  # three of each version
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_link_that_is_refused_leaves_nothing(code, made, links):
+    before = files(made[0])
+    links(OSError(code, os.strerror(code)), made=False)
+    with pytest.raises(IndexWriteError, match=r"2\.json' cannot be written"):
+        made[0].update(frame([10]))
+    assert files(made[0]) == before
+    assert made[0].update(frame([10])).version == 2
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_file_system_that_does_not_answer(arrives, made, links):
+    """The version may exist, so files stay."""
+    left = [publishing.CREATIONS]
+
+    def again():
+        left[0] -= 1
+        if left[0]:
+            links(TimeoutError(5, "timed out"), False, again)
+
+    before = files(made[0])
+    links(TimeoutError(5, "timed out"), arrives, again)
+    text = r"2\.json' was not confirmed, so the version may or may not exist: timed"
+    with pytest.raises(IndexStoreError, match=text):
+        made[0].update(frame([10]), batch="a")
+    assert files(made[0]) > before and made[0].version == 1 + arrives
+    assert made[1].update(frame([10]), batch="a").report.known == arrives
+
+
+def test_a_full_disk_after_no_answer_leaves_files(made, links, monkeypatch):
+    """The version may exist."""
+    plain, before = folders.write_new, files(made[0])
+
+    def full(path, write):
+        raise IndexWriteError(28, "no room")
+
+    def fill():
+        monkeypatch.setattr(folders, "write_new", full)
+
+    links(TimeoutError(5, "timed out"), False, fill)
+    with pytest.raises(IndexWriteError, match="no room"):
+        made[0].update(frame([10]))
+    monkeypatch.setattr(folders, "write_new", plain)
+    assert files(made[0]) > before
+
+
+def test_files_stay_where_nobody_can_tell_whether_a_version_was_made(made, links):
     """The answer got lost, and what was made was removed before somebody looked: ids
     tell the rest.
     """
-    plain = os.link
-    done = []
 
-    def link(source, target):
-        plain(source, target)
-        if str(target).endswith(".json") and not done:
-            done.append(1)
-            made[1].update(frame([20]))
-            made[1].vacuum(keep=1)
-            raise FileExistsError
+    def others():
+        made[1].update(frame([20]))
+        made[1].vacuum(keep=1)
 
-    monkeypatch.setattr(os, "link", link)
+    links(FileExistsError, made=True, then=others)
     with pytest.raises(DuplicateIdError, match=r"1 row with ids of new rows: 10\."):
         made[0].update(frame([10]))
     assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 20]
