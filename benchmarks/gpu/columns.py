@@ -116,7 +116,7 @@ def measure(name: str, row: Columns, times: int, repeat: int) -> dict[str, Any]:
     else:
         result["ours"], counts = join(x, eps, repeat)
         result["wrong"] = wrong_counts(points, eps, counts)
-        told = Row(name, "columns", n, dims, eps, 0, None, None, ())
+        told = Row(name, "columns", n, dims, eps, 0, None, ())
         peers["rbc"] = cuml_rbc(told, theirs), lambda graph: (graph.nnz - n) // 2
         if n <= ALL_WITH_ALL:
             peers["brute"] = cuml_brute(told, theirs), int
