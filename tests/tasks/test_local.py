@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import dask
 import numpy as np
@@ -18,13 +20,17 @@ from dask_simjoin.engine.cpu import rounds, sorting
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks import local, nearest
 
-THREADS = [2, 7, 32]
+THREADS = [1, 2, 7, 32]
 
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
-    """Give threads so little work that small tables are joined by several."""
+    """Give threads so little work that small tables are joined by several, in several
+    parts.
+    """
+    monkeypatch.setattr(process, "GROWTH", 2)
     for module, name in (
+        (process, "FIRST_WORK"),
         (process, "LEAST"),
         (process, "LEAST_NUMBERS"),
         (sorting, "MIN_KEYS_PER_THREAD"),
@@ -69,6 +75,11 @@ VERBS = {
     "anti": lambda f, g, how: f.simjoin.join(g, 0.01, how="leftanti", **how),
     "counts": lambda f, g, how: f.simjoin.neighbor_counts(0.05, **how),
     "several": lambda f, g, how: f.simjoin.count_pairs([0.01, 0.05], **how),
+    "several counts": lambda f, g, how: f.simjoin.neighbor_counts([0.01, 0.05], **how),
+    "with itself": lambda f, g, how: f.simjoin.count_pairs(
+        0.05, pairs="both", include_self=True, **how
+    ),
+    "semi": lambda f, g, how: f.simjoin.join(g, 0.01, how="leftsemi", **how),
     "number": lambda f, g, how: f.simjoin.count_pairs(0.05, **how),
     "nearest": lambda f, g, how: f.simjoin.knn_join(g, k=3, **how),
     "ties": lambda f, g, how: f.simjoin.knn_join(k=3, ties="all", **how),
@@ -86,7 +97,8 @@ VERBS = {
 def test_any_number_of_threads_gives_the_same(verb, dims):
     frame, how = table(3000, dims), {"on": on(dims)}
     other = frame.sample(frac=0.4, random_state=1)
-    with dask.config.set({"simjoin.threads": 1}):
+    with dask.config.set({"simjoin.threads": 1}), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "FIRST_WORK", 1 << 60)  # a single part
         expected = VERBS[verb](frame, other, how)
     for threads in THREADS:
         with dask.config.set({"simjoin.threads": threads}):
@@ -132,6 +144,36 @@ def test_after_a_fork_threads_work_again():
             finally:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+INTERRUPTED = {
+    "number": "count_block_pairs",
+    "counts": "count_block",
+    "several counts": "count_block",
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("verb", INTERRUPTED)
+def test_ctrl_c_ends_a_count_after_a_part(verb, threads, monkeypatch):
+    frame, calls = table(3000, 6), []
+    real = getattr(local, INTERRUPTED[verb])
+
+    def count(*args, **options):
+        calls.append(threading.current_thread())
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        if len(calls) > 3:
+            time.sleep(0.5)  # for the main thread to see it
+        return real(*args, **options)
+
+    monkeypatch.setattr(local, INTERRUPTED[verb], count)
+    with (
+        dask.config.set({"simjoin.threads": threads}),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        VERBS[verb](frame, None, {"on": on(6)})
+    assert 3 <= len(calls) < 8  # of 12 or more
 
 
 PROGRAM = """
