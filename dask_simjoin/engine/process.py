@@ -18,6 +18,7 @@ import gc
 import itertools
 import os
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -93,6 +94,16 @@ def together(
             waiting.clear()
             raise
 
+    _with_helpers(take, number, waiting.clear)
+    return results
+
+
+def _with_helpers(
+    take: Callable[[], None], number: int, stop: Callable[[], object]
+) -> None:
+    """Call `take` in `number` threads, this one included. After an error call `stop`,
+    which makes `take` return soon.
+    """
     with ThreadPoolExecutor(number - 1) as helpers:
         try:
             others = [helpers.submit(take) for _ in range(number - 1)]
@@ -100,9 +111,8 @@ def together(
             for other in others:
                 other.result()
         except BaseException:  # such as Ctrl-C while this thread waits for the others
-            waiting.clear()
+            stop()
             raise
-    return results
 
 
 def interruptible(work: Callable[[], object], stop: Callable[[], object]) -> None:
@@ -159,6 +169,67 @@ def shared_out(
     cuts = [min(round(n * k / parts / grain) * grain, n) for k in range(parts)]
     ranges = [(a, b) for a, b in itertools.pairwise([*cuts, n]) if b > a] or [(0, n)]
     return together([functools.partial(work, *part) for part in ranges], number)
+
+
+TURN_SECONDS = 0.5
+"""A part of long work takes about this long, so that Ctrl-C soon ends the work."""
+
+FIRST_WORK = 1 << 35
+"""The first part of long work compares at most this many coordinates, in about a second
+or less.
+"""
+
+GROWTH = 64
+"""A part has at most this many times the items of an earlier part."""
+
+
+def in_turns(
+    work: Callable[[int, int], Made],
+    n: int,
+    threads: int,
+    cost: float,
+    grain: int = 1,
+    turns: int = 1,
+    seconds: float = TURN_SECONDS,
+) -> list[Made]:
+    """Split n items between threads, run `work(start, stop)` for each part, and return
+    the results in order. Parts are short, so that Ctrl-C ends the work after one.
+
+    `cost`: with how many coordinates an item may be compared. The first part has few
+    such comparisons. Each other one has as many items as take this many `seconds` at
+    the speed of an earlier part. `grain`, `turns`: as in `shared_out`.
+    """
+    most = n if threads == 1 else -(-n // (threads * turns))
+    lock, found = threading.Lock(), dict[int, Made]()
+    begin, size = 0, min(most, max(1, int(FIRST_WORK / max(1.0, cost))))
+
+    def stop_all() -> None:
+        nonlocal begin
+        begin = n
+
+    def take() -> None:
+        nonlocal begin, size
+        try:
+            while True:
+                with lock:
+                    start = begin
+                    begin = stop = min(n, -(-(start + size) // grain) * grain)
+                if start >= n:
+                    return
+                clock = time.perf_counter()
+                found[start] = work(start, stop)
+                spent = time.perf_counter() - clock
+                part = min(seconds / max(spent, 1e-9), GROWTH) * (stop - start)
+                size = max(1, min(most, int(part)))
+        except BaseException:
+            stop_all()
+            raise
+
+    if threads > 1:
+        _with_helpers(take, threads, stop_all)
+    else:
+        take()
+    return [found[start] for start in sorted(found)] or [work(0, 0)]
 
 
 @contextlib.contextmanager

@@ -43,14 +43,14 @@ for each.
 
 
 def count_block(
-    block_pair: BlockPair, enough: int | None = None
+    block_pair: BlockPair, enough: int | None = None, rows: Rows | None = None
 ) -> tuple[Array, Array | None]:
     """For each row of two chunks, count its neighbors in the other chunk. `enough`: see
-    `Joiner.counts`.
+    `Joiner.counts`. `rows`: as in `count_block_pairs`.
 
     For a chunk compared with itself, the second result is None.
     """
-    counts = _counts(block_pair, block_pair.rows, enough)
+    counts = _counts(block_pair, rows or block_pair.rows, enough)
     return counts[0], None if block_pair.is_self_join else counts[1]
 
 
@@ -143,13 +143,16 @@ def update_columns(number: int) -> list[str]:
     return [f"{COUNT}{k}" for k in range(number)]
 
 
-def count_block_pairs(block_pair: BlockPair) -> Number:
+def count_block_pairs(block_pair: BlockPair, some: Rows | None = None) -> Number:
     """Count the pairs that `join_block` would return. For several distances, return one
     number for each.
+
+    `some`: a range of places in the first chunk's index, whose pairs are counted. None:
+    the places of this share of the work.
     """
     query, _, is_self_join, spec = block_pair[:4]
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
-    rows = block_pair.rows
+    rows = some or block_pair.rows
     for each in block_pair.comparisons():
         if spec.several:
             limits, inverse = np.unique(spec.thresholds, return_inverse=True)
@@ -170,7 +173,9 @@ def count_block_pairs(block_pair: BlockPair) -> Number:
         pairs += found * (2 if spec.pairs == "both" else 1)
     return pairs + (
         len(query["ids"])
-        if spec.include_self and is_self_join and block_pair.first
+        if spec.include_self
+        and is_self_join
+        and (block_pair.first if some is None else not some[0])
         else 0
     )
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, frames_of_library
-from dask_simjoin.engine.process import numbers_apart, shared_out, together
+from dask_simjoin.engine.process import TURN_SECONDS, in_turns, numbers_apart, together
 from dask_simjoin.metrics.norms import Array, Frame, Series, SparseMatrix
 from dask_simjoin.planning.budget import limits_now, within_memory
 from dask_simjoin.planning.data_warnings import (
@@ -50,8 +51,13 @@ from dask_simjoin.tasks.pairs import (
     unmatched_rows,
 )
 
+Made = TypeVar("Made")
+
 TURNS = 4
 """Number of parts per thread."""
+
+PAIR_WORK = 64
+"""Coordinates that are compared in the time of counting a pair by a sweep."""
 
 PAIRS_APART = 1 << 20
 """Minimum number of pairs per thread, if there are too few rows for several threads."""
@@ -210,10 +216,39 @@ def parts_of(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     """Return into how many parts it pays to cut the work of a block pair."""
     if block_pair.xp is not np:
         return 1
+    number = _threads_for(block_pair, plan, threads)
+    return TURNS * number if number > 1 else 1
+
+
+def _threads_for(block_pair: BlockPair, plan: Plan, threads: int) -> int:
+    """Return how many threads share the work of a block pair."""
     rows = max(len(chunk["ids"]) for chunk in block_pair.chunks)
     by_pairs = int(plan.estimate.total / PAIRS_APART)
-    number = min(threads, max(rows // numbers_apart(plan.dims), by_pairs))
-    return TURNS * number if number > 1 else 1
+    return max(1, min(threads, max(rows // numbers_apart(plan.dims), by_pairs)))
+
+
+def _in_turns(
+    work: Callable[[int, int], Made],
+    block_pair: BlockPair,
+    plan: Plan,
+    threads: int,
+) -> list[Made]:
+    """Run work for ranges of places of the first chunk, one range after the other."""
+    queries, data = (len(chunk["ids"]) for chunk in block_pair[:2])
+    # a sweep compares few points that are no pairs
+    cost: float = data * plan.dims
+    if block_pair.layout.method == "sweep":
+        cost = PAIR_WORK * (1 + plan.estimate.total / max(1, queries))
+    longer = 1 + len(block_pair.spec.several)
+    return in_turns(
+        work,
+        queries,
+        _threads_for(block_pair, plan, threads),
+        cost / longer,
+        block_pair.layout.grain,
+        TURNS,
+        TURN_SECONDS * longer,
+    )
 
 
 def join(
@@ -247,30 +282,55 @@ def count_rows(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
     Several threads find each pair of a self-join twice, once from each of its rows.
     """
     query, spec, joiner = block_pair.query, block_pair.spec, block_pair.joiner
-    twice = block_pair.is_self_join and block_pair.layout.method != "sweep"
-    parts = parts_of(block_pair, plan, threads)
-    if parts == 1 or spec.several or spec.radius is not None or (twice and threads < 3):
+    if block_pair.xp is not np or spec.radius is not None:
         return count_block(block_pair)[0]
+    twice = block_pair.is_self_join and block_pair.layout.method != "sweep"
+    number = _threads_for(block_pair, plan, threads)
+    if spec.several or (twice and number < 3):
+        return _each_pair_once(block_pair, plan, threads)
     rows = len(query["ids"])
     counts, order = np.empty(rows, np.int64), query["order"][:rows]
 
     def count(start: int, stop: int) -> None:
+        nonlocal counts
+        if block_pair.is_self_join and stop - start == rows:
+            counts = count_block(block_pair)[0]
+            return
         found = joiner.weights(
             *block_pair.operands, is_self_join=False, rows=(start, stop)
         )
         # a row of a self-join was counted as its own neighbor
         counts[order[start:stop]] = found - block_pair.is_self_join
 
-    grain = block_pair.layout.grain
-    shared_out(count, rows, parts // TURNS, grain, min_items=1, turns=TURNS)
+    _in_turns(count, block_pair, plan, threads)
     return counts
+
+
+def _each_pair_once(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
+    """Do the work of `count_rows` for ranges of places, and find each pair once."""
+    total, lock = None, threading.Lock()
+
+    def count(start: int, stop: int) -> None:
+        nonlocal total
+        every = stop - start == len(block_pair.query["ids"])
+        found = count_block(block_pair, rows=None if every else (start, stop))[0]
+        with lock:
+            total = found if total is None else np.add(total, found, out=total)
+
+    _in_turns(count, block_pair, plan, threads)
+    return total
 
 
 def count_pairs(block_pair: BlockPair, plan: Plan, threads: int) -> Number:
     """Do the work of `count_block_pairs` with several threads."""
-    parts = parts_of(block_pair, plan, threads)
-    calls = [
-        functools.partial(count_block_pairs, block_pair._replace(part=(number, parts)))
-        for number in range(parts)
-    ]
-    return sum(together(calls, threads))
+    if block_pair.xp is not np or block_pair.spec.radius is not None:
+        parts = parts_of(block_pair, plan, threads)
+        every = [block_pair._replace(part=(number, parts)) for number in range(parts)]
+        calls = [functools.partial(count_block_pairs, one) for one in every]
+        return sum(together(calls, threads))
+
+    def count(start: int, stop: int) -> Number:
+        every = stop - start == len(block_pair.query["ids"])
+        return count_block_pairs(block_pair, None if every else (start, stop))
+
+    return sum(_in_turns(count, block_pair, plan, threads))

@@ -23,7 +23,7 @@ from dask_simjoin.engine.base import (
 from dask_simjoin.engine.columns import blocks
 from dask_simjoin.engine.compat import inverse_of, module_of, to_host
 from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
-from dask_simjoin.engine.process import shared_out
+from dask_simjoin.engine.process import in_turns, shared_out
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, Values
 from dask_simjoin.request.spec import JoinSpec
@@ -80,8 +80,11 @@ class Neighbors(NamedTuple):
 
 MIN_SEARCHED, TURNS = 1 << 12, 8
 """Threads share a search if each searches at least `MIN_SEARCHED` rows. Each thread
-gets `TURNS` parts.
+gets at least `TURNS` parts.
 """
+
+DIMS = 16
+"""Assumed number of dimensions, to choose the first rows that are searched."""
 
 
 def search_chunk(
@@ -128,8 +131,12 @@ def search_chunk(
                 some, right, layout, best, found, is_self_join=is_self_join, **limits
             )
 
-        threads = threads if module_of(best) is np else 1
-        shared_out(search, len(best), threads, searcher.grain, MIN_SEARCHED, TURNS)
+        if module_of(best) is not np:
+            search(0, len(best))
+            return {"totals": best, "row_numbers": found}
+        threads = max(1, min(threads, len(best) // MIN_SEARCHED))
+        cost = len(data["ids"]) * DIMS
+        in_turns(search, len(best), threads, cost, searcher.grain, TURNS)
         return {"totals": best, "row_numbers": found}
     some = searcher.part(left, start, stop)
     rows = some["order"]

@@ -64,6 +64,53 @@ def test_after_an_error_no_more_calls_are_made(error, own):
     assert len(made) < 90
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("grain", [1, 64])
+@pytest.mark.parametrize("n", [0, 1, 99, 5000])
+@pytest.mark.parametrize("cost", [1.0, 1e9, 1e20])
+def test_short_parts_are_all_there_is(n, grain, threads, cost):
+    parts = process.in_turns(lambda a, b: (a, b), n, threads, cost, grain, 2)
+    assert [b for _, b in parts[:-1]] == [a for a, _ in parts[1:]]
+    assert (parts[0][0], parts[-1][1]) == (0, n)
+    assert all(a % grain == 0 for a, _ in parts)
+    if cost == 1e20 and n:
+        assert parts[0][1] == min(grain, n)
+    if cost == 1.0 and threads == 1:
+        assert len(parts) == 1
+
+
+def test_parts_take_about_as_long_as_they_may(monkeypatch):
+    """Where some items take ten times as long as others."""
+    now = [0.0]
+    monkeypatch.setattr(process.time, "perf_counter", lambda: now[0])
+
+    def work(start, stop):
+        own = sum(0.01 if k < 300 else 0.1 for k in range(start, stop))
+        now[0] += own
+        return own
+
+    spent = process.in_turns(work, 600, 1, process.FIRST_WORK, seconds=0.5)
+    assert spent[0] == 0.01 and len(spent) > 30
+    assert max(spent) < 5.1  # at the change
+    assert sorted(spent)[-2] < 0.51
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_after_an_error_no_more_parts_are_made(error, threads, monkeypatch):
+    monkeypatch.setattr(process, "GROWTH", 1)
+    made = []
+
+    def work(start, stop):
+        made.append(start)
+        if len(made) == 5:
+            raise error("here")
+
+    with pytest.raises(error, match="here"):
+        process.in_turns(work, 1000, threads, 1e20)
+    assert len(made) <= 5 + threads
+
+
 def test_what_a_thread_raises_is_raised():
     def fail(start, stop):
         raise ValueError(f"from {start}")

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,13 +22,17 @@ from dask_simjoin.tasks import local, nearest
 from tests.support.gates import PATIENCE
 from tests.support.profiles import in_turns
 
-THREADS = [2, 7, 32]
+THREADS = [1, 2, 7, 32]
 
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
-    """Give threads so little work that small tables are joined by several."""
+    """Give threads so little work that small tables are joined by several, in several
+    parts.
+    """
+    monkeypatch.setattr(process, "GROWTH", 2)
     for module, name in (
+        (process, "FIRST_WORK"),
         (process, "LEAST"),
         (process, "LEAST_NUMBERS"),
         (sorting, "MIN_KEYS_PER_THREAD"),
@@ -71,6 +77,11 @@ VERBS = {
     "anti": lambda f, g, how: f.simjoin.join(g, 0.01, how="leftanti", **how),
     "counts": lambda f, g, how: f.simjoin.neighbor_counts(0.05, **how),
     "several": lambda f, g, how: f.simjoin.count_pairs([0.01, 0.05], **how),
+    "several counts": lambda f, g, how: f.simjoin.neighbor_counts([0.01, 0.05], **how),
+    "with itself": lambda f, g, how: f.simjoin.count_pairs(
+        0.05, pairs="both", include_self=True, **how
+    ),
+    "semi": lambda f, g, how: f.simjoin.join(g, 0.01, how="leftsemi", **how),
     "number": lambda f, g, how: f.simjoin.count_pairs(0.05, **how),
     "nearest": lambda f, g, how: f.simjoin.knn_join(g, k=3, **how),
     "ties": lambda f, g, how: f.simjoin.knn_join(k=3, ties="all", **how),
@@ -97,7 +108,9 @@ VERBS = {
 def test_any_number_of_threads_gives_the_same(verb, dims):
     frame, how = table(3000, dims), {"on": on(dims)}
     other = frame.sample(frac=0.4, random_state=1)
-    expected = VERBS[verb](frame, other, how | {"threads": 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "FIRST_WORK", 1 << 60)  # a single part
+        expected = VERBS[verb](frame, other, how | {"threads": 1})
     for threads in THREADS:
         found = VERBS[verb](frame, other, how | {"threads": threads})
         again = VERBS[verb](frame, other, how | {"threads": threads})
@@ -150,6 +163,33 @@ def test_nested_pools(monkeypatch):
             calls = (frame.simjoin.count_pairs, 0.05), {"on": on(2), "threads": threads}
             pool.submit(*calls[0], **calls[1]).result()
     assert used == [1, 3]
+
+
+INTERRUPTED = {
+    "number": "count_block_pairs",
+    "counts": "count_block",
+    "several counts": "count_block",
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("verb", INTERRUPTED)
+def test_ctrl_c_ends_a_count_after_a_part(verb, threads, monkeypatch):
+    frame, calls = table(3000, 6), []
+    real = getattr(local, INTERRUPTED[verb])
+
+    def count(*args, **options):
+        calls.append(threading.current_thread())
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        if len(calls) > 3:
+            time.sleep(0.5)  # for the main thread to see it
+        return real(*args, **options)
+
+    monkeypatch.setattr(local, INTERRUPTED[verb], count)
+    with pytest.raises(KeyboardInterrupt):
+        VERBS[verb](frame, None, {"on": on(6), "threads": threads})
+    assert 3 <= len(calls) < 8  # of 12 or more
 
 
 PROGRAM = """
