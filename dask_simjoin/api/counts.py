@@ -110,7 +110,9 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
         found = local.count_rows(block_pair, plan, threads)
         each = 2 * max(1, len(spec.several))
         raise_if_none(
-            plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec)
+            plan.tables.warnings,
+            found.sum(),
+            lambda: each * count_copies([frame], spec),
         )
     else:
         xp = frames_for(meta).xp
@@ -192,7 +194,7 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
         found = local.count_pairs(block_pair, plan, threads)
         pairs_found = np.max(found) - plan.rows * spec.include_self
         raise_if_none(
-            plan.data_warnings,
+            plan.tables.warnings,
             pairs_found,
             lambda: directions(spec) * count_copies([frame], spec),
         )
@@ -303,15 +305,18 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     own = frames.memory()
     limits = Limits(memory=own, gpu=own is not None)
     fitting = csr.fitting_for(spec, len(frame), meta, limits, pieces=False)
-    with naming_causes(lambda: plan.data_warnings):
+    with naming_causes(lambda: plan.tables.warnings):
         fitting.check(
-            2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True
+            2 * plan.result.estimate.total_low + plan.rows * spec.include_self,
+            sampled=True,
         )
         graph = csr.graph_of_chunk(
-            chunk, spec, plan.layout, request.mode, fitting, plan.estimate.total
+            chunk, spec, plan.layout, request.mode, fitting, plan.result.estimate.total
         )
     entries = graph.nnz - plan.rows * spec.include_self
-    raise_if_none(plan.data_warnings, entries, lambda: 2 * count_copies([frame], spec))
+    raise_if_none(
+        plan.tables.warnings, entries, lambda: 2 * count_copies([frame], spec)
+    )
     return graph
 
 

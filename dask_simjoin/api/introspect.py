@@ -179,7 +179,8 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
         check_neighbors(made, k, (0.0, max_total), device, f"k={shown(k)}")
     if output.k is not None and spec.approximate and not is_dask_collection(frame):
         every = [frame] if other is None else [frame, other]
-        made = replace(made, recall=_neighbor_recall(every, made, spec, output))
+        recall = _neighbor_recall(every, made, spec, output)
+        made = replace(made, result=replace(made.result, recall=recall))
     return (
         PlanReport(made, spec)
         if k is None
@@ -199,8 +200,8 @@ def _planned(
     made = plan_whole(
         [frame] if other is None else [frame, other], spec, output, sampled=True
     )
-    raise_if_none(made.data_warnings, 0)
-    size = round(made.rows * made.row_bytes)
+    raise_if_none(made.tables.warnings, 0)
+    size = round(made.rows * made.indexing.row_bytes)
     device = frames_of_library(spec.library).memory()
     return replace(made, limits=limits_now(made.limits, size, device))
 
@@ -211,7 +212,7 @@ def _neighbor_recall(
     """Measure the recall of an approximate nearest-neighbor search in plain frames."""
     specs = [spec] if len(frames) == 1 else [spec, spec.right]
     sides = [
-        read_piece(one, replace(own, dims=plan.dims))["x"]
+        read_piece(one, replace(own, dims=plan.tables.dims))["x"]
         for one, own in zip(frames, specs, strict=True)
     ]
     assert output.k is not None
@@ -301,7 +302,9 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
     plan = plan_whole([frame], spec, output)
     layout, x = (
         plan.layout,
-        read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"],
+        read_points(
+            frame, (0, plan.tables.sources[0][0]), replace(spec, dims=plan.tables.dims)
+        )["x"],
     )
     seconds, recall = {"layout": layout_seconds(frame, spec, output)}, ALL
     lossy = recall_module(spec.method) if spec.approximate else None

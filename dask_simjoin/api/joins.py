@@ -163,14 +163,14 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         like, alone = example, unmatched_rows(all_rows, counts, spec, example)
     if not plan.meets:
         return example
-    with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
+    with naming_causes(lambda: plan.tables.warnings), within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
         found = local.join(
             block_pair, list(example.columns), plan, threads, like, alone
         )
     pairs_found = len(found) - (0 if alone is None else alone[0])
     raise_if_none(
-        plan.data_warnings, pairs_found, lambda: count_copies([frame, other], spec)
+        plan.tables.warnings, pairs_found, lambda: count_copies([frame, other], spec)
     )
     return found
 
@@ -198,7 +198,7 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
         else:
             raise_if_none(
-                plan.data_warnings,
+                plan.tables.warnings,
                 counts.sum(),
                 lambda: count_copies([frame, other], spec),
             )
@@ -424,12 +424,12 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     chunk, plan = whole_chunk(frame, spec, PAIRS, threads=threads)
     if not plan.meets:
         return example
-    with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
+    with naming_causes(lambda: plan.tables.warnings), within_memory(spec.request):
         block_pair = whole_block_pair(chunk, spec, plan.layout)
         found = local.join(block_pair, list(example.columns), plan, threads)
     pairs_found = len(found) - plan.rows * spec.include_self
     raise_if_none(
-        plan.data_warnings,
+        plan.tables.warnings,
         pairs_found,
         lambda: directions(spec) * count_copies([frame], spec),
     )

@@ -347,7 +347,7 @@ def check_neighbors(
     neighbor.
     """
     rows = plan.rows_found(number)
-    row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
+    row_bytes = plan.result.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
     # usually the arrays of the search become the result, but in these cases they are
     # copied
     if device is not None or with_alone:
@@ -355,7 +355,7 @@ def check_neighbors(
             MERGE_COPIES if mutual or with_alone else 1
         )
     elif mutual:
-        rows = max(rows, rows_found(plan.table_rows[::-1], number))
+        rows = max(rows, rows_found(plan.tables.rows[::-1], number))
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
     else:
         row_bytes = max(NEIGHBOR_BYTES, row_bytes)

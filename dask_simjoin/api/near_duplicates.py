@@ -131,7 +131,7 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     frames = frames_for(meta)
     if plan.meets:
         marked = _marks(whole_block_pair(chunk, spec, plan.layout), request)
-        raise_if_none(plan.data_warnings, marked.any())
+        raise_if_none(plan.tables.warnings, marked.any())
     else:
         marked = frames.xp.zeros(0, np.bool_)
     return frames.series(*for_all_rows(marked, frame, spec, False), None)

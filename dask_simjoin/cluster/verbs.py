@@ -266,7 +266,7 @@ def labels_and_cores(
     order = order_of(chunk)
     if plan.layout.method == "cells":
         labels, core = dbscan_by_cells(chunk, plan.layout, samples, threads)
-        raise_if_none(plan.data_warnings, lambda: _unequal_pairs(frame, spec))
+        raise_if_none(plan.tables.warnings, lambda: _unequal_pairs(frame, spec))
         return of_rows(labels), core, order
     block_pair = whole_block_pair(chunk, spec, plan.layout)
     if weights is None:
@@ -276,7 +276,7 @@ def labels_and_cores(
         given = weights if kept is None else weights[block_pair.xp.asarray(kept)]
         core = weighted_cores(block_pair, given, samples)[order]
     labels = dbscan_of_chunk(block_pair, core, threads)
-    raise_if_none(plan.data_warnings, lambda: _unequal_pairs(frame, spec))
+    raise_if_none(plan.tables.warnings, lambda: _unequal_pairs(frame, spec))
     return of_rows(labels), core, order
 
 
@@ -390,11 +390,13 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     block_pair = whole_block_pair(chunk, spec, plan.layout)
     if mode == FOREST:
         found = forest_of_chunk(block_pair, samples, spec.measure)
-    elif is_dense(block_pair, plan.estimate.total):
+    elif is_dense(block_pair, plan.result.estimate.total):
         found = optics_of_dense_chunk(block_pair, max_eps, samples)
     else:
         folder = new_folder(scratch_directory(), "whole", this_process())
-        check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
+        check_edges(
+            plan.result.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at
+        )
         limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED_EDGES)
         try:
             found = optics_of_chunk(block_pair, max_eps, samples, limits)

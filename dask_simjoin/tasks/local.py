@@ -37,8 +37,8 @@ def parts_of(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     if block_pair.xp is not np:
         return 1
     rows = max(len(chunk["ids"]) for chunk in block_pair.chunks)
-    by_pairs = int(plan.estimate.total / PAIRS_APART)
-    number = min(threads, max(rows // numbers_apart(plan.dims), by_pairs))
+    by_pairs = int(plan.result.estimate.total / PAIRS_APART)
+    number = min(threads, max(rows // numbers_apart(plan.tables.dims), by_pairs))
     return TURNS * number if number > 1 else 1
 
 
