@@ -201,7 +201,7 @@ def setting(number: int, seed: int, real: dict[str, np.ndarray]) -> dict[str, An
         "ordered": ordered,
         "counted": getattr(plan, "counted", False),
         "seconds": seconds,
-    } | judged(plan.plan.estimate, true)
+    } | judged(plan.plan.result.estimate, true)
 
 
 def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:

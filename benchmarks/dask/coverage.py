@@ -168,7 +168,7 @@ def _planned(
             summarise(part, k, spec, False, layout.partitions)
             for k, part in enumerate(sides[0])
         ]
-        return make_plan(join_statistics([parts], spec), COUNTS).estimate
+        return make_plan(join_statistics([parts], spec), COUNTS).result.estimate
     spec = JoinRequest(other=right, eps=eps, **options).spec(left, right)
     parts, others = (
         [
@@ -177,7 +177,7 @@ def _planned(
         ]
         for first, own, side in zip((0, RIGHT), (spec, spec.other), sides, strict=True)
     )
-    return make_plan(join_statistics([parts, others], spec), COUNTS).estimate
+    return make_plan(join_statistics([parts, others], spec), COUNTS).result.estimate
 
 
 def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:

@@ -199,7 +199,7 @@ def measure(one: Points, folder: Path, partitions: int, repeat: int) -> dict[str
         "runs": {"planning": planning, "joining": joining},
         "plan": repr(plan),
         "outputs": outputs,
-    } | judged(plan.estimate, true)
+    } | judged(plan.result.estimate, true)
 
 
 def cover(one: Points, partitions: int, seeds: int) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def cover(one: Points, partitions: int, seeds: int) -> dict[str, Any]:
         ).rename(columns="x{}".format)
         true = int(frame.simjoin.count_pairs(one.eps))
         pairs = dd.from_pandas(frame, npartitions=partitions).simjoin.self_join(one.eps)
-        runs.append(judged(pairs.expr.plan.estimate, true))
+        runs.append(judged(pairs.expr.plan.result.estimate, true))
     factors = [run["factor"] for run in runs]
     return {
         "name": one.name,

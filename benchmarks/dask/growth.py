@@ -133,7 +133,7 @@ def dask_once(data: Path, parts: int, eps: float, partitioning: str) -> dict[str
         "pairs": count,
         "outputs": outputs,
         "chunks": len(plan.chunks),
-        "block_pairs": len(plan),
+        "block_pairs": len(plan.work),
         "plan": repr(plan),
     }
 

@@ -144,7 +144,7 @@ def cluster_lazily(
         found |= {
             "plan": repr(plan),
             "chunks": len(plan.chunks),
-            "joined": len(plan.joined),
+            "joined": len(plan.work.joined),
         }
         progress(
             f"planned in {found['planning']:.1f} s: {found['plan']}, "

@@ -133,9 +133,9 @@ def describe(plan: Any) -> dict[str, Any]:
         "plan": repr(plan),
         "partitioning": plan.partitioning,
         "chunks": len(plan.chunks),
-        "block_pairs": len(plan),
+        "block_pairs": len(plan.work),
         "budget": {"chunk": plan.limits.chunk, "output": plan.limits.output},
-        "estimated": plan.estimate.total,
+        "estimated": plan.result.estimate.total,
     }
 
 

@@ -139,7 +139,7 @@ def engine_alone(files: list[Path], pairs: Any) -> dict[str, Any]:
     began = time.perf_counter()
     parts = [
         read_points(f, known, spec)
-        for f, known in zip(frames, enumerate(plan.sources[0]), strict=True)
+        for f, known in zip(frames, enumerate(plan.tables.sources[0]), strict=True)
     ]
     chunks = [
         gather_chunk(
@@ -151,7 +151,7 @@ def engine_alone(files: list[Path], pairs: Any) -> dict[str, Any]:
     ]
     indexed = time.perf_counter()
     found = 0
-    for i, j in plan.blocks.tolist():
+    for i, j in plan.work.blocks.tolist():
         found += len(
             join_block(
                 BlockPair(chunks[i], chunks[j], i == j, spec, plan.layout), COLUMNS
@@ -217,11 +217,11 @@ def small_chunks(
                     )
             plan = pairs.expr.plan
             nothing = [
-                idle(len(plan.chunks), plan.blocks.tolist(), threads)
+                idle(len(plan.chunks), plan.work.blocks.tolist(), threads)
                 for _ in range(options.repeat)
             ]
             found.append(
-                _overhead(name, threads, runs[1:], len(plan.chunks), len(plan))
+                _overhead(name, threads, runs[1:], len(plan.chunks), len(plan.work))
             )
             found[-1]["idle_ms"] = statistics.median(nothing)
         one = found[-1]
@@ -291,7 +291,7 @@ def real_join(data: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
                 "scheduler": name,
                 "threads": threads,
                 "plan": repr(plan),
-                "block_pairs": len(plan),
+                "block_pairs": len(plan.work),
                 "share_in_tasks": inside / (run["wall"] * threads),
                 "in_tasks": inside,
                 "number_of_tasks": sum(

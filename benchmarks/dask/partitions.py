@@ -81,7 +81,7 @@ def once(
         "graph": making,
         "frame_graph": dask_own,
         "chunks": len(plan.chunks),
-        "block_pairs": len(plan),
+        "block_pairs": len(plan.work),
         "keys": len(joined),
         "frame_keys": len(graph),
     }

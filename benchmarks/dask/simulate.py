@@ -189,14 +189,14 @@ def pieces_run(plan: Plan, machine: Machine, owners: np.ndarray) -> dict[str, An
     worker holds.
     """
     loads, moved = np.zeros(machine.workers), 0.0
-    size = plan.chunks.rows * plan.row_bytes
+    size = plan.chunks.rows * plan.indexing.row_bytes
     held: list[set[int]] = [
         set(np.flatnonzero(owners == w).tolist()) for w in range(machine.workers)
     ]
     work = [
         (second / parts, int(i), int(j))
         for second, parts, (i, j) in zip(
-            plan.seconds, plan.parts, plan.blocks, strict=True
+            plan.work.seconds, plan.work.parts, plan.work.blocks, strict=True
         )
         for _ in range(parts)
     ]
@@ -244,14 +244,15 @@ def simulate(
     )
     own, apart = rows / machine.workers, 1 - 1 / machine.workers
     shuffled = plan.chunks.method is not None
-    moved = rows * plan.row_bytes * apart if shuffled else 0.0
+    moved = rows * plan.indexing.row_bytes * apart if shuffled else 0.0
     one = replace(costs, limits=replace(machine.limits, threads=1))
     loads = np.zeros(machine.workers)
     owners = placed(loads, plan.chunks.rows * one.build)
     shuffle = own * one.shuffle if shuffled else 0.0
     run = pieces_run(plan, machine, owners)
     tasks = (
-        making_tasks(plan.chunks, plan.sources, machine.limits.cluster) + run["tasks"]
+        making_tasks(plan.chunks, plan.tables.sources, machine.limits.cluster)
+        + run["tasks"]
     )
     steps = {
         "planning": planned,
@@ -262,13 +263,13 @@ def simulate(
         "joining": run["seconds"],
     }
     workers, scheduler = sum(steps.values()), tasks * machine.task
-    whole = rows * plan.row_bytes / machine.workers
+    whole = rows * plan.indexing.row_bytes / machine.workers
     return {
         "machine": machine.name,
         "rows": rows,
         "partitioning": plan.chunks.kind,
         "chunks": len(plan.chunks),
-        "block pairs": len(plan),
+        "block pairs": len(plan.work),
         "tasks": tasks,
         "seconds": round(max(workers, scheduler), 4),
         "steps": {name: round(value, 4) for name, value in steps.items()},

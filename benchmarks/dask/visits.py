@@ -133,14 +133,14 @@ def run_once(
             }
     finally:
         lazy_join.order_visits = real
-    least = min_reads(plan.blocks, max(int(fit), 2)) / len(plan.chunks) - 1
+    least = min_reads(plan.work.blocks, max(int(fit), 2)) / len(plan.chunks) - 1
     return {
         "way": way,
         "pairs": int(pairs),
         "seconds": seconds,
         "chunks": len(plan.chunks),
-        "block_pairs": len(plan),
-        "expected": 1 + plan.disk.spilled / (rows * ROW_BYTES),
+        "block_pairs": len(plan.work),
+        "expected": 1 + plan.memory.disk.spilled / (rows * ROW_BYTES),
         **found,
         "table_reads": 1 + found["read"] / (rows * ROW_BYTES),
         "least": 1 + least * CHUNK_BYTES / ROW_BYTES,

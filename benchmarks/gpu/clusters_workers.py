@@ -102,7 +102,7 @@ def measure(client: Client, buses: list[str], case: dict[str, Any]) -> dict[str,
             found |= {
                 "plan": repr(plan),
                 "chunks": len(plan.chunks),
-                "block_pairs": len(plan),
+                "block_pairs": len(plan.work),
             }
             computed = kept.compute()
             found |= told(computed.to_numpy())

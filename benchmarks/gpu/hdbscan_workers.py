@@ -93,7 +93,7 @@ def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any
                 "noise": int((labels < 0).sum()),
             }
             found["digest"] = digest(labels)
-            found |= {"chunks": len(plan.chunks), "joined": len(plan.joined)}
+            found |= {"chunks": len(plan.chunks), "joined": len(plan.work.joined)}
         del lazy, kept
     return found | {"seconds": seconds, "median": statistics.median(seconds[1:])}
 

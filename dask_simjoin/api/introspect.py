@@ -236,7 +236,9 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
     plan = plan_whole([frame], spec, output)
     layout, x = (
         plan.layout,
-        read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"],
+        read_points(
+            frame, (0, plan.tables.sources[0][0]), replace(spec, dims=plan.tables.dims)
+        )["x"],
     )
     seconds, recall = {"layout": layout_seconds(frame, spec, output)}, ALL
     lossy = recall_module(spec.method) if spec.approximate else None

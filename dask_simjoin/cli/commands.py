@@ -338,7 +338,7 @@ def _compute(run: Run) -> None:
             )
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
-    tables = plan.plan.left_out
+    tables = plan.plan.tables.left_out
     summary |= _bad_rows(params, run.reader)
     summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
     summary["rows_left_out"] = plan.rows_left_out

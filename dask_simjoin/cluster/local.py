@@ -172,11 +172,11 @@ class LocalDistances(LocalJoins, LocalNearest):
             found = frames.xp.zeros((0, len(COLUMNS)), np.int64)
         elif mode == FOREST:
             found = forest_of_chunk(work.block_pair, min_samples, spec.measure)
-        elif is_dense(work.block_pair, work.plan.estimate.total):
+        elif is_dense(work.block_pair, work.plan.result.estimate.total):
             found = optics_of_dense_chunk(work.block_pair, max_eps, min_samples)
         else:
             folder = new_folder(scratch_directory(), "whole", this_process())
-            least = work.plan.estimate.total_low
+            least = work.plan.result.estimate.total_low
             check_edges(least, max_eps, IN_MEMORY, folder.path, free_at)
             limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED_EDGES)
             try:

@@ -237,7 +237,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         if not isinstance(spec, JoinSpec) or not spec.dropna:
             return None
         plan: Plan = self.plan
-        return self._fill if plan.left_out[0].rows else None
+        return self._fill if plan.tables.left_out[0].rows else None
 
     @property
     def _groups(self) -> Groups:
@@ -349,7 +349,7 @@ def add_counts(
     """
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
     parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
-    for b, i, j, part in plan.pieces():
+    for b, i, j, part in plan.work.pieces():
         if i not in parts and j not in parts:
             continue
         piece = (block, b, part[0])

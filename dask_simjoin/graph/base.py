@@ -263,7 +263,7 @@ def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
     chunk's side in it, other chunk).
     """
     own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
-    for b, (i, j) in enumerate(plan.blocks.tolist()):
+    for b, (i, j) in enumerate(plan.work.blocks.tolist()):
         own[i].append((b, 0, j))
         if i != j:
             own[j].append((b, 1, i))

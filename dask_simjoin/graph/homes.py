@@ -32,13 +32,15 @@ def chunk_homes(
     `sources`: the rows of each table. `firsts`: see `Placement`.
     """
     is_placed = (
-        plan.chunks.method is not None or plan.visits is not None or plan.copies > 1
+        plan.chunks.method is not None
+        or plan.work.visits is not None
+        or plan.work.copies > 1
     )
     if (
         not spec.settings.cluster
         or is_placed
         or len(plan.chunks) < 2
-        or len(plan.seconds) < len(plan.blocks)
+        or len(plan.work.seconds) < len(plan.work.blocks)
     ):
         return None
     held = [
@@ -54,7 +56,7 @@ def chunk_homes(
     if len(threads) < 2 or len(np.unique(home)) < len(threads):
         return None
     each = np.array([threads[worker] for worker in sorted(threads)])
-    return ChunkHomes(firsts, plan.blocks, plan.seconds, home, each)
+    return ChunkHomes(firsts, plan.work.blocks, plan.work.seconds, home, each)
 
 
 def homes_of(chunks: Chunking, groups: Sequence[Group], workers: int) -> np.ndarray:

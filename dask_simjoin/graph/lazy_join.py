@@ -515,29 +515,34 @@ class LazyJoin(LabelledExpr):
         how: tuple[Any, ...] = (
             plan.layout,
             self.output.with_ids,
-            plan.threads,
-            plan.copies,
-            plan.sent,
+            plan.indexing.threads,
+            plan.work.copies,
+            plan.indexing.sent,
             RunName(plan.run),
             self.output.wide_halo,
         )
         each, read = [], []
         for (source, own), sources, chunks in zip(
-            tables, plan.sources, plan.chunks.sides, strict=True
+            tables, plan.tables.sources, plan.chunks.sides, strict=True
         ):
             if chunks.method is not None:
                 check_shuffle(chunks.method, spec.settings.cluster)
             read.append(ROWS.take(source))
-            own = replace(own, dims=plan.dims, narrow=plan.narrow)
+            own = replace(own, dims=plan.tables.dims, narrow=plan.indexing.narrow)
             each.append(indexed_chunks(read[-1], own, sources, chunks, *how))
         firsts = dict(
             zip(
                 [expr._name for expr in each], (0, plan.chunks.first_data), strict=False
             )
         )
-        if plan.visits is not None:
+        if plan.work.visits is not None:
             send_placement(
-                VisitOrder(firsts, plan.blocks, plan.visits.worker, plan.visits.place)
+                VisitOrder(
+                    firsts,
+                    plan.work.blocks,
+                    plan.work.visits.worker,
+                    plan.work.visits.place,
+                )
             )
         elif (homes := chunk_homes(plan, read, spec, firsts)) is not None:
             send_placement(homes)

@@ -23,7 +23,7 @@ def left_out_partitions(plan: Plan, spec: JoinSpec) -> list[int]:
     """List the partitions of the left table with rows that `dropna` leaves out."""
     if not getattr(spec, "dropna", False):
         return []
-    return np.flatnonzero(plan.left_out[0].partitions).tolist()
+    return np.flatnonzero(plan.tables.left_out[0].partitions).tolist()
 
 
 def _partitions_of(source: FrozenSource) -> FrozenSource:
@@ -76,10 +76,10 @@ def rows_left_out(
     numbers = left_out_partitions(plan, spec)
     if not numbers:
         return None
-    each = Listed([(n, plan.sources[0][n]) for n in numbers])
-    most, rows, ends = min(MAX_ROWS, plan.limits.output / plan.pair_bytes), 0, []
+    each = Listed([(n, plan.tables.sources[0][n]) for n in numbers])
+    most, rows, ends = min(MAX_ROWS, plan.limits.output / plan.result.pair_bytes), 0, []
     for place, n in enumerate(numbers):
-        own = plan.left_out[0].partitions[n]
+        own = plan.tables.left_out[0].partitions[n]
         if rows and rows + own > most:
             ends.append(place)
             rows = 0
@@ -128,7 +128,7 @@ def positions_left_out(
     numbers = left_out_partitions(plan, spec)
     if not numbers:
         return None
-    firsts = np.cumsum([0, *(rows for rows, _ in plan.sources[0])])
-    each = Listed([(n, plan.sources[0][n]) for n in numbers])
+    firsts = np.cumsum([0, *(rows for rows, _ in plan.tables.sources[0])])
+    each = Listed([(n, plan.tables.sources[0][n]) for n in numbers])
     some = Listed(firsts[numbers].tolist())
     return LeftOutPositions(_partitions_of(source), Listed(numbers), each, some, spec)

@@ -197,11 +197,16 @@ class ChunkSearches(LabelledExpr):
         refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
         numbers, options = steps.row_numbers(plan, refs), (plan.layout, *self._limits)
         for c in range(len(plan.counted)):
-            key, others = (self._name, c), plan.searches[c].tolist()
+            key, others = (self._name, c), plan.work.searches[c].tolist()
             if not others or options[1] >= plan.rows:
                 steps.layer[key] = Task(key, self._without, refs[c])
                 continue
-            how = options, int(plan.parts[c]), plan.copies, plan.threads
+            how = (
+                options,
+                int(plan.work.parts[c]),
+                plan.work.copies,
+                plan.indexing.threads,
+            )
             steps.layer[key] = self._value(
                 key, add_searches(steps, c, others, self.chunks, numbers, *how)
             )
@@ -308,7 +313,7 @@ class NearestJoin(NearestLazy):
 
     def _divisions(self) -> tuple[None, ...]:
         others = npartitions_of(self._left_out())
-        return (None,) * (max(self.plan.outputs + others, 1) + 1)
+        return (None,) * (max(self.plan.work.outputs + others, 1) + 1)
 
     def _lower(self) -> Expr:
         names = "spec", "k", "totals", "how", "ties", "meta"
@@ -343,7 +348,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
 
     def _divisions(self) -> tuple[None, ...]:
         others = npartitions_of(self.operand("others"))
-        return (None,) * (max(self.operand("plan").outputs + others, 1) + 1)
+        return (None,) * (max(self.operand("plan").work.outputs + others, 1) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, meta = (
@@ -360,15 +365,15 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         options = plan.layout, k + ties, *limits
         for place, n in enumerate(self._partitions):
             key = (self._name, place)
-            if n >= plan.outputs and self.operand("others") is not None:
-                rows = TaskRef((self.operand("others")._name, n - plan.outputs))
+            if n >= plan.work.outputs and self.operand("others") is not None:
+                rows = TaskRef((self.operand("others")._name, n - plan.work.outputs))
                 steps.layer[key] = Task(key, rows_without_right, rows, spec, meta)
                 continue
-            if not plan.outputs:
+            if not plan.work.outputs:
                 steps.layer[key] = Task(key, itself, meta)
                 continue
-            c, number, parts = plan.output(n)
-            others = plan.searches[c].tolist()
+            c, number, parts = plan.work.output(n)
+            others = plan.work.searches[c].tolist()
             if not others:
                 alone = (
                     (nearest_or_missing, refs[c], None, spec, meta)
@@ -379,11 +384,14 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 continue
             about = steps, c, others, self.chunks, numbers, options
             if parts > 1:
-                state = add_part(*about, (number, parts), plan.copies)
+                state = add_part(*about, (number, parts), plan.work.copies)
                 state = steps.add("found", (c, number), in_row_order, state)
             else:
                 state = add_searches(
-                    *about, int(plan.parts[c]), plan.copies, plan.threads
+                    *about,
+                    int(plan.work.parts[c]),
+                    plan.work.copies,
+                    plan.indexing.threads,
                 )
             query = chunk_ref(self.chunks, c, number)
             if ties:
@@ -409,7 +417,9 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 data = chunk_ref(self.chunks, d, number), numbers[d], spec
                 shared = parts > 1 and spec.kept_right
                 places = (
-                    self._places(steps, d, number % plan.copies) if shared else None
+                    self._places(steps, d, number % plan.work.copies)
+                    if shared
+                    else None
                 )
                 found.append(
                     steps.add("name", (c, number, d), find_rows, state, *data, places)
@@ -420,5 +430,5 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
 
     def _places(self, steps: Steps, d: int, copy: int) -> TaskRef:
         """Add a task that finds the place of each row in a copy of chunk `d`."""
-        where = on_worker_of(copy, d) if self.operand("plan").copies > 1 else (d,)
+        where = on_worker_of(copy, d) if self.operand("plan").work.copies > 1 else (d,)
         return steps.add("places", where, row_places, chunk_ref(self.chunks, d, copy))

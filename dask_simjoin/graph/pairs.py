@@ -76,13 +76,13 @@ class NeighborGraph(LazyJoin):
 
     def _lower(self) -> Expr:
         plan, spec = self.plan, self.operand("spec")
-        rows = sum(rows for rows, _ in plan.sources[0])
+        rows = sum(rows for rows, _ in plan.tables.sources[0])
         fitting = csr.fitting_for(
             spec, rows, self._meta, limits_for(spec.library), pieces=True
         )
-        with naming_causes(lambda: plan.data_warnings):
+        with naming_causes(lambda: plan.tables.warnings):
             fitting.check(
-                2 * plan.estimate.total_low + plan.rows * spec.include_self,
+                2 * plan.result.estimate.total_low + plan.rows * spec.include_self,
                 sampled=True,
             )
         return GraphRows(
@@ -108,12 +108,12 @@ class GraphRows(LabelledExpr):
         steps = Steps("simjoin_neighbor_graph", self.deterministic_token)
         add = steps.add
         every = range(len(plan.chunks))
-        blocks = [(b, i, j) for b, (i, j) in enumerate(plan.blocks.tolist())]
+        blocks = [(b, i, j) for b, (i, j) in enumerate(plan.work.blocks.tolist())]
         refs = [chunk_ref(self.chunks, c) for c in every]
         fitting: Fitting = self.operand("fitting")
         rows, firsts = (
             fitting.rows,
-            np.cumsum([0, *(rows for rows, _ in plan.sources[0])]).tolist(),
+            np.cumsum([0, *(rows for rows, _ in plan.tables.sources[0])]).tolist(),
         )
         number_type = np.int32 if rows <= csr.MAX_INT32 else np.int64
         numbers = [
@@ -184,7 +184,7 @@ class SelfJoin(LazyJoin):
 
     def _divisions(self) -> tuple[None, ...]:
         others = npartitions_of(self._left_out())
-        return (None,) * (max(self.plan.outputs + self._alone + others, 1) + 1)
+        return (None,) * (max(self.plan.work.outputs + self._alone + others, 1) + 1)
 
     def _lower(self) -> Expr:
         chunks, plan, spec, tasks = (
@@ -196,7 +196,7 @@ class SelfJoin(LazyJoin):
         counts = ChunkCounts(chunks, plan, spec, tasks) if self._alone else None
         cuts = (
             Cuts(chunks, plan, spec, tasks)
-            if not plan.even and (plan.slices > 1).any()
+            if not plan.work.even and (plan.work.slices > 1).any()
             else None
         )
         others = self._left_out()
@@ -259,7 +259,7 @@ class Cuts(LabelledExpr):
     def blocks(self) -> list[int]:
         """List the block pairs that make several partitions."""
         plan: Plan = self.operand("plan")
-        return [] if plan.even else np.flatnonzero(plan.slices > 1).tolist()
+        return [] if plan.work.even else np.flatnonzero(plan.work.slices > 1).tolist()
 
     @functools.cached_property
     def _number(self) -> dict[int, int]:
@@ -277,14 +277,14 @@ class Cuts(LabelledExpr):
         tasks: JoinTasks = self.operand("tasks")
         steps, layer = Steps("simjoin", self.deterministic_token), {}
         for n, block in enumerate(self.blocks):
-            i, j = plan.blocks[block].tolist()
+            i, j = plan.work.blocks[block].tolist()
             meet = functools.partial(
                 tasks.block_pair, self.chunks, i, j, self.operand("spec"), plan.layout
             )
             key, slices, parts = (
                 (self._name, n),
-                int(plan.slices[block]),
-                int(plan.parts[block]),
+                int(plan.work.slices[block]),
+                int(plan.work.parts[block]),
             )
             if parts == 1 or tasks.weigh is None:
                 layer[key] = Task(key, tasks.cut, meet(), slices)
@@ -331,7 +331,7 @@ class JoinBlocks(RowsExpr):
         """Return the number of partitions with pairs, with left rows without a match as
         well, and with left rows that are left out as well.
         """
-        pairs = self.operand("plan").outputs
+        pairs = self.operand("plan").work.outputs
         matched = pairs + npartitions_of(self.operand("counts"))
         return pairs, matched, matched + npartitions_of(self.operand("others"))
 
@@ -351,15 +351,19 @@ class JoinBlocks(RowsExpr):
         elif index >= matched and self.operand("others") is not None:
             rows = TaskRef((self.operand("others")._name, index - matched))
             call = rows_without_right, rows, self.operand("spec"), self._meta
-        elif not plan.outputs:
+        elif not plan.work.outputs:
             call = itself, self._meta
         else:
             tasks: JoinTasks = self.operand("tasks")
             like = () if counts is None else (self._meta,)
-            block, number, parts = plan.output(index)
-            cuts = parts if plan.even or parts == 1 else self.operand("cuts").ref(block)
+            block, number, parts = plan.work.output(index)
+            cuts = (
+                parts
+                if plan.work.even or parts == 1
+                else self.operand("cuts").ref(block)
+            )
             slice_ = (cuts, number) if parts > 1 else (None, 0) if like else ()
-            i, j = plan.blocks[block].tolist()
+            i, j = plan.work.blocks[block].tolist()
             spec, part = self.operand("spec"), (number, parts)
             block_pair = tasks.block_pair(
                 self.chunks, i, j, spec, plan.layout, output=part
@@ -420,7 +424,7 @@ class CountTotal(LabelledExpr):
         )
         name = f"simjoin_count_block-{self.deterministic_token}"
         layer: dict[Any, Any] = {}
-        for b, i, j, part in plan.pieces():
+        for b, i, j, part in plan.work.pieces():
             block_pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, part)
             layer[(name, b, part[0])] = Task(
                 (name, b, part[0]), tasks.count_pairs, block_pair

@@ -235,10 +235,8 @@ def _plan_distances(
         plan.chunks.sides,
         strict=True,
     )
-    return replace(
-        plan,
-        read_apart=not all(is_read_by_chunk(*table, plan.copies) for table in tables),
-    )
+    read_apart = not all(is_read_by_chunk(*table, plan.work.copies) for table in tables)
+    return replace(plan, indexing=replace(plan.indexing, read_apart=read_apart))
 
 
 DISTANCE_STEPS = PlanningSteps(
@@ -329,11 +327,11 @@ def plan_join(
     plan = steps.make(summaries, sources, spec, output, limits_for(spec.library), check)
     if plan.shuffles_on_disk:
         check_folder(
-            plan.disk.needed,
+            plan.memory.disk.needed,
             dask.config.get("temporary-directory", None) or tempfile.gettempdir(),
         )
     else:
-        check_worker_disks(plan.disk.needed, current_client())
+        check_worker_disks(plan.memory.disk.needed, current_client())
     if output.with_ids:
         if (
             output.k is not None
@@ -341,11 +339,11 @@ def plan_join(
             and not output.min_total
         ):
             k = output.k - output.ties
-            check_nearest(plan.rows_found(k), plan.pair_bytes, k, plan.limits)
+            check_nearest(plan.rows_found(k), plan.result.pair_bytes, k, plan.limits)
         for name, (table, own), found in zip(names, tables, collected, strict=True):
             with in_table(name):
                 check_ids(table, own, found, plan.limits.chunk)
-    raise_warnings(plan.data_warnings)
+    raise_warnings(plan.tables.warnings)
     return plan
 
 

@@ -315,7 +315,7 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
     partitions of the rows.
 
     `read`: the rows of each partition, as a dict with the key "ids".  `plan`: a
-    `SizeBlockPlan`.
+    `SetPlan`.
     """
 
     _makes_result = True
@@ -341,7 +341,7 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
         read = self.operand("read").inner
         steps = Steps(self._label, self.deterministic_token)
         offsets = [0]
-        for rows in plan.sources[0]:
+        for rows in plan.tables.sources[0]:
             offsets.append(offsets[-1] + rows)
         splits: list[Call] = [
             (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
@@ -411,12 +411,12 @@ class CountUpdates(LabelledExpr):
     _parameters = ["chunks", "plan", "spec", "offsets", "meta"]
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (max(int(self.operand("plan").parts.sum()), 1) + 1)
+        return (None,) * (max(int(self.operand("plan").work.parts.sum()), 1) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         spec, layer = self.operand("spec"), {}
-        for n, (_, i, j, part) in enumerate(plan.pieces()):
+        for n, (_, i, j, part) in enumerate(plan.work.pieces()):
             key = (self._name, n)
             block_pair = block_pair_of(self.chunks, i, j, spec, plan.layout, part)
             layer[key] = Task(key, count_cells, block_pair, self.offsets.ref)

@@ -132,11 +132,10 @@ class Limits:
     disk: int | None = None  # free bytes on the disk with the most space; None: unknown
     plain: bool = False  # whether the tables are plain frames, joined by this process
     shuffle: str = "tasks"  # how rows are shuffled, if they are
-    # sizes in bytes: of the coordinates and ids of one chunk, of one partition of the
-    # result, and of all pairs of the result together; a larger result is refused
-    chunk: int = LOCAL_CHUNK
-    output: int = LOCAL_CHUNK
-    result: int = MAX_RESULT
+    # sizes in bytes
+    chunk: int = LOCAL_CHUNK  # coordinates and ids of one chunk
+    output: int = LOCAL_CHUNK  # one partition of the result
+    result: int = MAX_RESULT  # all pairs of the result; a larger one is refused
     # whether the user set `chunk`; it is then also the target size of chunks
     chosen: bool = False
     # where `chunk` and `result` come from, in the words of messages

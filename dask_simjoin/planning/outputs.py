@@ -4,18 +4,15 @@ tasks.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_simjoin.planning.data_warnings import DataWarning
 from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.resources import Disk
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.spec import JoinSpec
 
@@ -195,6 +192,10 @@ class OutputSpec:
         """
         return self.k is not None and self.with_ids and not limits.gpu
 
+    def without_results(self) -> OutputSpec:
+        """Return the same output, but without memory for the results of rows."""
+        return replace(self, result_bytes_per_row=0, bytes_per_other=0)
+
     def found_bytes(self, rows: int) -> int:
         """Return bytes of results per row; `rows`: number of rows of the table."""
         return self.result_bytes_per_row + self.bytes_per_other * min(
@@ -304,52 +305,3 @@ def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) 
         if side.method is not None and (cluster or side.method != "tasks"):
             tasks += shuffle_tasks(len(own), len(side), side.method)
     return tasks
-
-
-class BlockPairs:
-    """The block pairs of a plan, and the partitions of its result."""
-
-    blocks: np.ndarray  # (block pairs, 2) int32: chunks that are compared
-    # int64: number of result partitions of each block pair (block pairs,), or of each
-    # search (chunks,)
-    slices: np.ndarray
-    # (block pairs,) int64: number of pieces of work of each block pair, if the result
-    # has no pairs
-    parts: np.ndarray
-    disk: Disk  # expected disk traffic
-    data_warnings: tuple[DataWarning, ...] = ()  # likely mistakes of the caller
-
-    @property
-    def shuffles_on_disk(self) -> bool:
-        """Whether shuffled rows are written to this machine's temporary folder."""
-        return False
-
-    def __len__(self) -> int:
-        return len(self.blocks)
-
-    @functools.cached_property
-    def outputs(self) -> int:
-        """Number of partitions of the result."""
-        return int(self.slices.sum())
-
-    def output(self, number: int) -> tuple[int, int, int]:
-        """For a partition of the result, return its block pair (or search), its slice,
-        and their number.
-        """
-        block = int(np.searchsorted(self._ends, number, side="right"))
-        parts = int(self.slices[block])
-        return block, number - int(self._ends[block]) + parts, parts
-
-    def pieces(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-        """Yield the pieces of work: a block pair, its two chunks, and (part, number of
-        parts).
-        """
-        for b, ((i, j), parts) in enumerate(
-            zip(self.blocks.tolist(), self.parts.tolist(), strict=True)
-        ):
-            for number in range(parts):
-                yield b, i, j, (number, parts)
-
-    @functools.cached_property
-    def _ends(self) -> np.ndarray:
-        return np.cumsum(self.slices)

@@ -1,10 +1,10 @@
-"""The plan of a join: its chunks, its block pairs, and its output."""
+"""The plan of a join: its chunks, its work, and its result."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.tokenize import normalize_token
@@ -21,14 +21,18 @@ from dask_simjoin.engine.protocols import MethodSearch
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
-    RANK_BYTES,
     check_blocks,
     check_blocksize,
     check_chunks,
     check_outputs,
     check_result,
 )
-from dask_simjoin.planning.chunk_limits import ChunkLimits, check_one, one_chunk_of_tree
+from dask_simjoin.planning.chunk_limits import (
+    ChunkLimits,
+    OneChunk,
+    check_one,
+    one_chunk_of_tree,
+)
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import (
     DataWarning,
@@ -36,18 +40,12 @@ from dask_simjoin.planning.data_warnings import (
     naming_causes,
     warnings_of_data,
 )
-from dask_simjoin.planning.entity_chunks import (
-    Chunking,
-    JoinChunks,
-    Sources,
-    serpentine,
-)
+from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks
 from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.left_out import LeftOut
 from dask_simjoin.planning.limits import PLAIN, Limits
 from dask_simjoin.planning.outputs import (
     PAIRS,
-    BlockPairs,
     OutputSpec,
     directions,
     most_rows,
@@ -57,111 +55,107 @@ from dask_simjoin.planning.outputs import (
     whole_slices,
 )
 from dask_simjoin.planning.resources import (
+    NO_DISK,
     Disk,
     check_moving,
     expect_disk,
     needed_of_chunks,
     sent_rows,
 )
-from dask_simjoin.planning.searches import (
-    ALONE,
-    COPIED_SECONDS,
-    Sharing,
-    find_joined,
-    find_searches,
-    find_sharing,
-    neighbor_query,
-)
+from dask_simjoin.planning.searches import make_searches, neighbor_query
 from dask_simjoin.planning.tables import JoinStatistics, lists_pairs
-from dask_simjoin.planning.visits import Visits, plan_visits
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.planning.visits import plan_visits
+from dask_simjoin.planning.work import PairWork, Work
 
 AnyLayout = Any
 """A `Layout` for joins that find pairs, or a `SearchLayout` for nearest neighbors."""
 
+AnyWork = Any
+"""A `PairWork` for joins that find pairs, or a `SearchWork` for nearest neighbors."""
+
 
 @dataclass(frozen=True, eq=False)
-class Plan(BlockPairs):
-    """The plan of a join; `BlockPairs` explains the fields without a comment."""
+class Tables:
+    """The tables of a join, and likely mistakes in them."""
 
-    layout: AnyLayout  # how chunks are indexed
-    dims: int
+    rows: tuple[int, ...]  # number of points of each table
     # for each partition of each table: its number of rows, and a digest of its box
-    sources: tuple[Sources, ...]
-    chunks: JoinChunks
-    blocks: np.ndarray
-    slices: np.ndarray
-    even: bool  # whether slices have equal estimated work, not equally many pairs
-    estimate: Estimate  # the pairs, each counted once
-    # memory in bytes of one row of the result, and of one row of a chunk (coordinates
-    # and id)
-    pair_bytes: float
-    row_bytes: float
-    table_rows: tuple[int, ...]  # number of points of each table
-    limits: Limits
-    data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
+    sources: tuple[Any, ...]
     # for each table, the rows that `dropna` leaves out
-    left_out: tuple[LeftOut, ...] = field(kw_only=True)
-    # int64: for each chunk of queries, the chunks that may contain neighbors of these
-    # queries, nearest first
-    searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
-    # (n, 2) int32: pairs of chunks that edges of the spanning tree may connect; empty
-    # without a tree
-    joined: np.ndarray = field(
-        default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True
-    )
-    # int64: number of pieces of work, for each block pair (block pairs,) or each search
-    # (chunks,)
-    parts: np.ndarray = field(kw_only=True)
-    # float64: expected seconds that a thread needs, for each block pair (block pairs,)
-    # or each search (chunks,)
-    seconds: np.ndarray = field(kw_only=True)
-    # expected seconds from the first task to the last; this includes disk traffic, but
-    # not writing pairs
-    expected: float = field(kw_only=True)
-    disk: Disk = field(default=Disk(), kw_only=True)
-    # number of threads that index a chunk together
-    threads: int = field(default=1, kw_only=True)
-    # number of workers that each make a copy of every chunk: see `Costs.copies`
-    copies: int = field(default=1, kw_only=True)
-    # number of threads and of workers that make the spanning tree of a single chunk
-    sharing: Sharing = field(default=ALONE, kw_only=True)
-    # peak bytes on each worker that has the chunk, if one chunk has all rows and a
-    # spanning tree; otherwise 0
-    alone: float = field(default=0.0, kw_only=True)
+    left_out: tuple[LeftOut, ...]
+    warnings: tuple[DataWarning, ...] = ()  # likely mistakes of the caller
+    dims: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Indexing:
+    """How chunks are read and indexed."""
+
+    row_bytes: float  # memory of one row of a chunk: coordinates, id and results
+    threads: int = 1  # number of threads that index a chunk together
     # maximum number of rows of a partition that are shuffled at a time
-    sent: int = field(default=MAX_ROWS, kw_only=True)
-    # whether points are narrow: see `engine.compat`
-    narrow: bool = field(default=False, kw_only=True)
-    # expected fraction of the true pairs that is found
-    recall: Recall = field(default=ALL, kw_only=True)
+    sent: int = MAX_ROWS
+    narrow: bool = False  # whether points are narrow: see `engine.compat`
     # whether each partition is read by a task of its own; otherwise the tasks that
     # index chunks read it
-    read_apart: bool = field(default=True, kw_only=True)
-    # order of the visits of block pairs by workers; None: Dask's order, because all
-    # chunks fit in memory
-    visits: Visits | None = field(default=None, kw_only=True)
-    # name of the recorded run; "": tasks are not recorded
-    run: str = field(default="", kw_only=True)
+    read_apart: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The expected result of a join."""
+
+    pair_bytes: float  # memory of one row of the result
+    estimate: Estimate  # the pairs, each counted once
+    recall: Recall = ALL  # expected fraction of the true pairs that is found
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The memory and the disk space that a join needs."""
+
+    disk: Disk = NO_DISK  # expected disk traffic
+    # peak bytes on each worker that has the chunk, if one chunk has all rows and a
+    # spanning tree; otherwise 0
+    alone: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The plan of a join."""
+
+    layout: AnyLayout  # how chunks are indexed
+    tables: Tables
+    chunks: JoinChunks
+    indexing: Indexing
+    work: AnyWork
+    result: Result
+    memory: Memory
+    limits: Limits
+    # expected seconds from the first task to the last; this includes disk traffic, but
+    # not writing pairs
+    expected: float
+    run: str = ""  # name of the recorded run; "": tasks are not recorded
 
     @property
     def rows(self) -> int:
         """Number of points of all tables."""
-        return sum(self.table_rows)
+        return sum(self.tables.rows)
 
     def rows_found(self, k: int) -> int:
         """Return the number of result rows with k neighbors per row, without a
         max_distance.
         """
-        return rows_found(self.table_rows, k)
+        return rows_found(self.tables.rows, k)
 
     @property
     def meets(self) -> bool:
         """Whether any chunks are compared."""
-        return len(self.blocks) > 0
+        return len(self.work) > 0
 
     @property
     def shuffles_on_disk(self) -> bool:
+        """Whether shuffled rows are written to this machine's temporary folder."""
         return self.chunks.method == "disk"
 
     @property
@@ -172,7 +166,8 @@ class Plan(BlockPairs):
     @property
     def chunks_are_partitions(self) -> bool:
         """Whether there is one table, and each of its partitions is one chunk."""
-        return len(self.sources) == 1 and self.counted.are_partitions(self.sources[0])
+        sources = self.tables.sources
+        return len(sources) == 1 and self.counted.are_partitions(sources[0])
 
     @property
     def counted(self) -> Chunking:
@@ -180,29 +175,20 @@ class Plan(BlockPairs):
         return self.chunks.sides[0]
 
     def __repr__(self) -> str:
-        alone = (
-            f", up to {format_bytes(int(self.alone))} of memory" if self.alone else ""
-        )
+        alone = self.memory.alone
+        memory = f", up to {format_bytes(int(alone))} of memory" if alone else ""
         return (
             f"<{self.layout.method}: {self.rows:,} rows, {len(self.chunks)} "
-            f"{self.partitioning} chunks, "
-            f"{len(self):,} block pairs{alone}>"
+            f"{self.partitioning} chunks, {len(self.work):,} block pairs{memory}>"
         )
 
     def __dask_tokenize__(self) -> Any:
         content = (
             repr(self.layout),
-            repr(self.sources),
+            repr(self.tables.sources),
             self.chunks.identity,
-            self.blocks,
-            self.slices,
-            self.even,
-            self.searches,
-            self.joined,
-            self.parts,
-            self.copies,
-            self.sharing,
-            self.narrow,
+            self.work.identity,
+            self.indexing.narrow,
         )
         return normalize_token((type(self).__qualname__, *content))
 
@@ -218,164 +204,164 @@ def make_plan(
     `output`: what the tasks return.  `machine`: the workers, without the sizes of the
     join.  `with_recall`: whether to estimate the recall of an approximate join.
     """
-    if output.k is not None:
-        statistics.check_search(output)
-        statistics, output = neighbor_query(statistics, output)
-    spec = statistics.spec
-    rows, row_bytes = float(sum(statistics.rows)), statistics.row_bytes(output)
+    if output.k is None:
+        return _make_plan(statistics, output, machine, with_recall)
+    statistics.check_search(output)
+    return _make_plan(*neighbor_query(statistics, output), machine, with_recall)
+
+
+def _make_plan(
+    statistics: JoinStatistics, output: OutputSpec, machine: Limits, with_recall: bool
+) -> Plan:
+    wanted = _set_limits(statistics, output, machine)
+    cut = _cut_chunks(statistics, output, wanted)
+    result = _estimate_result(statistics, output, cut, with_recall)
+    tables = _describe_tables(statistics, output, result)
+    with naming_causes(lambda: tables.warnings):
+        work = _divide_work(statistics, output, cut, result)
+        _check_result(statistics, output, cut, result, tables)
+        memory = _expect_memory(statistics, output, cut, result, work)
+    seconds = cut.costs.expected(cut.costs.made(cut.chunks), work.seconds)
+    return Plan(
+        _layout_for(statistics, cut.layout, output, result.estimate),
+        tables,
+        cut.chunks,
+        _plan_indexing(statistics, output, cut),
+        work,
+        result,
+        memory,
+        cut.limits,
+        seconds + memory.disk.seconds,
+    )
+
+
+def _set_limits(
+    statistics: JoinStatistics, output: OutputSpec, machine: Limits
+) -> Limits:
+    """Return the limits with the sizes of this join. Refuse a too small blocksize."""
+    spec, rows = statistics.spec, float(sum(statistics.rows))
+    row_bytes = statistics.row_bytes(output)
     limits = machine.sized(spec.blocksize, spec.settings, rows * row_bytes)
-    sources = tuple(table.sources for table in statistics.each)
     if not limits.plain and len(statistics.each) == 1:
         check_blocksize(rows, row_bytes, limits)
+    return limits
+
+
+class Cut(NamedTuple):
+    """The rows, cut into chunks."""
+
+    layout: AnyLayout  # how chunks are indexed, before pairs are counted
+    chunks: JoinChunks
+    limits: Limits
+    costs: Costs
+    one: OneChunk | None  # the memory of a single chunk with a spanning tree
+    row_bytes: float  # memory of one row of a chunk: coordinates, id and results
+    # for each table, memory of one row of a chunk: with results, and without
+    chunk_bytes: tuple[float, ...]
+    point_bytes: list[float]
+
+    @property
+    def alone(self) -> float:
+        """Peak bytes of the only chunk with its spanning tree, else 0."""
+        return self.one.need if self.one is not None and len(self.chunks) == 1 else 0.0
+
+
+def _cut_chunks(statistics: JoinStatistics, output: OutputSpec, wanted: Limits) -> Cut:
+    """Choose a layout and chunks. Refuse too many block pairs."""
     layout: AnyLayout = (
         statistics.layout() if output.k is None else statistics.search_layout()
     )
-    costs = _costs(statistics, layout, output, limits, row_bytes, sources)
-    one = one_chunk_of_tree(statistics.left, output, limits)
-    cut = ChunkLimits(output, limits, one, len(statistics.each))
-    chunks = statistics.choose_chunks(cut, costs)
+    costs = _costs(statistics, layout, output, wanted)
+    one = one_chunk_of_tree(statistics.left, output, wanted)
+    sizes = ChunkLimits(output, wanted, one, len(statistics.each))
+    chunks = statistics.choose_chunks(sizes, costs)
     shuffled = chunks.method is not None
-    if output.in_parts(limits) and all(len(side) == 1 for side in chunks.sides):
-        output = replace(output, result_bytes_per_row=0, bytes_per_other=0)
-    row_bytes = statistics.row_bytes(output, shuffled=shuffled)
-    largest = float(chunks.rows.max(initial=0)) * row_bytes
-    limits = limits.for_chunks(len(chunks), largest)
-    by_region = partial(statistics.blocks_by_region, cut)
+    # a single chunk is searched in parts, whose results are never all in memory
+    in_parts = output.in_parts(wanted) and all(len(side) == 1 for side in chunks.sides)
+    kept = output.without_results() if in_parts else output
+    row_bytes = statistics.row_bytes(kept, shuffled=shuffled)
+    limits = wanted.for_chunks(
+        len(chunks), float(chunks.rows.max(initial=0)) * row_bytes
+    )
+    by_region = partial(statistics.blocks_by_region, sizes)
     with naming_causes(lambda: warnings_of_data(*statistics.each)):
         check_blocks(chunks.visits[0], chunks.rows, row_bytes, limits, by_region)
-    made, blocks = costs.made(chunks), chunks.blocks()
-    if output.k is not None:
-        # a nearest-neighbor search needs no estimate, because it finds k rows per row
-        found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
-    elif spec.approximate and with_recall:
-        found, recall = recall_module(spec.method).estimate_lossy(
-            statistics, layout, partial(statistics.estimate, chunks, blocks)
-        )
-    else:
-        if limits.plain and len(blocks):
-            _foresee(spec, layout, output)
-        found = statistics.estimate(chunks, blocks, layout, output)
-        recall = UNKNOWN if spec.approximate else ALL
-        if output.materialise and _countable(
-            statistics, blocks, layout, found, costs, limits.plain
-        ):
-            found = statistics.count(chunks, blocks, layout, found) or found
-    layout = _layout_for(statistics, layout, output, found)
-    pair_bytes, replicated = statistics.pair_bytes, chunks.kind == "replicated"
-    max_rows = most_rows(found, chunks, blocks, spec)
-    slices, even = whole_slices(max_rows, pair_bytes, limits), False
-    if limits.plain:  # the result of plain frames is a single frame
-        slices = np.ones_like(slices)
-    first = chunks.rows[blocks[:, 0]]
-    seconds = costs.blocks(chunks, blocks, found.pairs * directions(spec))
-    parts = costs.pieces(seconds, first, row_bytes)
-    size = float(max_rows.sum()) * pair_bytes
-    if replicated:
-        slices, even = query_slices(
-            slices, found, size, statistics.left.rows, spec, limits
-        )
-    elif output.materialise:
-        even = bool((slices == 1).all()) or not needs_counts(found, size, spec, limits)
-        slices = np.maximum(slices, parts)
-    data_warnings = statistics.data_warnings(
-        found if output.k is None else None, output.finds_copies
-    )
-    if output.materialise:
-        with naming_causes(lambda: data_warnings):
-            check_outputs(
-                float(slices.sum()),
-                limits,
-                spec.request,
-                len(statistics.each) > 1,
-            )
-    result = found.total * directions(spec) * pair_bytes if output.materialise else 0.0
-    alone = one.need if one is not None and len(chunks) == 1 else 0.0
-    disk = (
-        Disk()
-        if alone
-        else expect_disk(chunks, row_bytes, result, output.joins, limits)
-    )
-    own_bytes = statistics.point_bytes(output, shuffled=shuffled)
-    used = slices if output.materialise and even else np.maximum(slices, parts)
-    copies = costs.copies(chunks, int(used.max(initial=1)))
-    visits = None
-    if output.k is None and not alone:
-        if copies == 1:
-            visits = plan_visits(
-                chunks, blocks, seconds, row_bytes, output.with_ids, limits
-            )
-        if visits is not None:
-            disk = disk.with_spilled(output.joins * visits.again * row_bytes, limits)
-        disk = replace(
-            disk,
-            needed=needed_of_chunks(
-                chunks, blocks, own_bytes, output.joins > 1, limits
-            ),
-        )
-    plan = Plan(
+    return Cut(
         layout,
-        statistics.dims,
-        sources,
         chunks,
-        blocks,
-        slices.astype(np.int64),
-        even,
-        found,
-        pair_bytes,
-        row_bytes,
-        statistics.rows,
         limits,
-        parts=parts,
-        seconds=seconds,
-        expected=costs.expected(made, seconds) + disk.seconds,
-        disk=disk,
-        threads=limits.for_each(len(chunks)),
-        copies=copies,
-        visits=visits,
-        data_warnings=data_warnings,
-        left_out=tuple(table.left_out for table in statistics.each),
-        alone=alone,
-        sent=sent_rows(chunks.method, limits, max(own_bytes)),
-        narrow=statistics.is_narrow(output) and not shuffled,
-        recall=recall,
-    )
-    check_moving(chunks.method, limits, statistics.each)
-    with naming_causes(lambda: data_warnings):
-        if one is not None and alone:
-            check_one(one, limits)
-        else:
-            each = statistics.chunk_row_bytes(output, shuffled=shuffled)
-            for side, row_bytes in zip(chunks.sides, each, strict=True):
-                check_chunks(side.rows, row_bytes, limits, len(blocks))
-        if output.materialise:
-            own = plan.rows if spec.include_self else 0
-            rows = found.total_low * directions(spec) + own
-            check_result(
-                rows,
-                pair_bytes,
-                limits,
-                spec.request,
-                len(statistics.each) > 1,
-                found.counted,
-            )
-            share = found.total_low / max(1.0, statistics.candidates)
-            check_share(data_warnings, share, rows, pair_bytes, spec)
-            if limits.plain:
-                device = frames_of_library(spec.library).memory()
-                check_room(rows, pair_bytes, spec.request, not found.counted, device)
-    return (
-        plan if output.k is None else _searched(plan, statistics, output, costs, made)
+        costs,
+        one,
+        row_bytes,
+        statistics.chunk_row_bytes(kept, shuffled=shuffled),
+        statistics.point_bytes(kept, shuffled=shuffled),
     )
 
 
-def _foresee(spec: JoinSpec, layout: AnyLayout, output: OutputSpec) -> None:
-    """Start to compile the kernels of a join of plain frames, while it is planned."""
-    joiner_of_library(spec.library).foresee(
-        layout,
-        shown=output.listed or bool(spec.several) or spec.radius is not None,
-        counted=not output.materialise and not output.listed,
-        connected=output.connected,
+def _costs(
+    statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, limits: Limits
+) -> Costs:
+    """Return the cost model of a join."""
+    swept = layout.swept_dims if isinstance(layout, SweepLayout) else statistics.dims
+    method = layout.method if output.k is None else DENSE
+    # the cost of a sweep does not depend on near tiles
+    near = (1.0, 1.0) if method == "sweep" and not limits.gpu else statistics.near()
+    return Costs(
+        method,
+        statistics.dims,
+        near,
+        float(sum(statistics.rows)),
+        output,
+        limits,
+        swept,
+        statistics.row_bytes(output),
+        tuple(table.sources for table in statistics.each),
     )
+
+
+def _estimate_result(
+    statistics: JoinStatistics, output: OutputSpec, cut: Cut, with_recall: bool
+) -> Result:
+    """Estimate the number of pairs, or count them."""
+    spec, chunks, blocks = statistics.spec, cut.chunks, cut.chunks.blocks()
+    recall = UNKNOWN if spec.approximate else ALL
+    if output.k is not None:  # a search needs no estimate: it finds k rows per row
+        return Result(statistics.pair_bytes, no_estimate(blocks), recall)
+    if spec.approximate and with_recall:
+        found, share = recall_module(spec.method).estimate_lossy(
+            statistics, cut.layout, partial(statistics.estimate, chunks, blocks)
+        )
+        return Result(statistics.pair_bytes, found, share)
+    if cut.limits.plain and len(blocks):
+        # start to compile the kernels of the join
+        joiner_of_library(spec.library).foresee(
+            cut.layout,
+            shown=output.listed or bool(spec.several) or spec.radius is not None,
+            counted=not output.materialise and not output.listed,
+            connected=output.connected,
+        )
+    estimate = statistics.estimate(chunks, blocks, cut.layout, output)
+    if output.materialise and _countable(statistics, blocks, cut, estimate):
+        counted = statistics.count(chunks, blocks, cut.layout, estimate)
+        return Result(statistics.pair_bytes, counted or estimate, recall)
+    return Result(statistics.pair_bytes, estimate, recall)
+
+
+def _countable(
+    statistics: JoinStatistics, blocks: np.ndarray, cut: Cut, found: Estimate
+) -> bool:
+    """Return whether to count all pairs, because this takes no longer than estimating
+    them from a sample.
+
+    `found`: the estimate of pairs.
+    """
+    # the costs of other methods were not measured
+    if found.counted or cut.layout.method not in ("sweep", DENSE):
+        return False
+    spec, sampled = statistics.spec, [len(table.points.x) for table in statistics.each]
+    listed = lists_pairs(blocks, spec)
+    planning = cut.costs.planning(not cut.limits.plain, spec.measure.embeds)
+    return cut.costs.counts(statistics.rows, sampled, found.total, listed, planning)
 
 
 def _layout_for(
@@ -390,138 +376,144 @@ def _layout_for(
     return layout
 
 
-def _countable(
-    statistics: JoinStatistics,
-    blocks: np.ndarray,
-    layout: AnyLayout,
-    found: Estimate,
-    costs: Costs,
-    plain: bool,
-) -> bool:
-    """Return whether to count all pairs, because this takes no longer than estimating
-    them from a sample.
-
-    `found`: the estimate of pairs.
-    """
-    # the costs of other methods were not measured
-    if found.counted or layout.method not in ("sweep", DENSE):
-        return False
-    spec, sampled = statistics.spec, [len(table.points.x) for table in statistics.each]
-    listed, planning = (
-        lists_pairs(blocks, spec),
-        costs.planning(not plain, spec.measure.embeds),
-    )
-    return costs.counts(statistics.rows, sampled, found.total, listed, planning)
-
-
-def _costs(
-    statistics: JoinStatistics,
-    layout: AnyLayout,
-    output: OutputSpec,
-    limits: Limits,
-    row_bytes: float,
-    sources: tuple[Sources, ...],
-) -> Costs:
-    """Return the cost model of a join."""
-    swept = layout.swept_dims if isinstance(layout, SweepLayout) else statistics.dims
-    method = layout.method if output.k is None else DENSE
-    # the cost of a sweep does not depend on near tiles
-    near = (1.0, 1.0) if method == "sweep" and not limits.gpu else statistics.near()
-    rows = float(sum(statistics.rows))
-    return Costs(
-        method,
+def _describe_tables(
+    statistics: JoinStatistics, output: OutputSpec, result: Result
+) -> Tables:
+    estimate = result.estimate if output.k is None else None
+    return Tables(
+        statistics.rows,
+        tuple(table.sources for table in statistics.each),
+        tuple(table.left_out for table in statistics.each),
+        statistics.data_warnings(estimate, output.finds_copies),
         statistics.dims,
-        near,
-        rows,
-        output,
-        limits,
-        swept,
-        row_bytes,
-        sources,
     )
 
 
-def _searched(
-    plan: Plan,
+def _divide_work(
+    statistics: JoinStatistics, output: OutputSpec, cut: Cut, result: Result
+) -> AnyWork:
+    """Divide the work into pieces, and the result into partitions. Refuse too many
+    partitions.
+    """
+    if output.k is not None:
+        return make_searches(
+            statistics,
+            output,
+            cut.chunks,
+            cut.costs,
+            cut.limits,
+            cut.row_bytes,
+            is_divisible=not (cut.limits.gpu and isinstance(cut.layout, MethodSearch)),
+        )
+    spec, limits, costs, chunks = statistics.spec, cut.limits, cut.costs, cut.chunks
+    estimate, blocks = result.estimate, chunks.blocks()
+    seconds = costs.blocks(chunks, blocks, estimate.pairs * directions(spec))
+    parts = costs.pieces(seconds, chunks.rows[blocks[:, 0]], cut.row_bytes)
+    slices, even = _divide_pairs(statistics, output, cut, result, blocks, parts)
+    pieces = slices if output.materialise and even else np.maximum(slices, parts)
+    copies = costs.copies(chunks, int(pieces.max(initial=1)))
+    visits = None
+    if copies == 1 and not cut.alone:
+        visits = plan_visits(
+            chunks, blocks, seconds, cut.row_bytes, output.with_ids, limits
+        )
+    return PairWork(blocks, parts, slices, seconds, copies, visits, even)
+
+
+def _divide_pairs(
     statistics: JoinStatistics,
     output: OutputSpec,
-    costs: Costs,
-    made: float,
-) -> Plan:
-    """Replace the block pairs of a plan by searches for nearest neighbors."""
-    searches = find_searches(statistics, output, plan.chunks)
-    check_blocks(
-        sum(map(len, searches)),
-        plan.chunks.rows,
-        plan.row_bytes,
-        plan.limits,
-    )
-    pairs = np.array(
-        [
-            (min(i, j), max(i, j))
-            for i, found in enumerate(searches)
-            for j in found.tolist()
-        ]
-    )
-    blocks = serpentine(np.unique(pairs.reshape(-1, 2), axis=0)).astype(np.int32)
-    joined = (
-        find_joined(statistics, output.k or 1, plan.chunks)
-        if output.spanning
-        else plan.joined
-    )
-    check_blocks(len(joined), plan.chunks.rows, plan.row_bytes, plan.limits)
-    rows = plan.chunks.rows
-    met = np.array([float(rows[found].sum()) for found in searches])
-    seconds = costs.searches(rows[: len(searches)], met)
-    copies, sharing = 1, ALONE
-    divisible = not (costs.limits.gpu and isinstance(plan.layout, MethodSearch))
-    if output.spanning:
-        copies = costs.copies(plan.chunks, costs.limits.workers)
-        sharing = find_sharing(statistics, plan.chunks, seconds, copies, costs.limits)
-        copies = copies if sharing[1] > 1 else 1
-    elif divisible and seconds.sum() >= COPIED_SECONDS:
-        copies = costs.copies(plan.chunks, costs.limits.workers)
-    if costs.limits.gpu:  # one piece per GPU, because a search keeps a GPU busy
-        parts = np.full(len(searches), 1 if output.spanning else copies)
+    cut: Cut,
+    result: Result,
+    blocks: np.ndarray,
+    parts: np.ndarray,
+) -> tuple[np.ndarray, bool]:
+    """Return the number of partitions of the result for each block pair, int64, and
+    whether they have equal work.
+
+    `parts`: number of pieces of work of each block pair.
+    """
+    spec, limits, estimate = statistics.spec, cut.limits, result.estimate
+    if limits.plain:  # the result is a single frame
+        return np.ones_like(parts), False
+    max_rows = most_rows(estimate, cut.chunks, blocks, spec)
+    slices = whole_slices(max_rows, result.pair_bytes, limits)
+    if not output.materialise:
+        return slices.astype(np.int64), False
+    size, rows = float(max_rows.sum()) * result.pair_bytes, statistics.left.rows
+    if cut.chunks.kind == "replicated":
+        slices, even = query_slices(slices, estimate, size, rows, spec, limits)
     else:
-        parts = costs.pieces(seconds, rows[: len(searches)], None)
-    # without a search there are no parts
-    parts, slices = np.where(met > 0, parts, 1), np.ones_like(parts)
-    if output.with_ids and divisible:
-        most = (
-            rows[: len(searches)]
-            * float(plan.rows_found(output.k or 1))
-            / max(1, plan.table_rows[0])
+        even = bool((slices == 1).all()) or not needs_counts(
+            estimate, size, spec, limits
         )
-        least = whole_slices(most, plan.pair_bytes + RANK_BYTES, plan.limits)
-        least = np.ceil(least / copies).astype(np.int64) * copies
-        # a small result is one partition, in the order of the rows; else each part
-        # makes a partition
-        divided = (least > 1) & (met > 0)
-        parts = np.where(divided, np.maximum(parts, least), parts)
-        slices = np.where(divided, parts, 1)
-        check_outputs(float(slices.sum()), plan.limits, f"k={output.k}")
-    disk = plan.disk
-    if not plan.alone:
-        own_bytes = [table.row_bytes for table in statistics.each]
-        met_in_turn = np.array(
-            [(c, d) for c, some in enumerate(searches) for d in some.tolist()]
-        )
-        again = output.joins > 1 or output.spanning
-        needed = needed_of_chunks(
-            plan.chunks, met_in_turn.reshape(-1, 2), own_bytes, again, costs.limits
-        )
-        disk = replace(disk, needed=needed)
-    return replace(
-        plan,
-        blocks=blocks,
-        slices=slices,
-        searches=searches,
-        joined=joined,
-        parts=parts,
-        seconds=seconds,
-        copies=copies,
-        sharing=sharing,
-        disk=disk,
-        expected=costs.expected(made, seconds) + plan.disk.seconds,
+        slices = np.maximum(slices, parts)
+    two = len(statistics.each) > 1
+    check_outputs(float(slices.sum()), limits, spec.request, two)
+    return slices.astype(np.int64), even
+
+
+def _check_result(
+    statistics: JoinStatistics,
+    output: OutputSpec,
+    cut: Cut,
+    result: Result,
+    tables: Tables,
+) -> None:
+    """Refuse a result of pairs that is too large."""
+    if not output.materialise:
+        return
+    spec, limits, found = statistics.spec, cut.limits, result.estimate
+    pair_bytes, two = result.pair_bytes, len(statistics.each) > 1
+    own = sum(statistics.rows) if spec.include_self else 0
+    rows = found.total_low * directions(spec) + own
+    check_result(rows, pair_bytes, limits, spec.request, two, found.counted)
+    share = found.total_low / max(1.0, statistics.candidates)
+    check_share(tables.warnings, share, rows, pair_bytes, spec)
+    if limits.plain:
+        device = frames_of_library(spec.library).memory()
+        check_room(rows, pair_bytes, spec.request, not found.counted, device)
+
+
+def _expect_memory(
+    statistics: JoinStatistics,
+    output: OutputSpec,
+    cut: Cut,
+    result: Result,
+    work: Work,
+) -> Memory:
+    """Estimate the disk traffic. Refuse chunks that do not fit in memory."""
+    chunks, limits = cut.chunks, cut.limits
+    check_moving(chunks.method, limits, statistics.each)
+    if cut.one is not None and cut.alone:
+        check_one(cut.one, limits)
+        return Memory(alone=cut.alone)
+    for side, row_bytes in zip(chunks.sides, cut.chunk_bytes, strict=True):
+        check_chunks(side.rows, row_bytes, limits, len(work))
+    size = 0.0
+    if output.materialise:
+        size = result.estimate.total * directions(statistics.spec) * result.pair_bytes
+    disk = expect_disk(chunks, cut.row_bytes, size, output.joins, limits)
+    if work.visits is not None:
+        again = output.joins * work.visits.again
+        disk = disk.with_spilled(again * cut.row_bytes, limits)
+    needed = needed_of_chunks(
+        chunks,
+        work.in_turn,
+        cut.point_bytes,
+        output.joins > 1 or output.spanning,
+        limits,
+    )
+    return Memory(replace(disk, needed=needed))
+
+
+def _plan_indexing(
+    statistics: JoinStatistics, output: OutputSpec, cut: Cut
+) -> Indexing:
+    method, limits = cut.chunks.method, cut.limits
+    return Indexing(
+        cut.row_bytes,
+        threads=limits.for_each(len(cut.chunks)),
+        sent=sent_rows(method, limits, max(cut.point_bytes)),
+        narrow=statistics.is_narrow(output) and method is None,
     )

@@ -424,6 +424,10 @@ class Disk:
         )
 
 
+NO_DISK = Disk()
+"""No disk traffic."""
+
+
 def expect_disk(
     chunks: JoinChunks,
     row_bytes: float,
@@ -437,7 +441,7 @@ def expect_disk(
     of passes over the block pairs.
     """
     if limits.gpu:
-        return Disk()
+        return NO_DISK
     away = 0.0  # fraction of a worker's chunks that is spilled
     if limits.limit is not None and limits.memory is not None:
         threads = limits.threads / limits.workers

@@ -18,13 +18,16 @@ import numpy as np
 
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Norm, add, box_gap
+from dask_simjoin.planning.checks import RANK_BYTES, check_blocks, check_outputs
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
+from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
 from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.outputs import OutputSpec, rows_found, whole_slices
 from dask_simjoin.planning.sample import FEW_ROWS
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
+from dask_simjoin.planning.work import ALONE, NO_PAIRS, SearchWork, Sharing
 
 GUESSED, ASKED = 1024, 256
 """To guess distances to neighbors, the neighbors of ASKED points among GUESSED points
@@ -97,6 +100,75 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
         far.sort()
         typical = float(metric.distance(far[len(far) // 2 :][:1], np)[0])
     return typical if math.isfinite(typical) else 0.0
+
+
+def make_searches(
+    statistics: JoinStatistics,
+    output: OutputSpec,
+    chunks: JoinChunks,
+    costs: Costs,
+    limits: Limits,
+    row_bytes: float,
+    is_divisible: bool,
+) -> SearchWork:
+    """Plan searches for nearest neighbors. Refuse too many of them.
+
+    `row_bytes`: memory of one row of a chunk. `is_divisible`: whether a search may be
+    divided into parts.
+    """
+    searches = find_searches(statistics, output, chunks)
+    check_blocks(sum(map(len, searches)), chunks.rows, row_bytes, limits)
+    joined = NO_PAIRS
+    if output.spanning:
+        joined = find_joined(statistics, output.k or 1, chunks)
+        check_blocks(len(joined), chunks.rows, row_bytes, limits)
+    rows = chunks.rows[: len(searches)]
+    met = np.array([float(chunks.rows[found].sum()) for found in searches])
+    seconds = costs.searches(rows, met)
+    copies, sharing = 1, ALONE
+    if output.spanning:
+        sharing = find_sharing(statistics, chunks, seconds, costs, limits)
+        if sharing[1] > 1:
+            copies = costs.copies(chunks, limits.workers)
+    elif is_divisible and seconds.sum() >= COPIED_SECONDS:
+        copies = costs.copies(chunks, limits.workers)
+    if limits.gpu:  # one piece per GPU, because a search keeps a GPU busy
+        parts = np.full(len(searches), 1 if output.spanning else copies)
+    else:
+        parts = costs.pieces(seconds, rows, None)
+    # without a search there are no parts
+    parts, slices = np.where(met > 0, parts, 1), np.ones_like(parts)
+    if output.with_ids and is_divisible:
+        most = rows * float(rows_found(statistics.rows, output.k or 1))
+        most /= max(1, statistics.rows[0])
+        least = whole_slices(most, statistics.pair_bytes + RANK_BYTES, limits)
+        least = np.ceil(least / copies).astype(np.int64) * copies
+        # a small result is one partition, in the order of the rows; else each part
+        # makes a partition
+        divided = (least > 1) & (met > 0)
+        parts = np.where(divided, np.maximum(parts, least), parts)
+        slices = np.where(divided, parts, 1)
+        check_outputs(float(slices.sum()), limits, f"k={output.k}")
+    return SearchWork(
+        compared_chunks(searches),
+        parts,
+        slices,
+        seconds,
+        copies,
+        searches=searches,
+        joined=joined,
+        sharing=sharing,
+    )
+
+
+def compared_chunks(searches: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Return the pairs of chunks of searches, each pair once (n, 2), int32."""
+    pairs = {
+        (min(i, j), max(i, j))
+        for i, found in enumerate(searches)
+        for j in found.tolist()
+    }
+    return serpentine(np.array(sorted(pairs), np.int64).reshape(-1, 2)).astype(np.int32)
 
 
 def find_searches(
@@ -208,20 +280,12 @@ expected work.
 PART_ROWS = 1 << 11
 """Minimum number of rows in a part of a round."""
 
-Sharing = tuple[int, int]
-"""Number of threads or GPUs that make a single chunk's tree, and of workers with a copy
-of the chunk.
-"""
-
-ALONE: Sharing = (1, 1)
-"""One thread of one worker makes the tree."""
-
 
 def find_sharing(
     statistics: JoinStatistics,
     chunks: JoinChunks,
     seconds: np.ndarray,
-    copies: int,
+    costs: Costs,
     limits: Limits,
 ) -> Sharing:
     """Choose how many threads and workers make the tree.
@@ -232,6 +296,7 @@ def find_sharing(
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
     if limits.gpu:
+        copies = costs.copies(chunks, limits.workers)
         return copies, copies
     if limits.workers > 1 and seconds.sum() < SHARED_SECONDS:
         return ALONE

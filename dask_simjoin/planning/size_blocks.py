@@ -12,11 +12,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
-
-from dask_simjoin.planning.outputs import BlockPairs
 
 
 class SizeRule(Protocol):
@@ -200,43 +198,3 @@ def heavy_first(candidates: np.ndarray) -> np.ndarray:
     used again before it is spilled to disk.
     """
     return np.argsort(-np.floor(np.log2(np.maximum(candidates, 1))), kind="stable")
-
-
-class SizeBlockPlan(BlockPairs):
-    """A plan whose chunks are blocks by size."""
-
-    # for each partition of each table, its number of rows
-    sources: tuple[tuple[int, ...], ...]
-    sides: tuple[SizeBlocks, ...]  # blocks of each table
-
-    even: ClassVar[bool] = False
-
-    @property
-    def counted(self) -> SizeBlocks:
-        """Blocks of the left table. Matches are counted for the rows of this table."""
-        return self.sides[0]
-
-    @property
-    def table_rows(self) -> tuple[int, ...]:
-        """Number of rows of each table."""
-        return tuple(map(sum, self.sources))
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of all tables."""
-        return sum(self.table_rows)
-
-    @property
-    def number(self) -> int:
-        """Number of blocks of all tables."""
-        return sum(map(len, self.sides))
-
-    @property
-    def block_rows(self) -> np.ndarray:
-        """Expected number of rows of each block, float64."""
-        return np.concatenate([side.rows for side in self.sides])
-
-    @property
-    def block_bytes(self) -> np.ndarray:
-        """Expected size of each block in bytes, float64."""
-        return np.concatenate([side.bytes for side in self.sides])

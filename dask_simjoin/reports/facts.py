@@ -186,7 +186,7 @@ def _number(name: str, value: Any) -> str:
 
 
 ROWS: Facts = (
-    ("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.table_rows)),
+    ("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.tables.rows)),
 )
 
 COST_FACTS: Facts = (
@@ -215,7 +215,7 @@ RESULT_FACTS: Facts = (
         lambda r: (
             None
             if r.counted
-            else f"{r.plan.estimate.sampled:,} rows, for a 95 % interval"
+            else f"{r.plan.result.estimate.sampled:,} rows, for a 95 % interval"
         ),
     ),
     ("recall", lambda r: r._recall),
@@ -249,36 +249,36 @@ class BlockReport(PicturedReport):
     @property
     def rows_left_out(self) -> int:
         """Return the number of rows of all tables that cannot be compared."""
-        return sum(table.rows for table in self.plan.left_out)
+        return sum(table.rows for table in self.plan.tables.left_out)
 
     @property
     def left_out(self) -> list[dict[str, Any]]:
         """Return for each table the rows that cannot be compared, with the reasons."""
-        return [table.to_dict() for table in self.plan.left_out]
+        return [table.to_dict() for table in self.plan.tables.left_out]
 
     @property
     def block_pairs(self) -> int:
-        return len(self.plan)
+        return len(self.plan.work)
 
     @property
     def partitions(self) -> int:
-        return max(self.plan.outputs, 1)  # an empty result still has one partition
+        return max(self.plan.work.outputs, 1)  # an empty result still has one partition
 
     @property
     def pairs(self) -> float:
-        return self._result_rows(self.plan.estimate.total)
+        return self._result_rows(self.plan.result.estimate.total)
 
     @property
     def pairs_low(self) -> float:
-        return self._result_rows(self.plan.estimate.total_low)
+        return self._result_rows(self.plan.result.estimate.total_low)
 
     @property
     def pairs_high(self) -> float:
-        return self._result_rows(self.plan.estimate.total_high)
+        return self._result_rows(self.plan.result.estimate.total_high)
 
     @property
     def counted(self) -> bool:
-        return self.plan.estimate.counted
+        return self.plan.result.estimate.counted
 
     @property
     def result_bytes(self) -> int:
@@ -286,7 +286,7 @@ class BlockReport(PicturedReport):
 
     @property
     def pair_bytes(self) -> float:
-        return self.plan.pair_bytes
+        return self.plan.result.pair_bytes
 
     @property
     def partition_bytes(self) -> int:
@@ -341,7 +341,7 @@ class BlockReport(PicturedReport):
 
     @property
     def _two(self) -> bool:
-        return len(self.plan.table_rows) > 1
+        return len(self.plan.tables.rows) > 1
 
     @property
     def _possible(self) -> int:
@@ -364,7 +364,7 @@ class BlockReport(PicturedReport):
     def _largest_partition(self) -> float:
         blocks = self.to_frame()
         sizes = np.repeat(
-            (blocks["bytes"] / blocks["partitions"]).to_numpy(), self.plan.slices
+            (blocks["bytes"] / blocks["partitions"]).to_numpy(), self.plan.work.slices
         )
         return float(sizes.max(initial=0.0))
 

@@ -37,7 +37,7 @@ MIN_DISK_SECONDS = 0.1
 
 INPUT_FACTS: Facts = (
     *ROWS,
-    ("left out", lambda r: left_out_in_words(r.plan.left_out)),
+    ("left out", lambda r: left_out_in_words(r.plan.tables.left_out)),
     ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
     ("metric", lambda r: None if r.spec.metric == "euclidean" else r.spec.metric),
     ("distances", lambda r: r._distances),
@@ -45,7 +45,9 @@ INPUT_FACTS: Facts = (
     ("partitioning", lambda r: r.plan.chunks.describe()),
     (
         "chunks",
-        lambda r: f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.row_bytes)})",
+        lambda r: (
+            f"{r.chunks:,} ({size(r.plan.chunks.rows.sum() * r.plan.indexing.row_bytes)})"
+        ),
     ),
     (
         "median chunk",
@@ -66,17 +68,23 @@ TIME_FACTS: Facts = (
     (
         "",
         lambda r: _disk(
-            r.plan.disk.shuffling,
+            r.plan.memory.disk.shuffling,
             f"of this to shuffle {size(r.shuffled_bytes)} of rows through the disk",
         ),
     ),
     (
         "",
         lambda r: _disk(
-            r.plan.disk.spilling, f"of this to spill {size(r.spilled_bytes)} of chunks"
+            r.plan.memory.disk.spilling,
+            f"of this to spill {size(r.spilled_bytes)} of chunks",
         ),
     ),
-    ("", lambda r: _disk(r.plan.disk.writing, "more to write the pairs as parquet")),
+    (
+        "",
+        lambda r: _disk(
+            r.plan.memory.disk.writing, "more to write the pairs as parquet"
+        ),
+    ),
     ("bytes read", lambda r: r._bytes_read),
 )
 
@@ -206,15 +214,15 @@ class PlanReport(BlockReport):
 
     @property
     def recall(self) -> float:
-        return self.plan.recall.share
+        return self.plan.result.recall.share
 
     @property
     def recall_low(self) -> float:
-        return self.plan.recall.low
+        return self.plan.result.recall.low
 
     @property
     def recall_high(self) -> float:
-        return self.plan.recall.high
+        return self.plan.result.recall.high
 
     @property
     def partitioning(self) -> str:
@@ -234,40 +242,41 @@ class PlanReport(BlockReport):
 
     @property
     def writing_seconds(self) -> float:
-        return self.plan.disk.writing
+        return self.plan.memory.disk.writing
 
     @property
     def spilled_bytes(self) -> int:
-        return round(self.plan.disk.spilled)
+        return round(self.plan.memory.disk.spilled)
 
     @property
     def shuffled_bytes(self) -> int:
-        return round(self.plan.disk.shuffled)
+        return round(self.plan.memory.disk.shuffled)
 
     @property
     def table_bytes(self) -> int:
-        return round(self.rows * self.plan.row_bytes)
+        return round(self.rows * self.plan.indexing.row_bytes)
 
     @property
     def table_reads(self) -> float:
-        return 1 + self.plan.disk.spilled / max(self.table_bytes, 1)
+        return 1 + self.plan.memory.disk.spilled / max(self.table_bytes, 1)
 
     @property
     def _bytes_read(self) -> str | None:
         """Describe how many bytes are read; None if all chunks fit in memory, so that
         each is read once.
         """
-        if self.plan.visits is None:
+        if self.plan.work.visits is None:
             return None
-        fit = f"{self.plan.visits.capacity:,} of {self.chunks:,} chunks fit in the memory of a worker"
+        fit = f"{self.plan.work.visits.capacity:,} of {self.chunks:,} chunks fit in the memory of a worker"
         return f"{self.table_reads:.2g} times the bytes of the table (expected: {fit})"
 
     @property
     def _reading(self) -> str | None:
         rows = max(
-            (rows for sources in self.plan.sources for rows, _ in sources), default=0
+            (rows for sources in self.plan.tables.sources for rows, _ in sources),
+            default=0,
         )
-        need = READ_COPIES * rows * self.plan.row_bytes
+        need = READ_COPIES * rows * self.plan.indexing.row_bytes
         if not self.spec.settings.cluster or need <= self.task_bytes:
             return None
         return f"about {size(need)} for the largest partition of the table"
@@ -295,11 +304,11 @@ class PlanReport(BlockReport):
             - ``seconds``: seconds of one thread.
         """
         plan, chunks = self.plan, self.plan.chunks
-        i, j = plan.blocks[:, 0], plan.blocks[:, 1]
+        i, j = plan.work.blocks[:, 0], plan.work.blocks[:, 1]
         self_pairs = (
             np.where(i == j, chunks.own_rows[i], 0.0) if self.spec.include_self else 0.0
         )
-        estimate = plan.estimate
+        estimate = plan.result.estimate
         pairs, low, high = (
             n * directions(self.spec) + self_pairs
             for n in (estimate.pairs, estimate.low, estimate.high)
@@ -310,13 +319,13 @@ class PlanReport(BlockReport):
                 "data_chunk": j - chunks.first_data,
                 "query_rows": chunks.rows[i],
                 "data_rows": chunks.rows[j],
-                "candidates": chunks.candidates(plan.blocks),
+                "candidates": chunks.candidates(plan.work.blocks),
                 "pairs": pairs,
                 "pairs_low": low,
                 "pairs_high": high,
-                "bytes": pairs * self.plan.pair_bytes,
-                "partitions": plan.slices,
-                "seconds": plan.seconds,
+                "bytes": pairs * self.plan.result.pair_bytes,
+                "partitions": plan.work.slices,
+                "seconds": plan.work.seconds,
             }
         )
 
@@ -328,31 +337,35 @@ class PlanReport(BlockReport):
     @property
     def _tasks(self) -> int:
         plan = self.plan
-        join = self.partitions + int((plan.slices > 1).sum()) * (not plan.even)
+        join = self.partitions + int((plan.work.slices > 1).sum()) * (
+            not plan.work.even
+        )
         return (
             self._making_tasks()
             + join
-            - self.chunks * (plan.read_apart and plan.chunks_are_partitions)
+            - self.chunks * (plan.indexing.read_apart and plan.chunks_are_partitions)
         )
 
     def _making_tasks(self) -> int:
-        if not self.plan.read_apart:
+        if not self.plan.indexing.read_apart:
             return self.chunks
         return making_tasks(
-            self.plan.chunks, self.plan.sources, self.spec.settings.cluster
+            self.plan.chunks, self.plan.tables.sources, self.spec.settings.cluster
         )
 
     @property
     def _largest_bytes(self) -> float:
-        return float(self.plan.chunks.rows.max(initial=0.0)) * self.plan.row_bytes
+        return (
+            float(self.plan.chunks.rows.max(initial=0.0)) * self.plan.indexing.row_bytes
+        )
 
     def _chunk(self, rows: float) -> str:
-        return f"{rows:,.0f} rows, {size(rows * self.plan.row_bytes)}"
+        return f"{rows:,.0f} rows, {size(rows * self.plan.indexing.row_bytes)}"
 
     @property
     def _recall(self) -> str | None:
         return (
-            self.plan.recall.in_words(self._recall_unit)
+            self.plan.result.recall.in_words(self._recall_unit)
             if self.spec.approximate
             else None
         )
@@ -361,10 +374,10 @@ class PlanReport(BlockReport):
     def _neighbors(self) -> float:
         # in a self-join, each pair is a neighbor for both of its rows
         ends = 1 if self._two else 2
-        return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
+        return ends * self.plan.result.estimate.total / max(self.plan.tables.rows[0], 1)
 
     def _dimensions(self) -> str:
-        spec, dims = self.spec, self.plan.dims
+        spec, dims = self.spec, self.plan.tables.dims
         if spec.lists:
             return f"{dims:,}: the numbers of each list in {spec.on[0]!r}"
         if not spec.measure.axes:
@@ -432,7 +445,7 @@ class NearestPlanReport(PlanReport):
 
     @property
     def block_pairs(self) -> int:
-        return sum(map(len, self.plan.searches))
+        return sum(map(len, self.plan.work.searches))
 
     @property
     def pairs(self) -> float:
@@ -452,14 +465,17 @@ class NearestPlanReport(PlanReport):
 
     @property
     def pair_bytes(self) -> float:
-        return self.plan.pair_bytes + RANK_BYTES
+        return self.plan.result.pair_bytes + RANK_BYTES
 
     @property
     def _largest_partition(self) -> float:
-        slices = self.plan.slices
+        slices = self.plan.work.slices
         rows = (self.plan.chunks.rows[: len(slices)] / slices).max(initial=0.0)
         return (
-            float(rows) * self.pairs / max(1, self.plan.table_rows[0]) * self.pair_bytes
+            float(rows)
+            * self.pairs
+            / max(1, self.plan.tables.rows[0])
+            * self.pair_bytes
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -474,9 +490,10 @@ class NearestPlanReport(PlanReport):
         """
         plan = self.plan
         numbers = np.repeat(
-            np.arange(len(plan.searches)), [len(found) for found in plan.searches]
+            np.arange(len(plan.work.searches)),
+            [len(found) for found in plan.work.searches],
         )
-        found = np.concatenate([np.zeros(0, np.int64), *plan.searches])
+        found = np.concatenate([np.zeros(0, np.int64), *plan.work.searches])
         rows = plan.chunks.rows
         return pd.DataFrame(
             {
@@ -494,14 +511,14 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _fewer(self) -> str | None:
-        neighbors = self.plan.rows_found(self.k) // max(1, self.plan.table_rows[0])
+        neighbors = self.plan.rows_found(self.k) // max(1, self.plan.tables.rows[0])
         if neighbors >= self.k:
             return None
         return f"at most {neighbors:,} per row, because there are no more rows: k={shown(self.k)} is larger"
 
     @property
     def _recall(self) -> str | None:
-        if self.spec.approximate and self.plan.recall is UNKNOWN:
+        if self.spec.approximate and self.plan.result.recall is UNKNOWN:
             return (
                 "unknown, as a sample is less dense than the table; "
                 f"profile(k={shown(self.k)}) measures it"
@@ -510,9 +527,9 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _tasks(self) -> int:
-        parts, slices = self.plan.parts, self.plan.slices
+        parts, slices = self.plan.work.parts, self.plan.work.slices
         searches = int(
-            ((parts + slices) * [len(found) for found in self.plan.searches]).sum()
+            ((parts + slices) * [len(found) for found in self.plan.work.searches]).sum()
         )
         return (
             self._making_tasks()

@@ -68,7 +68,7 @@ class RunReport(Report):
             ),
         ),
         ("found", lambda r: r._found()),
-        ("left out", lambda r: left_out_in_words(r.plan.plan.left_out)),
+        ("left out", lambda r: left_out_in_words(r.plan.plan.tables.left_out)),
         (
             "partitions",
             lambda r: (
@@ -246,7 +246,7 @@ class RunReport(Report):
         # plans of joins of sets do not estimate seconds
         seconds = getattr(plan, "seconds", None)
         time = "" if seconds is None else f", about {seconds:.2g} s"
-        left_out = left_out_in_words(plan.plan.left_out)
+        left_out = left_out_in_words(plan.plan.tables.left_out)
         return (
             f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block "
             f"pairs, {size}{time}; "

@@ -126,7 +126,7 @@ class BlockChunks(LabelledExpr):
         for t, (side, (_, own)) in enumerate(
             zip(plan.sides, named_sides(spec), strict=True)
         ):
-            firsts = np.cumsum([0, *plan.sources[t]]).tolist()
+            firsts = np.cumsum([0, *plan.tables.sources[t]]).tolist()
             sends: list[Call] = [
                 ((t, n), self._send, (*rows, firsts[n], side))
                 for n, rows in enumerate(sendable[t])
@@ -278,7 +278,10 @@ class LazySets(LazyJoin):
                 map_frozen(label, reader, source, own, each=list(enumerate(rows)))
             )
             for source, (_, own), rows in zip(
-                sources, named_sides(self.operand("spec")), plan.sources, strict=True
+                sources,
+                named_sides(self.operand("spec")),
+                plan.tables.sources,
+                strict=True,
             )
         )
 
@@ -397,7 +400,7 @@ class MarkRows(BlockValues):
                 self._tasks.block_pair(self.chunks, i, j, spec, plan.layout, part),
                 List(rows[i], rows[j]),
             )
-            for b, i, j, part in plan.pieces()
+            for b, i, j, part in plan.work.pieces()
         ]
         return (
             self._of_groups(steps, refs, rows, found)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from dask.tokenize import normalize_token
@@ -22,16 +22,15 @@ from dask_simjoin.planning.checks import (
     check_rows,
 )
 from dask_simjoin.planning.estimate import Estimate, block_of, estimate
-from dask_simjoin.planning.left_out import LeftOut
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
 from dask_simjoin.planning.partition import RIGHT, IdSummary, summarise_ids
+from dask_simjoin.planning.plan import Memory, Result, Tables
 from dask_simjoin.planning.resources import Disk, bytes_needed
 from dask_simjoin.planning.sample import Sample, sample_size
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints, gather_samples
 from dask_simjoin.planning.size_blocks import (
     ELEMENT_BYTES,
-    SizeBlockPlan,
     SizeBlocks,
     candidate_pairs,
     compared_blocks,
@@ -39,6 +38,7 @@ from dask_simjoin.planning.size_blocks import (
     heavy_first,
     size_blocks,
 )
+from dask_simjoin.planning.work import PairWork
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets import token_ids
 from dask_simjoin.sets.chunks import (
@@ -305,28 +305,22 @@ and its place in an order.
 
 
 @dataclass(frozen=True, eq=False)
-class SetPlan(SizeBlockPlan):
-    """The plan of a join of sets. See also `SizeBlockPlan` and `BlockPairs`."""
+class SetPlan:
+    """The plan of a join of sets. Its chunks are blocks by size."""
 
     method: str | SetMethod
-    # for each table, the number of rows of each partition
-    sources: tuple[tuple[int, ...], ...]
-    sides: tuple[SizeBlocks, ...]
-    blocks: np.ndarray
-    slices: np.ndarray
-    parts: np.ndarray
-    estimate: Estimate
-    pair_bytes: float
-    row_bytes: float
-    """Mean bytes of a row of the result, and of a row of a block."""
+    sides: tuple[SizeBlocks, ...]  # blocks of each table
+    tables: Tables  # `sources` has the number of rows of each partition
     missing: int  # rows without a set
-    # for each table, the rows without a set; empty if such rows match each other
-    left_out: tuple[LeftOut, ...]
+    row_bytes: float  # mean memory of a row of a block
     special: bool  # whether rows with empty sets or without a set may match
+    work: PairWork
+    result: Result
+    memory: Memory
     limits: Limits
-    disk: Disk = field(default=Disk(), kw_only=True)
-    run: str = field(default="", kw_only=True)
-    """The name under which tasks are recorded; "" if they are not recorded."""
+    run: str = ""  # name of the recorded run; "": tasks are not recorded
+
+    shuffles_on_disk: ClassVar[bool] = False
 
     @property
     def layout(self) -> str | SetMethod:
@@ -334,21 +328,47 @@ class SetPlan(SizeBlockPlan):
         return self.method
 
     @property
+    def counted(self) -> SizeBlocks:
+        """Blocks of the left table. Matches are counted for the rows of this table."""
+        return self.sides[0]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all tables."""
+        return sum(self.tables.rows)
+
+    @property
+    def number(self) -> int:
+        """Number of blocks of all tables."""
+        return sum(map(len, self.sides))
+
+    @property
+    def block_rows(self) -> np.ndarray:
+        """Expected number of rows of each block, float64."""
+        return np.concatenate([side.rows for side in self.sides])
+
+    @property
+    def block_bytes(self) -> np.ndarray:
+        """Expected size of each block in bytes, float64."""
+        return np.concatenate([side.bytes for side in self.sides])
+
+    @property
     def tokens(self) -> float:
         return float(sum(side.elements.sum() for side in self.sides))
 
     def __repr__(self) -> str:
-        return f"<{self.rows:,} rows, {self.number} blocks, {len(self):,} block pairs>"
+        return (
+            f"<{self.rows:,} rows, {self.number} blocks, "
+            f"{len(self.work):,} block pairs>"
+        )
 
     def __dask_tokenize__(self) -> Any:
         lows = [(side.lows, side.splits) for side in self.sides]
         content = (
             self.method,
-            self.sources,
+            self.tables.sources,
             lows,
-            self.blocks,
-            self.slices,
-            self.parts,
+            self.work.identity,
             self.special,
         )
         return normalize_token((type(self).__qualname__, *content))
@@ -442,28 +462,27 @@ def make_set_plan(
     # all blocks are in memory at the same time, because no block is complete before all
     # rows are encoded
     block_bytes = float(np.concatenate([side.bytes for side in sides]).sum())
+    left_out = [
+        rows_without_a_value(
+            sum(s.source_rows for s in some), tuple(s.missing for s in some), own
+        )
+        for some, (_, own) in zip(tables, named_sides(spec), strict=False)
+    ]
     return SetPlan(
         spec.method,
-        tuple(tuple(s.source_rows for s in some) for some in tables),
         sides,
-        blocks,
-        slices,
-        np.ones(len(blocks), np.int64),
-        found,
-        pair_bytes,
-        row_bytes,
-        sum(s.missing for some in tables for s in some),
-        ()
-        if spec.allow_missing
-        else tuple(
-            rows_without_a_value(
-                sum(s.source_rows for s in some), tuple(s.missing for s in some), own
-            )
-            for some, (_, own) in zip(tables, named_sides(spec), strict=False)
+        Tables(
+            tuple(rows),
+            tuple(tuple(s.source_rows for s in some) for some in tables),
+            () if spec.allow_missing else tuple(left_out),
         ),
+        sum(s.missing for some in tables for s in some),
+        row_bytes,
         special,
+        PairWork(blocks, np.ones(len(blocks), np.int64), slices, np.zeros(len(blocks))),
+        Result(pair_bytes, found),
+        Memory(Disk(needed=bytes_needed(block_bytes, 0.0, limits))),
         limits,
-        disk=Disk(needed=bytes_needed(block_bytes, 0.0, limits)),
     )
 
 

@@ -68,7 +68,7 @@ class SetPlanReport(BlockReport):
                 else None
             ),
         ),
-        ("left out", lambda r: left_out_in_words(r.plan.left_out)),
+        ("left out", lambda r: left_out_in_words(r.plan.tables.left_out)),
         (
             "tokens",
             lambda r: f"about {r.tokens:,.0f}, {r.tokens / max(r.rows, 1):.3g} per row",
@@ -138,8 +138,8 @@ class SetPlanReport(BlockReport):
             ``pairs``, ``pairs_low``, ``pairs_high`` and ``bytes``, in ``partitions``.
         """
         plan = self.plan
-        i, j = plan.blocks[:, 0], plan.blocks[:, 1]
-        rows, found = plan.block_rows, plan.estimate
+        i, j = plan.work.blocks[:, 0], plan.work.blocks[:, 1]
+        rows, found = plan.block_rows, plan.result.estimate
         first_data = len(plan.sides[0]) if self._two else 0
         lows = np.concatenate([side.bounds[0] for side in plan.sides])
         return pd.DataFrame(
@@ -153,8 +153,8 @@ class SetPlanReport(BlockReport):
                 "pairs": found.pairs,
                 "pairs_low": found.low,
                 "pairs_high": found.high,
-                "bytes": found.pairs * plan.pair_bytes,
-                "partitions": plan.slices,
+                "bytes": found.pairs * plan.result.pair_bytes,
+                "partitions": plan.work.slices,
             }
         )
 
@@ -173,10 +173,10 @@ class SetPlanReport(BlockReport):
     @property
     def _tasks(self) -> int:
         plan = self.plan
-        sources = sum(map(len, plan.sources))
+        sources = sum(map(len, plan.tables.sources))
         sent = sum(
             len(own) * len(side)
-            for own, side in zip(plan.sources, plan.sides, strict=True)
+            for own, side in zip(plan.tables.sources, plan.sides, strict=True)
         )
         moved = sent * self.spec.settings.cluster
         return (
@@ -184,5 +184,5 @@ class SetPlanReport(BlockReport):
             + moved
             + self.blocks
             + self.partitions
-            + int((plan.slices > 1).sum())
+            + int((plan.work.slices > 1).sum())
         )

@@ -265,7 +265,7 @@ class EditPlanReport(SetPlanReport):
     _skipped_because = "whose lengths differ too much"
     _facts = (
         *ROWS,
-        ("left out", lambda r: left_out_in_words(r.plan.left_out)),
+        ("left out", lambda r: left_out_in_words(r.plan.tables.left_out)),
         (
             "characters",
             lambda r: (

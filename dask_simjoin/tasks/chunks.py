@@ -465,7 +465,7 @@ def whole_chunks(
     `sampled`: see `plan_whole`. `refine`: adapts the planned layout.
     """
     plan, scans = _planned(frames, spec, output, sampled, with_recall=False)
-    text = left_out_in_words(plan.left_out)
+    text = left_out_in_words(plan.tables.left_out)
     if text is not None:
         LOG.info("left out %s", text)
     if refine is not None and plan.meets and scans[0] is not None:
@@ -477,7 +477,7 @@ def whole_chunks(
             places = (
                 None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
             )
-            own = replace(own, dims=plan.dims)
+            own = replace(own, dims=plan.tables.dims)
             read = _read(scan.x, scan.frame, places, len(frame), scan.limit, own)
             chunks.append(
                 gather_chunk(plan.layout, [(0, len(frame))], read, threads=threads)
@@ -523,7 +523,7 @@ def _planned(
     output = replace(output, result_bytes_per_row=0, others_per_row=0)
     plan = make_plan(statistics, output, with_recall=with_recall)
     _check_ids(statistics, frames, spec)
-    raise_warnings(plan.data_warnings, None)
+    raise_warnings(plan.tables.warnings, None)
     return plan, scans
 
 

@@ -128,13 +128,13 @@ class LocalDriver:
         `found`: number of rows found. `directions`: number of these rows per pair.
         """
         copies = functools.partial(count_copies, self.frames, self.spec)
-        raise_if_none(plan.data_warnings, found, lambda: directions * copies())
+        raise_if_none(plan.tables.warnings, found, lambda: directions * copies())
 
     def planned(self, output: OutputSpec) -> Plan:
         """Plan the verb without running it."""
         made = plan_whole(self.frames, self.spec, output, sampled=True)
-        raise_if_none(made.data_warnings, 0)
-        size = round(made.rows * made.row_bytes)
+        raise_if_none(made.tables.warnings, 0)
+        size = round(made.rows * made.indexing.row_bytes)
         device = frames_of_library(self.spec.library).memory()
         return replace(made, limits=limits_now(made.limits, size, device))
 
@@ -152,7 +152,7 @@ class LocalJoins(LocalDriver):
             like, alone = example, unmatched_rows(queries, counts, spec, example)
         if not plan.meets:
             return example
-        with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
+        with naming_causes(lambda: plan.tables.warnings), within_memory(spec.request):
             columns = list(example.columns)
             found = join(work.block_pair, columns, plan, self.threads, like, alone)
         itself = plan.rows * spec.include_self
@@ -201,8 +201,8 @@ class LocalJoins(LocalDriver):
         plan, device = work.plan, frames_for(frame).memory()
         limits = Limits(memory=device, gpu=device is not None)
         fitting = csr.fitting_for(spec, len(frame), frame, limits, pieces=False)
-        pairs, itself = plan.estimate, plan.rows * spec.include_self
-        with naming_causes(lambda: plan.data_warnings):
+        pairs, itself = plan.result.estimate, plan.rows * spec.include_self
+        with naming_causes(lambda: plan.tables.warnings):
             fitting.check(2 * pairs.total_low + itself, sampled=True)
             found = csr.graph_of_chunk(work.block_pair, mode, fitting, pairs.total)
         self.check_found(plan, found.nnz - itself, 2)
@@ -223,8 +223,8 @@ def parts_of(block_pair: BlockPair, plan: Plan, threads: int) -> int:
 def _threads_for(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     """Return how many threads share the work of a block pair."""
     rows = max(len(chunk["ids"]) for chunk in block_pair.chunks)
-    by_pairs = int(plan.estimate.total / PAIRS_APART)
-    return max(1, min(threads, max(rows // numbers_apart(plan.dims), by_pairs)))
+    by_pairs = int(plan.result.estimate.total / PAIRS_APART)
+    return max(1, min(threads, max(rows // numbers_apart(plan.tables.dims), by_pairs)))
 
 
 def _in_turns(
@@ -236,9 +236,9 @@ def _in_turns(
     """Run work for ranges of places of the first chunk, one range after the other."""
     queries, data = (len(chunk["ids"]) for chunk in block_pair[:2])
     # a sweep compares few points that are no pairs
-    cost: float = data * plan.dims
+    cost: float = data * plan.tables.dims
     if block_pair.layout.method == "sweep":
-        cost = PAIR_WORK * (1 + plan.estimate.total / max(1, queries))
+        cost = PAIR_WORK * (1 + plan.result.estimate.total / max(1, queries))
     longer = 1 + len(block_pair.spec.several)
     return in_turns(
         work,

@@ -99,14 +99,16 @@ class LocalNearest(LocalDriver):
         made = self.planned(output)
         check_neighbors(made, wanted, frames_of_library(self.spec.library).memory())
         if self.spec.approximate:
-            made = replace(made, recall=self._recall(made, wanted))
+            made = replace(
+                made, result=replace(made.result, recall=self._recall(made, wanted))
+            )
         return NearestPlanReport(made, self.spec, wanted.k, wanted.totals[1])
 
     def _recall(self, plan: Plan, wanted: Neighbors) -> Recall:
         """Measure the recall of an approximate search."""
         specs = [self.spec] if self.is_self_join else [self.spec, self.spec.right]
         sides = [
-            read_piece(frame, replace(own, dims=plan.dims))["x"]
+            read_piece(frame, replace(own, dims=plan.tables.dims))["x"]
             for frame, own in zip(self.frames, specs, strict=True)
         ]
         recall = recall_module(self.spec.method)
@@ -148,7 +150,9 @@ def check_neighbors(plan: Plan, wanted: Neighbors, device: int | None) -> None:
     `device`: as in `check_room`.
     """
     rows = plan.rows_found(wanted.k)
-    row_bytes = plan.pair_bytes + RANK_BYTES if wanted.totals == ANY_TOTAL else 0.0
+    row_bytes = (
+        plan.result.pair_bytes + RANK_BYTES if wanted.totals == ANY_TOTAL else 0.0
+    )
     with_alone = wanted.how == LEFT
     # usually the arrays of the search become the result, but in these cases they are
     # copied
@@ -157,7 +161,7 @@ def check_neighbors(plan: Plan, wanted: Neighbors, device: int | None) -> None:
             MERGE_COPIES if wanted.mutual or with_alone else 1
         )
     elif wanted.mutual:
-        rows = max(rows, rows_found(plan.table_rows[::-1], wanted.k))
+        rows = max(rows, rows_found(plan.tables.rows[::-1], wanted.k))
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
     else:
         row_bytes = max(NEIGHBOR_BYTES, row_bytes)

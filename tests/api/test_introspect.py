@@ -167,7 +167,7 @@ def test_memory_includes_the_result(frame, k):
     size = result.memory_usage(index=False).sum()
     found = plan.to_dict()
     assert found["partition_bytes"] == pytest.approx(size, rel=0.05)
-    chunk = plan.rows * plan.plan.row_bytes
+    chunk = plan.rows * plan.plan.indexing.row_bytes
     assert found["task_bytes"] == pytest.approx(
         4 * chunk + PEAK * found["partition_bytes"]
     )

@@ -165,7 +165,7 @@ def test_near_chunks_only_are_searched():
     x = np.arange(4000.0)
     ddf = dd.from_pandas(pd.DataFrame({"x": x}), npartitions=16)
     joined = ddf.simjoin.knn_join(k=2, partitioning="entity", blocksize="40 kB")
-    searches = joined.expr.plan.searches
+    searches = joined.expr.plan.work.searches
     assert len(searches) > 8
     assert max(map(len, searches)) <= 4
     found = joined.compute(scheduler="sync")

@@ -387,7 +387,7 @@ def test_plans_with_a_smallest_distance():
     )
     report = joined.expr.report
     assert report.pairs_low == 0 < report.pairs_high == 8000
-    searches = joined.expr.plan.searches
+    searches = joined.expr.plan.work.searches
     assert 0 < max(map(len, searches)) < len(searches)
     found = joined.compute(scheduler="sync")
     assert len(found) == 8000 and found.distance.min() == 100.0

@@ -576,15 +576,15 @@ MUTATIONS = [
         "planning/test_tables.py",
     ),
     Mutation(
-        "planning/plan.py",
+        "planning/searches.py",
         "divided = (least > 1) & (met > 0)",
         "divided = least > 1",
         "api/test_knn.py -k searches_nothing",
     ),
     Mutation(
-        "planning/plan.py",
-        "plan.pair_bytes + RANK_BYTES",
-        "plan.pair_bytes",
+        "planning/searches.py",
+        "statistics.pair_bytes + RANK_BYTES",
+        "statistics.pair_bytes",
         "api/test_knn.py -k no_larger",
     ),
     Mutation(

@@ -90,7 +90,7 @@ def test_rows_that_changed_are_refused_where_they_are_read(client):
     frame = pd.DataFrame(rng.uniform(size=(400, 2)), columns=["c0", "c1"])
     held = dd.from_pandas(frame, npartitions=4, sort=False).persist()
     count = held.simjoin.count_pairs(EPS, partitioning="entity", blocksize=200 * 24)
-    sources = count.expr.plan.sources
+    sources = count.expr.plan.tables.sources
     wrong = tuple(tuple((rows + 1, box) for rows, box in own) for own in sources)
     object.__setattr__(count.expr.plan, "sources", wrong)
     with pytest.raises(SourceChangedError, match="had 101 rows"):

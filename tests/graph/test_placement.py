@@ -454,7 +454,7 @@ def test_workers_follow_the_order_and_reports_count_what_they_read(
         monkeypatch.setattr(lazy_join, "send_placement", lambda order: None)
     ddf = dd.from_pandas(frame, npartitions=12, sort=False)
     lazy, plan = ddf.simjoin.self_join(EPS, **JOIN), ddf.simjoin.plan(EPS, **JOIN)
-    order = lazy.expr.plan.visits
+    order = lazy.expr.plan.work.visits
     before = read_bytes(small_memory)
     small_memory.get_task_stream()  # the first call starts the recording
     found = lazy.compute().sort_values(["left", "right"]).reset_index(drop=True)

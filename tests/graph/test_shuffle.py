@@ -152,7 +152,8 @@ def test_rows_that_changed_are_refused(client):
         .simjoin.count_pairs(EPS, **SPATIAL)
     )
     wrong = tuple(
-        tuple((rows + 1, box) for rows, box in own) for own in count.expr.plan.sources
+        tuple((rows + 1, box) for rows, box in own)
+        for own in count.expr.plan.tables.sources
     )
     object.__setattr__(count.expr.plan, "sources", wrong)
     with pytest.raises(SourceChangedError, match="had 101 rows"):

@@ -93,11 +93,13 @@ def test_one_task_reads_and_indexes_all_partitions(x, partitions, in_this_thread
     pairs = lazy.simjoin.self_join(EPS)
     assert tasks(pairs) == {"simjoin_index": 1, "simjoin_pairs": 1}
     assert as_set(pairs.compute()) == brute_force(x, EPS)
-    assert not pairs.expr.plan.read_apart
+    assert not pairs.expr.plan.indexing.read_apart
     assert re.search(r"\n  tasks +about 2\n", str(lazy.simjoin.plan(EPS)))
-    assert pairs.expr.plan.sources[0] == tuple(
+    assert pairs.expr.plan.tables.sources[0] == tuple(
         (rows, box)
-        for rows, box in lazy.persist().simjoin.self_join(EPS).expr.plan.sources[0]
+        for rows, box in lazy.persist()
+        .simjoin.self_join(EPS)
+        .expr.plan.tables.sources[0]
     )
 
 

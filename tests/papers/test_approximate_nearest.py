@@ -51,7 +51,7 @@ def test_plans_and_profiles_measure_the_share():
         f"recall         {plan.recall:.4f} of the true neighbors, 95 % interval"
         in repr(plan)
     )
-    assert plan.plan.recall.pairs == 4 * 1000
+    assert plan.plan.result.recall.pairs == 4 * 1000
 
 
 def test_neighbours_of_another_table_and_within_a_distance():
@@ -68,7 +68,7 @@ def test_neighbours_of_another_table_and_within_a_distance():
             == plan.recall_low
             == pytest.approx(shared(found, exact), abs=1e-12)
         )
-        assert plan.plan.recall.pairs == len(exact)
+        assert plan.plan.result.recall.pairs == len(exact)
     told = frame.simjoin.profile(0.6, k=3, **SAME).numbers
     exact = frame.simjoin.knn_join(k=3, max_distance=0.6)
     found = frame.simjoin.knn_join(k=3, max_distance=0.6, **SAME)

@@ -45,9 +45,11 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
             have = Limits(threads, shared=each, together=threads)
         plan = plan_of(dd.from_pandas(frame, npartitions=7), have, monkeypatch, **how)
         assert (
-            (plan.alone > 0) == (len(plan.chunks) == 1) == ("of memory" in repr(plan))
+            (plan.memory.alone > 0)
+            == (len(plan.chunks) == 1)
+            == ("of memory" in repr(plan))
         )
-        assert plan.alone <= chunk_limits.TREE_SHARE * memory
+        assert plan.memory.alone <= chunk_limits.TREE_SHARE * memory
         return len(plan.chunks)
 
     need = chunk_limits.APART * 200 * len(frame)
@@ -110,7 +112,7 @@ def test_it_takes_no_more_than_planned(dims, rows, samples, threads):
         told.compute()
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    estimate = (plan.alone - threads * chunk_limits.WORKING) / chunk_limits.APART
+    estimate = (plan.memory.alone - threads * chunk_limits.WORKING) / chunk_limits.APART
     working = threads * chunk_limits.WORKING / 3
     assert estimate / 3 < most < estimate + working, (most / rows, estimate / rows)
 
@@ -120,7 +122,10 @@ def test_chunks_of_processes_that_share_no_memory():
     with dask.config.set(scheduler="processes"):
         assert chunk_limits.room_for_one(planner.limits_for("pandas")) is None
         assert (
-            dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(5).expr.plan.alone > 0
+            dd.from_pandas(frame, npartitions=2)
+            .simjoin.hdbscan(5)
+            .expr.plan.memory.alone
+            > 0
         )
 
 
@@ -186,7 +191,7 @@ def test_threads_share_one_chunk_where_there_is_room(verb, monkeypatch):
     counted = 2 * 8 if verb == "neighbor_counts" else 0  # by two threads
     size = (
         (2 if verb in ("knn_join", "join") else 1)
-        * (one.row_bytes + counted)
+        * (one.indexing.row_bytes + counted)
         * len(frame)
     )
     assert len(one.chunks) == tables and size > 2**20

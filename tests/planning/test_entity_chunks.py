@@ -50,7 +50,7 @@ def test_replicated_is_one_chunk_and_parts_of_its_queries():
     expected = brute_force(x, 0.02)
     with dask.config.set({"scheduler": "sync", "num_workers": 3}):
         pairs = ddf.simjoin.self_join(0.02, partitioning="replicated")
-        assert pairs.expr.plan.even and len(pairs.expr.plan.chunks) == 1
+        assert pairs.expr.plan.work.even and len(pairs.expr.plan.chunks) == 1
         assert pairs.npartitions == 12
         assert_same_pairs(as_set(pairs.compute()), expected)
         report = ddf.simjoin.plan(0.02, partitioning="replicated")
@@ -108,7 +108,7 @@ def test_replicated_outputs_are_bounded(skewed):
         pairs = split(frame_of(x), (2500,)).simjoin.self_join(
             0.02, partitioning="replicated"
         )
-        assert pairs.expr.plan.even != skewed
+        assert pairs.expr.plan.work.even != skewed
         parts = dask.compute(*pairs.to_delayed())
     assert max(map(len, parts)) < 1.2 * 1500
     assert_same_pairs(set().union(*map(as_set, parts)), expected)

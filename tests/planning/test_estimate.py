@@ -20,7 +20,7 @@ def test_degrees_tell_what_pairs_tell(rows, eps, dims):
         eps = 0.3
     tables = tables_for(np.random.default_rng(rows).uniform(size=(rows, dims)), eps)
     counted, found, listed = (
-        make_plan(tables, output).estimate for output in (COUNTS, PAIRS, LISTS)
+        make_plan(tables, output).result.estimate for output in (COUNTS, PAIRS, LISTS)
     )
     for name in ("total", "total_low", "total_high"):
         assert math.isclose(
@@ -37,7 +37,7 @@ def test_shares_of_the_most_joined_points():
     # few enough to be its own sample
     x = np.random.default_rng(3).normal(size=(250, 2))
     tables = tables_for(x, 0.3, most=250)
-    found = make_plan(tables).estimate
+    found = make_plan(tables).result.estimate
     near = (((x[:, None] - x) ** 2).sum(axis=2) <= 0.3**2).sum(axis=1) - 1
     near = -np.sort(-near)
     for part in (0.0, 1 / 250, 0.01, 0.3, 1.0):
@@ -53,9 +53,9 @@ def test_dispersion_is_large_in_clustered_data():
     even, clump = random.random((20_000, 2)), 0.5 + random.normal(0, 0.001, (2000, 2))
     for x, least, most in ((even, -0.3, 0.3), (np.concatenate([even, clump]), 5, 20)):
         tables = tables_for(x, 0.01, most=2000)
-        assert least < make_plan(tables).estimate.dispersion < most
+        assert least < make_plan(tables).result.estimate.dispersion < most
     tables = tables_for(even, 1e-9, most=2000)
-    assert make_plan(tables).estimate.dispersion == 0
+    assert make_plan(tables).result.estimate.dispersion == 0
 
 
 def test_quantiles_are_wider_with_few_degrees_of_freedom():
@@ -88,6 +88,6 @@ def test_intervals_hold_poisson_numbers(mean):
 def test_counted_numbers_have_no_interval():
     x = np.random.default_rng(3).normal(size=(5000, 2))
     tables = tables_for(x, 0.1)
-    found = counted(1234, make_plan(tables).estimate)
+    found = counted(1234, make_plan(tables).result.estimate)
     assert found.counted and found.total == found.total_low == found.total_high == 1234
     assert found.pairs.tolist() == found.low.tolist() == found.high.tolist() == [1234.0]

@@ -27,7 +27,9 @@ def test_plans_that_count_and_plans_that_pair():
     tables = tables_for(x, 0.05)
     counting, pairing = (make_plan(tables, goal) for goal in (COUNTS, PAIRS))
     assert counting.meets and counting.rows == 20_000
-    assert math.isclose(counting.estimate.total, pairing.estimate.total, rel_tol=1e-9)
+    assert math.isclose(
+        counting.result.estimate.total, pairing.result.estimate.total, rel_tol=1e-9
+    )
     assert not make_plan(tables_for(x[:0], 0.05), PAIRS).meets
     limited = replace(tables.spec, settings=replace(tables.spec.settings, result=1000))
     table = replace(tables.left, spec=limited)

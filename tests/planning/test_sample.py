@@ -236,7 +236,7 @@ def test_partitions_that_are_alike_are_sampled_apart():
     points = np.random.default_rng(0).uniform(size=(2000, 2))
     frame = frame_of(np.tile(points, (20, 1)))
     ddf = split(frame, range(2000, 40_000, 2000))
-    found = ddf.simjoin.self_join(0.002).expr.plan.estimate
+    found = ddf.simjoin.self_join(0.002).expr.plan.result.estimate
     assert (
         found.total_low <= ddf.simjoin.count_pairs(0.002).compute() <= found.total_high
     )
@@ -250,6 +250,6 @@ def test_a_sample_is_never_empty(x, monkeypatch):
     for kind in ("entity", "spatial"):
         with dask.config.set({"simjoin.output-size": "1 MiB"}):
             pairs = ddf.simjoin.self_join(0.05, partitioning=kind, blocksize=300 * 24)
-            assert pairs.expr.plan.estimate.total_high > 0
+            assert pairs.expr.plan.result.estimate.total_high > 0
             assert pairs.expr.plan.chunks.rows.sum() >= 2000
             assert as_set(pairs.compute()) == brute_force(x, 0.05)

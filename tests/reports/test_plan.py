@@ -32,16 +32,16 @@ def test_it_tells_what_the_plan_holds(ddf, chosen):
     assert isinstance(report, PlanReport)
     assert report.rows == plan.rows == 900
     assert report.chunks == len(plan.chunks)
-    assert report.block_pairs == len(plan) == len(plan.blocks)
-    assert report.partitions == plan.outputs
+    assert report.block_pairs == len(plan.work) == len(plan.work.blocks)
+    assert report.partitions == plan.work.outputs
     assert (
         report.partitioning == plan.partitioning == chosen.get("partitioning", "entity")
     )
     assert report.method == plan.layout.method == "sweep"
-    assert report.pairs == plan.estimate.total
+    assert report.pairs == plan.result.estimate.total
     assert (report.pairs_low, report.pairs_high) == (
-        plan.estimate.total_low,
-        plan.estimate.total_high,
+        plan.result.estimate.total_low,
+        plan.result.estimate.total_high,
     )
     if chosen:
         assert report.chunks >= 9
@@ -108,7 +108,7 @@ def test_the_interval_of_a_sample():
     ddf = dd.from_pandas(frame_of(x), npartitions=3)
     report = ddf.simjoin.plan(0.05)
     found = ddf.simjoin.count_pairs(0.05).compute()
-    assert report.plan.estimate.sampled < 60_000
+    assert report.plan.result.estimate.sampled < 60_000
     assert not report.counted
     assert 0 < report.pairs_low < report.pairs < report.pairs_high
     assert report.pairs_low < found < report.pairs_high
@@ -188,7 +188,7 @@ def test_many_partitions_of_sorted_rows_are_estimated_without_bias():
         summaries = [
             summarise(part, k, spec, False, len(parts)) for k, part in enumerate(parts)
         ]
-        told = make_plan(join_statistics([summaries], spec)).estimate
+        told = make_plan(join_statistics([summaries], spec)).result.estimate
         assert told.sampled == 200 * 32
         factors.append(told.total / found)
         held += told.total_low <= found <= told.total_high
@@ -374,10 +374,11 @@ def test_time_has_what_is_spilled_and_names_what_is_written():
         for limit in (2**20, 2**40)
     )
     assert few.spilled_bytes == 0 < many.spilled_bytes
-    assert many.seconds == pytest.approx(few.seconds + many.plan.disk.spilling)
+    assert many.seconds == pytest.approx(few.seconds + many.plan.memory.disk.spilling)
     assert few.writing_seconds == many.writing_seconds > 0
     assert "spill" not in repr(few)
-    slow = replace(many.plan, disk=replace(many.plan.disk, spilling=2.0, writing=3.0))
+    disk = replace(many.plan.memory.disk, spilling=2.0, writing=3.0)
+    slow = replace(many.plan, memory=replace(many.plan.memory, disk=disk))
     told = repr(replace(many, plan=slow))
     assert (
         " 2 s of this to spill " in told

@@ -43,7 +43,7 @@ def drawn(picture):
 def test_the_picture_shows_which_chunks_meet(ddf, chosen):
     report = ddf.simjoin.plan(EPS, **chosen)
     assert report.chunks <= CELLS
-    assert drawn(report.svg()) == sorted(map(tuple, report.plan.blocks.tolist()))
+    assert drawn(report.svg()) == sorted(map(tuple, report.plan.work.blocks.tolist()))
 
 
 def test_more_pairs_are_darker():

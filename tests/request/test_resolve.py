@@ -143,10 +143,10 @@ def test_kept_columns_are_planned_for():
     plain, more = (
         FRAME.simjoin.plan(0.5, on=ON, keep=keep) for keep in (None, ["x", "flag"])
     )
-    assert more.plan.pair_bytes == plain.plan.pair_bytes + 2 * 9
-    assert more.plan.row_bytes == plain.plan.row_bytes + 9
+    assert more.plan.result.pair_bytes == plain.plan.result.pair_bytes + 2 * 9
+    assert more.plan.indexing.row_bytes == plain.plan.indexing.row_bytes + 9
     strings = FRAME.simjoin.plan(0.5, on=ON, keep=["name"])
-    assert strings.plan.pair_bytes > plain.plan.pair_bytes + 2
+    assert strings.plan.result.pair_bytes > plain.plan.result.pair_bytes + 2
 
 
 def test_plans_of_two_tables_and_of_nearest_neighbours():

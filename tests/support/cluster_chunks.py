@@ -35,14 +35,14 @@ def planned_chunks(parts, eps, min_samples, blocksize, **options):
         summarise(part, n, spec, False, len(parts)) for n, part in enumerate(parts)
     ]
     plan = make_plan(join_statistics([summaries], spec), Labels._output, WORKERS)
-    return replace(spec, dims=plan.dims), plan
+    return replace(spec, dims=plan.tables.dims), plan
 
 
 def sent_chunks(parts, groups, spec, plan):
     """Return the parcels of each group of partitions, and the chunks that are made of
     them.
     """
-    each, chunks = list(enumerate(plan.sources[0])), plan.chunks
+    each, chunks = list(enumerate(plan.tables.sources[0])), plan.chunks
     sent = [
         pack_partitions(
             chunks,

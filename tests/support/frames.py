@@ -45,7 +45,7 @@ def planned(frame, eps):
     """
     with dask.config.set(scheduler="sync"):
         expr = split(frame, ()).simjoin.count_pairs(eps).expr
-        return expr.operand("spec"), expr.plan.layout, expr.plan.sources[0][0]
+        return expr.operand("spec"), expr.plan.layout, expr.plan.tables.sources[0][0]
 
 
 def computed(result):

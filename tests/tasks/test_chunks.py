@@ -49,7 +49,7 @@ def test_threads_read_partitions_of_a_chunk(monkeypatch, cuts):
     held = split(frame_of(x), cuts).persist()
     with dask.config.set(scheduler="threads", num_workers=3):
         pairs = held.simjoin.self_join(0.05, dropna=True)
-        assert pairs.expr.plan.threads == 3
+        assert pairs.expr.plan.indexing.threads == 3
         tasks = {str(key) for key in pairs.__dask_graph__()}
         assert not any("simjoin_points" in key for key in tasks)
         assert as_set(pairs.compute()) == brute_force(x, 0.05)
@@ -177,7 +177,7 @@ def test_narrow_points_of_two_tables(monkeypatch, metric):
         lazy = split(left, (60, 100)).simjoin.join(
             split(right, (50,)), eps, on="vector", metric=metric
         )
-        return as_set(lazy.compute(scheduler="sync")), lazy.expr.plan.narrow
+        return as_set(lazy.compute(scheduler="sync")), lazy.expr.plan.indexing.narrow
 
     found, narrow = pairs(frame[:200], frame[100:])
     assert narrow and storage in stored and len(found) > 40
@@ -199,12 +199,17 @@ def test_narrow_points_take_half_of_the_memory(monkeypatch):
         .simjoin.self_join(0.25, on="vector", metric="cosine")
         .expr.plan
     )
-    assert (wide.narrow, narrow.narrow) == (False, True)
-    assert wide.row_bytes - narrow.row_bytes == 8 * 40 - (4 * 40 + 8)
+    assert (wide.indexing.narrow, narrow.indexing.narrow) == (False, True)
+    assert wide.indexing.row_bytes - narrow.indexing.row_bytes == 8 * 40 - (4 * 40 + 8)
     options = {"on": "vector", "metric": "cosine", "partitioning": "spatial"}
     shuffled = split(frame, (100,)).simjoin.self_join(0.25, **options).expr.plan
-    assert not shuffled.narrow and shuffled.row_bytes == wide.row_bytes
-    assert not split(frame, (100,)).simjoin.knn_join(k=3, on="vector").expr.plan.narrow
+    assert not shuffled.indexing.narrow
+    assert shuffled.indexing.row_bytes == wide.indexing.row_bytes
+    assert (
+        not split(frame, (100,))
+        .simjoin.knn_join(k=3, on="vector")
+        .expr.plan.indexing.narrow
+    )
 
 
 def test_partitions_that_are_no_longer_narrow(monkeypatch):
@@ -213,11 +218,11 @@ def test_partitions_that_are_no_longer_narrow(monkeypatch):
     lazy = split(frame, ()).simjoin.self_join(6.0)
     plan, spec = lazy.expr.plan, lazy.expr.operand("spec")
     spec, fingerprint = (
-        replace(spec, dims=plan.dims, narrow=plan.narrow),
-        (0, plan.sources[0][0]),
+        replace(spec, dims=plan.tables.dims, narrow=plan.indexing.narrow),
+        (0, plan.tables.sources[0][0]),
     )
     assert (
-        plan.narrow
+        plan.indexing.narrow
         and chunks.read_points(frame, fingerprint, spec)["x"].dtype == np.float32
     )
     frame.iloc[7, 5] += 1e-14

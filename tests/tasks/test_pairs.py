@@ -58,7 +58,7 @@ def test_pieces_give_together_what_the_whole_gives(fine, partitioning, size):
     how = {"partitioning": partitioning}
     with dask.config.set(scheduler="threads", num_workers=3):
         plan = ddf.simjoin.count_pairs(eps, **how).expr.plan
-        assert plan.parts.max() > 1
+        assert plan.work.parts.max() > 1
         assert ddf.simjoin.count_pairs(eps, **how).compute() == len(expected)
         both = ddf.simjoin.count_pairs(
             eps, pairs="both", include_self=True, **how

@@ -66,8 +66,8 @@ def same_side(one, other):
 def moved(parts, own, plan, number, first=0):
     """The chunks of one table by both ways, and in how many of them there is a halo."""
     chunks, halos = plan.chunks.sides[number], 0
-    spec = replace(own, dims=plan.dims)
-    known = list(enumerate(plan.sources[number]))
+    spec = replace(own, dims=plan.tables.dims)
+    known = list(enumerate(plan.tables.sources[number]))
     parcels = [
         pack(part, some, chunks, spec, True)
         for part, some in zip(parts, known, strict=True)

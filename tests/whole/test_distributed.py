@@ -115,7 +115,9 @@ def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
     memory = limits_for("pandas").memory
     monkeypatch.setattr(moving, "AT_ONCE", memory / (140 * (8 * 4 + moving.MOVE_BYTES)))
     pairs = ddf.simjoin.self_join(EPS, **chosen)
-    assert pairs.expr.plan.chunks.method == "p2p" and pairs.expr.plan.sent == 140
+    assert (
+        pairs.expr.plan.chunks.method == "p2p" and pairs.expr.plan.indexing.sent == 140
+    )
     steps = collections.Counter(
         key[0].rpartition("-")[0] for key in pairs.__dask_graph__() if len(key) == 2
     )
@@ -199,7 +201,7 @@ def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate):
         plan = pairs.expr.plan
         assert plan.partitioning == kind
         assert (plan.chunks.method or "entity") == partitioning
-        assert len(plan) >= 10
+        assert len(plan.work) >= 10
         with killing(mortal_workers, client, "simjoin_pairs") as killer:
             running = client.compute(pairs)
             until(lambda: killer.killed, "no block pair was joined")

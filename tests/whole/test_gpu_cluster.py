@@ -104,7 +104,7 @@ def test_spanning_trees_that_gpus_share(client, monkeypatch):
     frame = frame_of(points.round(1))
     ddf = dask_cudf.from_cudf(cudf.from_pandas(frame), npartitions=2 * gpus)
     tree = ddf.simjoin.spanning_tree(min_samples=5)
-    assert tree.expr.plan.sharing == (gpus, gpus)
+    assert tree.expr.plan.work.sharing == (gpus, gpus)
     pd.testing.assert_frame_equal(
         tree.compute().to_pandas(), frame.simjoin.spanning_tree(min_samples=5)
     )
@@ -126,7 +126,7 @@ def test_nearest_rows_that_gpus_share(client, x, monkeypatch):
         pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
     joined = ddf.simjoin.knn_join(k=4)
-    assert joined.expr.plan.copies == joined.npartitions == gpus
+    assert joined.expr.plan.work.copies == joined.npartitions == gpus
     check(joined, frame.simjoin.knn_join(k=4))
     distances = ddf.simjoin.k_distances(4).compute().to_pandas()
     assert distances.tolist() == frame.simjoin.k_distances(4).tolist()

@@ -135,7 +135,7 @@ class ChunkLabels(ChunkValues):
             self.operand("min_samples"),
         )
         steps = Steps("simjoin_dbscan", self.deterministic_token)
-        add, every, threads = steps.add, range(len(plan.chunks)), plan.threads
+        add, every, threads = steps.add, range(len(plan.chunks)), plan.indexing.threads
         pieces = pieces_of(self.chunks, plan, spec)
         found: list[list[Task]] = [[] for _ in every]
         for piece in pieces:
@@ -212,7 +212,7 @@ class SingleChunkLabels(ChunkLabels):
         own_threads = not spec.settings.cluster and spec.library == HOME
         if len(pieces) == 1 or own_threads:
             whole = block_pair_of(self.chunks, 0, 0, spec, plan.layout)
-            return {key: Task(key, label_chunk, whole, samples, plan.threads)}
+            return {key: Task(key, label_chunk, whole, samples, plan.indexing.threads)}
         counts = [
             add("count", one.place, counts_by_place, one.block_pair, samples)
             for one in pieces
@@ -224,14 +224,16 @@ class SingleChunkLabels(ChunkLabels):
             add("within", one.place, components_by_place, one.block_pair, core)
             for one in pieces
         ]
-        labels = add("number", 0, labels_by_place, chunk, plan.threads, core, *within)
+        labels = add(
+            "number", 0, labels_by_place, chunk, plan.indexing.threads, core, *within
+        )
         low = [
             add("border", one.place, border_labels, one.block_pair, List(labels))
             for one in pieces
         ]
         borders = (picked(some, 0) for some in low)
         steps.layer[key] = Task(
-            key, labels_of_rows, chunk, plan.threads, labels, *borders
+            key, labels_of_rows, chunk, plan.indexing.threads, labels, *borders
         )
         return steps.layer
 
@@ -260,13 +262,17 @@ def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
             (i,) if i == j else (i, j),
             block_pair_of(chunks, i, j, spec, plan.layout, part),
         )
-        for b, i, j, part in plan.pieces()
+        for b, i, j, part in plan.work.pieces()
     ]
     alone = set(range(len(plan.chunks))) - {
         piece.chunks[0] for piece in pieces if len(piece.chunks) == 1
     }
     return pieces + [
-        Piece((len(plan) + c, 0), (c,), block_pair_of(chunks, c, c, spec, plan.layout))
+        Piece(
+            (len(plan.work) + c, 0),
+            (c,),
+            block_pair_of(chunks, c, c, spec, plan.layout),
+        )
         for c in sorted(alone)
     ]
 
@@ -343,7 +349,7 @@ class NearDuplicated(FoundByChunk):
             keep in (FIRST, LAST) and plan.counted.in_frame_order
         ):
             return MarksInOrder(*common)
-        with naming_causes(lambda: plan.data_warnings):
+        with naming_causes(lambda: plan.tables.warnings):
             check_pairs(plan, keep, spec.request, limits_for(spec.library))
         return MarksInOneTask(*common)
 
@@ -421,7 +427,7 @@ class MarksInOneTask(_Marks):
                 block_pair_of(self.chunks, i, j, spec, plan.layout, part),
                 List(own[i], own[j]),
             )
-            for b, i, j, part in plan.pieces()
+            for b, i, j, part in plan.work.pieces()
         ]
         whole = add(
             "choose", 0, stays_of_all, spec.library, List(*numbers), List(*keys), *pairs
@@ -482,7 +488,7 @@ class MarksOfAllNear(ChunkValues):
 
 def check_pairs(plan: Plan, keep: object, distance: str, limits: Limits) -> None:
     """Raise an error if the pairs of all chunks do not fit in the memory of one task."""
-    pairs = plan.estimate.total_low
+    pairs = plan.result.estimate.total_low
     need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
     free = limits.room
     if free is not None and need > free:
@@ -540,7 +546,7 @@ class HaloLabels(ChunkValues):
             self.operand("min_samples"),
         )
         steps = Steps("simjoin_dbscan", self.deterministic_token)
-        add, threads, every = steps.add, plan.threads, range(len(plan.chunks))
+        add, threads, every = steps.add, plan.indexing.threads, range(len(plan.chunks))
         pairs = [block_pair_of(self.chunks, c, c, spec, plan.layout) for c in every]
         places = [self.place(c) for c in every]
         found = [

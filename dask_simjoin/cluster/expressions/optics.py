@@ -155,7 +155,7 @@ class ForestRows(ChunkValues):
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_optics", self.deterministic_token)
         add, number = steps.add, self.operand("neighbors")
-        every, blocks = range(len(plan.chunks)), plan.blocks.tolist()
+        every, blocks = range(len(plan.chunks)), plan.work.blocks.tolist()
         refs = [chunk_ref(self.chunks, c) for c in every]
         block_pairs = [
             block_pair_of(self.chunks, i, j, self.operand("spec"), plan.layout)
@@ -268,10 +268,14 @@ class Order(FoundByChunk):
         together = IN_MEMORY if limit is None else limit // SHARE
         scratch = make_scratch()
         check_edges(
-            plan.estimate.total_low, max_eps, together, scratch.directory, free_space
+            plan.result.estimate.total_low,
+            max_eps,
+            together,
+            scratch.directory,
+            free_space,
         )
         max_bytes = (
-            together // (8 * max(1, len(plan))),
+            together // (8 * max(1, len(plan.work))),
             together // (2 * max(1, len(plan.chunks))),
         )
         buffer = int(
@@ -354,7 +358,7 @@ class OrderedRows(ChunkValues):
                 block_pair_of(self.chunks, i, j, spec, plan.layout),
                 block,
             )
-            for b, (i, j) in enumerate(plan.blocks.tolist())
+            for b, (i, j) in enumerate(plan.work.blocks.tolist())
         ]
         how = self.operand("max_eps"), self.operand("min_samples")
         gathered = []

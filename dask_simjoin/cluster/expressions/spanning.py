@@ -82,14 +82,14 @@ def add_tree(
     of the chunks, and the edges between any two chunks. If there is only one chunk,
     threads or workers share the rounds for its tree.
     """
-    add, layout, sharing = steps.add, plan.layout, plan.sharing
+    add, layout, sharing = steps.add, plan.layout, plan.work.sharing
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
     own = steps.row_numbers(plan, refs)
     places = _places(plan, own)
     number = max(1, min(neighbors_needed(samples), plan.rows))
     distances, trees = [], []
-    for c, others in enumerate(plan.searches):
-        parts = max(sharing[0], int(plan.parts[c]))
+    for c, others in enumerate(plan.work.searches):
+        parts = max(sharing[0], int(plan.work.parts[c]))
         if len(refs) == 1:
             every = _add_searches(steps, chunks, layout, samples, parts, sharing[1])
         else:
@@ -141,7 +141,7 @@ def add_tree(
             List(distances[i], distances[j]),
             List(trees[i], trees[j]),
         )
-        for b, (i, j) in enumerate(plan.joined.tolist())
+        for b, (i, j) in enumerate(plan.work.joined.tolist())
     ]
     rows = [
         add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)
@@ -181,7 +181,7 @@ def _add_searches(
 
 def rows_of_frame(plan: Plan) -> int:
     """Return the number of rows of the frame, including rows that `dropna` removes."""
-    return sum(rows for rows, _ in plan.sources[0])
+    return sum(rows for rows, _ in plan.tables.sources[0])
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
@@ -239,9 +239,9 @@ def prepare(
     `samples`: see `check_samples`. `min_rows`: minimum number of rows in a cluster;
     None if no clusters are chosen.
     """
-    check_samples(samples, plan.table_rows[0])
+    check_samples(samples, plan.tables.rows[0])
     check_tree(rows_of_frame(plan), min_rows, limits_for(spec.library))
-    if plan.sharing[1] > 1:
+    if plan.work.sharing[1] > 1:
         place_tasks()
 
 

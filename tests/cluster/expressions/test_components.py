@@ -31,7 +31,7 @@ def test_on_a_cluster(client, monkeypatch):
         fine.setattr(costs, "ROW_OF_PIECE", 0.0)
         fine.setattr(costs, "MIN_ROWS", 1)
         alone = ddf.simjoin.dbscan(eps, min_samples, partitioning="entity")
-        assert len(alone.expr.plan.chunks) == 1 < alone.expr.plan.parts.max()
+        assert len(alone.expr.plan.chunks) == 1 < alone.expr.plan.work.parts.max()
         assert alone.compute().tolist() == labels_of(x, eps, min_samples)
     for partitioning in ("entity", "spatial"):
         how = {"partitioning": partitioning, "blocksize": "12 kB"}
@@ -86,7 +86,7 @@ def test_parts_of_block_pairs_give_the_same_labels(partitioning, monkeypatch):
             blocksize=f"{len(x) // 3 * 64} B",
         )
         plan = labels.expr.plan
-        assert len(plan.chunks) > 1 and plan.parts.max() > 1
+        assert len(plan.chunks) > 1 and plan.work.parts.max() > 1
         assert labels.compute().tolist() == labels_of(x, eps, min_samples)
 
 
@@ -115,7 +115,7 @@ def test_one_chunk_where_the_memory_of_this_process_has_room_for_it(monkeypatch)
         plan = labels.expr.plan
         assert (
             len(plan.chunks) == 1
-            and plan.limits.chunk == 2_000_000 < 2 * plan.rows * plan.row_bytes
+            and plan.limits.chunk == 2_000_000 < 2 * plan.rows * plan.indexing.row_bytes
         )
         assert labels.compute().tolist() == labels_of(frame.to_numpy(), 0.005, 4)
         twice = dd.from_pandas(

@@ -38,7 +38,7 @@ def test_rounds_that_threads_share(name, monkeypatch):
         with dask.config.set(num_workers=threads):
             ddf = dd.from_pandas(frame, npartitions=threads)
             lazy = ddf.simjoin.spanning_tree(min_samples=4, blocksize="1 GB")
-            assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (
+            assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.work.sharing == (
                 threads,
                 1,
             )
@@ -63,7 +63,7 @@ def test_rounds_that_workers_share(client, copies, monkeypatch):
     x = np.random.default_rng(copies).permutation(SETS["varied"][0])
     frame = frame_of(np.concatenate([x, x + 3]))
     lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(9, blocksize="1 GB")
-    assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.sharing == (2, 2)
+    assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.work.sharing == (2, 2)
     with tasks_of(client) as ran:
         found = lazy.compute()
     pd.testing.assert_frame_equal(found, frame.simjoin.hdbscan(9))
@@ -94,7 +94,7 @@ def test_far_chunks_do_not_meet(kind):
     )
     lazy = dd.from_pandas(frame_of(x), npartitions=3).simjoin
     tree = lazy.spanning_tree(partitioning="spatial", blocksize="30 kB", min_samples=3)
-    chunks, joined = len(tree.expr.plan.chunks), len(tree.expr.plan.joined)
+    chunks, joined = len(tree.expr.plan.chunks), len(tree.expr.plan.work.joined)
     assert chunks > 20 and joined < 0.8 * chunks * (chunks - 1) / 2
     want = frame_of(x).simjoin.spanning_tree(min_samples=3)
     pd.testing.assert_frame_equal(tree.compute(scheduler="sync"), want)

@@ -45,7 +45,7 @@ def join_chunks(x, eps, cuts=(), **options):
     chunking = entity_chunks(summaries, 1, 1000, spec.norm, spec.threshold)
     read = [
         read_points(part, known, spec)
-        for part, known in zip(parts, enumerate(plan.sources[0]), strict=True)
+        for part, known in zip(parts, enumerate(plan.tables.sources[0]), strict=True)
     ]
     chunks = [
         gather_chunk(

@@ -74,7 +74,7 @@ def test_one_chunk_is_indexed_by_all_threads(monkeypatch):
         with dask.config.set(scheduler=scheduler, num_workers=3):
             pairs = ddf.simjoin.self_join(eps, partitioning="entity")
             assert as_set(pairs.compute()) == brute_force(x, eps)
-        assert pairs.expr.plan.threads == number
+        assert pairs.expr.plan.indexing.threads == number
         assert (3000, number) in built
 
 
