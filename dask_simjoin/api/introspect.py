@@ -138,7 +138,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
       result         15.61 kiB, 16 bytes per pair
       partitions     7, the largest 3.89 kiB
       memory         20.68 kiB for the largest task
-      budget         3.91 kiB per chunk (blocksize='3.91 kiB')
+      budget         3.91 kiB per chunk (blocksize='4 kB')
                      3.91 kiB per partition, ... for the result
       tasks          about 11
       time           about ... s (estimated for our benchmark CPU; yours will differ)

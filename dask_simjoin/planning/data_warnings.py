@@ -588,8 +588,8 @@ def _perhaps_degrees(
 ) -> str:
     """Return advice if the coordinates may be degrees, and `eps` meters; else "".
 
-    `length`: the largest possible distance of two rows. On a plane, nobody would ask
-    for rows within a larger one.
+    `length`: the largest possible distance of two rows. On a plane, a larger eps
+    makes every two rows a pair.
     """
     if len(spec.on) != 2 or spec.radius is not None or not spec.eps > length:
         return ""

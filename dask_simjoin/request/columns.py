@@ -278,7 +278,7 @@ def _times(name: Hashable, dtype: DType, others: list[Hashable]) -> ColumnError:
         left, right = (f"pairs[{f'{name}_{side}'!r}]" for side in ("left", "right"))
         text += (
             f", together with {listed(others)}. For rows that are near in space and in "
-            f"time, join with on=[{listed(others)}] and keep=[{name!r}], and drop the "
+            f"time, join with on=[{listed(others)}] and keep=[{name!r}]. Then drop the "
             "pairs that are too far apart in time. In pandas: "
             f"pairs[({left} - {right}).abs() <= pd.Timedelta('10min')]"
         )

@@ -24,9 +24,9 @@ def by_partition(
     """Call ``function(rows, *args)`` for a plain table, or for each partition of a lazy
     one.
 
-    `options`: those of `map_partitions`; `meta` may be a function that makes it, and
-    without it, it is the result for an empty partition. The arguments may be lazy values
-    of one partition.
+    `options`: as in `map_partitions`. Without `meta`, the example is the result for an
+    empty partition; `meta` may also be a function that makes it. The arguments may be
+    lazy values of one partition.
     """
     if not is_dask_collection(table):
         return function(table, *map(computed, args))
@@ -39,8 +39,9 @@ def by_partition(
 
 
 def reduced(function: Callable[..., Any], merge: Callable[..., Any], table: Any) -> Any:
-    """Call a function for a plain table. For a lazy one, call it for each partition, and
-    return the merged results as a lazy value: Dask would align a lazy frame with others.
+    """Call a function for a plain table. For a lazy one, call it for each partition.
+    Then return the merged results as a lazy value, because Dask would align a lazy frame
+    with others.
     """
     if not is_dask_collection(table):
         return function(table)

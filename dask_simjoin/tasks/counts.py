@@ -512,7 +512,7 @@ def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
             pd.Index(listed_values(side), dtype=object) for side in (left, right)
         )
     n = len(pairs)
-    # without pairs, too, ids get the dtype that holds those of both sides
+    # without pairs, too, ids get a dtype that holds the ids of both sides
     codes, ids = (joined([left, right]) if n else left.append(right)).factorize()
     codes = frames.xp.asarray(codes)
     if not left.hasnans and not right.hasnans:

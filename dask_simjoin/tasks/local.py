@@ -235,7 +235,7 @@ def _in_turns(
 ) -> list[Made]:
     """Run work for ranges of places of the first chunk, one range after the other."""
     queries, data = (len(chunk["ids"]) for chunk in block_pair[:2])
-    # a sweep compares few points that are no pairs
+    # a sweep compares few points that are not pairs
     cost: float = data * plan.tables.dims
     if block_pair.layout.method == "sweep":
         cost = PAIR_WORK * (1 + plan.result.estimate.total / max(1, queries))

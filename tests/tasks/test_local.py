@@ -155,7 +155,9 @@ def test_after_a_fork_threads_work_again():
 def test_nested_pools(monkeypatch):
     used = []
     monkeypatch.setattr(
-        local, "parts_of", lambda block_pair, plan, threads: used.append(threads) or 1
+        local,
+        "_threads_for",
+        lambda block_pair, plan, threads: used.append(threads) or 1,
     )
     frame = table(200, 2)
     with ThreadPoolExecutor(2) as pool:

@@ -12,7 +12,7 @@ import pytest
 from dask.utils import key_split
 
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.planning import budget, costs, resources
+from dask_simjoin.planning import costs, limits, resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.spatial_chunks import ClusterChunks
 from tests.cluster.algorithms.test_dbscan import by_definition, labels_of
@@ -108,7 +108,7 @@ def test_one_chunk_where_the_memory_of_this_process_has_room_for_it(monkeypatch)
     kept.
     """
     monkeypatch.setattr(resources, "MEMORY_LIMIT", 10_000_000)
-    monkeypatch.setattr(budget, "LOCAL_CHUNK", 64_000)
+    monkeypatch.setattr(limits, "LOCAL_CHUNK", 64_000)
     frame = frame_of(np.random.default_rng(0).uniform(size=(20_000, 2)))
     with dask.config.set(scheduler="threads", num_workers=2):
         labels = dd.from_pandas(frame, npartitions=4).simjoin.dbscan(0.005, 4)
