@@ -68,19 +68,26 @@ def numbers_apart(dims: int) -> int:
 
 
 def together(
-    calls: Sequence[Callable[[], Made]], threads: int | None = None
+    calls: Sequence[Callable[[], Made]],
+    threads: int | None = None,
+    stop: Callable[[], object] = lambda: None,
 ) -> list[Made]:
     """Run calls at the same time, and return their results in the order of the calls.
 
     `threads`: number of threads, this one included; None: one for each call. Threads
     take the calls in turn. If a call raises an error, the other threads end after their
-    current calls, and the error is raised. The same holds for Ctrl-C.
+    current calls, and the error is raised. The same holds for Ctrl-C. `stop`: is called
+    then, and may make the current calls return early.
     """
     number = min(len(calls), threads or len(calls))
     if number <= 1:
         return [call() for call in calls]
     results: list[Any] = [None] * len(calls)
     waiting = collections.deque(range(len(calls)))  # whose methods are thread-safe
+
+    def give_up() -> None:
+        waiting.clear()
+        stop()
 
     def take() -> None:
         try:
@@ -91,10 +98,10 @@ def together(
                     return
                 results[at] = calls[at]()
         except BaseException:
-            waiting.clear()
+            give_up()
             raise
 
-    _with_helpers(take, number, waiting.clear)
+    _with_helpers(take, number, give_up)
     return results
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
@@ -359,6 +360,7 @@ class SetBlockPair(NamedTuple):
     part: tuple[int, int] = (0, 1)
     """The share of the work to do: (index of the share, number of shares)."""
     library: str | None = None  # library of the arrays; None: the same as the frames'
+    threads: int = 1  # number of threads on the host that share the work
 
     @property
     def _library(self) -> str:
@@ -495,8 +497,8 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
 
 
 def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that raises an error if a given number of result rows does not
-    fit in memory.
+    """Return a function that is called with numbers of result rows, by any thread. It
+    raises an error if all of them together do not fit in memory.
     """
     sides = chunks[0], chunks[-1]
     kept = sum(
@@ -511,4 +513,19 @@ def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], N
         + 8 * (spec.score is not None)
     )
     device = frames_of_library(spec.library).memory()
-    return room_now(row_bytes, spec.request, device)
+    return running_total(room_now(row_bytes, spec.request, device))
+
+
+def running_total(report: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a function for several threads that adds up the numbers it is called with,
+    and calls `report` with their sum so far.
+    """
+    total, adding = 0, threading.Lock()
+
+    def add(number: int) -> None:
+        nonlocal total
+        with adding:
+            total += number
+            report(total)
+
+    return add

@@ -14,7 +14,7 @@ from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import limits_now, within_memory
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import RIGHT, check_summaries
-from dask_simjoin.planning.resources import limits_for
+from dask_simjoin.planning.resources import limits_for, plain_threads
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.sets.chunks import (
@@ -48,6 +48,7 @@ class LocalSets:
 
     def __init__(self, frames: Sequence[Frame], spec: Any) -> None:
         self.frames, self.spec = frames, spec
+        self.threads = plain_threads(spec.settings)
 
     def chunks(self, with_ids: bool = False) -> list[SetChunk]:
         """Make the chunks. If `with_ids`, raise an error for repeated ids."""
@@ -55,7 +56,8 @@ class LocalSets:
 
     def pair(self, chunks: Sequence[SetChunk]) -> SetBlockPair:
         spec, one = self.spec, len(chunks) == 1
-        return self.block_pair(chunks[0], chunks[-1], one, spec, spec.method)
+        found = self.block_pair(chunks[0], chunks[-1], one, spec, spec.method)
+        return found._replace(threads=self.threads)
 
     def pairs(self, example: Frame, how: str = "inner") -> Frame:
         chunks, spec = self.chunks(with_ids=True), self.spec
@@ -113,7 +115,7 @@ class LocalSets:
         split = time.perf_counter()
         (chunk,) = self.chunks_of(read)
         encoded = time.perf_counter()
-        block_pair, spec = self.pair([chunk]), self.spec
+        block_pair, spec = self.pair([chunk])._replace(threads=1), self.spec
         did = block_pair.joiner.counters(chunk, None, spec.rule, spec.method)
         start = time.perf_counter()
         row_pairs = count_block_pairs(block_pair)

@@ -187,9 +187,10 @@ class SetJoiner(Protocol):
         right: SetBlock | None,
         rule: Rule,
         method: str | SetMethod,
+        threads: int = 1,
     ) -> int:
         """Return the number of pairs of rows. It is the sum, over matching sets, of the
-        products of their weights.
+        products of their weights. `threads`: number of threads on the host.
         """
 
     def counts(
@@ -198,10 +199,11 @@ class SetJoiner(Protocol):
         right: SetBlock | None,
         rule: Rule,
         method: str | SetMethod,
+        threads: int = 1,
     ) -> tuple[Array, Array]:
         """For each set of both blocks, return how many rows match it (n,), int64.
 
-        If `right` is None, both results are the same array.
+        If `right` is None, both results are the same array. `threads`: see `count`.
         """
 
     def counters(

@@ -34,8 +34,10 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import free_memory
 from dask_simjoin.request.clusters import OneStays
 from dask_simjoin.request.messages import size_text
-from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
+from dask_simjoin.sets.chunks import SetBlockPair, SetChunk, running_total
 from dask_simjoin.sets.pairs import (
+    SetMatches,
+    by_threads,
     count_block,
     matches_in_parts,
     matching_groups,
@@ -83,23 +85,31 @@ def candidate_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandida
 
 
 def _matches(
-    block_pair: SetBlockPair, sides: Sequence[SetCandidates]
+    block_pair: SetBlockPair,
+    sides: Sequence[SetCandidates],
+    matches: Iterator[SetMatches] | None,
 ) -> Iterator[tuple[Array, Array]]:
     """Yield the matching pairs of candidate rows in batches, as positions in
-    `SetCandidates.rows`.
+    `SetCandidates.rows`. `matches`: the matching sets; None: find them.
     """
+    if matches is None:
+        matches = matches_in_parts(block_pair, *block_pair.range, False)
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
     thin = block_pair._replace(query=chunks[0], data=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
-    for found in matches_in_parts(block_pair, *block_pair.range, False):
+    for found in matches:
         rows = wide[0][found.left] * wide[1][found.right]
         pairs = rows_of_matches(thin, found._replace(rows=rows), False)
         yield pairs.left, pairs.right
 
 
-def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Edges:
+def forest_of_block(
+    block_pair: SetBlockPair,
+    sides: Sequence[SetCandidates],
+    matches: Iterator[SetMatches] | None = None,
+) -> Edges:
     """Return a spanning forest of the candidate rows in two chunks. The edges are
-    matches.
+    matches, see `_matches`.
     """
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
     numbers = (
@@ -109,7 +119,7 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) ->
     )
     first = 0 if block_pair.is_self_join else len(sides[0].numbers)
     parent = new_nodes(len(numbers), xp)
-    for left, right in _matches(block_pair, sides):
+    for left, right in _matches(block_pair, sides, matches):
         joiner.link(parent, left, right + first)
     joiner.roots(parent)
     other = xp.flatnonzero(parent != xp.arange(len(parent)))
@@ -119,21 +129,20 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) ->
 def pairs_of_block(
     block_pair: SetBlockPair,
     sides: Sequence[SetCandidates],
-    report: Callable[[int], None] | None = None,
+    matches: Iterator[SetMatches] | None = None,
+    report: Callable[[int], None] = lambda pairs: None,
 ) -> HostPairs:
     """List the matching pairs of candidate rows. Rows are given by their positions in
     the table.
 
-    `report`: is called after each batch, with the number of pairs so far.
+    `matches`: see `_matches`. `report`: is called after each batch, with its number of
+    pairs.
     """
     numbers = [to_host(side.numbers) for side in (sides[0], sides[-1])]
     parts: list[HostPairs] = []
-    found = 0
-    for left, right in _matches(block_pair, sides):
+    for left, right in _matches(block_pair, sides, matches):
         parts.append((numbers[0][to_host(left)], numbers[1][to_host(right)]))
-        found += len(left)
-        if report is not None:
-            report(found)
+        report(len(left))
     return concatenated(parts)
 
 
@@ -218,10 +227,16 @@ def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
         return count_block(block_pair)[0] > 0
     rows = candidate_rows(chunk, spec, request.keep)
     if request.grouping == CONNECTED:
-        forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
+        forests = by_threads(
+            block_pair, False, lambda own, found: forest_of_block(own, [rows], found)
+        )
+        forest = merge_edges(spec.library, *forests)
         best = best_of_chunk(rows, forest, spec.library)
         return marks_of_groups(chunk, rows, best, best.candidates) != 0
-    check = functools.partial(check_pairs, free_memory(), spec.request)
-    pairs = pairs_of_block(block_pair, [rows], check)
+    check = running_total(functools.partial(check_pairs, free_memory(), spec.request))
+    lists = by_threads(
+        block_pair, False, lambda own, found: pairs_of_block(own, [rows], found, check)
+    )
+    pairs = concatenated(lists)
     (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
     return marks_but(chunk, rows, stay) != 0

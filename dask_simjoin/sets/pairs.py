@@ -8,9 +8,10 @@ at any pair.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.requests import SetSpec, equal_match
-from dask_simjoin.sets.token_ids import distinct_sizes, sizes_of
+from dask_simjoin.sets.token_ids import SetPairs, distinct_sizes, sizes_of
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import (
     PairColumns,
@@ -31,6 +32,9 @@ from dask_simjoin.tasks.pairs import (
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
 """Maximum number of row pairs per batch: in host memory, and on a GPU."""
+
+
+Made = TypeVar("Made")
 
 
 class SetMatches(NamedTuple):
@@ -84,26 +88,66 @@ def matches_in_parts(
     block_pair: SetBlockPair, start: int, stop: int, scored: bool
 ) -> Iterator[SetMatches]:
     """Yield the same matches as `set_matches` returns, in batches."""
-    rule, joiner, query, data = (
-        block_pair.spec.rule,
-        block_pair.joiner,
-        block_pair.query,
-        block_pair.data,
-    )
+    rule, joiner = block_pair.spec.rule, block_pair.joiner
     yield _special(block_pair, start, stop, scored)
-    sets = len(data["weights"])
+    sets = len(block_pair.data["weights"])
     compared = block_pair.comparisons(start, min(stop, sets)) if start < sets else ()
-    for left, right, left_first, right_first in compared:
-        for some in joiner.batches(left, right, rule, block_pair.method):
-            one, other = some.left + left_first, some.right + right_first
-            score = None
-            if scored:
-                score = rule.score(
-                    sizes_of(query)[one], sizes_of(data)[other], some.overlap
-                )
-            yield SetMatches(
-                one, other, score, query["weights"][one] * data["weights"][other]
-            )
+    for left, right, *firsts in compared:
+        found = joiner.batches(left, right, rule, block_pair.method)
+        yield from _matches_of(block_pair, found, scored, *firsts)
+
+
+def _matches_of(
+    block_pair: SetBlockPair,
+    found: Iterator[SetPairs],
+    scored: bool,
+    left_first: int = 0,
+    right_first: int = 0,
+) -> Iterator[SetMatches]:
+    """Convert the pairs that a joiner finds. `left_first`, `right_first`: see
+    `SetComparison`.
+    """
+    rule, query, data = block_pair.spec.rule, block_pair.query, block_pair.data
+    for some in found:
+        one, other = some.left + left_first, some.right + right_first
+        score = None
+        if scored:
+            sizes = sizes_of(query)[one], sizes_of(data)[other]
+            score = rule.score(*sizes, some.overlap)
+        rows = query["weights"][one] * data["weights"][other]
+        yield SetMatches(one, other, score, rows)
+
+
+def all_matches(block_pair: SetBlockPair, scored: bool) -> Iterator[SetMatches]:
+    """Yield all matches in batches."""
+    return matches_in_parts(block_pair, 0, all_groups(block_pair.data), scored)
+
+
+def by_threads(
+    block_pair: SetBlockPair,
+    scored: bool,
+    work: Callable[[SetBlockPair, Iterator[SetMatches]], Made],
+) -> list[Made]:
+    """Find all matches by several threads, each of which takes some of the sets in turn.
+
+    `work` is called with each share of the work, and with its matches. Return its
+    results. They are in the order in which one thread finds the matches.
+    """
+    if block_pair.threads == 1 or block_pair.xp is not np:
+        return [work(block_pair, all_matches(block_pair, scored))]
+    joiner: Any = block_pair.joiner  # only joiners on the host have searches
+    right = None if block_pair.is_self_join else block_pair.data
+    rule, method = block_pair.spec.rule, block_pair.method
+    special = _special(block_pair, 0, all_groups(block_pair.data), scored)
+
+    def share(search: Any) -> Made:
+        own = block_pair._replace(part=search.part)
+        found = _matches_of(own, search.batches(), scored)
+        return work(own, itertools.chain([special] * own.first, found))
+
+    search = joiner.search(block_pair.query, right, rule, method)
+    found: list[Made] = search.by_threads(block_pair.threads, share)
+    return found
 
 
 def _special(
@@ -279,26 +323,26 @@ def rows_of_equals(
 
 
 def row_pairs(
-    block_pair: SetBlockPair, scored: bool, report: Callable[[int], None] | None = None
+    block_pair: SetBlockPair,
+    scored: bool,
+    matches: Iterator[SetMatches],
+    report: Callable[[int], None] = lambda rows: None,
 ) -> Iterator[RowPairs]:
-    """Yield all pairs of matching rows between two chunks, or within one chunk, in
-    batches.
+    """Yield the pairs of matching rows between two chunks, or within one chunk, in
+    batches: first of rows with equal sets, then of `matches`.
 
-    `report`: is called with the number of pairs so far, at least once per batch.
+    `report`: is called with the number of further pairs, before they are made.
     """
-    own, batch = equal_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
-    rows = own.total
-    if report is not None:
-        report(rows)
-    for first in range(0, own.total, batch):
-        yield rows_of_equals(
-            block_pair, own, scored, (first, min(first + batch, own.total))
-        )
-    for found in matches_in_parts(block_pair, 0, all_groups(block_pair.data), scored):
+    batch = ROWS if block_pair.xp is np else DEVICE_ROWS
+    if block_pair.first:
+        own = equal_pairs(block_pair)
+        report(own.total)
+        for first in range(0, own.total, batch):
+            some = first, min(first + batch, own.total)
+            yield rows_of_equals(block_pair, own, scored, some)
+    for found in matches:
         number = int(found.rows.sum())
-        rows += number
-        if report is not None:
-            report(rows)
+        report(number)
         for first in range(0, max(number, 1), batch):
             yield rows_between(
                 block_pair, found, scored, first, min(first + batch, number)
@@ -322,7 +366,7 @@ def join_block(
     number: int = 0,
     like: Frame | None = None,
     alone: ResultRows | None = None,
-    report: Callable[[int], None] | None = None,
+    report: Callable[[int], None] = lambda rows: None,
 ) -> Frame:
     """Return all pairs of matching rows between two chunks, or within one chunk, as
     rows of the result.
@@ -334,22 +378,28 @@ def join_block(
     """
     spec, frames = block_pair.spec, frames_for(block_pair.query["example"])
     scored = spec.score is not None and spec.score in columns
-    found = (
-        row_pairs(block_pair, scored, report)
-        if cuts is None
-        else _part(block_pair, scored, cuts, number)
-    )
-    if (
-        block_pair.xp is np
-        and frames.xp is np
-        and (block_pair.is_self_join or spec.other is not None)
-    ):
-        parts = [_written(block_pair, found, columns)]
+    of_chunks = block_pair.is_self_join or spec.other is not None
+    on_host = block_pair.xp is np and frames.xp is np
+
+    def write(own: SetBlockPair, found: Iterator[RowPairs]) -> list[ResultRows]:
+        if on_host and of_chunks:
+            return [_written(own, found, columns)]
+        return [_columns(own, rows, columns) for rows in found]
+
+    def write_share(
+        own: SetBlockPair, matches: Iterator[SetMatches]
+    ) -> list[ResultRows]:
+        return write(own, row_pairs(own, scored, matches, report))
+
+    if cuts is not None:
+        parts = write(block_pair, _part(block_pair, scored, cuts, number))
     else:
-        parts = [_columns(block_pair, rows, columns) for rows in found]
+        shares = by_threads(block_pair, scored, write_share)
+        parts = list(itertools.chain.from_iterable(shares))
+    threads = block_pair.threads
     if alone is not None and like is not None:
-        return concat_results(parts, columns, frames, like, alone)
-    made = concat_results(parts, columns, frames)
+        return concat_results(parts, columns, frames, like, alone, threads)
+    made = concat_results(parts, columns, frames, threads=threads)
     return made if like is None else cast_like(made, like)
 
 
@@ -474,7 +524,9 @@ def count_block(
     rule, joiner = block_pair.spec.rule, block_pair.joiner
     start, stop = block_pair.range
     for left, right, left_first, right_first in block_pair.comparisons(start, stop):
-        one, other = joiner.counts(left, right, rule, block_pair.method)
+        one, other = joiner.counts(
+            left, right, rule, block_pair.method, block_pair.threads
+        )
         counts[0][left_first : left_first + len(one)] += one
         if right is not None:
             counts[1][right_first : right_first + len(other)] += other
@@ -506,7 +558,7 @@ def count_block_pairs(block_pair: SetBlockPair) -> int:
     data, rule, joiner = block_pair.data, block_pair.spec.rule, block_pair.joiner
     start, stop = block_pair.range
     pairs = sum(
-        joiner.count(left, right, rule, block_pair.method)
+        joiner.count(left, right, rule, block_pair.method, block_pair.threads)
         for left, right, _, _ in block_pair.comparisons(start, stop)
     )
     if block_pair.first and block_pair.is_self_join:

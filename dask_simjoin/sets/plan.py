@@ -52,7 +52,7 @@ from dask_simjoin.sets.chunks import (
 )
 from dask_simjoin.sets.columns import longest_row
 from dask_simjoin.sets.methods import AUTO, SetMethod
-from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
+from dask_simjoin.sets.pairs import all_matches, count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import EncodedSets
 
@@ -258,7 +258,7 @@ def sampled_pairs(
         tables = [_thinned(table, share, random) for table in tables]
         block_pair = _block_pair(tables, universe, spec, kind)
     left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for rows in row_pairs(block_pair, False):
+    for rows in row_pairs(block_pair, False, all_matches(block_pair, False)):
         left.append(block_pair.query["order"][rows.left])
         right.append(block_pair.data["order"][rows.right])
     first, second = tables[0].points, tables[-1].points

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -50,6 +50,11 @@ class EditSearch(BlockSearch):
         sides.append(sides[0] if self.is_self_join else _side(blocks[1], rule.tail))
         self._q, self._d = sides
         self._open(*(sizes_of(block) - rule.tail for block in blocks))
+
+    def _share(self, start: int, stop: int) -> Self:
+        own = super()._share(start, stop)
+        own._scratch = tuple(array.copy() for array in self._scratch)
+        return own
 
     def _find(self, out: Out) -> None:
         search(
@@ -108,7 +113,7 @@ class EditSearch(BlockSearch):
         set_powers(powers)
         places = np.searchsorted(distinct, np.arange(longest + 1))
         self._tables = distinct, firsts, parts, limits, places, powers
-        self._scratch = (
+        self._scratch: tuple[np.ndarray, ...] = (
             np.empty(longest + 1, np.int64),
             np.full(len(d_lengths), -1, np.int64),
             np.empty(2 * int(limits[-1]) + 5, np.int64),
@@ -167,7 +172,7 @@ class CpuEditJoiner(CpuSetJoiner):
     have.
     """
 
-    def _search(
+    def search(
         self, left: SetBlock, right: SetBlock | None, rule: Any, method: Any
     ) -> BlockSearch:
         return EditSearch(left, right, rule)

@@ -111,6 +111,23 @@ def test_after_an_error_no_more_parts_are_made(error, threads, monkeypatch):
     assert len(made) <= 5 + threads
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["this thread", "another thread"])
+def test_an_error_stops_the_current_calls(own):
+    main, stopped = threading.current_thread(), threading.Event()
+    begun, ended = threading.Event(), []
+
+    def call():
+        if (threading.current_thread() is main) == own:
+            assert begun.wait(20)
+            raise MemoryError("here")
+        begun.set()
+        ended.append(stopped.wait(20))
+
+    with pytest.raises(MemoryError, match="here"):
+        process.together([call] * 9, 2, stopped.set)
+    assert ended == [True]
+
+
 def test_what_a_thread_raises_is_raised():
     def fail(start, stop):
         raise ValueError(f"from {start}")

@@ -7,6 +7,7 @@ from dask_simjoin.strings import joiner as module
 from dask_simjoin.strings.joiner import JOINER
 from dask_simjoin.strings.requests import EditRule
 from tests.support.edits import ALPHABETS, changed, edit_distance
+from tests.support.sets_joins import found_by
 
 
 def block_of(texts):
@@ -40,6 +41,7 @@ def texts_of(rng, rows, longest):
 def test_pairs_are_those_of_brute_force(monkeypatch, compared, swaps):
     monkeypatch.setattr(module, "COMPARED", compared)
     monkeypatch.setattr(set_joiner, "BATCH", 4)
+    monkeypatch.setattr(set_joiner, "TOKENS_APART", 4)
     rng = np.random.default_rng(3)
     for _ in range(15):
         rule = EditRule(int(rng.integers(0, 7)), None, swaps)
@@ -64,6 +66,8 @@ def test_pairs_are_those_of_brute_force(monkeypatch, compared, swaps):
                     )
                 }
             assert found == want
+            how = left, second, rule, "auto"
+            assert found_by(JOINER, 3, *how) == found_by(JOINER, 1, *how)
         weights = left["weights"], right["weights"]
         rows = sum(weights[0][i] * weights[1][j] for i, j in want)
         counts = JOINER.counts(left, right, rule)

@@ -10,6 +10,26 @@ from tests.support.sets_oracle import block_of, matching
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
 
 
+def found_by(joiner, threads, *how):
+    """The pairs, the counts and the number of pairs that a joiner of the host finds with
+    several threads.
+    """
+
+    def batches(search):
+        return [
+            tuple(column.tolist() for column in some[:3]) for some in search.batches()
+        ]
+
+    pairs = [
+        pair
+        for share in joiner.search(*how).by_threads(threads, batches)
+        for some in share
+        for pair in zip(*some, strict=True)
+    ]
+    counts = [side.tolist() for side in joiner.counts(*how, threads)]
+    return pairs, counts, joiner.count(*how, threads)
+
+
 def rule_values(similarity, threshold):
     """Return a share as a threshold, or a number of tokens that is about as strict."""
     return Fraction(1 + int(5 * threshold)) if similarity == "overlap" else threshold

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from dask_simjoin.engine.process import interruptible
+from dask_simjoin.engine.process import interruptible, together
 from dask_simjoin.sets.cpu.candidates import (
     ADMISSIBLE,
     ENTRIES,
@@ -41,6 +43,8 @@ from dask_simjoin.sets.methods import (
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, distinct_sizes
 
+Made = TypeVar("Made")
+
 NO_COUNTS = np.empty(0, np.int64)
 """Passed to kernels in place of arrays for counts, if counts are not needed."""
 
@@ -51,11 +55,24 @@ calling thread. Starting a thread takes 0.1 ms.
 """
 
 
+TOKENS_APART = 1 << 15
+"""Minimum number of tokens per thread. A search of fewer tokens takes some
+milliseconds.
+"""
+
+TURNS = 4
+"""Number of shares per thread."""
+
+
 class BlockSearch:
     """A search for pairs in one block of sets, or between two. It stops when the output
     is full, and can be continued.
     """
 
+    part: tuple[int, int] = (0, 1)
+    """The share of the probes that this search has: (index of the share, number of
+    shares).
+    """
     is_self_join: bool
     """Whether both blocks are the same. If so, the kernel writes the later set of each
     pair first.
@@ -73,11 +90,14 @@ class BlockSearch:
     """Upper bound of the elementary steps that the search takes."""
     # counters (5,), int64: pairs of rows, then the fields of `SetCounters`
     tally: np.ndarray
+    # arrays of the block of probes: first its offsets, tokens and weights
+    _q: tuple[Any, ...]
 
     @property
     def next(self) -> int | None:
-        """The next probe; None if the search is complete."""
-        return None if self.state[0] < 0 else int(self.state[0])
+        """The next probe; None if the search is complete, or was stopped."""
+        is_done = self.state[0] < 0 or self.state[-2]
+        return None if is_done else int(self.state[0])
 
     def run(self, out: Out) -> int:
         """Continue until the search is complete or the output is full. Return the
@@ -90,6 +110,81 @@ class BlockSearch:
         else:
             interruptible(functools.partial(self._find, out), self._stop)
         return int(self.state[-1])
+
+    def batches(self) -> Iterator[SetPairs]:
+        """Continue until the search is complete. Yield the pairs in batches, see
+        `SetJoiner.batches`.
+        """
+        columns = _columns(BATCH)
+        while self.next is not None:
+            done = self.run((*columns, NO_COUNTS, NO_COUNTS))
+            one, other, found = (column[:done] for column in columns)
+            if self.is_self_join or self.right_probes:
+                one, other = other, one
+            yield SetPairs(one, other, found)
+            if self.next is not None and done < len(columns[0]) // 2:
+                columns = _columns(4 * len(columns[0]))
+
+    def by_threads(
+        self, threads: int, work: Callable[[BlockSearch], Made]
+    ) -> list[Made]:
+        """Search by several threads, which share the index. `work` runs the search of a
+        share of the probes. Return its results in the order of the probes.
+        """
+        tokens = 0 if self.next is None else int(self._probe_offsets[-1])
+        threads = min(threads, tokens // TOKENS_APART)
+        if threads < 2:
+            return [work(self)]
+        self._complete_index()
+        bounds = self._bounds(TURNS * threads)
+        shares, running = len(bounds) - 1, set()
+
+        def run(k: int) -> Made:
+            own = self._share(bounds[k], bounds[k + 1])
+            own.part = k, shares
+            running.add(own)
+            own.state[-2] = self.state[-2]  # `stop` may not have seen it
+            try:
+                return work(own)
+            finally:
+                running.remove(own)
+
+        def stop() -> None:
+            self._stop()
+            for search in tuple(running):
+                search._stop()
+
+        calls = [functools.partial(run, k) for k in range(shares)]
+        return together(calls, threads, stop)
+
+    def _bounds(self, shares: int) -> list[int]:
+        """Cut the probes into shares with about equal numbers of tokens. Return where
+        they begin, and the number of probes.
+        """
+        offsets = self._probe_offsets
+        wanted = int(offsets[-1]) * np.arange(1, shares) // shares
+        cuts = np.searchsorted(offsets[:-1], wanted)
+        return np.unique([0, *cuts, len(offsets) - 1]).tolist()
+
+    @property
+    def _probe_offsets(self) -> np.ndarray:
+        """Where the tokens of each probe begin, and the end (probes + 1,)."""
+        offsets: np.ndarray = self._q[0]
+        return offsets
+
+    def _complete_index(self) -> None:
+        """Make the index such that several threads can read it."""
+
+    def _share(self, start: int, stop: int) -> Self:
+        """Return a search of the probes `start` to `stop` - 1, for one thread. It has
+        state and scratch arrays of its own, and shares the index.
+        """
+        own = copy.copy(self)
+        own.state, own.tally = self.state.copy(), self.tally.copy()
+        own.state[0] = start
+        offsets, tokens, weights, *more = self._q
+        own._q = offsets, tokens, weights[:stop], *more
+        return own
 
     def _stop(self) -> None:
         self.state[-2] = 1
@@ -147,11 +242,36 @@ class SetSearch(BlockSearch):
         )
 
     @property
+    def _probe_offsets(self) -> np.ndarray:
+        offsets: np.ndarray = self._q[0]
+        return offsets[self._units]
+
+    def _complete_index(self) -> None:
+        if self.choice.listed:
+            self.state[0] = len(self._units) - 1  # behind the last probe
+            self._find((*_columns(0), NO_COUNTS, NO_COUNTS))
+            self.state[0] = 0
+
+    def _share(self, start: int, stop: int) -> Self:
+        own = super()._share(start, int(self._units[stop]))
+        own._rows = self._rows.copy()
+        own._stamps = tuple(stamps.copy() for stamps in self._stamps)
+        if self.choice.listed:
+            _, *more, lists, entries, places, words = self._index
+            # the kernel moves the starts of lists
+            more += lists.copy(), entries, places, words
+            own._index = self._units[: stop + 1], *more
+            positions, *bits, _, distinct, starts = self._operands
+            own._operands = positions, *bits, own._index, distinct, starts
+        return own
+
+    @property
     def _mean_size(self) -> float:
         """Mean size of the probes, in tokens."""
         return len(self._q[1]) / len(self._q_sizes)
 
     def _open(self, method: SetMethod | None) -> SetChoice:
+        self._units = np.arange(len(self._q_sizes) + 1)
         words = None if method is None else method.words
         if isinstance(method, AllPairs | GroupJoin):
             words = 0
@@ -160,11 +280,12 @@ class SetSearch(BlockSearch):
         if isinstance(method, Bitmap) and words:
             return self._open_bitmaps(words)
         prefixes = self._prefixes()
-        units = [np.arange(len(self._q_sizes) + 1)] * 2
+        units = [self._units] * 2
         if not self.is_self_join:
             units[1] = np.arange(len(self._d_sizes) + 1)
         if isinstance(method, GroupJoin):
-            units = self._units(prefixes)
+            units = self._find_units(prefixes)
+            self._units = units[0]
         lists_of = self._lists(units[1], prefixes[1])
         if words is None and len(self._q_sizes) * len(self._d_sizes) <= MAX_UNSAMPLED:
             words = usual_words(self._mean_size)
@@ -219,7 +340,7 @@ class SetSearch(BlockSearch):
     ) -> SetChoice:
         places, entries = lists_of
         capacity = entries + LANES
-        index = (
+        self._index = (
             *units,
             *prefixes,
             places,
@@ -232,7 +353,7 @@ class SetSearch(BlockSearch):
         self._operands = (
             positions,
             *self._bits(choice.words),
-            index,
+            self._index,
             self._distinct,
             starts,
         )
@@ -259,7 +380,7 @@ class SetSearch(BlockSearch):
             found.append(prefixes)
         return found
 
-    def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
+    def _find_units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
         """For each block, return where each run of sets with equal sizes and equal
         prefixes starts.
         """
@@ -355,9 +476,10 @@ larger.
 class CpuSetJoiner:
     """See `SetJoiner`."""
 
-    def _search(
+    def search(
         self, left: SetBlock, right: SetBlock | None, rule: Any, method: str | SetMethod
     ) -> BlockSearch:
+        """Prepare a search: choose an algorithm, and make its index."""
         return SetSearch(left, right, rule, method)
 
     def batches(
@@ -367,16 +489,7 @@ class CpuSetJoiner:
         rule: Any,
         method: str | SetMethod = AUTO,
     ) -> Iterator[SetPairs]:
-        search = self._search(left, right, rule, method)
-        columns = _columns(BATCH)
-        while search.next is not None:
-            done = search.run((*columns, NO_COUNTS, NO_COUNTS))
-            one, other, found = (column[:done] for column in columns)
-            if search.is_self_join or search.right_probes:
-                one, other = other, one
-            yield SetPairs(one, other, found)
-            if search.next is not None and done < len(columns[0]) // 2:
-                columns = _columns(4 * len(columns[0]))
+        return self.search(left, right, rule, method).batches()
 
     def count(
         self,
@@ -384,8 +497,9 @@ class CpuSetJoiner:
         right: SetBlock | None,
         rule: Any,
         method: str | SetMethod = AUTO,
+        threads: int = 1,
     ) -> int:
-        return int(self._tally(left, right, rule, method)[0])
+        return int(self._tally(left, right, rule, method, threads)[0])
 
     def counts(
         self,
@@ -393,14 +507,22 @@ class CpuSetJoiner:
         right: SetBlock | None,
         rule: Any,
         method: str | SetMethod = AUTO,
+        threads: int = 1,
     ) -> tuple[np.ndarray, np.ndarray]:
-        search = self._search(left, right, rule, method)
-        found = np.zeros(len(left["weights"]), np.int64)
-        other = found if right is None else np.zeros(len(right["weights"]), np.int64)
-        search.run(
-            (*_columns(0), *((other, found) if search.right_probes else (found, other)))
-        )
-        return found, other
+        sides, adding = [left] if right is None else [left, right], threading.Lock()
+        counts = [np.zeros(len(side["weights"]), np.int64) for side in sides]
+
+        def count(search: BlockSearch) -> None:
+            own = counts if search.part[1] == 1 else [np.zeros_like(c) for c in counts]
+            order = own[::-1] if search.right_probes else own
+            search.run((*_columns(0), order[0], order[-1]))
+            if own is not counts:
+                with adding:
+                    for found, more in zip(counts, own, strict=True):
+                        found += more
+
+        self.search(left, right, rule, method).by_threads(threads, count)
+        return counts[0], counts[-1]
 
     def counters(
         self,
@@ -412,11 +534,19 @@ class CpuSetJoiner:
         return SetCounters(*self._tally(left, right, rule, method)[1:].tolist())
 
     def _tally(
-        self, left: SetBlock, right: SetBlock | None, rule: Any, method: str | SetMethod
+        self,
+        left: SetBlock,
+        right: SetBlock | None,
+        rule: Any,
+        method: str | SetMethod,
+        threads: int = 1,
     ) -> np.ndarray:
-        search = self._search(left, right, rule, method)
-        search.run((*_columns(0), NO_COUNTS, NO_COUNTS))
-        return search.tally
+        def tally(search: BlockSearch) -> np.ndarray:
+            search.run((*_columns(0), NO_COUNTS, NO_COUNTS))
+            return search.tally
+
+        found = self.search(left, right, rule, method).by_threads(threads, tally)
+        return np.sum(found, axis=0)
 
 
 JOINER = CpuSetJoiner()

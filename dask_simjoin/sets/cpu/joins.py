@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dask_simjoin.engine.cpu.kernels.jit import kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import (
     I64,
     Intrinsic,
@@ -221,6 +221,21 @@ token in the unit's sets, and the bitmap of its first set.
 """
 
 
+@device_function
+def add_unit(unit: int, d: Side, d_bits: Array, index: Index) -> None:
+    """Add the entries of a unit to the index."""
+    d_offsets, d_tokens, _ = d
+    _, d_units, _, d_prefixes, lists, units, places, words_of = index
+    mask, begin = lists.shape[0] - 1, d_offsets[d_units[unit]]
+    for p in range(d_prefixes[d_offsets[d_units[unit] + 1] - begin]):
+        bucket = d_tokens[begin + p] & mask
+        entry = lists[bucket, 1]
+        lists[bucket, 1] += 1
+        units[entry], places[entry] = unit, p
+        for w in range(words_of.shape[0]):
+            words_of[w, entry] = d_bits[unit, w]
+
+
 @kernel
 def join_lists(
     q: Side,
@@ -244,12 +259,13 @@ def join_lists(
 
     For the other arguments see `join_bitmaps`. `positions`: whether the positions of
     tokens may reject pairs. `last_probe`: for each unit of `d`, the number of the last
-    probe that has met it.
+    probe that has met it. The index grows as probes need it. After the last probe it is
+    complete.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
-    q_units, d_units, q_prefixes, d_prefixes, lists, units, places, words_of = index
+    q_units, d_units, q_prefixes, _, lists, units, places, words_of = index
     capacity, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
@@ -271,25 +287,20 @@ def join_lists(
             size = end - begin
             lo, hi = set_rows(limits, size, lo, hi, distinct, rows)
             first, last = starts[lo], starts[hi]
-        while filled < ((k + grouped) if is_self_join else d_units.size - 1):
-            there = d_offsets[d_units[filled]]
-            for p in range(d_prefixes[d_offsets[d_units[filled] + 1] - there]):
-                bucket = d_tokens[there + p] & mask
-                entry = lists[bucket, 1]
-                lists[bucket, 1] += 1
-                units[entry], places[entry] = filled, p
-                for w in range(words):
-                    words_of[w, entry] = d_bits[filled, w]
+        reach = (k + grouped) if is_self_join else d_units.size - 1
+        while filled < reach:
+            add_unit(filled, d, d_bits, index)
             filled += 1
         probe = q_bits.ctypes.data + 8 * words * k
-        kind, behind = hi, last
+        # a complete index also has later units
+        kind, behind = hi, min(last, reach)
         for i in range(q_prefixes[size]):
             if positions:
                 # skip sizes that need a larger overlap than the remaining tokens can
                 # give
                 while kind > lo and rows[0, distinct[kind - 1]] > size - i:
                     kind -= 1
-                behind = starts[kind]
+                behind = min(starts[kind], reach)
             token = q_tokens[begin + i]
             entry, stop = lists[token & mask, 0], lists[token & mask, 1]
             while entry < stop and units[entry] < first:
@@ -355,6 +366,10 @@ def join_lists(
             done, (total, listed, candidates, verified, pairs) = begun, before
             break
         k += 1
+    if k == q_units.size - 1:
+        while filled < d_units.size - 1:
+            add_unit(filled, d, d_bits, index)
+            filled += 1
     state[NEXT], state[FILLED], state[DONE] = (
         k if k < q_units.size - 1 else -1,
         filled,

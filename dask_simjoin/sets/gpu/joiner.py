@@ -305,6 +305,7 @@ class GpuSetJoiner:
         right: SetBlock | None,
         rule: Rule,
         method: str | SetMethod,
+        threads: int = 1,
     ) -> int:
         return self._counted(left, right, rule, method)[1]
 
@@ -314,6 +315,7 @@ class GpuSetJoiner:
         right: SetBlock | None,
         rule: Rule,
         method: str | SetMethod,
+        threads: int = 1,
     ) -> tuple[Array, Array]:
         if not _has_sets(left, right):
             found = cupy.zeros(len(left["weights"]), cupy.int64)

@@ -29,7 +29,15 @@ from dask_simjoin.sets.cpu.joiner import (
 from dask_simjoin.sets.methods import CHOICES, AllPairs, Bitmap, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
 from tests.support.profiles import examples, pairwise
+from tests.support.sets_joins import found_by
 from tests.support.sets_oracle import block_of, matching
+
+
+@pytest.fixture(autouse=True)
+def little(monkeypatch):
+    """Give threads so little work that a few sets are joined by several."""
+    monkeypatch.setattr(joiner, "TOKENS_APART", 4)
+
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
 
@@ -80,6 +88,9 @@ def check(left, right, rule, method):
         counts[1][j] += weights[0][i]
     told = JOINER.counts(q, d, rule, method)
     assert [side.tolist() for side in told] == [side.tolist() for side in counts]
+    # the same pairs, in the same order
+    how = q, d, rule, method
+    assert found_by(JOINER, 3, *how) == found_by(JOINER, 1, *how)
     counters = JOINER.counters(q, d, rule, method)
     assert counters.pairs == len(expected)
     assert counters.candidates >= counters.verified >= counters.pairs
