@@ -128,10 +128,10 @@ def by_threads(
     scored: bool,
     work: Callable[[SetBlockPair, Iterator[SetMatches]], Made],
 ) -> list[Made]:
-    """Find all matches by several threads, each of which takes some of the sets in turn.
+    """Find all matches by several threads, which take parts of the sets in turn.
 
     `work` is called with each share of the work, and with its matches. Return its
-    results. They are in the order in which one thread finds the matches.
+    results, in the same order as with one thread.
     """
     if block_pair.threads == 1 or block_pair.xp is not np:
         return [work(block_pair, all_matches(block_pair, scored))]
