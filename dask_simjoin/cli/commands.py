@@ -320,7 +320,7 @@ def _compute(run: Run) -> None:
                 join = next(result.expr.find_operations(LazyJoin))
                 plan = join.report
             run.say(plan)
-            for files, rows in zip(run.read_from, plan.plan.table_rows, strict=False):
+            for files, rows in zip(run.read_from, plan.plan.tables.rows, strict=False):
                 if not rows:
                     run.say(_no_rows(files, "compare"))
             if getattr(plan, "seconds", None) is not None:

@@ -92,7 +92,7 @@ def test_rows_that_changed_are_refused_where_they_are_read(client):
     count = held.simjoin.count_pairs(EPS, partitioning="entity", blocksize=200 * 24)
     sources = count.expr.plan.tables.sources
     wrong = tuple(tuple((rows + 1, box) for rows, box in own) for own in sources)
-    object.__setattr__(count.expr.plan, "sources", wrong)
+    object.__setattr__(count.expr.plan.tables, "sources", wrong)
     with pytest.raises(SourceChangedError, match="had 101 rows"):
         count.compute()
 

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import weakref
 from collections import Counter
 
 import dask
@@ -24,8 +23,6 @@ EPS, PARTS, ROWS_OF_PART = 0.05, 3, 50
 @pytest.fixture(autouse=True)
 def threads(monkeypatch):
     monkeypatch.setattr(ROWS, "most", 1 << 20)
-    # rows of earlier tests may not have been collected yet
-    monkeypatch.setattr(ROWS, "_kept", weakref.WeakKeyDictionary())
     with dask.config.set(scheduler="threads"):
         yield
 

@@ -155,7 +155,7 @@ def test_rows_that_changed_are_refused(client):
         tuple((rows + 1, box) for rows, box in own)
         for own in count.expr.plan.tables.sources
     )
-    object.__setattr__(count.expr.plan, "sources", wrong)
+    object.__setattr__(count.expr.plan.tables, "sources", wrong)
     with pytest.raises(SourceChangedError, match="had 101 rows"):
         count.compute()
 

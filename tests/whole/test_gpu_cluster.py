@@ -20,7 +20,7 @@ import dask.dataframe as dd
 from distributed import Client, wait
 
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.planning import plan, searches
+from dask_simjoin.planning import searches
 from dask_simjoin.planning.resources import workers_of
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.paths import EXAMPLES
@@ -113,7 +113,7 @@ def test_spanning_trees_that_gpus_share(client, monkeypatch):
 
 
 def test_nearest_rows_that_gpus_share(client, x, monkeypatch):
-    monkeypatch.setattr(plan, "COPIED_SECONDS", 0.0)
+    monkeypatch.setattr(searches, "COPIED_SECONDS", 0.0)
     gpus, frame = len(workers_of(client)), frame_of(x.round(2))
     ddf = source(x.round(2))
 

@@ -215,7 +215,7 @@ def test_the_first_step_alone_warns_and_tells_near_rows():
     assert 0.5 * len(exact) < common < len(exact)
     with pytest.warns(ApproximateWarning):
         plan = frame.simjoin.plan(k=5, method="zorder", approximate=True)
-    assert plan.result.recall == common / len(exact)
+    assert plan.recall == common / len(exact)
 
 
 def test_methods_that_search_nothing_are_refused():
