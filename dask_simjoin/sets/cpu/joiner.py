@@ -168,7 +168,7 @@ class BlockSearch:
 
     @property
     def _probe_offsets(self) -> np.ndarray:
-        """Where the tokens of each probe begin, and the end (probes + 1,)."""
+        """Start of the tokens of each probe, and the end (probes + 1,)."""
         offsets: np.ndarray = self._q[0]
         return offsets
 
