@@ -22,7 +22,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -110,16 +110,49 @@ def _with_helpers(
 ) -> None:
     """Call `take` in `number` threads, this one included. After an error call `stop`,
     which makes `take` return soon.
+
+    `take` returns when no work is left. So helpers that have not started by then are
+    not needed, and this thread never waits for a free thread.
     """
-    with ThreadPoolExecutor(number - 1) as helpers:
-        try:
-            others = [helpers.submit(take) for _ in range(number - 1)]
-            take()
-            for other in others:
-                other.result()
-        except BaseException:  # such as Ctrl-C while this thread waits for the others
-            stop()
-            raise
+    helpers: list[Future[None]] = []
+    try:
+        helpers.extend(HELPERS.submit(take) for _ in range(number - 1))
+        take()
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+    except BaseException:  # such as Ctrl-C while this thread waits for the others
+        stop()
+        wait([helper for helper in helpers if not helper.cancel()])
+        raise
+
+
+class Helpers:
+    """Threads of this process that stay until it ends, because starting 31 threads
+    takes as long as a short piece of work.
+
+    A forked process has none of the threads of its parent, so it starts new ones.
+    """
+
+    def __init__(self) -> None:
+        self._pool = self._new_pool()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _new_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(MAX_HELPERS, thread_name_prefix="simjoin")
+
+    def _renew(self) -> None:
+        self._pool = self._new_pool()
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        """Let a free thread call `work`; start one if none is free."""
+        return self._pool.submit(work)
+
+
+MAX_HELPERS = 512
+"""Maximum number of threads that help others in this process."""
+
+HELPERS = Helpers()
 
 
 def interruptible(work: Callable[[], object], stop: Callable[[], object]) -> None:

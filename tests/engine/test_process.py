@@ -11,8 +11,7 @@ import pytest
 
 from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import nearest
-from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE, make_nearest_layout
-from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
+from dask_simjoin.engine.index.cpu_tiles import make_nearest_layout
 from dask_simjoin.engine.process import make_folder, read_private, write_private
 from tests.support.gates import PATIENCE
 
@@ -37,6 +36,42 @@ def test_parts_are_all_there_is(n, number, grain):
 def test_calls_are_made_at_a_time():
     meet = threading.Barrier(3, timeout=PATIENCE)
     assert sorted(process.together([meet.wait] * 3)) == [0, 1, 2]
+
+
+def test_helpers_stay():
+    """Later calls use the threads of earlier ones."""
+    meet = threading.Barrier(3, timeout=PATIENCE)
+
+    def who():
+        meet.wait()
+        return threading.get_ident()
+
+    first, second = (set(process.together([who] * 3)) for _ in range(2))
+    known = {thread.ident for thread in threading.enumerate()}
+    assert len(first) == len(second) == 3
+    assert first | second <= known
+
+
+def test_calls_within_calls_need_no_free_thread(monkeypatch):
+    """All helpers wait for calls of their own, which they make themselves."""
+    monkeypatch.setattr(process, "MAX_HELPERS", 2)
+    monkeypatch.setattr(process, "HELPERS", process.Helpers())
+
+    def deep(level):
+        if not level:
+            return 1
+        return sum(process.together([functools.partial(deep, level - 1)] * 4, 4))
+
+    assert deep(4) == 4**4
+
+
+def test_a_forked_process_has_helpers_of_its_own():
+    assert process.together([os.getpid] * 4) == [os.getpid()] * 4
+    child = os.fork()
+    if not child:  # a failing assertion must not go on as a second test run
+        found = process.together([os.getpid] * 4)
+        os._exit(0 if found == [os.getpid()] * 4 else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7, 100])
@@ -163,20 +198,6 @@ def test_nearest_neighbours_by_several_threads(kind, dims):
         back = np.argsort(index["order"])
         states.append([part[back] for part in state])
     assert all(np.array_equal(one, other) for one, other in zip(*states, strict=True))
-
-
-@pytest.mark.parametrize("number", [2, 3, 4, 9])
-def test_kd_order_of_several_threads_is_as_good(number):
-    """Tiles are no larger than those of one thread."""
-    x = np.random.default_rng(1).normal(size=(20_000, 4))
-    cuts = dims_to_cut(x.var(axis=0)).first(len(x), TILE, CUTS)
-    sizes = []
-    for k in (1, number):
-        order = kd_order(x, cuts, TILE, FAN_OUT, threads=k)
-        assert np.array_equal(np.sort(order), np.arange(len(x)))
-        tiles = x[order[: len(x) // TILE * TILE]].reshape(-1, TILE, 4)
-        sizes.append(np.log(np.ptp(tiles, axis=1)).sum(axis=1).mean())
-    assert sizes[1] == pytest.approx(sizes[0], abs=0.01)
 
 
 OTHER = 65534

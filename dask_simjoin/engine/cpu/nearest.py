@@ -15,9 +15,9 @@ from dask_simjoin.engine.cpu.boxes import box_tree
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sorting import sort
+from dask_simjoin.engine.cpu.order import by_row, kd_order
 from dask_simjoin.engine.cpu.tiles import filtered_tiles
-from dask_simjoin.engine.index import cpu_tiles, kdtree
+from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
@@ -43,10 +43,8 @@ def build(
     """
     n, d = x.shape
     cut = layout.cut.first(n, cpu_tiles.TILE, cpu_tiles.CUTS)
-    order = kdtree.kd_order(
-        x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads, sort=sort
-    )
-    x = np.ascontiguousarray(x)  # row by row, because this is how points are gathered
+    x = by_row(x, threads)  # because this is how points are gathered
+    order = kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads)
     dims = np.arange(d)
     own = order if names is None else np.asarray(names, np.int64)[order]
     index: Index = {"names": own, "order": order}

@@ -59,9 +59,19 @@ def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int
     return out, ends.tolist()
 
 
-def sort(keys: np.ndarray, threads: int) -> np.ndarray:
-    """Return sorted keys (n,), uint64. The memory of `keys` may be reused."""
+def divided(keys: np.ndarray, part: int, threads: int) -> np.ndarray:
+    """Reorder different keys (n,), uint64, so that each run of `part` keys has smaller
+    keys than the next run. The memory of `keys` may be reused.
+    """
     keys, ends = dealt(keys, 0, threads_to_sort(len(keys), threads))
-    ranges = [keys[start:stop] for start, stop in itertools.pairwise(ends)]
-    together([some.sort for some in ranges])
+
+    def divide(start: int, stop: int) -> None:
+        first, last = start // part + 1, -(-stop // part)
+        if first < last:
+            middle = (first + last) // 2 * part
+            keys[start:stop].partition(middle - start)
+            divide(start, middle)
+            divide(middle, stop)
+
+    together([functools.partial(divide, *some) for some in itertools.pairwise(ends)])
     return keys

@@ -21,6 +21,7 @@ from dask_simjoin.engine.cpu.kernels.scan import terms_of
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.tiles import join
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.order import by_row, kd_order
 from dask_simjoin.engine.cpu.sinks import (
     NO_PAIRS,
     CallbackSink,
@@ -29,9 +30,7 @@ from dask_simjoin.engine.cpu.sinks import (
     fill,
     places_of,
 )
-from dask_simjoin.engine.cpu.sorting import sort
 from dask_simjoin.engine.filters.quantization import STEP, Filter, Int8Filter
-from dask_simjoin.engine.index import kdtree
 from dask_simjoin.engine.index.cpu_tiles import (
     CUTS,
     FAN_OUT,
@@ -129,10 +128,8 @@ def filtered_tiles(
 
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
     n, d = x.shape
-    order = kdtree.kd_order(
-        x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads, sort=sort
-    )
-    x = np.ascontiguousarray(x)  # row by row, because this is how points are gathered
+    x = by_row(x, threads)  # because this is how points are gathered
+    order = kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads)
     dims = np.arange(d) if layout.screen is None else np.array(layout.screen.dims)
     if layout.filter is None:
         number, kind, rounded = -(-n // TILE), layout.kind, layout.rounded

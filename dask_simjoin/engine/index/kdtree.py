@@ -23,12 +23,11 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from dask_simjoin.engine.process import shared_out
 from dask_simjoin.metrics.norms import Array
 
 SAMPLE = 32
@@ -67,18 +66,8 @@ BLOCK = 2048
 which sorts them.
 """
 
-BLOCKS_PER_THREAD = 2
-"""With at least this many blocks per thread, threads share work by blocks.
-
-With fewer, their work would be unequal.
-"""
-
 MAX_EXPONENT = 900
 """Largest exponent of a scale, so that scaled values stay finite."""
-
-
-Sort = Callable[[np.ndarray, int], np.ndarray]
-"""A function that sorts keys (n,), uint64, with a number of threads."""
 
 
 @dataclass(frozen=True)
@@ -186,65 +175,37 @@ def block_sizes(
 
 
 def kd_order(
-    x: Array,
-    cuts: KdCuts,
-    tile: int,
-    fan_out: int,
-    max_halvings: int | None = None,
-    threads: int = 1,
-    sort: Sort | None = None,
+    x: Array, cuts: KdCuts, tile: int, fan_out: int, max_halvings: int | None = None
 ) -> Array:
     """Return the positions of the points `x` (n, d) in kd order, as an array (n,),
     int64.
 
     The order affects only speed, so sort keys may be rounded. `tile`: points per tile.
     `fan_out`: number of parts that each level cuts a block into. Both are powers of
-    two. `max_halvings`: see `block_sizes`. `sort`: sorts keys with several threads.
+    two. `max_halvings`: see `block_sizes`. Indexes on CPUs and GPUs have faster forms.
     """
-    n = len(x)
-    order = np.arange(n, dtype=np.uint64)
-    if n <= tile:
+    order = np.arange(len(x), dtype=np.uint64)
+    if len(x) <= tile:
         return order.view(np.int64)
     centre, scale = middle(x, cuts.dims), cuts.scale
-    numbers = np.empty((len(cuts.dims), n), np.uint32)
-
-    def number(start: int, stop: int) -> None:
-        # set in this function, because each thread has its own errstate
-        with np.errstate(over="ignore", invalid="ignore"):
-            for k, out, from_ in zip(cuts.dims, numbers, centre, strict=True):
-                out[start:stop] = _numbers(
-                    ((x[start:stop, k] - from_) * scale).astype(np.float32)
-                )
-
-    def cut(start: int, stop: int) -> None:
-        for size in sizes:
-            order[start:stop] = _cut(numbers, order[start:stop], size)
-
-    shared_out(number, n, threads)
-    sizes = list(block_sizes(n, tile, fan_out, cuts, max_halvings))
-    # the first levels have too few blocks for all threads, so these share each block
-    while sizes and threads > 1 and -(-n // sizes[0]) < BLOCKS_PER_THREAD * threads:
-        order = _cut(numbers, order, sizes.pop(0), threads, sort)
-    if sizes:
-        shared_out(cut, n, threads, sizes[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        columns = [
+            _numbers(((x[:, k] - from_) * scale).astype(np.float32))
+            for k, from_ in zip(cuts.dims, centre, strict=True)
+        ]
+    for size in block_sizes(len(x), tile, fan_out, cuts, max_halvings):
+        order = _cut(np.array(columns), order, size)
     return order.view(np.int64)
 
 
-def _cut(
-    numbers: np.ndarray,
-    order: np.ndarray,
-    size: int,
-    threads: int = 1,
-    sort: Sort | None = None,
-) -> np.ndarray:
+def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
     """Sort each block of `size` points in `order` along its widest dimension; return
     the new order.
     """
-    n, every = len(order), numbers.shape[1]
-    place_bits = (every - 1).bit_length()
-    blocks = -(-n // size)
-    own = np.arange(blocks, dtype=np.uint64)
-    column = 0 * own
+    n = len(order)
+    place_bits, blocks = (n - 1).bit_length(), -(-n // size)
+    own = np.arange(n) // size
+    column = np.zeros(blocks, np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
         if len(numbers) > 1:
             sampled = (
@@ -252,45 +213,16 @@ def _cut(
                 + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
             )
             sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
-            column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(
-                np.uint64
-            ) * np.uint64(every)
+            column = sampled.astype(float).var(axis=2).argmax(axis=0)
     # a key packs block, leading bits of the coordinate, and point
     bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
-    keys, values = np.empty(n, np.uint64), numbers.reshape(-1)
-
-    def pack(start: int, stop: int) -> None:
-        some, out = order[start:stop], keys[start:stop]
-        # indexes are signed, because NumPy 1 needs that
-        places = (_repeated(column, size, start, stop) + some).view(np.int64)
-        out[:] = values.take(places)
-        out >>= np.uint64(VALUE_BITS - bits)
-        out <<= np.uint64(place_bits)
-        out |= _repeated(own << np.uint64(bits + place_bits), size, start, stop)
-        out |= some
-
-    def unpack(start: int, stop: int) -> None:
-        keys[start:stop] &= np.uint64((1 << place_bits) - 1)
-
-    shared_out(pack, n, threads)
-    if sort is None or threads == 1:
-        keys.sort()
-    else:
-        keys = sort(keys, threads)
-    shared_out(unpack, n, threads)
-    return keys
-
-
-def _repeated(values: np.ndarray, size: int, start: int, stop: int) -> Array:
-    """Return the value of the block of each of the points `start` ... `stop` - 1.
-
-    `size`: points per block.
-    """
-    if len(values) == 1:
-        return values[0]
-    first = start // size
-    some = np.repeat(values[first : -(-stop // size)], size)
-    return some[start - first * size : stop - first * size]
+    keys = numbers[column[own], order.view(np.int64)].astype(np.uint64)
+    keys >>= np.uint64(VALUE_BITS - bits)
+    keys |= own.astype(np.uint64) << np.uint64(bits)
+    keys <<= np.uint64(place_bits)
+    keys |= order
+    keys.sort()
+    return keys & np.uint64((1 << place_bits) - 1)
 
 
 MIN_REGION_WIDTH = 2.0

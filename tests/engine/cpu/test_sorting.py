@@ -1,4 +1,4 @@
-"""Keys sorted by threads are those sorted by NumPy, whatever their values."""
+"""Keys are dealt to ranges that ascend, whatever their values."""
 
 import itertools
 
@@ -18,14 +18,29 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("part", [1, 64, 1000, 4999, 5000, 8192])
 @pytest.mark.parametrize("threads", [1, 2, 7, 32])
 @pytest.mark.parametrize("n", [0, 1, 5000])
-def test_sorted_keys_are_those_of_numpy(kind, threads, n, monkeypatch):
+def test_runs_of_keys_ascend(part, threads, n, monkeypatch):
     monkeypatch.setattr(sorting, "MIN_KEYS_PER_THREAD", 100)
     monkeypatch.setattr(process, "LEAST", 100)
-    keys = KEYS[kind](np.random.default_rng(threads), n)
-    assert np.array_equal(sorting.sort(keys.copy(), threads), np.sort(keys))
+    keys = np.random.default_rng(threads).permutation(n).astype(np.uint64) << 40
+    found = sorting.divided(keys.copy(), part, threads) >> 40
+    for start in range(0, n, part):
+        stop = min(start + part, n)
+        assert sorted(found[start:stop]) == list(range(start, stop))
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("parts", [1, 2, 7, 32])
+@pytest.mark.parametrize("n", [1, 5000])
+def test_ranges_of_any_keys_ascend(kind, parts, n, monkeypatch):
+    monkeypatch.setattr(process, "LEAST", 100)
+    keys = KEYS[kind](np.random.default_rng(parts), n)
+    found, ends = sorting.dealt(keys.copy(), 0, parts)
+    for start, stop in itertools.pairwise(ends):
+        found[start:stop].sort()
+    assert np.array_equal(found, np.sort(keys))
 
 
 @pytest.mark.parametrize("bits", [0, 20, 63])

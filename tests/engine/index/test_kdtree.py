@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.engine import process
-from dask_simjoin.engine.cpu import sorting
 from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order, make_regions
 from tests.support.points import KINDS, make_points
 from tests.support.profiles import examples
@@ -227,17 +225,3 @@ def test_walls_are_where_something_lies_behind():
         == np.sort(high[:, 0])[:-1].tolist()
         == np.sort(regions.split).tolist()
     )
-
-
-@pytest.mark.parametrize("fan_out", [2, 4])
-@pytest.mark.parametrize("d", [1, 3, 6])
-def test_threads_give_the_same_order(fan_out, d, monkeypatch):
-    """Also at the first levels, whose few blocks all threads sort together."""
-    monkeypatch.setattr(sorting, "MIN_KEYS_PER_THREAD", 100)
-    monkeypatch.setattr(process, "LEAST", 100)
-    x = np.random.default_rng(d).normal(size=(5001, d)).round(2)
-    cuts = cuts_of(x).first(len(x), TILE, 2.5)
-    expected = kd_order(x, cuts, TILE, fan_out)
-    for threads in (2, 7, 32):
-        found = kd_order(x, cuts, TILE, fan_out, threads=threads, sort=sorting.sort)
-        assert np.array_equal(found, expected)

@@ -1,0 +1,126 @@
+"""The order of points in an index, by a kd tree: see `dask_simjoin.engine.index.kdtree`.
+
+All threads together sort the first blocks, which are few. Each thread then orders runs
+of blocks, level by level, while the run is in its core's own cache.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.cpu.kernels import order as kernels
+from dask_simjoin.engine.cpu.sorting import divided
+from dask_simjoin.engine.index.kdtree import (
+    KdCuts,
+    block_sizes,
+    middle,
+)
+from dask_simjoin.engine.process import numbers_apart, shared_out
+
+BLOCKS_PER_THREAD = 2
+"""With at least this many blocks per thread, threads share work by blocks.
+
+With fewer, their work would be unequal.
+"""
+
+RUN = 1 << 17
+"""Points that a thread orders at a time: their keys take 1 MiB, as do the points."""
+
+
+def by_row(x: np.ndarray, threads: int) -> np.ndarray:
+    """Return points (n, d) in C order."""
+    if x.flags.c_contiguous:
+        return x
+    out = np.empty(x.shape, x.dtype)
+
+    def copy(start: int, stop: int) -> None:
+        for first in range(start, stop, COPIED):
+            some = slice(first, min(first + COPIED, stop))
+            out[some] = x[some]
+
+    shared_out(copy, len(x), threads, min_items=numbers_apart(x.shape[1]))
+    return out
+
+
+COPIED = 1 << 11
+"""Points that are copied at a time, so that reads and writes stay in the cache."""
+
+
+def kd_order(
+    x: np.ndarray, cuts: KdCuts, tile: int, fan_out: int, threads: int = 1
+) -> np.ndarray:
+    """Return the positions of the points `x` (n, d), C-contiguous, in kd order, int64.
+
+    The order affects only speed. `tile`, `fan_out`: see
+    `dask_simjoin.engine.index.kdtree.kd_order`.
+    """
+    n = len(x)
+    order = np.arange(n, dtype=np.int64)
+    if n <= tile:
+        return order
+    dims, numbers = np.array(cuts.dims), np.empty((len(cuts.dims), n), np.uint32)
+    centre, scale = middle(x, cuts.dims), cuts.scale
+    shared_out(
+        lambda start, stop: kernels.number_columns(
+            x, start, stop, dims, centre, scale, numbers
+        ),
+        n,
+        threads,
+        min_items=numbers_apart(len(dims)),
+    )
+    sizes = np.array([*block_sizes(n, tile, fan_out, cuts), tile])
+    level = 0
+    while sizes[level] > RUN and -(-n // sizes[level]) < BLOCKS_PER_THREAD * threads:
+        _cut(numbers, order, *sizes[level : level + 2].tolist(), threads)
+        level += 1
+
+    def cut_blocks(start: int, stop: int) -> None:
+        own = np.empty((len(dims), RUN), np.uint32)
+        scratch = (
+            own,
+            np.empty(RUN, np.int64),
+            np.empty(RUN, np.uint64),
+            np.empty(kernels.PIVOTS, np.uint64),
+        )
+        _cut_runs(numbers, order[start:stop], sizes[level:], scratch)
+
+    shared_out(cut_blocks, n, threads, int(sizes[level]))
+    return order
+
+
+def _cut_runs(
+    numbers: np.ndarray,
+    order: np.ndarray,
+    sizes: np.ndarray,
+    scratch: tuple[np.ndarray, ...],
+) -> None:
+    """Cut the blocks in `order`, each of `sizes[0]` points, into blocks of a tile."""
+    if sizes[0] <= RUN:
+        for start in range(0, len(order), RUN):
+            kernels.order_run(numbers, order[start : start + RUN], sizes, *scratch)
+        return
+    for start in range(0, len(order), int(sizes[0])):
+        block = order[start : start + int(sizes[0])]
+        _cut(numbers, block, *sizes[:2].tolist())
+        _cut_runs(numbers, block, sizes[1:], scratch)
+
+
+def _cut(
+    numbers: np.ndarray, order: np.ndarray, size: int, part: int, threads: int = 1
+) -> None:
+    """Cut each block of `size` points in `order` along its widest dimension into parts
+    of `part` points.
+    """
+    keys = np.empty(len(order), np.uint64)
+
+    def pack(start: int, stop: int) -> None:
+        kernels.pack_blocks(numbers, order, size, start, stop, keys)
+
+    def unpack(start: int, stop: int) -> None:
+        kernels.unpack_blocks(keys[start:stop], order[start:stop])
+
+    shared_out(pack, len(order), threads)
+    for start in range(0, len(order), size):
+        block = slice(start, start + size)
+        keys[block] = divided(keys[block], part, threads)
+    shared_out(unpack, len(order), threads)
