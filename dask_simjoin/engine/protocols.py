@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
+from typing import (
+    Any,
+    NamedTuple,
+    NotRequired,
+    Protocol,
+    TypedDict,
+    runtime_checkable,
+)
 
 import numpy as np
 
@@ -135,6 +142,54 @@ class SearchMethod(Protocol):
     ) -> None:
         """Update the neighbors of the queries `q` with nearer rows of `d`: see
         `Searcher.nearest`.
+        """
+
+
+@runtime_checkable
+class Ranged(Protocol):
+    """A method that can count, connect and label the rows of one index in ranges, which
+    several threads share.
+    """
+
+    def counts_of(
+        self,
+        index: Index,
+        layout: Layout,
+        rows: Rows,
+        counts: np.ndarray,
+        enough: int | None = None,
+    ) -> None:
+        """Add the number of pairs of each row at the places `rows` to `counts` (n,),
+        int64.
+
+        Counts of at least `enough` need not be exact.
+        """
+
+    def connect_of(
+        self,
+        index: Index,
+        layout: Layout,
+        rows: Rows,
+        taking: np.ndarray,
+        parent: np.ndarray,
+    ) -> None:
+        """Unite the sets of the two rows of each pair whose earlier place is in `rows`,
+        if both rows take part.
+
+        `taking` (n,): whether a row takes part. `parent` (n,), int32: the disjoint-set
+        forest, which several threads may change.
+        """
+
+    def lowest_of(
+        self,
+        index: Index,
+        layout: Layout,
+        rows: Rows,
+        labels: np.ndarray,
+        low: np.ndarray,
+    ) -> None:
+        """Lower `low` of each row at the places `rows` that has no label (-1) to the
+        lowest label near it. `labels`, `low` (n,): int64.
         """
 
 
@@ -317,9 +372,10 @@ class Joiner(Protocol):
         both are the same array. `rows`: see `pairs`.
         """
 
-    def labels_apart(self, layout: Layout) -> bool:
-        """Return whether `lowest` of a self-join with `rows` changes only their entries
-        in `low`, so that several threads can share `low`.
+    def ranged(self, layout: Layout) -> Ranged | None:
+        """Return the functions whose work on one index several threads can share; None:
+        there are none. `lowest` of a self-join with `rows` then changes only their
+        entries in `low`.
         """
 
     def counts(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -40,7 +40,7 @@ from dask_simjoin.engine.base import (
 )
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.process import shared_out, together
-from dask_simjoin.engine.protocols import Layout, Rows
+from dask_simjoin.engine.protocols import Layout, Ranged, Rows
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import (
@@ -275,10 +275,13 @@ def _own_places(block_pair: BlockPair) -> Rows | None:
     """Return the places that this share of the work labels, if no other share labels
     them; else None.
     """
-    apart = block_pair.is_self_join and block_pair.joiner.labels_apart(
-        block_pair.layout
-    )
-    return block_pair.places if apart else None
+    return None if _ranged(block_pair) is None else block_pair.places
+
+
+def _ranged(block_pair: BlockPair) -> Ranged | None:
+    """Return the functions whose work on a single chunk threads can share."""
+    joiner, layout = block_pair.joiner, block_pair.layout
+    return joiner.ranged(layout) if block_pair.is_self_join else None
 
 
 def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
@@ -349,7 +352,7 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
 
 MIN_PLACES, TURNS = 1 << 14, 4
 """A single chunk is divided among threads only if each thread gets at least
-`MIN_PLACES` places. Each thread gets `TURNS` parts.
+`MIN_PLACES` places. Each thread gets `TURNS` ranges of them.
 """
 
 
@@ -362,42 +365,76 @@ def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
     return [block_pair._replace(part=(k, number)) for k in range(number)]
 
 
+def _for_places(
+    work: Callable[[int, int], object], block_pair: BlockPair, threads: int
+) -> None:
+    """Call `work` for ranges of places of a single chunk, several for each thread."""
+    n, grain = len(block_pair.query["ids"]), block_pair.layout.grain
+    shared_out(work, n, threads, grain, MIN_PLACES, TURNS)
+
+
 def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
     """For a single chunk, return a mask of the places whose rows are core rows (n,)."""
-    calls = [
-        functools.partial(counts_by_place, part, min_samples)
-        for part in divided(block_pair, threads)
-    ]
-    counts = itertools.chain.from_iterable(together(calls, threads))
-    return cores_by_place(min_samples, *counts)
+    ranged = _ranged(block_pair)
+    if ranged is None:
+        calls = [
+            functools.partial(counts_by_place, part, min_samples)
+            for part in divided(block_pair, threads)
+        ]
+        counts = itertools.chain.from_iterable(together(calls, threads))
+        return cores_by_place(min_samples, *counts)
+    (index, _, layout), least = block_pair.operands, min_samples - 1
+    found = np.zeros(len(index["order"]), np.int64)
+    core = np.empty(len(block_pair.query["ids"]), np.bool_)
+
+    def count(start: int, stop: int) -> None:
+        ranged.counts_of(index, layout, (start, stop), found, least)
+        np.greater_equal(found[start:stop], least, out=core[start:stop])
+
+    _for_places(count, block_pair, threads)
+    return core
 
 
 def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """For each place of a single chunk, return the first place of its component: see
     `components_by_place`. All threads unite the sets of one forest.
     """
-    parent = new_nodes(len(core), block_pair.xp)
-    parts = divided(block_pair, threads if parent.dtype == np.int32 else 1)
-    calls = [functools.partial(connect_places, part, core, parent) for part in parts]
-    together(calls, threads)
+    parent, ranged = new_nodes(len(core), block_pair.xp), _ranged(block_pair)
+    if ranged is None or parent.dtype != np.int32:
+        connect_places(block_pair, core, parent)
+    else:
+        index, _, layout = block_pair.operands
+
+        def connect(start: int, stop: int) -> None:
+            ranged.connect_of(index, layout, (start, stop), core, parent)
+
+        _for_places(connect, block_pair, threads)
     block_pair.joiner.roots(parent, threads)
     return parent
 
 
 def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk. `core`: mask of the places with a core row."""
-    parts, xp = divided(block_pair, threads), block_pair.xp
     within = components_of_chunk(block_pair, core, threads)
     labels = labels_by_place(block_pair.query, threads, core, within)
     del within  # the border labels need the memory
-    if xp is np:
-        calls = [functools.partial(border_labels, part, [labels]) for part in parts]
-        borders = itertools.chain.from_iterable(together(calls, threads))
-        return labels_of_rows(block_pair.query, threads, labels, *borders)
-    (low,) = lowest_labels(block_pair, [labels])
-    return rows_of_places(
-        xp.where(low < NO_LABEL, low, labels), order_of(block_pair.query)
-    )
+    ranged, order = _ranged(block_pair), order_of(block_pair.query)
+    if ranged is None:
+        xp, (low,) = block_pair.xp, lowest_labels(block_pair, [labels])
+        return rows_of_places(xp.where(low < NO_LABEL, low, labels), order)
+    index, _, layout = block_pair.operands
+    low, by_row = np.empty_like(labels), np.empty_like(labels)
+    scatter = host_kernels("totals").scatter
+
+    def label(start: int, stop: int) -> None:
+        some = slice(start, stop)
+        low[some] = NO_LABEL
+        ranged.lowest_of(index, layout, (start, stop), labels, low)
+        final = np.where(low[some] < NO_LABEL, low[some], labels[some])
+        scatter(order[some], final, by_row)
+
+    _for_places(label, block_pair, threads)
+    return by_row
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:

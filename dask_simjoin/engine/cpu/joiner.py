@@ -32,6 +32,7 @@ from dask_simjoin.engine.protocols import (
     Measured,
     MethodSearch,
     Pairs,
+    Ranged,
     Rows,
     SearchMethod,
     Visitor,
@@ -238,19 +239,18 @@ class CpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> None:
-        how = (
-            _module(layout.method),
-            q,
-            d,
-            layout,
-            is_self_join,
-            rows,
-            parent.dtype == np.int32,
-        )
-        for one, other, within in comparisons(*how):
+        module, shared = _module(layout.method), parent.dtype == np.int32
+        ranged = self.ranged(layout)
+        by_place = rows_of_places(q) == slice(0, len(parent))
+        if rows is not None and is_self_join and ranged and shared and by_place:
+            ranged.connect_of(q, layout, rows, taking[0], parent)
+            return
+        for one, other, within in comparisons(
+            module, q, d, layout, is_self_join, rows, shared
+        ):
             if len(one["order"]) > SWEEP_LANES and len(other["order"]) > SWEEP_LANES:
                 spanning.connect(
-                    _module(layout.method),
+                    module,
                     one,
                     other,
                     layout,
@@ -301,8 +301,9 @@ class CpuJoiner:
         not help.
         """
 
-    def labels_apart(self, layout: Layout) -> bool:
-        return isinstance(_module(layout.method), sinks.Ranged)
+    def ranged(self, layout: Layout) -> Ranged | None:
+        module = _module(layout.method)
+        return module if isinstance(module, Ranged) else None
 
     def lowest(
         self,
@@ -316,7 +317,7 @@ class CpuJoiner:
         rows: Rows | None = None,
     ) -> None:
         module = _module(layout.method)
-        if rows is not None and is_self_join and isinstance(module, sinks.Ranged):
+        if rows is not None and is_self_join and isinstance(module, Ranged):
             spanning.lowest(module, q, d, layout, labels, low, True, rows)
             return
         for one, other, within in comparisons(
@@ -346,9 +347,7 @@ class CpuJoiner:
         # these methods can count only the neighbors of the places `rows`, in one call.
         # Ranged methods then find each pair from both sides, which is faster only if
         # they may stop early
-        ranged = (
-            module if isinstance(module, sinks.Ranged) and enough is not None else None
-        )
+        ranged = module if isinstance(module, Ranged) and enough is not None else None
         if is_self_join and (ranged is not None or isinstance(module, sinks.OneSided)):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)

@@ -529,38 +529,6 @@ class ManyAtOnce(Protocol):
         """
 
 
-@runtime_checkable
-class Ranged(Protocol):
-    """A method that can count and label the rows of one index in ranges, which several
-    threads share.
-    """
-
-    def counts_of(
-        self,
-        index: Index,
-        layout: Layout,
-        rows: Rows,
-        counts: np.ndarray,
-        enough: int | None = None,
-    ) -> None:
-        """Add the number of pairs of each row at the places `rows` to `counts`.
-
-        Counts of at least `enough` need not be exact.
-        """
-
-    def lowest_of(
-        self,
-        index: Index,
-        layout: Layout,
-        rows: Rows,
-        labels: np.ndarray,
-        low: np.ndarray,
-    ) -> None:
-        """Lower `low` as `ManyAtOnce.lowest` does, but only for the rows at the places
-        `rows`.
-        """
-
-
 def places_of(*sides: Index) -> list[np.ndarray]:
     """Return the places of each index (0, 1, ...), for kernels that write places
     instead of names.

@@ -11,6 +11,7 @@ components do not search while many smaller ones are left.
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -22,10 +23,10 @@ from dask_simjoin.engine.cpu import sinks
 from dask_simjoin.engine.cpu.kernels import boruvka, components, hierarchy, optics
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
-from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce, Ranged
+from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
-from dask_simjoin.engine.process import forkable, shared_out
+from dask_simjoin.engine.process import forkable, shared_out, together
 from dask_simjoin.engine.protocols import (
     Clusters,
     Edges,
@@ -33,6 +34,7 @@ from dask_simjoin.engine.protocols import (
     Layout,
     Part,
     Progress,
+    Ranged,
     Rows,
 )
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
@@ -416,15 +418,16 @@ def lowest(
 def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
     """Return the smallest row of each set: see `Joiner.least_rows`."""
     n = len(parent)
-    first = np.full(n, n, np.int32)
+    first = np.empty(n, np.int32)
 
-    def lower(start: int, stop: int) -> np.ndarray:
+    def begin(start: int, stop: int) -> None:
+        first[start:stop] = n
+
+    def lower(start: int, stop: int) -> None:
         components.first_rows(parent, order, start, stop, first)
-        return np.flatnonzero(parent[start:stop] < start) + start
 
-    # `tied` are nodes whose roots are in another thread's range
-    for tied in shared_out(lower, n, threads):
-        np.minimum.at(first, parent[tied], order[tied])
+    shared_out(begin, n, threads)
+    shared_out(lower, n, threads)
     return first
 
 
@@ -433,24 +436,32 @@ def numbers(
 ) -> np.ndarray:
     """Number the sets in the order of their smallest rows: see `Joiner.numbers`."""
     n, first = len(parent), least_rows(parent, order, threads)
+    # for each row that is the smallest of its set, the root of the set
+    root, number, labels = np.empty(n, np.int32), first, np.empty(n, np.int64)
 
-    def rooted(start: int, stop: int) -> np.ndarray:
-        some = parent[start:stop]
-        return (
-            np.flatnonzero(
-                taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))
-            )
-            + start
-        )
+    def begin(start: int, stop: int) -> None:
+        root[start:stop] = -1
 
-    roots = np.concatenate(shared_out(rooted, n, threads))
-    # only the entries of roots in `number` are set
-    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)
-    number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
+    def place(start: int, stop: int) -> None:
+        components.roots_by_row(parent, taking, first, start, stop, root)
+
+    def count(start: int, stop: int) -> tuple[int, int, int]:
+        return start, stop, np.count_nonzero(root[start:stop] >= 0)
 
     def label(start: int, stop: int) -> None:
         components.labels_of_roots(parent, taking, number, start, stop, labels)
 
+    shared_out(begin, n, threads)
+    shared_out(place, n, threads)
+    counted, calls = 0, []
+    for start, stop, found in shared_out(count, n, threads):
+        calls.append(
+            functools.partial(
+                components.number_roots, root, start, stop, counted, number
+            )
+        )
+        counted += found
+    together(calls, threads)
     shared_out(label, n, threads)
     return labels
 

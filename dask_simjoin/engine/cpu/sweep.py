@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -127,6 +128,9 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
 
 
 writes_names = True
+
+NO_COORDINATES = np.empty((0, 0))
+"""Passed to kernels if the compared dimensions decide alone."""
 
 
 def layout(
@@ -501,31 +505,44 @@ def counts_of(
     counts_[slice(*rows)] -= 1  # each point was counted as its own neighbor
 
 
+def _in_place(
+    index: Index, layout: SweepLayout, rows: Rows, half: bool
+) -> tuple[Any, ...]:
+    """Return the first arguments of kernels that compare the places `rows` of an index
+    with the whole index.
+    """
+    some = grids.queries(index, *rows)
+    offsets, most, at = _swept(some, index, layout, half)
+    return (
+        layout.swept,
+        index["cols"],
+        some["keys"],
+        some["starts"],
+        index["keys"],
+        index["starts"],
+        offsets,
+        most,
+        layout.threshold,
+        kind_of(layout.norm),
+        index.get("x", NO_COORDINATES),
+        at,
+    )
+
+
+def connect_of(
+    index: Index,
+    layout: SweepLayout,
+    rows: Rows,
+    taking: np.ndarray,
+    parent: np.ndarray,
+) -> None:
+    sweep.unite_near(*_in_place(index, layout, rows, True), taking, parent)
+
+
 def lowest_of(
     index: Index, layout: SweepLayout, rows: Rows, labels: np.ndarray, low: np.ndarray
 ) -> None:
-    start, stop = rows
-    near = slice(_begin(index, start, layout), end(index, stop, layout))
-    one = _chosen(
-        loose_part(index, start, stop), np.flatnonzero(labels[start:stop] < 0)
-    )
-    other = _chosen(
-        loose_part(index, near.start, near.stop), np.flatnonzero(labels[near] >= 0)
-    )
-    sides = labels[start:stop], labels[near], low[start:stop], low[near]
-    _show_pairs(
-        one, other, layout, False, lambda *pair: components.lowest(*pair, *sides)
-    )
-
-
-def _begin(index: Index, start: int, layout: SweepLayout) -> int:
-    """Return a place: no point before it is near a point at the place `start` or later."""
-    keys, starts = index["keys"], index["starts"]
-    if start >= int(starts[-1]):
-        return start
-    row = int(np.searchsorted(starts, start, side="right")) - 1
-    least = keys[row] - layout.grid.offsets(half=True)[-1]
-    return int(starts[np.searchsorted(keys, least)])
+    sweep.lowest_near(*_in_place(index, layout, rows, False), labels, low)
 
 
 def end(index: Index, stop: int, layout: SweepLayout) -> int:

@@ -371,8 +371,9 @@ def _note(
     # whether counts may stop at `enough`, so that a second pass is needed only for the
     # points below it
     may_stop = enough != marks.ENDLESS and is_self_join
-    if task == marks.COUNT and is_self_join:
-        d_marks[:first] = d_marks[last:tiles] = 1
+    if is_self_join:  # tiles of other ranges are not marked by their points
+        unmarked = 1 if task == marks.COUNT else marks.MIXED
+        d_marks[:first] = d_marks[last:tiles] = unmarked
     notes = marks.Notes(
         task,
         enough,
@@ -450,8 +451,9 @@ def _count(
         enough=most,
         rows=rows,
     )
-    n = len(d["y"])
-    d_counts[:n] += np.repeat(np.cumsum(more[:-1]), TILE)[:n]
+    start, stop = rows or (0, len(d["y"]))
+    some = more[start // TILE : -(-stop // TILE)]
+    d_counts[start:stop] += np.repeat(np.cumsum(some), TILE)[: stop - start]
 
 
 def counts_of(
@@ -486,6 +488,19 @@ def lowest(
     _note(q, d, layout, False, marks.LOWEST, labels, low=low[0])
     if not is_self_join:
         _note(d, q, layout, False, marks.LOWEST, labels[::-1], low=low[1])
+
+
+def connect_of(
+    index: Index,
+    layout: TilesLayout,
+    rows: Rows,
+    taking: np.ndarray,
+    parent: np.ndarray,
+) -> None:
+    nodes = np.where(taking, np.arange(len(taking)), -1)
+    _note(
+        index, index, layout, True, marks.LINK, (nodes, nodes), parent=parent, rows=rows
+    )
 
 
 def lowest_of(

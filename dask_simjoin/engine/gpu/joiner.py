@@ -242,8 +242,8 @@ class GpuJoiner:
         if isinstance(layout, DeviceLayout):
             tiles.foresee(layout, counted, connected)
 
-    def labels_apart(self, layout: GpuLayout) -> bool:
-        return False
+    def ranged(self, layout: GpuLayout) -> None:
+        return None
 
     def lowest(
         self,

@@ -127,16 +127,41 @@ def lowest(
 def first_rows(
     parent: Array, order: Array, start: int, stop: int, first: Array
 ) -> None:
-    """Lower `first` of each root to the smallest row of its nodes `start` ... `stop` -
-    1.
+    """Lower `first` (n,), int32, of each root to the smallest row of its nodes `start`
+    ... `stop` - 1. Other threads may do so for other nodes at the same time.
 
-    `order`: the row of each node. Entries of roots before `start` are skipped, because
-    another thread may write them.
+    `order`: the row of each node.
+    """
+    lowest = first.ctypes.data
+    for i in range(start, stop):
+        root, row = np.int64(parent[i]), np.int64(order[i])
+        if row < parent_of(lowest, root):
+            lower_to(lowest, root, row)
+
+
+@kernel
+def roots_by_row(
+    parent: Array, taking: Array, first: Array, start: int, stop: int, root: Array
+) -> None:
+    """Store each root among the nodes `start` ... `stop` - 1 that takes part in `root`,
+    at the smallest row of its set, which is in `first`.
     """
     for i in range(start, stop):
-        root = parent[i]
-        if root >= start:
-            first[root] = min(first[root], order[i])
+        if parent[i] == i and taking[i]:
+            root[first[i]] = i
+
+
+@kernel
+def number_roots(
+    root: Array, start: int, stop: int, number: int, numbers: Array
+) -> None:
+    """Number the roots that are stored at the rows `start` ... `stop` - 1, from
+    `number` on. Other rows have the root -1.
+    """
+    for row in range(start, stop):
+        if root[row] >= 0:
+            numbers[root[row]] = number
+            number += 1
 
 
 @kernel
@@ -270,6 +295,13 @@ def put_parent(builder: Builder, parent: Value, node: Value, to: Value) -> None:
     builder.store_atomic(
         builder.trunc(to, I32), _node(builder, parent, node), RELAXED, 4
     )
+
+
+@llvm_function(types.void, types.int64, types.int64, types.int64)
+def lower_to(builder: Builder, values: Value, at: Value, to: Value) -> None:
+    """Replace an int32 value by `to` if that is smaller, as one atomic step."""
+    value = builder.trunc(to, I32)
+    builder.atomic_rmw("min", _node(builder, values, at), value, RELAXED)
 
 
 @llvm_function(types.boolean, types.int64, types.int64, types.int64)

@@ -13,6 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from dask_simjoin.engine.cpu.kernels.components import unite
 from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.simd import (
     F64,
@@ -30,8 +31,13 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     store,
     store_compressed,
 )
-from dask_simjoin.engine.cpu.kernels.tile_simd import NONE, count_bits
-from dask_simjoin.engine.cpu.kernels.totals import Kind, plus, terms
+from dask_simjoin.engine.cpu.kernels.tile_simd import (
+    NONE,
+    ONE,
+    count_bits,
+    lowest_bit,
+)
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, plus, terms
 from dask_simjoin.metrics.norms import Array
 
 DIMS = (1, 2, 3, 4)
@@ -453,3 +459,143 @@ def tally(
                             break
                         k -= 1
                         near &= within_limit(totals_at, limits[k])
+
+
+@inline_source
+def _is_pair(every: Array, i: int, j: int, threshold: float, norm: Kind) -> bool:
+    """Whether two points are a pair, if those near each other in the compared dimensions
+    must be decided. `every` (d, n): all coordinates; without dimensions: all are pairs.
+    """
+    total = 0.0
+    for k in range(every.shape[0]):
+        total = add_term(total, every[k, i] - every[k, j], norm)
+    return total <= threshold
+
+
+@kernel
+def unite_near(
+    sweep: int,
+    cols: Array,
+    q_keys: Array,
+    q_starts: Array,
+    keys: Array,
+    starts: Array,
+    offsets: Array,
+    reach: float,
+    threshold: float,
+    norm: Kind,
+    every: Array,
+    at: Array,
+    taking: Array,
+    parent: Array,
+) -> None:
+    """Unite the sets of each point of some grid rows and the later points near it.
+
+    Other threads may do so for other rows at the same time. `q_keys`, `q_starts`: the
+    grid rows. `every`: see `_is_pair`. `taking` (n,): whether a point takes part.
+    `parent` (n,), int32: the disjoint-set forest, see `components`. For the other
+    arguments see `pairs`; all points are in one index.
+    """
+    dims, forest = cols.shape[0], parent.ctypes.data
+    base, stride = cols.ctypes.data, cols.strides[0]
+    x, swept = cols[sweep], cols[sweep].ctypes.data
+    for r in range(q_keys.size):
+        for o in range(offsets.size):
+            target = q_keys[r] + offsets[o]
+            p = at[o]
+            while p < keys.size and keys[p] < target:
+                p += 1
+            at[o] = p
+            if p >= keys.size or keys[p] != target:
+                continue
+            lo, stop = starts[p], starts[p + 1]
+            for i in range(q_starts[r], q_starts[r + 1]):
+                if not taking[i]:
+                    continue
+                own = offsets[o] == 0
+                lo = i + 1 if own else _opening(x[i], swept, lo, stop, reach)
+                j, root = lo, i
+                while j < stop and x[j] - x[i] <= reach:
+                    near = sweep_near(
+                        dims,
+                        base,
+                        stride,
+                        j,
+                        stop,
+                        base + 8 * i,
+                        stride,
+                        threshold,
+                        norm,
+                        0,
+                    )
+                    while near != NONE:
+                        other = j + lowest_bit(near)
+                        near &= near - ONE
+                        if taking[other] and _is_pair(every, i, other, threshold, norm):
+                            root = unite(forest, root, other)
+                    j += SWEEP_LANES
+
+
+@kernel
+def lowest_near(
+    sweep: int,
+    cols: Array,
+    q_keys: Array,
+    q_starts: Array,
+    keys: Array,
+    starts: Array,
+    offsets: Array,
+    reach: float,
+    threshold: float,
+    norm: Kind,
+    every: Array,
+    at: Array,
+    labels: Array,
+    low: Array,
+) -> None:
+    """Lower `low` of each point of some grid rows that has no label (-1) to the lowest
+    label near it.
+
+    `labels`, `low` (n,), int64. For the other arguments see `unite_near`.
+    """
+    dims = cols.shape[0]
+    base, stride = cols.ctypes.data, cols.strides[0]
+    x, swept = cols[sweep], cols[sweep].ctypes.data
+    for r in range(q_keys.size):
+        for o in range(offsets.size):
+            target = q_keys[r] + offsets[o]
+            p = at[o]
+            while p < keys.size and keys[p] < target:
+                p += 1
+            at[o] = p
+            if p >= keys.size or keys[p] != target:
+                continue
+            lo, stop = starts[p], starts[p + 1]
+            for i in range(q_starts[r], q_starts[r + 1]):
+                if labels[i] >= 0:
+                    continue
+                lo = _opening(x[i], swept, lo, stop, reach)
+                j, best = lo, low[i]
+                while j < stop and x[j] - x[i] <= reach:
+                    near = sweep_near(
+                        dims,
+                        base,
+                        stride,
+                        j,
+                        stop,
+                        base + 8 * i,
+                        stride,
+                        threshold,
+                        norm,
+                        0,
+                    )
+                    while near != NONE:
+                        other = j + lowest_bit(near)
+                        near &= near - ONE
+                        label = labels[other]
+                        if 0 <= label < best and _is_pair(
+                            every, i, other, threshold, norm
+                        ):
+                            best = label
+                    j += SWEEP_LANES
+                low[i] = best

@@ -289,6 +289,8 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             if notes is not None and is_self_join:
                 before = a + 1 - notes.window
                 skip_from = first_tile if both or before < first_tile else before
+                # each pair of tiles unites sets once, from the earlier tile
+                skip_from = 0 if task == LINK else skip_from
                 skip_to = a + notes.window
                 skip_to = skip_to if skip_to < notes.stop else notes.stop
             # update its mark, because earlier turns may have changed counts in this
