@@ -15,7 +15,8 @@ from pandas.api.types import union_categoricals
 
 from dask_simjoin.catalog import describe_ids
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import on_gpu, values_of
+from dask_simjoin.engine.compat import module_of, on_gpu, values_of
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 
@@ -129,31 +130,42 @@ def value_bytes(values: Values, looked_at: int = 1000) -> float:
     return float(some.memory_usage(deep=True, **own) / len(some)) if len(some) else 8.0
 
 
-def as_id_keys(ids: Ids, places: Array) -> Array:
+def as_id_keys(ids: Ids, places: Array, threads: int = 1) -> Array:
     """Return the ids at these positions as int64 keys; None if ids of this dtype have
     no int64 form.
     """
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
-    if _is_range(ids):
-        keys: Array = places.astype(np.int64)
-        if ids.step != 1:
-            keys *= ids.step
-        if ids.start:
-            keys += ids.start
-        return keys
-    if on_gpu(ids):
+    values: Array = None  # None: the position is the key
+    if on_gpu(ids) and not _is_range(ids):
         if ids.hasnans:
             return None
-        return values_of(ids.astype("int64") if ids.dtype != "uint64" else ids).view(
-            "int64"
-        )[places]
-    values = ids.to_numpy()
-    if not values.dtype.isnative:
-        values = values.astype(values.dtype.newbyteorder("="))
-    return (
-        values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
-    )[places]
+        values = values_of(ids.astype("int64") if ids.dtype != "uint64" else ids)
+        return values.view("int64")[places]
+    if not _is_range(ids):
+        values = ids.to_numpy()
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
+        values = (
+            values.view(np.int64)
+            if values.dtype.itemsize == 8
+            else values.astype(np.int64)
+        )
+    keys = module_of(places).empty(len(places), np.int64)
+
+    def take(start: int, stop: int) -> None:
+        some = places[start:stop]
+        if values is not None:
+            keys[start:stop] = values[some]
+            return
+        keys[start:stop] = some
+        if ids.step != 1:
+            keys[start:stop] *= ids.step
+        if ids.start:
+            keys[start:stop] += ids.start
+
+    shared_out(take, len(places), threads)
+    return keys
 
 
 def from_id_keys(labels: Array, ids: Ids) -> Values:

@@ -169,7 +169,8 @@ class Euclidean(Metric):
     def _distances(
         self, total: Array, xp: ArrayModule, kernels: HostKernels | None
     ) -> Array:
-        return in_blocks(lambda some: roots(some, xp, kernels), total, xp)
+        compiled = kernels is not None
+        return in_blocks(lambda some: roots(some, xp, kernels), total, xp, compiled)
 
 
 class SquaredEuclidean(Metric):

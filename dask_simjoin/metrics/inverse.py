@@ -34,11 +34,23 @@ in a CPU cache.
 """
 
 
+COMPILED_BLOCK = 1 << 17
+"""The same for compiled functions, which make no temporary arrays: larger blocks need
+fewer calls.
+"""
+
+
 def in_blocks(
-    convert: Callable[[Array], Array], totals: Array, xp: ArrayModule
+    convert: Callable[[Array], Array],
+    totals: Array,
+    xp: ArrayModule,
+    compiled: bool = False,
 ) -> Array:
-    """Convert totals (n,) in place. On the host, convert a block at a time."""
-    step = BLOCK if xp is np else max(len(totals), 1)
+    """Convert totals (n,) in place. On the host, convert a block at a time. `compiled`:
+    whether a compiled function converts them.
+    """
+    step = COMPILED_BLOCK if compiled else BLOCK
+    step = step if xp is np else max(len(totals), 1)
     with np.errstate(all="ignore"):
         for start in range(0, len(totals), step):
             some = totals[start : start + step]

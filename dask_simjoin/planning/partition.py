@@ -193,6 +193,7 @@ def scan_partition(
     columns: Array | None = None,
     *,
     may_narrow: bool = False,
+    threads: int = 1,
 ) -> tuple[PartitionSummary, PartitionScan | None]:
     """Summarize a partition like `summarise`, and return its arrays too.
 
@@ -218,7 +219,7 @@ def scan_partition(
         columns = columns[kept] if embeds else x
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
     ids = None if names is None else summarise_ids(names, spec.id)
-    found = moments(x)
+    found = moments(x, threads)
     size = 8.0 if names is None else id_bytes(names)
     bad, zero, sample, whole = {}, None, None, None
     if found.rows and not np.isfinite([found.lower, found.upper]).all():

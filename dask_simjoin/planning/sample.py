@@ -4,6 +4,7 @@ are near each other.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from dask_simjoin.engine.base import spreader_of
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
+from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Array, Norm, add, power
 
 RATE = 0.01
@@ -171,8 +173,20 @@ def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
     return hashlib.blake2b(text, digest_size=12).hexdigest()
 
 
-def moments(x: Array) -> Moments:
+SUMMED = 1 << 20
+"""Moments of this many rows at a time are computed, for any number of threads."""
+
+
+def moments(x: Array, threads: int = 1) -> Moments:
     """Return the moments of the points `x` (n, d); a column with a NaN has NaN bounds."""
+    if module_of(x) is not np or len(x) <= SUMMED:
+        return _moments(x)
+    parts = [x[start : start + SUMMED] for start in range(0, len(x), SUMMED)]
+    calls = [functools.partial(_moments, part) for part in parts]
+    return merge_moments(together(calls, threads))
+
+
+def _moments(x: Array) -> Moments:
     n, d = x.shape
     if n == 0:
         return Moments(0, *bounds(x), np.zeros(d), np.zeros(d))

@@ -411,9 +411,8 @@ def indexed(
 
     `with_ids`: see `named_rows`.
     """
-    return named_rows(
-        joiner_for(example).build(x, layout, threads), ids, example, extra, with_ids
-    )
+    index = joiner_for(example).build(x, layout, threads)
+    return named_rows(index, ids, example, extra, with_ids, threads)
 
 
 def named_rows(
@@ -422,6 +421,7 @@ def named_rows(
     example: Frame,
     extra: dict[str, Array | Frame],
     with_ids: bool = True,
+    threads: int = 1,
 ) -> Chunk:
     """Make a chunk from an index and the ids of its rows. `extra`: see `indexed`.
 
@@ -431,7 +431,7 @@ def named_rows(
     places = index["order"][: len(ids)]
     own = {
         "ids": ids,
-        "id_keys": as_id_keys(ids, places) if with_ids else None,
+        "id_keys": as_id_keys(ids, places, threads) if with_ids else None,
         "example": example,
     }
     assert index.keys().isdisjoint([*own, *extra])
@@ -464,7 +464,9 @@ def whole_chunks(
 
     `sampled`: see `plan_whole`. `refine`: adapts the planned layout.
     """
-    plan, scans = _planned(frames, spec, output, sampled, with_recall=False)
+    plan, scans = _planned(
+        frames, spec, output, sampled, with_recall=False, threads=threads
+    )
     text = left_out_in_words(plan.tables.left_out)
     if text is not None:
         LOG.info("left out %s", text)
@@ -514,11 +516,12 @@ def _planned(
     output: OutputSpec,
     sampled: bool,
     with_recall: bool,
+    threads: int = 1,
 ) -> tuple[Plan, list[PartitionScan | None]]:
     """Plan a join of plain frames, and return the scan of each frame. Issue the
     warnings of the plan.
     """
-    statistics, scans = _scan(frames, spec, output, sampled)
+    statistics, scans = _scan(frames, spec, output, sampled, threads)
     # each frame is a single chunk, so the size of the results cannot change the plan
     output = replace(output, result_bytes_per_row=0, others_per_row=0)
     plan = make_plan(statistics, output, with_recall=with_recall)
@@ -544,7 +547,11 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 
 
 def _scan(
-    frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool
+    frames: Sequence[Frame],
+    spec: JoinSpec,
+    output: OutputSpec,
+    sampled: bool,
+    threads: int = 1,
 ) -> tuple[JoinStatistics, list[PartitionScan | None]]:
     """Return the statistics of plain frames that form one chunk each, and the scan of
     each frame.
@@ -562,7 +569,13 @@ def _scan(
     )
     found = [
         scan_partition(
-            frame, number, own, output.with_ids, int(probed), None if sampled else PROBE
+            frame,
+            number,
+            own,
+            output.with_ids,
+            int(probed),
+            None if sampled else PROBE,
+            threads=threads,
         )
         for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)
     ]

@@ -370,7 +370,8 @@ def _for_places(
 ) -> None:
     """Call `work` for ranges of places of a single chunk, several for each thread."""
     n, grain = len(block_pair.query["ids"]), block_pair.layout.grain
-    shared_out(work, n, threads, grain, MIN_PLACES, TURNS)
+    if n:
+        shared_out(work, n, threads, grain, MIN_PLACES, TURNS)
 
 
 def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:

@@ -261,11 +261,12 @@ def spread(x: np.ndarray) -> Spread | None:
     """
     if x.dtype != np.float64:
         return None
-    if not x.flags.f_contiguous:
+    if x.strides[0] != x.itemsize:
         if x.shape[1] >= LONG_ROWS:
             return None
         x = np.asfortranarray(x)
     found = np.empty((4, x.shape[1]))
     bounds, (mean, squares) = found[:2].reshape(-1, 2), found[2:]
-    reductions.column_moments(x.T, bounds, mean, squares)
+    columns = x.ctypes.data, x.strides[1], len(x)
+    reductions.column_moments(*columns, bounds, mean, squares)
     return (*bounds.T.copy(), mean, squares) if np.isfinite(found).all() else None

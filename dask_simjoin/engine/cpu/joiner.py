@@ -4,6 +4,7 @@ one core.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator
 
@@ -11,7 +12,6 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, DENSE, HOME, Method, choose, name_of, options_of
 from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_module
-from dask_simjoin.engine.columns import appended
 from dask_simjoin.engine.cpu import cells, sinks, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, optics
@@ -82,6 +82,9 @@ WORK = WeakPairCache[np.ndarray]()
 need this estimate.
 """
 
+PLACES = WeakPairCache[list[np.ndarray]]()
+"""Cache of `sinks.places_of`, which all parts of a join need."""
+
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
 """Dtypes of labels that kernels can write."""
 
@@ -147,43 +150,17 @@ class CpuJoiner:
         rows: Rows | None = None,
         kept: Kept | None = None,
     ) -> Pairs:
-        if rows is None:
-            return _pairs(
-                q, d, layout, is_self_join, is_self_join, distance, labels, kept
-            )
-        start, stop = rows
-        module = _module(layout.method)
+        module, one_chunk = _module(layout.method), is_self_join
+        how = layout, one_chunk, distance, labels, kept
+        if rows is None or isinstance(module, sinks.RangedPairs):
+            return _pairs([(q, d, is_self_join, (0, 0))], rows, *how)
+        (start, stop), end = rows, module.end(q, rows[1], layout)
         some = module.part(q, start, stop)
-        end = module.end(q, stop, layout)
-        own = other = None
-        if labels is not None:
-            own = other = labels[0][start:stop], labels[1]
         if not is_self_join:
-            return _pairs(
-                some, d, layout, False, False, distance, other, kept, (start, 0)
-            )
+            return _pairs([(some, d, False, (start, 0))], None, *how)
         rest = module.part(q, stop, end)
-        if labels is not None:
-            own, other = (own[0], own[0]), (own[0], labels[0][stop:end])  # type: ignore[index]
-        found = [
-            _pairs(some, some, layout, True, True, distance, own, kept, (start, start)),
-            _pairs(
-                some, rest, layout, False, True, distance, other, kept, (start, stop)
-            ),
-        ]
-        left, right = (appended([f[k] for f in found]) for k in range(2))
-        away = appended([f.distance for f in found]) if distance else None
-        values = [
-            appended(parts) for parts in zip(*(f.kept for f in found), strict=True)
-        ]
-        return Pairs(
-            left,
-            right,
-            away,
-            sum(f.decided for f in found),
-            sum(f.refused for f in found),
-            values,
-        )
+        own = some, some, True, (start, start)
+        return _pairs([own, (some, rest, False, (start, stop))], None, *how)
 
     def visit(
         self,
@@ -355,7 +332,7 @@ class CpuJoiner:
                 if ranged is not None:
                     ranged.counts_of(q, layout, rows, count, enough)
                 elif isinstance(module, sinks.OneSided):
-                    module.one_sided(q, q, layout, count, rows)
+                    module.one_sided(q, q, layout, count[some], rows)
                     count[some] -= 1  # the row itself was counted
             if isinstance(rows_of_places(q), slice):
                 return [count[: len(by_position[0])]]
@@ -381,11 +358,10 @@ class CpuJoiner:
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         if isinstance(module, sinks.OneSided):
-            # zeros of places that are not counted take no physical memory
-            found = np.zeros(len(q["order"]), np.int64)
+            found = np.zeros(stop - start, np.int64)
             if stop > start and len(d["order"]) > SWEEP_LANES:
                 module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
-            return found[start:stop]
+            return found
         pairs = np.zeros(stop - start, np.int64)
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             # `both` separates the counts at earlier places, which are the result, from
@@ -494,70 +470,91 @@ def _module(method: str) -> sinks.CpuMethod:
     return method_module(method, HOME)
 
 
+Comparison = tuple[Index, Index, bool, Rows]
+"""Two indexes, or parts of indexes; whether they are the same; and for each, the place
+of its first row in the whole index.
+"""
+
+
 def _pairs(
-    q: Index,
-    d: Index,
+    comparisons: list[Comparison],
+    rows: Rows | None,
     layout: Layout,
-    is_self_join: bool,
     one_chunk: bool,
     distance: Measured | None,
     labels: tuple[np.ndarray, np.ndarray] | None,
-    kept: Kept | None = None,
-    firsts: tuple[int, int] = (0, 0),
+    kept: Kept | None,
 ) -> Pairs:
-    """Return the pairs of two indexes, or of two parts of one index.
+    """Return the pairs of some comparisons.
 
-    `is_self_join`: `q` is `d`. `one_chunk`: `q` and `d` are from the same chunk, so the
-    smaller position of a pair is on the left. `labels`, `kept`: see `Joiner.pairs`.
-    `firsts`: for `q` and for `d`, the place of the first row in the whole index.
+    `rows`: only pairs of these places of the first index, for methods that take them.
+    `one_chunk`: all indexes are from the same chunk, so the smaller position of a pair
+    is on the left. `labels`, `kept`: see `Joiner.pairs`.
     """
     module = _module(layout.method)
-    sides, capacity = (q, d), 0
-    if all(len(s["order"]) > SWEEP_LANES for s in sides):
-        most = max(len(s["order"]) for s in sides)
-        capacity = (
-            min(CAPACITY_PER_POINT * most, sinks.MAX_CAPACITY) + cpu_tiles.TILE**2
-        )
+    named, capacity = [_names(one, labels) for one in comparisons], 0
+    for q, d, *_ in comparisons:
+        if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
+            queries = rows[1] - rows[0] if rows else len(q["order"])
+            most = max(queries, 0 if rows else len(d["order"]))
+            capacity = max(capacity, min(CAPACITY_PER_POINT * most, sinks.MAX_CAPACITY))
+    capacity += cpu_tiles.TILE**2
+    kinds = {side.dtype for names in named for side in names}
+    kind = named[0][0].dtype if kinds < WRITTEN else None
     sink: sinks.NamedPairs | sinks.LabelColumns
-    named = list(labels or [s["order"] for s in sides])
-    kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
     if labels is None and distance is None:
-        sink, names = sinks.NamedPairs(capacity, np.int32), named
+        sink = sinks.NamedPairs(capacity, np.int32)
     elif kind is not None and not any(kept or ()) and module.writes_names:
-        sink, names = sinks.NamedPairs(capacity // 2, kind, distance), named
+        sink = sinks.NamedPairs(capacity // 2, kind, distance)
     else:  # the kernel writes places, and the sink looks up their labels and values
-        names = sinks.places_of(*sides)
         sink = sinks.LabelColumns(
             capacity // 2,
-            [
-                (
-                    module.points(s) if distance is not None else NO_POINTS,
-                    s["order"],
-                    label,
-                )
-                for s, label in zip(sides, named, strict=True)
-            ],
+            [side.dtype for side in named[0]],
             is_self_join=one_chunk,
             distance=distance,
             norm=kind_of(layout.norm),
             kept=kept or ((), ()),
-            firsts=firsts,
         )
     decided = refused = 0
-    if capacity:
+    for (q, d, is_self_join, firsts), names in zip(comparisons, named, strict=True):
+        if isinstance(sink, sinks.LabelColumns):
+            measured = distance is not None
+            sides = [
+                (module.points(s) if measured else NO_POINTS, s["order"], label)
+                for s, label in zip((q, d), names, strict=True)
+            ]
+            sink.compare(sides, firsts)
+            names = PLACES.find(q, d, None, functools.partial(sinks.places_of, q, d))
+        if any(len(s["order"]) <= SWEEP_LANES for s in (q, d)):
+            continue
         # with `LabelColumns` the kernel need not put the smaller position on the left:
         # the sink does it
-        orient_by_position = one_chunk and not isinstance(sink, sinks.LabelColumns)
-        decided, refused = module.pairs(
-            q, d, layout, is_self_join, names, sink, orient_by_position
-        )
-    else:
-        sink.end(0)
+        orient = one_chunk and not isinstance(sink, sinks.LabelColumns)
+        how = q, d, layout, is_self_join, names, sink, orient
+        if rows is not None and isinstance(module, sinks.RangedPairs):
+            found = module.pairs_of(*how, rows)
+        else:
+            found = module.pairs(*how)
+        decided, refused = decided + found[0], refused + found[1]
     left, right, *more = sink.take_columns()
     away = more.pop(0) if distance is not None else None
-    if one_chunk and not is_self_join and labels is None and distance is None:
+    # kernels need not put the smaller position of two parts on the left
+    if one_chunk and len(comparisons) > 1 and labels is None and distance is None:
         left, right = np.minimum(left, right), np.maximum(left, right)
     return Pairs(left, right, away, decided, refused, more)
+
+
+def _names(
+    comparison: Comparison, labels: tuple[np.ndarray, np.ndarray] | None
+) -> list[np.ndarray]:
+    """Return what a kernel writes for the rows of two indexes: labels or positions."""
+    *sides, _, firsts = comparison
+    if labels is None:
+        return [side["order"] for side in sides]
+    return [
+        label[first : first + max(0, len(side["order"]) - SWEEP_LANES)]
+        for side, label, first in zip(sides, labels, firsts, strict=True)
+    ]
 
 
 def _counts(

@@ -4,7 +4,7 @@ method's CPU module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -106,6 +106,7 @@ class NamedPairs:
     def end(self, n: int) -> None:
         self._measure(n)
         self._columns.advance(n)
+        self._expose()
 
     def take_columns(self) -> tuple[np.ndarray, ...]:
         """Return the columns of all pairs. Do not use the sink afterwards."""
@@ -148,9 +149,8 @@ class LabelColumns(_PlaceBuffer):
     ----------
     capacity : int
         Initial capacity in pairs.
-    sides : pair of tuples
-        For each index: coordinates (n, d), positions (n,) and integer labels (n,), all
-        in index order. An index may be a part of the whole index of a chunk.
+    dtypes : pair of dtypes
+        Dtypes of the labels: integers.
     is_self_join : bool
         Whether both indexes are from one chunk, so that the row with the smaller
         position is on the left.
@@ -160,35 +160,40 @@ class LabelColumns(_PlaceBuffer):
     kept : pair of lists of arrays
         Columns to gather for the left rows and for the right rows, each in the order of
         the whole index.
-    firsts : pair of int
-        For each index, the place of its first row in the whole index.
     """
 
     def __init__(
         self,
         capacity: int,
-        sides: Any,
+        dtypes: Sequence[np.dtype[Any]],
         *,
         is_self_join: bool,
         distance: Measured | None,
         norm: Kind = SQUARES,
         kept: Kept = ((), ()),
-        firsts: tuple[int, int] = (0, 0),
     ) -> None:
-        names = [labels.dtype for _, _, labels in sides]
-        dtypes = (*names, *(np.float64,) * (distance is not None))
-        dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
-        self._columns = GrowingColumns(dtypes, capacity)
+        columns = (*dtypes, *(np.float64,) * (distance is not None))
+        columns = (*columns, *(values.dtype for side in kept for values in side))
+        self._columns = GrowingColumns(columns, capacity)
+        self._narrow = any(dtype != np.int64 for dtype in dtypes)
+        self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
+        self._kept = kept
+        super().__init__()
+
+    def compare(self, sides: Any, firsts: Rows) -> None:
+        """Begin to receive places of two indexes.
+
+        `sides`: for each index, coordinates (n, d), positions (n,) and integer labels
+        (n,), all in index order. `firsts`: for each index, the place of its first row
+        in the whole index, if it is a part of one.
+        """
         # labels are converted to 8 bytes, so that kernels are compiled for one dtype
         # only
         self._sides = [
             (y, order, labels.astype(np.int64, copy=False))
             for y, order, labels in sides
         ]
-        self._narrow = any(dtype != np.int64 for dtype in names)
-        self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
-        self._kept, self._firsts = kept, firsts
-        super().__init__()
+        self._firsts = firsts
 
     def _allocate(self, capacity: int) -> None:
         super()._allocate(capacity)
@@ -427,6 +432,26 @@ class CpuMethod(Protocol):
 
 
 @runtime_checkable
+class RangedPairs(Protocol):
+    """A method that can find the pairs of some places of an index."""
+
+    def pairs_of(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        is_self_join: bool,
+        names: list[np.ndarray],
+        sink: Sink,
+        orient_by_position: bool,
+        rows: Rows,
+    ) -> tuple[int, int]:
+        """Do the work of `CpuMethod.pairs` for the queries at the places `rows`. In a
+        self-join, a pair belongs to the earlier of its two places.
+        """
+
+
+@runtime_checkable
 class OneSided(Protocol):
     """A method that can count the neighbors of queries alone.
 
@@ -447,8 +472,9 @@ class OneSided(Protocol):
 
         In a self-join, each point is near itself, so it is counted, too.
 
-        `rows`: count only for the queries at these places. `later`: `q` is `d`, and
-        only points at later places are counted.
+        `rows`: count only for the queries at these places, which then alone have an
+        entry in `q_counts`. `later`: `q` is `d`, and only points at later places are
+        counted.
         """
 
 

@@ -20,9 +20,13 @@ With fewer keys, sharing does not pay: dealing keys takes half as long as sortin
 """
 
 
+MAX_PARTS = 256
+"""Keys are dealt to at most this many ranges, whose numbers are stored in a byte."""
+
+
 def threads_to_sort(keys: int, threads: int) -> int:
     """Return how many of the threads it pays to use for a number of keys."""
-    return max(1, min(threads, keys // MIN_KEYS_PER_THREAD))
+    return max(1, min(threads, keys // MIN_KEYS_PER_THREAD, MAX_PARTS))
 
 
 def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
@@ -35,15 +39,18 @@ def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int
     if parts == 1:
         return keys, [0, n]
     some = np.sort(keys[:: -(-n // MAX_SAMPLED_KEYS)])
-    limits = some[np.arange(1, parts) * len(some) // parts]
-    limits = limits >> np.uint64(bits) << np.uint64(bits)
-    if not limits[-1]:
+    upper = some[np.arange(1, parts) * len(some) // parts]
+    upper = upper >> np.uint64(bits) << np.uint64(bits)
+    if not upper[-1]:
         return keys, [0, n]
+    limits = np.full(1 << (parts - 1).bit_length(), np.iinfo(np.uint64).max, np.uint64)
+    limits[: parts - 1] = upper
+    part = np.empty(n, np.uint8)
 
     def count(start: int, stop: int) -> tuple[int, int, np.ndarray]:
-        numbers = np.zeros(parts, np.int64)
-        pack.count_parts(keys, start, stop, limits, numbers)
-        return start, stop, numbers
+        numbers = np.zeros(len(limits), np.int64)
+        pack.count_parts(keys, start, stop, limits, part, numbers)
+        return start, stop, numbers[:parts]
 
     counted = shared_out(count, n, parts)
     numbers = np.array([found for _, _, found in counted])
@@ -52,7 +59,7 @@ def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int
     out = np.empty_like(keys)
     together(
         [
-            functools.partial(pack.deal_keys, keys, start, stop, limits, own, out)
+            functools.partial(pack.deal_keys, keys, start, stop, part, own, out)
             for (start, stop, _), own in zip(counted, at, strict=True)
         ]
     )

@@ -210,6 +210,20 @@ def pairs(
     return deciding.decided, deciding.refused
 
 
+def pairs_of(
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    is_self_join: bool,
+    names: list[np.ndarray],
+    sink: Sink,
+    orient_by_position: bool,
+    rows: Rows,
+) -> tuple[int, int]:
+    some = grids.queries(q, *rows)
+    return pairs(some, d, layout, is_self_join, names, sink, orient_by_position)
+
+
 def _candidates(
     q: Index,
     d: Index,
@@ -389,7 +403,12 @@ def counts(
 
 
 def _count(
-    q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarray
+    q: Index,
+    d: Index,
+    layout: SweepLayout,
+    half: bool,
+    found: np.ndarray,
+    first: int = 0,
 ) -> None:
     offsets, most, at = _swept(q, d, layout, half)
     sweep.counts(
@@ -405,6 +424,7 @@ def _count(
         layout.threshold,
         kind_of(layout.norm),
         half,
+        first,
         found,
         at,
     )
@@ -416,14 +436,15 @@ def _add_up(
     layout: SweepLayout,
     is_self_join: bool,
     counts: tuple[np.ndarray, ...],
+    first: int = 0,
 ) -> None:
     """Count pairs by finding each of them. `counts`: the array for `q`, and the array
-    for `d` if it is wanted.
+    for `d` if it is wanted. `first`: the query whose count comes first.
     """
 
     def add(*places: np.ndarray) -> None:
-        for own, some in zip(counts, places, strict=False):
-            own += np.bincount(some, minlength=len(own))
+        for own, some, begin in zip(counts, places, (first, 0), strict=False):
+            own += np.bincount(some - begin, minlength=len(own))
 
     pairs(q, d, layout, is_self_join, places_of(q, d), CallbackSink(add), False)
 
@@ -487,11 +508,11 @@ def one_sided(
     *,
     later: bool = False,
 ) -> None:
-    some = q if rows is None else grids.queries(q, *rows)
+    some, first = (q, 0) if rows is None else (grids.queries(q, *rows), rows[0])
     if layout.dims is not None:
-        _add_up(some, d, layout, later, (q_counts,))
+        _add_up(some, d, layout, later, (q_counts,), first)
         return
-    _count(some, d, layout, later, q_counts)
+    _count(some, d, layout, later, q_counts, first)
 
 
 def counts_of(
@@ -501,8 +522,9 @@ def counts_of(
     counts_: np.ndarray,
     enough: int | None = None,
 ) -> None:
-    one_sided(index, index, layout, counts_, rows)
-    counts_[slice(*rows)] -= 1  # each point was counted as its own neighbor
+    own = counts_[slice(*rows)]
+    one_sided(index, index, layout, own, rows)
+    own -= 1  # each point was counted as its own neighbor
 
 
 def _in_place(

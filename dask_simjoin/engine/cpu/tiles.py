@@ -299,8 +299,22 @@ def pairs(
     sink: Sink,
     orient_by_position: bool,
 ) -> tuple[int, int]:
+    rows = 0, len(q["y"])
+    return pairs_of(q, d, layout, is_self_join, names, sink, orient_by_position, rows)
+
+
+def pairs_of(
+    q: Index,
+    d: Index,
+    layout: TilesLayout,
+    is_self_join: bool,
+    names: list[np.ndarray],
+    sink: Sink,
+    orient_by_position: bool,
+    rows: Rows,
+) -> tuple[int, int]:
     q, d = _align(q, d)
-    state = np.zeros(5, np.int64)
+    state = marks.new_state(rows[0] // TILE, -(-rows[1] // TILE))
 
     def write() -> tuple[int, int]:
         n = _tile_join(
@@ -391,7 +405,7 @@ def _note(
         turns=own_round if may_stop else own_round + last - first,
         both=True,
     )
-    names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
+    names, state = [q["order"], d["order"]], marks.new_state()
     _tile_join(q, d, layout, is_self_join, names, state, notes=notes)
     # if most queries have enough pairs, the few others search, and each pair counts
     # only for the query

@@ -112,6 +112,14 @@ def scratch(tiles: int) -> tuple[np.ndarray, ...]:
     )
 
 
+def new_state(first: int = 0, stop: int = 0) -> np.ndarray:
+    """Return the state of a join before it starts: the turn, the next candidate, the
+    capacity needed to go on, numbers of decided and refused candidates, and the turn
+    before which the join ends (0 with `Notes`, which have it).
+    """
+    return np.array([first, 0, 0, 0, 0, stop], np.int64)
+
+
 def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
     """Return the `TileSide` of an index; `first`: its fields `first` and `step`.
 

@@ -135,17 +135,19 @@ def summed_squares(
 
 
 @kernel
-def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
-    """Compute the moments of `columns` (d, n), n > 0.
+def column_moments(
+    column: int, step: int, n: int, bounds: Array, mean: Array, squares: Array
+) -> None:
+    """Compute the moments of `n` float64 numbers of each of some columns, n > 0.
 
+    `column`: address of the first number; `step`: bytes from one column to the next.
     Output: `mean` (d,); `squares` (d,), sums of squared deviations; `bounds` (d, 2),
     smallest and largest values. If a value of a column is not finite, or if its sum
     overflows, its mean is not finite. Its other results are then undefined. Parts are
     combined by the pairwise update of Chan, Golub & LeVeque 1979.
     """
-    d, n = columns.shape
-    column, bound = columns.ctypes.data, bounds.ctypes.data
-    for k in range(d):
+    bound = bounds.ctypes.data
+    for k in range(mean.size):
         bounds[k, 0], bounds[k, 1] = np.inf, -np.inf
         before, middle, away = 0, 0.0, 0.0
         while before < n:
@@ -157,7 +159,7 @@ def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -
             middle += delta * (rows / together)
             before = together
         mean[k], squares[k] = middle, away
-        column += 8 * n
+        column += step
         bound += 16
 
 

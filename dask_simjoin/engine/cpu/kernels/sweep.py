@@ -341,12 +341,14 @@ def counts(
     threshold: float,
     norm: Kind,
     half: bool,
+    first: int,
     q_counts: Array,
     at: Array,
 ) -> None:
     """Add to each query's count the number of points of `d` near it.
 
     `half`: both indexes are the same, and only points after the query are counted.
+    `first`: the query whose count comes first in `q_counts`.
     """
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
@@ -385,7 +387,7 @@ def counts(
                     )
                     found += count_bits(near)
                     j += SWEEP_LANES
-                q_counts[i] += found
+                q_counts[i - first] += found
 
 
 @kernel

@@ -231,7 +231,6 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         dims, tiles, masks = boxes.dims, boxes.tiles, scratch.masks
         box = dims * boxes.size
         q_points, d_points = q_side.points, d_side.points
-        q_tiles = -(-q_points // TILE)
         n, checked, refused = 0, 0, 0
         needed = 0
         share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
@@ -239,7 +238,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             long_at(state, 1),
             0,
             0,
-            q_tiles,
+            long_at(state, 5),
             True,
         )
         counted, counted_to = 0, 0

@@ -55,7 +55,9 @@ def test_so_does_the_order_of_words():
 def test_columns(rows):
     columns = np.random.default_rng(rows).normal(5, 3, (3, rows))
     bounds, mean, squares = np.empty((3, 2)), np.empty(3), np.empty(3)
-    column_moments(columns, bounds, mean, squares)
+    column_moments(
+        columns.ctypes.data, columns.strides[0], columns.shape[1], bounds, mean, squares
+    )
     assert bounds.tolist() == [
         [min(column), max(column)] for column in columns.tolist()
     ]
@@ -76,5 +78,7 @@ def test_what_is_not_finite_shows_in_the_mean(value, row):
     columns = np.ones((2, 21))
     columns[1, row] = value
     bounds, mean, squares = np.empty((2, 2)), np.empty(2), np.empty(2)
-    column_moments(columns, bounds, mean, squares)
+    column_moments(
+        columns.ctypes.data, columns.strides[0], columns.shape[1], bounds, mean, squares
+    )
     assert mean[0] == 1.0 and squares[0] == 0.0 and not np.isfinite(mean[1])
