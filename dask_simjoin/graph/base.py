@@ -280,11 +280,16 @@ class Steps:
         self.layer: dict[Any, Any] = {}
 
     def add(
-        self, step: str, place: Any, function: Callable[..., Any], *arguments: Any
+        self,
+        step: str,
+        place: Any,
+        function: Callable[..., Any],
+        *arguments: Any,
+        **options: Any,
     ) -> TaskRef:
         """Add a task to a step. `place` identifies the task within the step."""
         key = (f"{self._label}_{step}-{self._token}", place)
-        self.layer[key] = Task(key, function, *arguments)
+        self.layer[key] = Task(key, function, *arguments, **options)
         return TaskRef(key)
 
     def merged(

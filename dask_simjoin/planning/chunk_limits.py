@@ -143,7 +143,7 @@ def one_chunk_of_tree(
     need, room = one_chunk_bytes(table, output.k or 1, threads), room_for_one(limits)
     shares = len(table.every.lower) >= SHARED_DIMS or limits.threads <= FEW_THREADS
     fits = room is not None and need <= room and table.source_rows <= MAX_ROWS
-    return OneChunk(need, room, fits and shares)
+    return OneChunk(need, room, fits and (shares or not limits.cluster))
 
 
 def room_for_one(limits: Limits) -> float | None:
@@ -219,6 +219,15 @@ class ChunkLimits:
             else min(max_rows, min_chunk_rows(len(table.every.lower)))
         )
         return target, max_rows
+
+    @property
+    def one_process(self) -> bool:
+        """Whether threads of this process do all work on CPUs, in chunks that the user
+        does not limit.
+        """
+        limits = self.limits
+        on_threads = limits.shared is not None and not limits.cluster
+        return on_threads and not limits.gpu and not limits.chosen
 
     @property
     def numbers(self) -> list[int]:

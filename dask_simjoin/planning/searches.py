@@ -295,6 +295,8 @@ def find_sharing(
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
+    if not (limits.cluster or limits.gpu):  # one task uses all threads
+        return ALONE
     if limits.gpu:
         copies = costs.copies(chunks, limits.workers)
         return copies, copies

@@ -479,6 +479,10 @@ def has_neighbor(state: State) -> Array:
     return found
 
 
+MEASURED = 1 << 17
+"""Totals that are converted to distances at a time, so that they stay in the cache."""
+
+
 def whole_rows(
     query: Chunk,
     data: Chunk,
@@ -503,8 +507,8 @@ def whole_rows(
     distance = measured(spec, np)
 
     def measure(start: int, stop: int) -> None:
-        for some in blocks(stop - start):
-            part = totals[start:stop][some]
+        for first in range(start, stop, MEASURED):
+            part = totals[first : min(first + MEASURED, stop)]
             part[:] = distance(part)
 
     shared_out(measure, len(rows), threads)
@@ -534,6 +538,30 @@ def whole_rows(
     return frames.result(
         {name: columns.pop(name) for name in like.columns}, len(totals)
     )
+
+
+def search_rows(
+    query: Chunk,
+    data: Chunk,
+    layout: SearchLayout,
+    k: int,
+    spec: JoinSpec,
+    totals: Totals,
+    like: Frame,
+    threads: int,
+) -> Frame:
+    """Search a single chunk with all threads of the host, and make rows of the result
+    like `whole_rows`. For the arguments see `search_chunk`.
+    """
+    about = layout, k, (0, 0), spec.other is None, totals
+    state = search_chunk(query, data, *about, threads=threads)
+    return whole_rows(query, data, state, spec, like, threads)
+
+
+def part_of_rows(rows: Frame, number: int, parts: int) -> Frame:
+    """Return one of equal parts of some rows."""
+    start, stop = (len(rows) * n // parts for n in (number, number + 1))
+    return rows.iloc[start:stop]
 
 
 def _ids_of_rows(ids: Ids, rows: np.ndarray, frames: Frames, threads: int) -> Values:

@@ -23,6 +23,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from dask_simjoin.catalog import AUTO
 from dask_simjoin.cluster.algorithms.edges import (
     by_place,
     connect_places,
@@ -467,5 +468,14 @@ def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     """Label the rows of a single chunk in one task, which is faster than a chain of
     tasks.
     """
+    index, _, layout = block_pair.operands
+    if block_pair.spec.method == AUTO:
+        x = block_pair.joiner.points(index, layout)
+        cells = layout_of_cells(min_samples, layout, x)
+        if cells is not layout:
+            chunk, places = block_pair.query, block_pair.joiner.build(x, cells, threads)
+            order = index["order"][places["order"]]
+            by_cells = cast(Chunk, chunk | places | {"order": order})
+            return dbscan_by_cells(by_cells, cells, min_samples, threads)[0]
     core = cores_of_chunk(block_pair, min_samples, threads)
     return dbscan_of_chunk(block_pair, core, threads)

@@ -89,9 +89,12 @@ def add_tree(
     number = max(1, min(neighbors_needed(samples), plan.rows))
     distances, trees = [], []
     for c, others in enumerate(plan.work.searches):
-        parts = max(sharing[0], int(plan.work.parts[c]))
+        threads = plan.indexing.threads if sharing[0] == 1 else 1
+        parts = max(sharing[0], int(plan.work.parts[c]) if threads == 1 else 1)
         if len(refs) == 1:
-            every = _add_searches(steps, chunks, layout, samples, parts, sharing[1])
+            every = _add_searches(
+                steps, chunks, layout, samples, parts, sharing[1], threads
+            )
         else:
             options = layout, number, True, ANY_TOTAL
             states = add_parts(
@@ -129,7 +132,8 @@ def add_tree(
             _add_rounds(steps, chunks, about, sharing[0]) if sharing[0] > 1 else None
         )
         distances.append(every[0])
-        trees.append(add("tree", c, tree_of_chunk, refs[c], *about[0], progress))
+        how = *about[0], progress, False, threads
+        trees.append(add("tree", c, tree_of_chunk, refs[c], *how))
     between = [
         add(
             "between",
@@ -157,10 +161,11 @@ def _add_searches(
     samples: int,
     parts: int,
     workers: int,
+    threads: int,
 ) -> list[TaskRef]:
     """Add tasks that search the nearest rows of a single chunk.
 
-    Each task handles some places, and returns core distances.
+    Each task handles some places with `threads` threads, and returns core distances.
     """
     found = []
     for part in range(parts):
@@ -174,6 +179,7 @@ def _add_searches(
             layout,
             samples,
             some,
+            threads=threads,
         )
         found.append(distances)
     return found
