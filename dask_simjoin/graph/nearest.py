@@ -369,7 +369,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         rows = None
         if self._is_searched_at_once:
             rows = steps.add(
-                "rows",
+                "every",
                 0,
                 search_rows,
                 refs[0],
