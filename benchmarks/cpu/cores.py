@@ -1,0 +1,330 @@
+"""``python -m benchmarks cpu.cores``: verbs on 1 and on many cores, and peers on all.
+
+Each job runs on a pandas frame with `threads=`, and on a Dask DataFrame of 64
+partitions with Dask's threads; its result stays in memory. "parts" runs the verb on
+independent parts of the rows, one per thread, all at the same time: the same engine
+without sharing. Peers use all cores. All tools run in this process, in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+
+import dask_simjoin  # noqa: F401
+from benchmarks.harness.ours import VERSION
+from benchmarks.harness.report import environment, write
+
+PARTITIONS = 64
+SEED = 12
+WARM_UP = 5000
+"""Rows of the first call, which compiles and loads kernels and is not timed."""
+
+
+def uniform(rng: np.random.Generator, rows: int, dims: int, width: float) -> np.ndarray:
+    """Return uniform points; `width`: length of the box's sides."""
+    return rng.random((rows, dims)) * width
+
+
+def exponential(
+    rng: np.random.Generator, rows: int, dims: int, mean: float
+) -> np.ndarray:
+    """Return exponential coordinates; `mean`: their mean."""
+    return rng.exponential(mean, (rows, dims))
+
+
+def clusters(
+    rng: np.random.Generator, rows: int, dims: int, width: float
+) -> np.ndarray:
+    """Return Gaussian clusters; `width`: length of the sides of the centers' box."""
+    centers = rng.uniform(0, width, (300, dims))
+    return centers[rng.integers(0, 300, rows)] + 0.02 * rng.normal(size=(rows, dims))
+
+
+@dataclass(frozen=True)
+class Points:
+    """Rows to join."""
+
+    make: Callable[..., np.ndarray]
+    rows: int
+    dims: int
+    scale: float  # the last argument of `make`
+
+    def frame(self, part: int = 0, parts: int = 1) -> pd.DataFrame:
+        """Return the points, or as many of them as one of `parts` parts has, equally
+        dense.
+        """
+        scale = self.scale
+        if self.make is uniform:
+            scale /= parts ** (1 / self.dims)
+        rng = np.random.default_rng([SEED, part] if parts > 1 else SEED)
+        points = self.make(rng, self.rows // parts, self.dims, scale)
+        return pd.DataFrame(points, columns=[f"x{k}" for k in range(self.dims)])
+
+
+POINTS = {
+    "8M x 2": Points(uniform, 8_000_000, 2, 2828.0),
+    "2M x 6": Points(uniform, 2_000_000, 6, 100.0),
+    "400k x 16": Points(exponential, 400_000, 16, 1 / 40),
+    "2M x 3": Points(clusters, 2_000_000, 3, 1.0),
+    "64M x 2": Points(uniform, 64_000_000, 2, 8000.0),
+    "8M x 6": Points(uniform, 8_000_000, 6, 126.0),
+}
+
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A verb, the rows, and peers that do the same work."""
+
+    points: str
+    verb: Call
+    peers: dict[str, Call] = field(default_factory=dict)
+    divisible: bool = False  # whether it is compared with independent parts
+
+
+def _counts(x: np.ndarray, eps: float) -> int:
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(x, leafsize=32)
+    near = tree.query_ball_point(x, eps, return_length=True, workers=-1)
+    return (int(near.sum()) - len(x)) // 2
+
+
+def _nearest(x: np.ndarray, k: int) -> int:
+    from scipy.spatial import cKDTree
+
+    return int(cKDTree(x).query(x, k + 1, workers=-1)[1][:, 1:].size)
+
+
+def _pykdtree(x: np.ndarray, k: int) -> int:
+    from pykdtree.kdtree import KDTree
+
+    return int(KDTree(x).query(x, k=k + 1)[1][:, 1:].size)
+
+
+def _dbscan(x: np.ndarray, eps: float, min_samples: int) -> int:
+    import dbscan
+
+    return len(dbscan.DBSCAN(x, eps=eps, min_samples=min_samples)[0])
+
+
+def _fast_hdbscan(x: np.ndarray, min_cluster_size: int) -> int:
+    import fast_hdbscan
+
+    model = fast_hdbscan.HDBSCAN(
+        min_cluster_size=min_cluster_size, min_samples=min_cluster_size
+    )
+    return len(model.fit(x).labels_)
+
+
+MODULES = {
+    "scipy": "scipy",
+    "pykdtree": "pykdtree",
+    "dbscan": "dbscan",
+    "fast_hdbscan": "fast-hdbscan",
+}
+
+JOBS = {
+    "8M x 2 self_join": Job("8M x 2", lambda f, **t: f.simjoin.self_join(1.0, **t)),
+    "8M x 2 count_pairs": Job(
+        "8M x 2",
+        lambda f, **t: f.simjoin.count_pairs(1.0, **t),
+        {"scipy": lambda x: _counts(x, 1.0)},
+    ),
+    "8M x 2 dbscan": Job(
+        "8M x 2",
+        lambda f, **t: f.simjoin.dbscan(1.5, 5, **t),
+        {"dbscan": lambda x: _dbscan(x, 1.5, 5)},
+    ),
+    "8M x 2 knn_join": Job(
+        "8M x 2",
+        lambda f, **t: f.simjoin.knn_join(k=10, **t),
+        {"scipy": lambda x: _nearest(x, 10), "pykdtree": lambda x: _pykdtree(x, 10)},
+    ),
+    "2M x 6 self_join": Job("2M x 6", lambda f, **t: f.simjoin.self_join(9.0, **t)),
+    "2M x 6 count_pairs": Job(
+        "2M x 6",
+        lambda f, **t: f.simjoin.count_pairs(9.0, **t),
+        {"scipy": lambda x: _counts(x, 9.0)},
+    ),
+    "2M x 6 knn_join": Job(
+        "2M x 6",
+        lambda f, **t: f.simjoin.knn_join(k=10, **t),
+        {"pykdtree": lambda x: _pykdtree(x, 10)},
+    ),
+    "400k x 16 count_pairs": Job(
+        "400k x 16", lambda f, **t: f.simjoin.count_pairs(0.04, **t)
+    ),
+    "2M x 3 hdbscan": Job(
+        "2M x 3",
+        lambda f, **t: f.simjoin.hdbscan(20, **t),
+        {"fast_hdbscan": lambda x: _fast_hdbscan(x, 20)},
+    ),
+    "2M x 3 dbscan": Job(
+        "2M x 3",
+        lambda f, **t: f.simjoin.dbscan(0.01, 10, **t),
+        {"dbscan": lambda x: _dbscan(x, 0.01, 10)},
+    ),
+    "64M x 2 self_join": Job(
+        "64M x 2", lambda f, **t: f.simjoin.self_join(1.0, **t), divisible=True
+    ),
+    "64M x 2 count_pairs": Job(
+        "64M x 2", lambda f, **t: f.simjoin.count_pairs(1.0, **t), divisible=True
+    ),
+    "64M x 2 dbscan": Job(
+        "64M x 2", lambda f, **t: f.simjoin.dbscan(1.5, 5, **t), divisible=True
+    ),
+    "8M x 6 self_join": Job(
+        "8M x 6", lambda f, **t: f.simjoin.self_join(9.0, **t), divisible=True
+    ),
+}
+
+KINDS = ("pandas", "dask", "parts", "peers")
+
+
+def arguments() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks cpu.cores", description=__doc__
+    )
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 8, 16, 32])
+    parser.add_argument("--repeat", type=int, default=3, help="runs (default 3)")
+    parser.add_argument(
+        "--patience", type=float, default=5.0, help="no repetition of longer runs"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=1e9, help="begin no job after so many seconds"
+    )
+    parser.add_argument(
+        "--output", type=Path, help="JSON file (default: standard output)"
+    )
+    return parser.parse_args()
+
+
+def size(result: Any) -> int:
+    """Return the number of rows of a result, or the number that it is."""
+    if hasattr(result, "compute"):
+        result = result.compute()
+    return len(result) if hasattr(result, "__len__") else int(result)
+
+
+def timed(call: Call, repeat: int, patience: float) -> dict[str, Any]:
+    """Return the seconds and the CPU seconds of some runs, and the size of the result."""
+    seconds, cpu, found = [], [], 0
+    while len(seconds) < repeat and not (seconds and seconds[-1] > patience):
+        gc.collect()
+        before, began = os.times(), time.perf_counter()
+        result = call()
+        seconds.append(round(time.perf_counter() - began, 4))
+        after = os.times()
+        cpu.append(round(after.user - before.user + after.system - before.system, 3))
+        found = size(result)
+        del result
+    median = statistics.median(seconds)
+    return {"seconds": seconds, "cpu": cpu, "median": median, "found": found}
+
+
+def on_threads(job: Job, frame: dd.DataFrame, threads: int) -> Any:
+    """Run a job with Dask's threads; keep the result in memory."""
+    with dask.config.set(scheduler="threads", num_workers=threads):
+        found = job.verb(frame)
+        return found.persist() if hasattr(found, "persist") else found.compute()
+
+
+def in_parts(job: Job, frames: list[pd.DataFrame]) -> list[Any]:
+    """Run a job on independent parts at the same time, each on one thread."""
+    with ThreadPoolExecutor(len(frames)) as pool:
+        return list(pool.map(lambda frame: job.verb(frame, threads=1), frames))
+
+
+def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
+    """Return the measurements of one job."""
+    job, found = JOBS[name], {}
+    how = options.repeat, options.patience
+    job.verb(frame.iloc[:WARM_UP])
+
+    def keep(kind: str, call: Call) -> None:
+        found[kind] = timed(call, *how)
+        one = found[kind]
+        print(
+            f"{name}, {kind}: {one['median']:.2f} s, CPU {one['cpu'][-1]:.1f} s, "
+            f"{one['found']:,}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    for threads in options.threads:
+        if "pandas" in options.kinds:
+            keep(f"pandas, {threads}", lambda n=threads: job.verb(frame, threads=n))
+    if "dask" in options.kinds:
+        lazy = dd.from_pandas(frame, npartitions=PARTITIONS, sort=False)
+        for threads in options.threads:
+            keep(f"dask, {threads}", lambda n=threads: on_threads(job, lazy, n))
+        del lazy
+    if "parts" in options.kinds and job.divisible:
+        for threads in options.threads:
+            if threads > 1:
+                points = POINTS[job.points]
+                parts = [points.frame(part, threads) for part in range(threads)]
+                keep(f"parts, {threads}", lambda p=parts: len(in_parts(job, p)))
+    if "peers" in options.kinds:
+        x = frame.to_numpy(copy=True, dtype=float)
+        for peer, call in job.peers.items():
+            if importlib.util.find_spec(peer):
+                call(x[:WARM_UP])
+                keep(peer, lambda c=call: c(x))
+    return found
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A package whose version is reported."""
+
+    distribution: str
+
+
+def main() -> None:
+    """Run the benchmark and print its results as JSON."""
+    options, began = arguments(), time.monotonic()
+    peers = [Distribution(name) for name in MODULES.values()]
+    report: dict[str, Any] = {
+        "environment": environment(peers, VERSION),
+        "unit": "seconds, from the call to the result in memory",
+        "threads": options.threads,
+        "jobs": {},
+    }
+    frame, points = pd.DataFrame(), ""
+    for name in options.jobs:
+        if time.monotonic() - began > options.limit:
+            break
+        if JOBS[name].points != points:
+            del frame
+            points = JOBS[name].points
+            frame = POINTS[points].frame()
+        report["jobs"][name] = measure(name, frame, options)
+        if options.output is not None:
+            write(report, options.output)
+    write(report, options.output)
+
+
+if __name__ == "__main__":
+    main()
