@@ -125,7 +125,7 @@ class LocalDistances(LocalJoins, LocalNearest):
         """Label the rows by DBSCAN. `weights`: weight of each row; None: every row has
         weight 1.
         """
-        by_cells = weights is None and self.spec.method == AUTO
+        by_cells = weights is None and self.spec.search.method == AUTO
         refine = functools.partial(layout_of_cells, min_samples) if by_cells else None
         work = self.indexed(CLUSTERS, refine=refine)
         (chunk,), plan, _ = work

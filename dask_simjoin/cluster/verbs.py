@@ -5,7 +5,6 @@ frames.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -195,7 +194,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     if mode != FOREST:
         # a slightly larger eps also finds pairs whose core distances are later rounded
         # down to max_eps
-        spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
+        spec = spec.with_eps(float(np.nextafter(max_eps, np.inf)))
     example = empty_result(meta, COLUMNS)
     example.index = meta.index[:0]
     driver = DISTANCES.of([frame], spec)

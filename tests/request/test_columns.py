@@ -436,9 +436,9 @@ def test_checks_of_many_columns_are_fast(names):
     meta = pd.DataFrame(np.zeros((0, WIDE)), columns=names)
     begin = time.process_time()
     for on in (None, names):
-        assert SelfJoinRequest(1.0, on=on).spec(meta).dims == WIDE
+        assert SelfJoinRequest(1.0, on=on).spec(meta).coordinates.dims == WIDE
         request = JoinRequest(meta, 1.0, on=on)
-        assert request.spec(meta, meta).dims == WIDE
+        assert request.spec(meta, meta).coordinates.dims == WIDE
     assert len(SelfJoinRequest(1.0, on=names[:2], keep=names).spec(meta).keep) == WIDE
     assert time.process_time() - begin < 3
     with pytest.raises(ColumnError, match="more than once"):

@@ -52,7 +52,6 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     number_at,
     put_int32,
     put_long,
-    put_mask,
 )
 from dask_simjoin.engine.cpu.kernels.tile_simd import (
     ALL,
@@ -104,13 +103,15 @@ class Trial(NamedTuple):
 class Comparison(NamedTuple):
     """Two tiles to compare, as queries and data, and a mask of the queries.
 
-    `one_way`: whether their pairs change only values of queries.
+    `one_way`: whether their pairs change only values of queries. `enough`: whether one
+    pair is enough, because each tile is in one set.
     """
 
     one: int
     other: int
     near: Any
     one_way: bool
+    enough: bool
 
 
 @inline_function
@@ -258,51 +259,46 @@ def _near_queries(join: TileJoin, two: Comparison, c: int, trial: Trial) -> Any:
     return near, Trial(trial.tested + 1, trial.kept + count_bits(near))
 
 
-def _comparison(scan: Any, within: Any) -> Any:
-    """Make the function that compares two tiles. `scan`, `within`: see `SCANS`."""
+def _comparison(scan: Any, within: Any) -> tuple[Any, Any]:
+    """Make the functions that compare two tiles. `scan`, `within`: see `SCANS`."""
 
     @inline_source
-    def compare(
-        join: TileJoin, one: int, other: int, near: Any, following: int, state: int
-    ) -> Any:
-        """Find the pairs of tile `one`, the queries in the mask `near`, and tile
-        `other`.
+    def compare(join: TileJoin, one: int, other: int, near: Any, following: int) -> Any:
+        """Return a mask of the queries that may have pairs: those of tile `one` in the
+        mask `near`, with points of tile `other`.
 
-        Return a mask of the queries that have pairs. `masks` then has a mask of the
-        neighbors of each. `following`: the tile that is compared next.
+        `following`: the tile that is compared next.
         """
-        d_side, masks = join.d_side, join.scratch.masks
+        d_side = join.d_side
         # each group of four queries prefetches its share of the following tile
         share = d_side.step // (64 * 16) if d_side.step <= PREFETCHED else 0
         ahead = d_side.first + following * d_side.step
-        hit = scan(join.q, join.d, one, other, near, ahead, share, masks, join.norm)
-        some = hit
-        while some != NONE:
-            t = lowest_bit(some)
-            some &= some - ONE
-            mask = mask_at(masks, t)
-            if join.is_self_join and one == other:
-                # only later points, so that each pair is found once, and no point is
-                # paired with itself
-                mask &= ~_lanes_before(t + 1)
-            unsure = mask & ~mask_at(masks, TILE + t)
-            while unsure != NONE:
-                bit = lowest_bit(unsure)
-                unsure &= unsure - ONE
-                add_long(state, 3, 1)
-                i, j = one * TILE + t, other * TILE + bit
-                if not within(join.q, join.d, i, j, join.threshold, join.norm):
-                    add_long(state, 4, 1)
-                    mask &= ~(ONE << np.uint64(bit))
-            put_mask(masks, t, mask)
-            if mask == NONE:
-                hit &= ~(ONE << np.uint64(t))
-        return hit
+        masks = join.scratch.masks
+        return scan(join.q, join.d, one, other, near, ahead, share, masks, join.norm)
 
-    return compare
+    @inline_source
+    def neighbors(join: TileJoin, one: int, other: int, t: int, state: int) -> Any:
+        """Return a mask of the points that are pairs of query `t`, after `compare`."""
+        mask = mask_at(join.scratch.masks, t)
+        if join.is_self_join and one == other:
+            # only later points, so that each pair is found once, and no point is paired
+            # with itself
+            mask &= ~_lanes_before(t + 1)
+        unsure = mask & ~mask_at(join.scratch.masks, TILE + t)
+        while unsure != NONE:
+            bit = lowest_bit(unsure)
+            unsure &= unsure - ONE
+            i, j = one * TILE + t, other * TILE + bit
+            add_long(state, 3, 1)
+            if not within(join.q, join.d, i, j, join.threshold, join.norm):
+                add_long(state, 4, 1)
+                mask &= ~(ONE << np.uint64(bit))
+        return mask
+
+    return compare, neighbors
 
 
-def _writer(compare: Any, variant: str) -> Any:
+def _writer(compare: Any, neighbors: Any, variant: str) -> Any:
     def write_pairs(join: TileJoin, out: Out, state: int) -> int:
         """Write the names of pairs to `out`; return the number of pairs.
 
@@ -329,13 +325,16 @@ def _writer(compare: Any, variant: str) -> Any:
                     put_long(state, 2, TILE * TILE)
                     return n
                 b = long_at(found, c)
-                two = Comparison(
-                    a, b, _lanes_before(join.q_side.points - a * TILE), False
-                )
+                valid = _lanes_before(join.q_side.points - a * TILE)
+                two = Comparison(a, b, valid, False, False)
                 near, trial = _near_queries(join, two, c, trial)
                 following = long_at(found, min(c + 1, count - 1))
-                hit = compare(join, a, b, near, following, state)
-                n = _write(join, a, b, hit, out, n)
+                hit = compare(join, a, b, near, following)
+                while hit != NONE:
+                    t = lowest_bit(hit)
+                    hit &= hit - ONE
+                    mask = neighbors(join, a, b, t, state)
+                    n = _write(join, a * TILE + t, b, mask, out, n)
             begin = 0
         put_long(state, 0, tiles)
         put_long(state, 1, 0)
@@ -346,26 +345,20 @@ def _writer(compare: Any, variant: str) -> Any:
 
 
 @inline_source
-def _write(join: TileJoin, a: int, b: int, hit: Any, out: Out, n: int) -> int:
-    """Write the pairs that `compare` found, after the first `n`; return how many there
-    are now.
-    """
-    while hit != NONE:
-        t = lowest_bit(hit)
-        hit &= hit - ONE
-        mask = mask_at(join.scratch.masks, t)
-        name = int32_at(join.q_side.names, a * TILE + t)
-        while mask != NONE:
-            other = int32_at(join.d_side.names, b * TILE + lowest_bit(mask))
-            mask &= mask - ONE
-            turned = join.is_self_join and other < name
-            put_int32(out.left, n, other if turned else name)
-            put_int32(out.right, n, name if turned else other)
-            n += 1
+def _write(join: TileJoin, i: int, b: int, mask: Any, out: Out, n: int) -> int:
+    """Write the pairs of query `i` after the first `n`; return how many there are now."""
+    name = int32_at(join.q_side.names, i)
+    while mask != NONE:
+        other = int32_at(join.d_side.names, b * TILE + lowest_bit(mask))
+        mask &= mask - ONE
+        turned = join.is_self_join and other < name
+        put_int32(out.left, n, other if turned else name)
+        put_int32(out.right, n, name if turned else other)
+        n += 1
     return n
 
 
-def _recorder(compare: Any, variant: str) -> Any:
+def _recorder(compare: Any, neighbors: Any, variant: str) -> Any:
     def record_pairs(join: TileJoin, notes: Notes, state: int) -> None:
         """Do a task of `marks` for all pairs. `state`: see `write_pairs`; item 0 is the
         next turn.
@@ -409,8 +402,15 @@ def _recorder(compare: Any, variant: str) -> Any:
                     continue
                 near, trial = _near_queries(join, two, c, trial)
                 following = long_at(found, min(c + 1, count - 1))
-                hit = compare(join, two.one, two.other, near, following, state)
-                pairs = _record(join, notes, two, hit)
+                hit = compare(join, two.one, two.other, near, following)
+                pairs = 0
+                while hit != NONE:
+                    t = lowest_bit(hit)
+                    hit &= hit - ONE
+                    mask = neighbors(join, two.one, two.other, t, state)
+                    pairs += _record(join, notes, two, two.one * TILE + t, mask)
+                    if pairs > 0 and two.enough:
+                        hit = NONE
                 if updates and pairs >= (1 if two.one_way else MIN_WHOLE_MASK):
                     _mark_again(join, notes, a, b)
             if (
@@ -509,67 +509,47 @@ def _undecided_queries(join: TileJoin, notes: Notes, a: int, b: int) -> Comparis
     """Return how the tiles `a` and `b` are compared; the mask is 0 if no value can
     change.
     """
-    task, points = notes.task, join.q_side.points
-    valid = _lanes_before(points - a * TILE)
+    task, enough, points = notes.task, notes.enough, join.q_side.points
     x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
     if settled(notes, x, y):
-        return Comparison(a, b, NONE, False)
+        return Comparison(a, b, NONE, False, False)
     if task == COUNT and x == 1 and join.is_self_join:
         # tile a needs no more counts, so the points of tile b become the queries
-        near = open_points(
-            task, notes.enough, notes.q_values, notes.q_low, b, points, y
-        )
-        return Comparison(b, a, near, True)
+        near = open_points(task, enough, notes.q_values, notes.q_low, b, points, y)
+        return Comparison(b, a, near, True, False)
     if task == LOWEST or (task == COUNT and y == 1):
-        near = open_points(
-            task, notes.enough, notes.q_values, notes.q_low, a, points, y
-        )
-        return Comparison(a, b, near, True)
-    return Comparison(a, b, valid, False)
+        near = open_points(task, enough, notes.q_values, notes.q_low, a, points, y)
+        return Comparison(a, b, near, True, False)
+    alike = task == LINK and x >= 0 and y >= 0
+    return Comparison(a, b, _lanes_before(points - a * TILE), False, alike)
 
 
 @inline_source
-def _record(join: TileJoin, notes: Notes, two: Comparison, hit: Any) -> int:
-    """Record the pairs that `compare` found; return their number."""
+def _record(join: TileJoin, notes: Notes, two: Comparison, i: int, mask: Any) -> int:
+    """Record the pairs of query `i`; return the number of pairs that took part."""
     if notes.task == COUNT:
-        return _count(join, notes, two, hit)
+        return _count(join, notes, two, i, mask)
     if notes.task == LINK:
-        return _link(join, notes, two, hit)
-    pairs = 0
-    while hit != NONE:
-        t = lowest_bit(hit)
-        hit &= hit - ONE
-        mask = mask_at(join.scratch.masks, t)
-        pairs += count_bits(mask)
-        i = two.one * TILE + t
-        low = long_at(notes.q_low, i)
-        while mask != NONE:
-            label = long_at(notes.d_values, two.other * TILE + lowest_bit(mask))
-            mask &= mask - ONE
-            low = label if 0 <= label < low else low
-        put_long(notes.q_low, i, low)
+        return _link(notes, two, i, mask)
+    pairs, low = count_bits(mask), long_at(notes.q_low, i)
+    while mask != NONE:
+        label = long_at(notes.d_values, two.other * TILE + lowest_bit(mask))
+        mask &= mask - ONE
+        low = label if 0 <= label < low else low
+    put_long(notes.q_low, i, low)
     return pairs
 
 
 @inline_source
-def _count(join: TileJoin, notes: Notes, two: Comparison, hit: Any) -> int:
-    """Add pairs to the counts of the queries, and unless `one_way` of the data."""
-    first, pairs = two.other * TILE, 0
-    last = min(first + TILE, join.d_side.points)
-    while hit != NONE:
-        t = lowest_bit(hit)
-        hit &= hit - ONE
-        mask = mask_at(join.scratch.masks, t)
-        number = count_bits(mask)
-        pairs += number
-        add_long(notes.q_values, two.one * TILE + t, number)
-        if two.one_way:
-            continue
-        if number >= MIN_WHOLE_MASK:
-            for j in range(first, last):
-                near = np.int64((mask >> np.uint64(j - first)) & ONE)
-                add_long(notes.d_values, j, near)
-            continue
+def _count(join: TileJoin, notes: Notes, two: Comparison, i: int, mask: Any) -> int:
+    """Add pairs to the count of query `i`, and unless `one_way` to those of the data."""
+    pairs, first = count_bits(mask), two.other * TILE
+    add_long(notes.q_values, i, pairs)
+    if not two.one_way and pairs >= MIN_WHOLE_MASK:
+        for j in range(first, min(first + TILE, join.d_side.points)):
+            near = np.int64((mask >> np.uint64(j - first)) & ONE)
+            add_long(notes.d_values, j, near)
+    elif not two.one_way:
         while mask != NONE:
             add_long(notes.d_values, first + lowest_bit(mask), 1)
             mask &= mask - ONE
@@ -577,34 +557,23 @@ def _count(join: TileJoin, notes: Notes, two: Comparison, hit: Any) -> int:
 
 
 @inline_source
-def _link(join: TileJoin, notes: Notes, two: Comparison, hit: Any) -> int:
-    """Unite the sets of the points of each pair.
-
-    If all points of either tile are in one set, a single pair is enough.
-    """
-    alike = (
-        long_at(notes.q_marks, two.one) >= 0 and long_at(notes.d_marks, two.other) >= 0
-    )
-    pairs = 0
-    while hit != NONE:
-        t = lowest_bit(hit)
-        hit &= hit - ONE
-        mask = mask_at(join.scratch.masks, t)
-        x = long_at(notes.q_values, two.one * TILE + t)
-        pairs += count_bits(mask)
-        while mask != NONE and x >= 0:
-            y = long_at(notes.d_values, two.other * TILE + lowest_bit(mask))
-            mask &= mask - ONE
-            if y >= 0:
-                unite(notes.parent, x, y)
-                if alike:
-                    return pairs
+def _link(notes: Notes, two: Comparison, i: int, mask: Any) -> int:
+    """Unite the set of query `i` with those of its neighbors."""
+    pairs, x = 0, long_at(notes.q_values, i)
+    while x >= 0 and mask != NONE:
+        y = long_at(notes.d_values, two.other * TILE + lowest_bit(mask))
+        mask &= mask - ONE
+        if y >= 0:
+            unite(notes.parent, x, y)
+            pairs += 1
+            if two.enough:
+                mask = NONE
     return pairs
 
 
 def _kernels(scan: Any, within: Any, variant: str) -> tuple[Any, Any]:
-    compare = _comparison(scan, within)
-    return _writer(compare, variant), _recorder(compare, variant)
+    functions = _comparison(scan, within)
+    return _writer(*functions, variant), _recorder(*functions, variant)
 
 
 _JOINS = {
