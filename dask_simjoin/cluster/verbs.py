@@ -161,19 +161,13 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     Raises
     ------
     BudgetError
-        During planning: the edges do not fit on the disk, or the rows do not fit in the
-        memory of one worker.
-    ScratchError
-        A file of edges cannot be written. This error is also an OSError.
+        During planning: the edges, or the rows, do not fit in the memory of one worker.
 
     Notes
     -----
     Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the
     clustering structure". Block pairs yield edges, also on GPUs. One task on one core
-    of the host visits all rows. If edges are written to files, workers on several
-    machines need a shared folder: Dask's configuration ``temporary-directory`` of the
-    client. The client removes the files once the run is over, also if it is canceled or
-    a worker is lost.
+    of the host visits all rows.
 
     Examples
     --------

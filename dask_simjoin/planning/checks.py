@@ -33,16 +33,6 @@ from dask_simjoin.request.messages import counted, listed, shown, size_text
 from dask_simjoin.request.spec import JoinSpec, check_dims
 from dask_simjoin.request.units import check_threshold
 
-WHERE_EDGES_GO = (
-    "Set Dask's configuration temporary-directory to a writable folder with enough "
-    "space. Or use a smaller "
-    "max_eps, or mode='forest', which writes no files."
-)
-"""Remedy if the edges of OPTICS cannot be written, in the words of messages."""
-
-NO_FILES = Remedy({"mode": "forest"})
-"""The remedy `mode='forest'` as an object, for programs."""
-
 MAX_ROWS = 2**31 - 2**10
 """Largest number of rows of a chunk. It is limited, because positions are int32, and
 arrays are padded.
@@ -330,29 +320,20 @@ def _limited(need: float, limits: Limits, less: str, hint: str = "") -> str:
     )
 
 
-def check_edges(
-    pairs: float,
-    max_eps: float,
-    memory: int,
-    directory: str,
-    free_space: Callable[[str], int],
-) -> None:
-    """Refuse edges that fit neither in memory nor on disk; `memory`: bytes that edges
-    may take.
+def check_edges(pairs: float, max_eps: float, memory: int | None) -> None:
+    """Refuse pairs whose edges do not fit in the memory of the process that orders the
+    rows.
     """
     # an edge has two directions, and each is stored twice: by block pair, and by chunk
     need = 2 * pairs * 2 * EDGE_BYTES
-    if need <= memory:
-        return
-    free = free_space(directory)
-    if need > free:
+    if memory is not None and need > TREE_SHARE * memory:
+        room = size_text(TREE_SHARE * memory, memory)
         raise BudgetError(
             f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a "
-            "sample, whose edges "
-            f"take {size_text(need, free)}, but only {size_text(free)} are free "
-            "at "
-            f"{directory!r}. {WHERE_EDGES_GO}",
-            remedies=[NO_FILES],
+            f"sample. Their edges take {size_text(need, memory)}, and the process that "
+            f"orders the rows has {room} for them. Use mode='forest', which stores at "
+            "most one edge per row, a smaller max_eps, or more memory.",
+            remedies=[Remedy({"mode": "forest"})],
         )
 
 
