@@ -22,9 +22,6 @@ from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
 from dask_simjoin.request.tables import computed
 
-STEPS = 30
-"""Each cluster is drawn as at most this many bars."""
-
 BEYOND = 1.1
 """If a value of 1 / distance is infinite, it is drawn at this multiple of the largest
 finite value.
@@ -177,9 +174,8 @@ def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
         fallen = tree.row_lambda[order[begin:end]]
         last = fallen[-1] if np.isnan(splits[c]) else splits[c]
         height, rows = float(tree.birth[c]), int(tree.rows[c])
-        cuts = np.unique(np.linspace(0, len(fallen), STEPS + 1).astype(int))[
-            :-1
-        ].tolist()
+        # draw each cluster as at most 30 bars
+        cuts = np.unique(np.linspace(0, len(fallen), 30 + 1).astype(int))[:-1].tolist()
         for cut in cuts:
             to = float(fallen[cut])
             if to > height:

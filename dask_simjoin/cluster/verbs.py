@@ -55,9 +55,6 @@ def kept_positions(
 
 LABELS = "label"
 
-SORTED_EDGES = 1 << 22
-"""Maximum number of edges of a plain frame that are sorted at a time."""
-
 
 @series_verb(DbscanRequest)
 def dbscan(frame: Frame, request: DbscanRequest) -> Series:

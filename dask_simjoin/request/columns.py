@@ -108,9 +108,6 @@ NO_PLACE = {
 STEM = re.compile(r"(.*[^\W\d_])(lat|lon|lng|long)", re.IGNORECASE)
 """Pattern for names such as "intptlat", if another name has the same stem."""
 
-MOST_SUGGESTED = 100
-"""Largest number of columns that a suggestion lists."""
-
 
 def _parts(name: Hashable) -> set[str]:
     """Return the words in the name of a column, in lower case and without units.
@@ -190,7 +187,7 @@ def suggested(kinds: dict[Hashable, str]) -> str:
         doubt = f" ({integers[0]!r} holds integers: leave it out if they are codes)"
     else:
         doubt = ""
-    return f", such as on=[{listed(names, MOST_SUGGESTED)}]{doubt}" if names else ""
+    return f", such as on=[{listed(names, 100)}]{doubt}" if names else ""
 
 
 def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:

@@ -97,17 +97,6 @@ def split_at_bytes(
     return Occurrences(offsets, codes[:number].copy(), tokens)
 
 
-KEY_BITS = 64
-"""If the characters of a q-gram have fewer bits than this in all, they are packed into
-one uint64.
-"""
-
-MAX_NUMBER = 2**62
-"""Upper bound of q-gram numbers. If a step would exceed it, the numbers are first
-replaced by consecutive ones.
-"""
-
-
 MAX_CONVERTED = 1 << 20
 """Maximum number of characters of q-grams that are converted to strings at a time."""
 
@@ -154,7 +143,7 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     if not ends[-1]:
         return Occurrences(ends, np.zeros(0, np.int32), None)
     bits = int(points.max()).bit_length()
-    if bits * q < KEY_BITS:
+    if bits * q < 64:
         codes, firsts = _numbered(offsets, points, q, bits, int(ends[-1]))
         return Occurrences(ends, codes, _written(points, firsts, q))
     starts = np.repeat(offsets[:-1] - ends[:-1], grams) + np.arange(ends[-1])
@@ -162,7 +151,8 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     base, above = len(alphabet), len(alphabet)
     numbers = letters.astype(np.int64)
     for k in range(1, q):
-        if above * base >= MAX_NUMBER:
+        # replace the numbers by consecutive ones before a step exceeds int64
+        if above * base >= 2**62:
             numbers, some = numbered_integers(numbers)
             numbers, above = numbers.astype(np.int64), len(some)
         # a q-gram that crosses the end of a text also gets a number here, but it is

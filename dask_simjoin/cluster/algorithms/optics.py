@@ -368,9 +368,6 @@ def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
     return frames.series(frames.xp.asarray(labels), frame.index, name)
 
 
-MIN_BUFFER = 1 << 21
-"""At least this many edges are collected before they are reduced to a forest."""
-
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Edges: weights, and row numbers of both ends, the smaller first."""
 
@@ -447,7 +444,8 @@ class _Block:
             self._best[1], self._stem[1] = self._best[0], self._stem[0]
         self._forest: Edges = NO_EDGES
         self._waiting: list[Edges] = []
-        self._number, self._capacity = 0, max(MIN_BUFFER, 4 * len(self._numbers))
+        # collect at least this many edges before they are reduced to a forest
+        self._number, self._capacity = 0, max(2**21, 4 * len(self._numbers))
 
     def visitor(self, left: Array, right: Array, squared: Array) -> None:
         rows, away = (to_host(left), to_host(right)), to_host(squared)

@@ -121,12 +121,6 @@ def _labels(
     return np.split(labels_of(parts, eps, options), ends)
 
 
-MERGED_FORESTS = 4
-"""A task merges at most this many forests. The number is small, because each forest may
-have an edge per row.
-"""
-
-
 class ForestRows(ChunkValues):
     """Order the rows by a spanning forest, and return the result by chunk.
 
@@ -180,7 +174,8 @@ class ForestRows(ChunkValues):
         reached = [
             add("reached", b, pick, forest, 1) for b, forest in enumerate(forests)
         ]
-        forest = steps.merged("merge", merge_forests, trees, fan_in=MERGED_FORESTS)
+        # 4 at a time, because each forest may have an edge per row
+        forest = steps.merged("merge", merge_forests, trees, fan_in=4)
         attached = [
             add("attached", c, merge_border_edges, cores[c], *of_chunk(reached, c))
             for c in every
@@ -198,9 +193,6 @@ ORDER_BYTES, FOREST_BYTES = 150, 500
 """Bytes that a row takes in the task that orders all rows: by all edges, and by a
 forest.
 """
-
-OTHER_BYTES = 16
-"""Bytes that each stored nearest row takes: a row number and a distance."""
 
 
 class Order(FoundByChunk):
@@ -225,7 +217,8 @@ class Order(FoundByChunk):
         "forest" also the nearest rows.
         """
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
-        return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
+        # a stored nearest row takes 16 bytes: a row number and a distance
+        return OutputSpec(False, False, 64, 16, others, single_home=True)
 
     @property
     def _row_bytes(self) -> int:

@@ -23,11 +23,6 @@ from dask_simjoin.engine.index.grids import REACH, CellLayout, make_cells, runs,
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Index, reach
 
-PARTS_PER_THREAD = 8
-"""The work is split into this many parts per thread, because some parts take longer
-than others.
-"""
-
 MIN_POINTS = 1 << 14
 """Minimum number of points in a part of the work."""
 
@@ -112,7 +107,8 @@ class CellClusters:
         self._offsets, _ = runs(self._grid, half=False)
         cells = len(index["keys"])
         n = len(index["order"]) - SWEEP_LANES
-        points = max(MIN_POINTS, n // (threads * PARTS_PER_THREAD))
+        # 8 parts per thread, because some take longer than others
+        points = max(MIN_POINTS, n // (threads * 8))
         cuts = np.searchsorted(index["starts"], np.arange(points, n, points))
         self._parts = [
             (a, b)

@@ -28,9 +28,6 @@ PACKED = 64 * cpu_tiles.TILE
 scratch array small.
 """
 
-SEARCHED = 1 << 12
-"""Number of queries that search at a time. Larger batches would need more memory."""
-
 
 def build(
     x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1
@@ -283,7 +280,8 @@ class CpuSearcher:
 
     @staticmethod
     def at_once(k: int) -> int:
-        return SEARCHED
+        # more queries at a time would need more memory
+        return 4096
 
 
 SEARCHER = CpuSearcher()

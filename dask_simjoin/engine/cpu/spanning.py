@@ -37,10 +37,6 @@ from dask_simjoin.engine.protocols import (
 )
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
-COARSE = 16
-"""To bound distances to an index, its tiles are summarized by at most this many boxes.
-"""
-
 TILE_BATCH = 256
 """Number of tiles whose gaps are computed at a time.
 
@@ -81,7 +77,8 @@ def _lower_bounds_across(
     index, or below either core distance. Both indexes must have points.
     """
     (low, high), (far_low, far_high) = _boxes(index), _boxes(other)
-    some = np.arange(0, len(far_low), -(-len(far_low) // COARSE))
+    # summarize the tiles by at most 16 boxes
+    some = np.arange(0, len(far_low), -(-len(far_low) // 16))
     far_low, far_high = (
         np.minimum.reduceat(far_low, some),
         np.maximum.reduceat(far_high, some),

@@ -475,9 +475,6 @@ def lowest_of(
     )
 
 
-TALLY_TILES = 8
-"""Number of tiles that are sampled to estimate how many neighbors a row has."""
-
 TALLY_NEIGHBORS = 24
 """If rows have more neighbors than this per limit on average, one pass per limit is
 used.
@@ -494,9 +491,8 @@ def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool
     if not len(q["z"]) or not len(d["z"]):
         return False
     rows = pairs = 0
-    for tile in np.unique(
-        np.linspace(0, len(q["z"]) - 1, TALLY_TILES).astype(np.int64)
-    ).tolist():
+    # a sample of 8 tiles shows how many neighbors a row has
+    for tile in np.unique(np.linspace(0, len(q["z"]) - 1, 8).astype(np.int64)).tolist():
         some = part(q, tile * TILE, min((tile + 1) * TILE, len(q["y"])))
         found = np.zeros(len(some["y"]), np.int64)
         counts(some, d, layout, False, found, np.zeros(len(d["y"]), np.int64))

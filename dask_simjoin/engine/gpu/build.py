@@ -241,12 +241,10 @@ SIDE = 32
 """A block of threads converts squares of this many rows and columns to narrow points.
 """
 
-MAX_BLOCKS = 1 << 16
-
 
 def _run_narrow(name: str, storage: int, blocks: int, *arguments: Any) -> None:
     function = load.kernel("narrow", name, DIMS=1, EXACT=True, STORED=storage)
-    function((max(1, min(blocks, MAX_BLOCKS)),), (THREADS,), arguments)
+    function((max(1, min(blocks, 2**16)),), (THREADS,), arguments)
 
 
 def narrowed(columns: Array, points: Array, lengths: Array | None) -> Array | None:

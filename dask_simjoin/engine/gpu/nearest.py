@@ -39,17 +39,6 @@ BLOCKS = 2
 Otherwise lists of neighbors are not kept in shared memory.
 """
 
-HALVED = 48
-"""Maximum length of vectors such that two blocks run per multiprocessor.
-
-See `BLOCKS` in nearest_tensor.cu.
-"""
-
-SOUGHT = 1 << 27
-"""Maximum number of neighbors for all queries of one search together. A neighbor takes
-16 bytes.
-"""
-
 PART = FANOUT * half.TILE
 """Parts of queries begin at multiples of this number of points.
 
@@ -161,7 +150,8 @@ class GpuSearcher:
         """Return the maximum number of queries of one search for k neighbors, a
         multiple of `PART`.
         """
-        return max(1, SOUGHT // max(k, 1) // PART) * PART
+        # a neighbor takes 16 bytes, so those of one search take 2 GiB at most
+        return max(1, 2**27 // max(k, 1) // PART) * PART
 
     @staticmethod
     def part(index: Index, start: int, stop: int) -> Index:
@@ -283,7 +273,9 @@ def _tensor(
     q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]
 ) -> None:
     """Search with tensor cores."""
-    blocks = BLOCKS if half.width(layout.dims) <= HALVED else 1
+    # up to this width, two blocks run per multiprocessor: see `BLOCKS` in
+    # nearest_tensor.cu
+    blocks = BLOCKS if half.width(layout.dims) <= 48 else 1
     lists = half.shared_in_search(layout.dims, k) <= _shared() // blocks
     shared = half.search_bytes(layout.dims, k if lists else 0)
     name, search, constants = _program(layout, lists)

@@ -139,18 +139,6 @@ class SearchSide:
         ]
 
 
-BLOCKS = 1 << 12
-"""Maximum number of thread blocks of a search.
-
-Each takes one tile after the other, so any number suffices.
-"""
-
-WORK = 1 << 13
-"""Desired number of work items.
-
-With fewer tiles than this, several warps share a tile, so that no warp is idle.
-"""
-
 EVERY, MANY = 16, 1 << 17
 """If at least `MANY` rows search, every `EVERY`-th of them searches first: its result
 prunes the others.
@@ -169,13 +157,6 @@ component, and searches from this component can skip them. In these dimensions, 
 tiles in kd order are large anyway, so the new order hardly enlarges them.
 """
 
-RUN = 4 * TILE
-"""If parts share a search, this many consecutive rows go to the same part.
-
-Such rows are near each other, so that results of one row prune the searches of the
-others.
-"""
-
 Nearest = tuple[Array, Array, Array]
 """Known nearest rows of each row: see `Nearest` in `engine.cpu.rounds`. The arrays are
 on the GPU.
@@ -186,8 +167,9 @@ def warps_of_tile(tiles: int) -> int:
     """Return the number of warps that share a tile, a power of two; `tiles`: number of
     tiles that search.
     """
+    # with fewer tiles than this, several warps share a tile, so that no warp is idle
     return 1 << min(
-        TILE.bit_length() - 1, max(0, (WORK // max(tiles, 1)).bit_length() - 1)
+        TILE.bit_length() - 1, max(0, (2**13 // max(tiles, 1)).bit_length() - 1)
     )
 
 
@@ -352,7 +334,11 @@ class GpuBoruvkaRounds:
             searched = d.searched(d.tagged(self.component))
             places = places_of(take(wanted, q.nodes))
             if part[1] > 1:
-                places = places[cupy.arange(len(places)) // RUN % part[1] == part[0]]
+                # consecutive rows go to the same part: they are near each other, so
+                # that results of one row prune the searches of the others
+                places = places[
+                    cupy.arange(len(places)) // (4 * TILE) % part[1] == part[0]
+                ]
             for some in _in_turn(places, step):
                 asking, y = take(q.nodes, some), BUILDER.rows(q.points, some)
                 found.append((asking, *self._search_side(y, asking, searched, bounds)))
@@ -408,9 +394,10 @@ class GpuBoruvkaRounds:
         weight, end = cupy.empty((spread, n)), cupy.empty((spread, n), cupy.int32)
         scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
         own = take(self.component, nodes), take(self.core, nodes)
+        # each block takes one tile after the other, so any number suffices
         self._launch(
             "search_others",
-            min(-(-tiles * spread // WARPS), BLOCKS),
+            min(-(-tiles * spread // WARPS), 4096),
             32 * WARPS,
             boxes["z"],
             y,

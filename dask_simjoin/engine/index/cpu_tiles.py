@@ -246,11 +246,6 @@ FILTER_DIMS = 7.5
 With fewer, float64 alone is faster.
 """
 
-WIDE_FAN_OUT_DIMS = 3
-"""With at most this many dimensions to cut, a cut divides a block into four parts
-instead of two.
-"""
-
 SAMPLE = 512
 """Number of points that `_separates` samples."""
 
@@ -285,7 +280,8 @@ class NearestLayout:
 
     def fan_out(self, cut: KdCuts) -> int:
         """Return the number of parts that a cut divides a block into."""
-        return 4 if len(cut.dims) <= WIDE_FAN_OUT_DIMS else 2
+        # with few dimensions to cut, a cut makes four parts instead of two
+        return 4 if len(cut.dims) <= 3 else 2
 
     @property
     def method(self) -> str:

@@ -257,20 +257,12 @@ fast.
 """
 
 
-SAMPLE = 512
-"""Number of points that are sampled to compare a filter's error with distances between
-neighbors.
-"""
-
 CLEAR = {"float16": 16.0, "float32": 4.0}
 """Filter -> minimum ratio of the typical distance of nearest neighbors to the filter's
 error.
 
 With a smaller ratio the filter is not used, because too many candidates would pass it.
 """
-
-U16 = 2.0**-12
-"""Approximate relative rounding error of float16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,10 +334,9 @@ def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, flo
     """For each filter, return the error of a distance, divided by a typical
     nearest-neighbor distance.
     """
+    # 512 points show how a filter's error compares with distances of neighbors
     some = (
-        np.zeros((0, 1))
-        if sample is None
-        else sample[:: -(-len(sample) // SAMPLE) or 1]
+        np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // 512) or 1]
     )
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}
@@ -359,7 +350,8 @@ def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, flo
     if not near > 2.0**-20:
         return {"float16": np.inf, "float32": np.inf}
     norm, rounded = float(np.median(norm)), 3 * half.width(a.shape[1]) * 2.0**-23
-    vectors, sums = 2 * U16 * np.sqrt(norm) / near, 2 * rounded * norm / near**2
+    # 2.0**-12: about the relative rounding error of float16
+    vectors, sums = 2 * 2.0**-12 * np.sqrt(norm) / near, 2 * rounded * norm / near**2
     return {"float16": max(vectors, sums), "float32": bounds.rho / near}
 
 

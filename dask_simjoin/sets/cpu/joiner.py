@@ -60,9 +60,6 @@ TOKENS_APART = 1 << 15
 milliseconds.
 """
 
-TURNS = 4
-"""Number of shares per thread."""
-
 
 class BlockSearch:
     """A search for pairs in one block of sets, or between two. It stops when the output
@@ -136,7 +133,7 @@ class BlockSearch:
         if threads < 2:
             return [work(self)]
         self._complete_index()
-        bounds = self._bounds(TURNS * threads)
+        bounds = self._bounds(4 * threads)
         shares, running = len(bounds) - 1, set()
 
         def run(k: int) -> Made:

@@ -312,11 +312,6 @@ CHUNK_BYTES = 64 << 20
 CANDIDATE_BYTES = 16
 """Bytes that a candidate takes, including its output in case it matches."""
 
-MATCHES = 1 << 12
-"""Matching pairs of group members are written to an array that first has space for this
-many.
-"""
-
 ALTERNATING = 2
 """Number of buffers. While the GPU reads one, the CPU fills the other."""
 
@@ -472,7 +467,7 @@ class HostFilter:
         members is left to the GPU.
         """
         assert self._paired
-        capacity = MATCHES
+        capacity = 4096
         while True:
             out = np.empty((capacity, 2), np.int32), np.empty(capacity, np.int32)
             number, compared = pair_members(

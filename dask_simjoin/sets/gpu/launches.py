@@ -204,11 +204,6 @@ def batches(
 THREADS = 256
 """Number of threads per block, unless a method says otherwise."""
 
-MAX_BLOCKS = 1 << 16
-"""A kernel that loops over items is launched with at most this many blocks. More blocks
-are not faster.
-"""
-
 SHARED_BYTES = 48 << 10
 """Bytes of shared memory that are available to a block on every GPU."""
 
@@ -217,7 +212,8 @@ def over(
     items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int
 ) -> None:
     """Launch a kernel whose threads loop over `items` items."""
-    blocks = max(1, min(-(-items // THREADS), MAX_BLOCKS))
+    # a kernel loops over items, so more blocks are not faster
+    blocks = max(1, min(-(-items // THREADS), 2**16))
     load.kernel(f"sets/{name}", function, **constants)((blocks,), (THREADS,), arguments)
 
 

@@ -71,11 +71,6 @@ PROBE = 256
 After this many candidate tiles, a trial decides again whether these tests save time.
 """
 
-PREFETCHED = 16384
-"""Tiles of at most this many bytes are prefetched: two of them fit into a core's
-first-level cache.
-"""
-
 MIN_WHOLE_MASK = 16
 """If a query has at least this many neighbors in a tile, adding its mask to all 64
 counts is faster than visiting each neighbor."""
@@ -271,7 +266,8 @@ def _comparison(scan: Any, within: Any) -> tuple[Any, Any]:
         """
         d_side = join.d_side
         # each group of four queries prefetches its share of the following tile
-        share = d_side.step // (64 * 16) if d_side.step <= PREFETCHED else 0
+        # prefetch tiles if two of them fit into a core's first-level cache
+        share = d_side.step // (64 * 16) if d_side.step <= 16384 else 0
         ahead = d_side.first + following * d_side.step
         masks = join.scratch.masks
         return scan(join.q, join.d, one, other, near, ahead, share, masks, join.norm)
