@@ -22,11 +22,6 @@ from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
 from dask_simjoin.request.tables import computed
 
-BEYOND = 1.1
-"""If a value of 1 / distance is infinite, it is drawn at this multiple of the largest
-finite value.
-"""
-
 
 def plot_condensed_tree(
     condensed: Frame,
@@ -77,9 +72,7 @@ def plot_condensed_tree(
     selection = HdbscanRequest(min_cluster_size=2, **choice).choice()
     tree = condensed_of(computed(condensed))
     finite = tree.row_lambda[np.isfinite(tree.row_lambda)]
-    most = (
-        BEYOND * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
-    )
+    most = 1.1 * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
     tree = tree._replace(
         row_lambda=np.minimum(tree.row_lambda, most), birth=np.minimum(tree.birth, most)
     )

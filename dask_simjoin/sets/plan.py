@@ -161,10 +161,6 @@ def summarised(
     )
 
 
-MAX_PAIRS = 1 << 21
-"""If joining the samples gives more pairs than this, some of their rows are dropped."""
-
-
 class SampledSets(NamedTuple):
     """The samples of all partitions of a table, concatenated."""
 
@@ -241,8 +237,10 @@ def sampled_pairs(
     """
     block_pair = _block_pair(tables, universe, spec, kind)
     expected = count_block_pairs(block_pair)
-    if expected > MAX_PAIRS:
-        share = (MAX_PAIRS / expected) ** 0.5
+    # drop some rows of samples with more pairs than this
+    max_pairs = 2**21
+    if expected > max_pairs:
+        share = (max_pairs / expected) ** 0.5
         random = np.random.default_rng(len(tables[0].points.x))
         tables = [_thinned(table, share, random) for table in tables]
         block_pair = _block_pair(tables, universe, spec, kind)

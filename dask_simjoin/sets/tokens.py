@@ -27,14 +27,6 @@ from dask_simjoin.sets.token_ids import (
     of_strings,
 )
 
-MIN_SLOTS = 1 << 12
-"""Number of slots that the hash table of tokens has at first. When it is full, a table
-with four times as many replaces it.
-"""
-
-GROUP = 32
-"""Number of tokens that the kernel `number_tokens` looks up as a group."""
-
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
     """Return the kind of each byte (256,), uint8.
@@ -83,8 +75,9 @@ def split_at_bytes(
         np.empty(max_tokens, np.int32),
     )
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
-    heads, hashed = np.empty((GROUP, 3), np.int64), np.empty(GROUP, np.uint64)
-    size, number_tokens = MIN_SLOTS, splitting_kernels().number_tokens
+    # `number_tokens` looks up 32 tokens as a group
+    heads, hashed = np.empty((32, 3), np.int64), np.empty(32, np.uint64)
+    size, number_tokens = 4096, splitting_kernels().number_tokens
     out = keys, pool, pool_ends, codes, offsets, heads, hashed, done
     while not number_tokens(data, ends, kinds, np.full(size, -1, np.int32), *out):
         size *= 4
@@ -182,7 +175,7 @@ def _numbered(
     )
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
     offsets, points = np.asarray(offsets, np.int64), np.require(points, np.uint32, "W")
-    size, number_grams = MIN_SLOTS, splitting_kernels().number_grams
+    size, number_grams = 4096, splitting_kernels().number_grams
     while not number_grams(
         points,
         offsets,

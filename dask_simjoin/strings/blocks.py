@@ -187,11 +187,6 @@ MIN_CODES = 1 << 16
 The minimum is lower than for sets, because a code point takes more time than a token.
 """
 
-MAX_ENTRIES = 64
-"""The number of segments per string is assumed to be at most this, because most longer
-strings are not indexed.
-"""
-
 
 def summarise_texts(
     frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int
@@ -226,7 +221,8 @@ def make_edit_plan(
     """
     sizes = np.concatenate([s.sample.x[:, 0] for some in tables for s in some])
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
-    index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
+    # most strings with more segments are not indexed
+    index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, 64)
     # one byte per code point in a block, if the text is Latin, and four during a search
     return make_set_plan(
         tables,

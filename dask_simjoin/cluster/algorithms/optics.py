@@ -197,9 +197,6 @@ DENSE_SHARE = 64
 of rows are edges. Then comparing a row with all others is not slower.
 """
 
-COMPARED = 1 << 20
-"""About this many pairs of rows are compared at a time."""
-
 
 def is_dense(block_pair: BlockPair, pairs: float) -> bool:
     """Return whether `optics_of_dense_chunk` needs less memory, and is not slower.
@@ -224,7 +221,7 @@ def optics_of_dense_chunk(
     rows_at = order_of(block_pair.query)
     n = len(rows_at)
     core = np.full(n, np.inf)
-    step = max(1, COMPARED // max(n, 1))
+    step = max(1, 2**20 // max(n, 1))
     for start in range(0, n, step):
         places = np.arange(start, min(start + step, n))
         totals = joiner.totals_from(index, layout, places, n)

@@ -15,11 +15,6 @@ from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
-MAX_SIZE_RATIO = 2
-"""A component searches in this round if its size is at most this multiple of the median
-size.
-"""
-
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Known nearest rows of each row of an index, in index order: places, totals and
 bounds.
@@ -211,10 +206,10 @@ class BoruvkaRounds:
         number = self.components
         if number == self.rows:
             return ALL
+        # components of up to twice the median size search in this round
         searching = (
             self.sizes
-            <= MAX_SIZE_RATIO
-            * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
+            <= 2 * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
         )
         if searching.all() and number > 1:
             searching[np.argmax(self.sizes)] = False

@@ -37,12 +37,6 @@ from dask_simjoin.engine.protocols import (
 )
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
-TILE_BATCH = 256
-"""Number of tiles whose gaps are computed at a time.
-
-Larger arrays would need new memory from the system for each batch.
-"""
-
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
     """Convert the row ids at the ends of edges to nodes; `first`: the first node of the
@@ -87,8 +81,10 @@ def _lower_bounds_across(
         np.minimum.reduceat(other_core, some * cpu_tiles.TILE),
         np.empty(len(low)),
     )
-    for start in range(0, len(low), TILE_BATCH):
-        own = slice(start, start + TILE_BATCH)
+    # larger arrays would need new memory from the system for each batch
+    step = 256
+    for start in range(0, len(low), step):
+        own = slice(start, start + step)
         gap = box_gap(
             norm, low[own, None], high[own, None], far_low[None], far_high[None]
         )

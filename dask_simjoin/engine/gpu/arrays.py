@@ -17,6 +17,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import BITS
 from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.metrics.norms import Array, Spread
 
 
@@ -100,9 +101,6 @@ def places_of(flags: Array, counted: Array | None = None) -> Array:
     places = cupy.empty(int(counted[-1]), cupy.int32)
     _run("places_set", len(flags), flags, counted, places)
     return places
-
-
-THREADS = 256
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:

@@ -40,11 +40,6 @@ from dask_simjoin.engine.protocols import (
 )
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
-LEVELS = 8
-"""The depth of the tree of regions is rounded up to a multiple of this, so that few
-kernels are compiled.
-"""
-
 
 def _of_components(function: str, wide: bool = False) -> load.Program:
     return "components", function, {"DIMS": 1, "EXACT": True, "NODES_64": wide}
@@ -359,7 +354,8 @@ class GpuJoiner:
         )
         shape = load.shape_of(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
-        depth = -(-(regions.depth + 2) // LEVELS) * LEVELS
+        # round up to a multiple of 8, so that few kernels are compiled
+        depth = -(-(regions.depth + 2) // 8) * 8
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": depth} | norm_constant(
             norm
         )

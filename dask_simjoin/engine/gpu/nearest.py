@@ -24,13 +24,6 @@ from dask_simjoin.engine.index.gpu import (
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
-QUEUE = 16
-"""Number of candidates per query that wait in shared memory before they enter the list
-of neighbors.
-
-It applies to searches without tensor cores.
-"""
-
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
@@ -95,7 +88,8 @@ def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
     shared memory.
     """
     size = 8 if layout.engine == "float64" else 4
-    return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
+    # 16 candidates per query wait before they enter the list of neighbors
+    return WARPS * TILE * (levels * (size + 4) + 16 * 4 + listed * 16)
 
 
 class GpuSearcher:

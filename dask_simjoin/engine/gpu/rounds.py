@@ -149,14 +149,6 @@ AT_ONCE = 1 << 27
 memory.
 """
 
-GROUPED_DIMS = 5
-"""From this number of dimensions on, rows are reordered by component.
-
-This happens as soon as an average component fills a tile. Then most tiles belong to one
-component, and searches from this component can skip them. In these dimensions, boxes of
-tiles in kd order are large anyway, so the new order hardly enlarges them.
-"""
-
 Nearest = tuple[Array, Array, Array]
 """Known nearest rows of each row: see `Nearest` in `engine.cpu.rounds`. The arrays are
 on the GPU.
@@ -299,8 +291,10 @@ class GpuBoruvkaRounds:
         Rows are reordered only once. Later components are larger, so consecutive rows
         of one component would be far apart.
         """
+        # boxes of tiles in kd order are large in 5 dimensions and more, so the order by
+        # component hardly enlarges them
         if (
-            self.layout.dims >= GROUPED_DIMS
+            self.layout.dims >= 5
             and len(self.sizes) * TILE <= self.rows
             and not self._grouped
         ):

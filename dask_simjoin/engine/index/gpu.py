@@ -40,12 +40,6 @@ CUTS = 3
 Among 2, 3 and 4, this was fastest or second fastest in 6 to 64 dimensions.
 """
 
-FEW_DIMS = 3
-"""With at most this many dimensions, each sort cuts a block into more parts.
-
-This halves the time of sorting, and boxes do not become larger.
-"""
-
 
 @dataclass(frozen=True)
 class GpuChoice:
@@ -99,7 +93,8 @@ class TilesOnDevice:
         In 16 dimensions, a join took 1.4 times as long with four halvings per sort as
         with two.
         """
-        if self.dims <= FEW_DIMS:
+        # this halves the time of sorting, and boxes do not become larger
+        if self.dims <= 3:
             return 4, 4
         return 2, 2 if ENGINES[self.engine].tensor else 3
 
@@ -251,12 +246,6 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
     )
 
 
-FILTER_DIMS = 5
-"""Minimum dimensions for the float32 filter. With fewer dimensions, float64 alone is as
-fast.
-"""
-
-
 CLEAR = {"float16": 16.0, "float32": 4.0}
 """Filter -> minimum ratio of the typical distance of nearest neighbors to the filter's
 error.
@@ -301,7 +290,8 @@ def make_nearest_device_layout(
         blur = _relative_errors(bounds, sample)
         if tensor and dims >= TENSOR_DIMS and blur["float16"] * CLEAR["float16"] <= 1:
             engine = "float16"
-        elif dims >= FILTER_DIMS and blur["float32"] * CLEAR["float32"] <= 1:
+        # in fewer dimensions, float64 alone is as fast
+        elif dims >= 5 and blur["float32"] * CLEAR["float32"] <= 1:
             engine = "float32"
         else:
             engine = "float64"

@@ -56,16 +56,6 @@ BLOCK = 2048
 which sorts them.
 """
 
-BLOCKS_PER_THREAD = 2
-"""With at least this many blocks per thread, threads share work by blocks.
-
-With fewer, their work would be unequal.
-"""
-
-MAX_EXPONENT = 900
-"""Largest exponent of a scale, so that scaled values stay finite."""
-
-
 Sort = Callable[[np.ndarray, int], np.ndarray]
 """A function that sorts keys (n,), uint64, with a number of threads."""
 
@@ -109,7 +99,8 @@ class KdCuts:
     def scale(self) -> float:
         """A power of two that scales values into float32's range."""
         exponent = math.frexp(self.spread[0])[1] if 0 < self.spread[0] < math.inf else 0
-        return 2.0 ** -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT)
+        # scaled values stay finite
+        return 2.0 ** -min(max(exponent, -900), 900)
 
 
 def _log2(own: float, other: float) -> float:
@@ -215,7 +206,8 @@ def kd_order(
     shared_out(number, n, threads)
     sizes = list(block_sizes(n, tile, fan_out, cuts, max_halvings))
     # the first levels have too few blocks for all threads, so these share each block
-    while sizes and threads > 1 and -(-n // sizes[0]) < BLOCKS_PER_THREAD * threads:
+    # with fewer than two blocks per thread, their work would be unequal
+    while sizes and threads > 1 and -(-n // sizes[0]) < 2 * threads:
         order = _cut(numbers, order, sizes.pop(0), threads, sort)
     if sizes:
         shared_out(cut, n, threads, sizes[0])

@@ -62,11 +62,6 @@ prefixes.
 Every method takes 2.5 ms in addition (benchmarks/results/gpu-sets).
 """
 
-TOKENS = 1 << 22
-"""Number of counters for tokens in prefixes. If there are more tokens, several of them
-share a counter.
-"""
-
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
     """Return the options of a method. "auto" chooses bitmaps or an index, whichever is
@@ -98,8 +93,10 @@ def _common_tokens(join: Operands, pairs: int) -> float:
 
 
 def _frequencies(entries: Entries) -> Array:
-    tokens = (entries.keys >> 32).astype(cupy.int64) & (TOKENS - 1)
-    return tally(tokens, TOKENS).astype(cupy.float64)
+    # if there are more tokens, several of them share a counter
+    counters = 2**22
+    tokens = (entries.keys >> 32).astype(cupy.int64) & (counters - 1)
+    return tally(tokens, counters).astype(cupy.float64)
 
 
 NO_BITS = Bits(0, NOWHERE, NOWHERE)

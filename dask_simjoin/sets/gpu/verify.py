@@ -135,15 +135,6 @@ def candidates(
     return batches(find, tiles.units, start, 2**14, capacity)
 
 
-LONG = 2000
-"""If the mean sizes of both sides add up to more tokens than this, a warp compares each
-pair, else a single thread.
-
-Most comparisons end after a few tokens. So for a sum of 260 tokens, one thread per pair
-is seven times as fast as one warp on an H200 (benchmarks/results/gpu-sets).
-"""
-
-
 class GroupedSets(NamedTuple):
     """Candidate pairs, grouped by probe."""
 
@@ -190,7 +181,9 @@ def way_to_verify(join: Operands, verify: str) -> str:
     mean = sum(
         len(side.block["tokens"]) / len(side) for side in (join.left, join.right)
     )
-    return "warp" if mean > LONG else "thread"
+    # most comparisons end after a few tokens: for 260 tokens in both sets, a thread per
+    # pair is seven times as fast as a warp on an H200 (benchmarks/results/gpu-sets)
+    return "warp" if mean > 2000 else "thread"
 
 
 def verify_flat(

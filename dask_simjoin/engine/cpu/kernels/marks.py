@@ -41,9 +41,6 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Index
 
-STACK = 64 * 8
-"""Capacity of the stack of boxes to visit: 64 children on each of 8 levels."""
-
 
 class TileSide(NamedTuple):
     """Number of `points` of an index, and the addresses of its tiles.
@@ -128,11 +125,12 @@ def scratch(tiles: int) -> tuple[np.ndarray, ...]:
     """Allocate the arrays of a `Scratch` for a join whose data have this number of
     tiles.
     """
+    # 64 children on each of 8 levels
     return (
         np.empty(tiles, np.int64),
         np.zeros(STATES, np.uint64),
-        np.empty(STACK, np.int64),
-        np.empty(STACK, np.int64),
+        np.empty(512, np.int64),
+        np.empty(512, np.int64),
     )
 
 

@@ -65,12 +65,6 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import (
 from dask_simjoin.engine.cpu.kernels.totals import add_term
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
-PROBE = 256
-"""Before two tiles are compared, each query can be tested against the other tile's box.
-
-After this many candidate tiles, a trial decides again whether these tests save time.
-"""
-
 MIN_WHOLE_MASK = 16
 """If a query has at least this many neighbors in a tile, adding its mask to all 64
 counts is faster than visiting each neighbor."""
@@ -239,7 +233,8 @@ def _near_queries(join: TileJoin, two: Comparison, c: int, trial: Trial) -> Any:
     Return the mask of the others, and the trial that decides about the next candidate.
     `c`: number of the candidate.
     """
-    if c % PROBE == 0:
+    # decide again after 256 candidates
+    if c % 256 == 0:
         trial = Trial(0, 0)
     # a trial has 8 candidates. Tests cost 1/12 of comparing all 64 queries, so they must
     # leave out more than 5
