@@ -23,16 +23,16 @@ import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
 
 from dask_simjoin.catalog import HOME
-from dask_simjoin.cli.csv_files import (
+from dask_simjoin.cli.csv_files import read_csv
+from dask_simjoin.cli.csv_format import (
     BadRow,
     CsvColumns,
     CsvFormat,
     CsvTable,
     WiderType,
     endings,
-    lines_of,
-    read_csv,
 )
+from dask_simjoin.cli.csv_rows import lines_of
 from dask_simjoin.metrics.norms import Frame
 
 PARQUET, CSV = FORMATS = ("parquet", "csv")

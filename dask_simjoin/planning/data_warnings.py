@@ -33,7 +33,7 @@ from dask_simjoin.planning.budget import (
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
-from dask_simjoin.request.columns import is_identifier, latitude_and_longitude
+from dask_simjoin.request.column_names import is_identifier, latitude_and_longitude
 from dask_simjoin.request.messages import counted, listed, size_text
 from dask_simjoin.request.spec import JoinSpec
 

@@ -26,10 +26,10 @@ from dask_simjoin.errors import (
     in_table,
 )
 from dask_simjoin.metrics.norms import Columns, DType, Frame
+from dask_simjoin.request.column_names import check_chosen, integers_among
 from dask_simjoin.request.columns import (
     ROW_ID,
     as_names,
-    check_chosen,
     check_column_exists,
     check_columns,
     check_columns_of,
@@ -37,7 +37,6 @@ from dask_simjoin.request.columns import (
     check_on,
     groups_of,
     has_column,
-    integers_among,
     kinds_of,
     left_out,
     numeric_columns,

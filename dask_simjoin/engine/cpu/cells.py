@@ -48,7 +48,7 @@ FILLED = (0.1, 0.1, 0.1, 0.05)
 """Clusters are found by cells if there are at most this many non-empty cells per point.
 
 This limit holds for any `min_samples`. The four values are for 1 to 4 dimensions. They
-were measured with 300,000 points, as were the next two constants.
+were measured with 300,000 points, as were those of `FILLED_BY_CORES`.
 """
 
 FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
