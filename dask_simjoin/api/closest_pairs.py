@@ -379,7 +379,6 @@ def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> Totals
 def _result(
     tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame
 ) -> Frame:
-    """Return the pairs as a frame."""
     if not len(best.total):
         return example
     frames = frames_for(example)

@@ -360,7 +360,6 @@ REPORT_HINT = (
 
 
 def _lazy_joins(result: Any) -> list[Any]:
-    """List the lazy joins that a collection depends on."""
     from dask_simjoin.graph.dask_private import Expr
     from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph

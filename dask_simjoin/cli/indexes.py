@@ -147,7 +147,6 @@ class MakeCommand(click.Command):
 
 
 def _csv_type(dtype: Any) -> str:
-    """Return the type of a CSV column for a column of an index."""
     kinds = {"b": BOOL, "i": INT, "u": UINT, "f": FLOAT}
     return kinds.get(getattr(dtype, "kind", "O"), TEXT)
 
@@ -235,7 +234,6 @@ def _update(**params: Any) -> None:
 
 
 def _rows_of(report: UpdateReport) -> int:
-    """Return the number of rows in the tables of an update."""
     return report.inserted + report.replaced + report.ignored + report.left_out
 
 

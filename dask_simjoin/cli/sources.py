@@ -196,7 +196,6 @@ def _footer(named: tuple[Any, str]) -> pq.FileMetaData | None:
 
 
 def _has_missing(footer: pq.FileMetaData, columns: Container[str]) -> bool:
-    """Return whether one of the columns may have missing values."""
     for n in range(footer.num_row_groups):
         group = footer.row_group(n)
         for k in range(group.num_columns):

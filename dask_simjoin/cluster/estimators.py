@@ -381,7 +381,6 @@ def advising_pipelines(estimator: BaseEstimator, X: Points) -> Iterator[None]:
 
 
 def _remedy_in_pipelines(estimator: BaseEstimator, X: Points, problem: str) -> str:
-    """Return the remedy for rows without coordinates."""
     name, remedies = type(estimator).__name__, []
     if "missing" in problem:
         remedies.append(

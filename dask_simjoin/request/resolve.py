@@ -88,7 +88,6 @@ def check_suffixes(suffixes: Any) -> tuple[str, str]:
 
 
 def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
-    """Return the columns that `keep` names."""
     if keep is None:
         return []
     if isinstance(keep, tuple) and any(

@@ -266,7 +266,6 @@ def _tiles(
 def _tensor(
     q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]
 ) -> None:
-    """Search with tensor cores."""
     # up to this width, two blocks run per multiprocessor: see `BLOCKS` in
     # nearest_tensor.cu
     blocks = BLOCKS if half.width(layout.dims) <= 48 else 1

@@ -303,7 +303,6 @@ class GpuBoruvkaRounds:
             self._grouped, self._arranged = True, False
 
     def _arrange(self) -> None:
-        """Prepare the indexes for searches."""
         self._group()
         for side in () if self._arranged else self.sides:
             side.arrange(self.core, self.names)
