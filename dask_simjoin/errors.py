@@ -163,11 +163,10 @@ class SourceChangedError(SimJoinError, RuntimeError):
 
 
 class ScratchError(SimJoinError, OSError):
-    """A temporary file cannot be written, another worker cannot read it, or the disks
-    of workers are full.
+    """A temporary file cannot be written, or the disks of workers are full.
 
-    Remedy: Free disk space, or set Dask's ``temporary-directory`` to a folder that all
-    workers share.
+    Remedy: Free disk space, or set Dask's ``temporary-directory`` to a folder on
+    another disk.
     """
 
 

@@ -9,7 +9,8 @@ import click
 
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.calls.decorators import options_of
-from dask_simjoin.cli.commands import MakeCommand, VerbCommand
+from dask_simjoin.cli.commands import VerbCommand
+from dask_simjoin.cli.indexes import MakeCommand
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import READ, SHARED, WRITTEN, flag, taken_options
 from dask_simjoin.metrics import METRICS

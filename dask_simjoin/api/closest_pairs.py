@@ -155,7 +155,7 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     spec = request.spec(left, right)
     searcher_for(left)
     choice = Choice(n, request.max_total(spec), request.per_group)
-    if spec.by and request.max_distance is None:
+    if spec.coordinates.by and request.max_distance is None:
         tables, specs = (
             ([frame], [spec]) if other is None else ([frame, other], [spec, spec.right])
         )
@@ -369,7 +369,7 @@ def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> Totals
 
     `groups`: names of the result columns of group numbers.
     """
-    keep, names = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
+    keep, names = (spec.on[-1:], tuple(groups)) if spec.coordinates.by else ((), ())
     number = np.dtype(np.int64)
     return TotalsSpec.of(
         spec, id=position, id_dtype=number, keep=keep, names=names, other=None
@@ -379,7 +379,6 @@ def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> Totals
 def _result(
     tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame
 ) -> Frame:
-    """Return the pairs as a frame."""
     if not len(best.total):
         return example
     frames = frames_for(example)

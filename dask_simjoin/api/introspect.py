@@ -35,6 +35,7 @@ from dask_simjoin.request.requests import (
     PlanRequest,
     ProfileRequest,
 )
+from dask_simjoin.request.spec import SearchOptions
 from dask_simjoin.request.tables import computed
 from dask_simjoin.tasks.chunks import (
     layout_seconds,
@@ -237,17 +238,15 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
     layout, x = (
         plan.layout,
         read_points(
-            frame, (0, plan.tables.sources[0][0]), replace(spec, dims=plan.tables.dims)
+            frame, (0, plan.tables.sources[0][0]), spec.with_dims(plan.tables.dims)
         )["x"],
     )
     seconds, recall = {"layout": layout_seconds(frame, spec, output)}, ALL
-    lossy = recall_module(spec.method) if spec.approximate else None
+    lossy = recall_module(spec.search.method) if spec.search.approximate else None
     if search is None:
         counters = profiler_of_library(spec.library).profile(x, layout)
         if lossy is not None:
-            exact = plan_whole(
-                [frame], replace(spec, method="auto", approximate=False), COUNTS
-            )
+            exact = plan_whole([frame], replace(spec, search=SearchOptions()), COUNTS)
             recall = lossy.measured_recall(
                 x, layout, exact.layout, joiner_of_library(spec.library)
             )
@@ -361,7 +360,6 @@ REPORT_HINT = (
 
 
 def _lazy_joins(result: Any) -> list[Any]:
-    """List the lazy joins that a collection depends on."""
     from dask_simjoin.graph.dask_private import Expr
     from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph

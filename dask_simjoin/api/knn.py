@@ -331,7 +331,7 @@ def _warn_if_far(
     else:
         some = found["rank"].notna().any() if how == LEFT else len(found) > 0
     is_small = KILOMETERS[0] <= far < KILOMETERS[1]
-    if spec.metric != Haversine.name or min(map(len, plain)) < MIN_ROWS:
+    if spec.metric.name != Haversine.name or min(map(len, plain)) < MIN_ROWS:
         return
     if some and not is_small:
         return

@@ -147,7 +147,8 @@ class NearestNeighbors(PointsEstimator):
         # raise errors for invalid rows now; with another `bound`, warnings about `eps`
         # are left to `radius_neighbors`
         with advising_pipelines(self, X):
-            spec = replace(spec, bound="radius", eps=radius)
+            limit = spec.limit._replace(eps=radius, option="radius")
+            spec = replace(spec, limit=limit)
             LocalDistances([frame], spec).indexed(LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)

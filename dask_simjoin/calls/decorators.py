@@ -118,7 +118,6 @@ def verb(
 
 
 def _log(name: str, found: object, seconds: float) -> None:
-    """Log that a verb has finished."""
     if LOG.isEnabledFor(logging.INFO):
         rows = f"{len(found):,} rows, " if hasattr(found, "iloc") else ""  # type: ignore[arg-type]
         LOG.info("done %s of a plain frame: %sin %.2f s", name, rows, seconds)

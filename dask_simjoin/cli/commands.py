@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 from distributed import Client
 
-from dask_simjoin.api.verbs import VERBS, Output, Verb
+from dask_simjoin.api.verbs import Output, Verb
 from dask_simjoin.calls.examples import NEIGHBORS
-from dask_simjoin.cli.csv_files import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
 from dask_simjoin.cli.messages import (
-    NamedCommands,
     columns_of_files,
     in_words,
     listing_columns,
@@ -29,12 +25,10 @@ from dask_simjoin.cli.messages import (
     options_of_command,
 )
 from dask_simjoin.cli.options import (
-    NAMES,
     READ,
     SHARED,
     TABLE,
     WRITTEN,
-    OneOf,
     csv_columns,
     flag,
     given,
@@ -51,15 +45,9 @@ from dask_simjoin.cli.running import (
 from dask_simjoin.cli.sources import SKIP, TableReader
 from dask_simjoin.cli.tables import (
     check_bad_rows,
-    is_on_store,
     sink,
     write_bad_rows,
 )
-from dask_simjoin.disk_index.index import DIFF, Index
-from dask_simjoin.disk_index.reports import CheckReport, UpdateReport
-from dask_simjoin.disk_index.updates import IF_EXISTS
-from dask_simjoin.disk_index.verbs import check_path, open_index
-from dask_simjoin.disk_index.versions import check_index
 from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.metrics.norms import Frame
@@ -276,10 +264,10 @@ def _show_plan(run: Run) -> None:
     with run.computing() as client, stage("planning", client, run.quiet):
         _, plan = run.result()
     summary = {"command": run.name, "plan": plan.to_dict()}
-    _print(run.params["json"], summary | _bad_rows(run.params, run.reader), plan)
+    _print(run.params["json"], summary | bad_row_counts(run.params, run.reader), plan)
 
 
-def _bad_rows(params: dict[str, Any], reader: TableReader) -> dict[str, int]:
+def bad_row_counts(params: dict[str, Any], reader: TableReader) -> dict[str, int]:
     """Write the bad rows to the file of --bad-rows, say how many there are, and return
     their number for --json.
     """
@@ -322,7 +310,7 @@ def _compute(run: Run) -> None:
             run.say(plan)
             for files, rows in zip(run.read_from, plan.plan.tables.rows, strict=False):
                 if not rows:
-                    run.say(_no_rows(files, "compare"))
+                    run.say(no_rows(files, "compare"))
             if getattr(plan, "seconds", None) is not None:
                 run.say(JOIN_ALONE)
             confirm_large(plan, params["yes"], run.verb.output == "pairs")
@@ -339,7 +327,7 @@ def _compute(run: Run) -> None:
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
     tables = plan.plan.tables.left_out
-    summary |= _bad_rows(params, run.reader)
+    summary |= bad_row_counts(params, run.reader)
     summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
     summary["rows_left_out"] = plan.rows_left_out
     summary["seconds"] = round(time.perf_counter() - begin, 3)
@@ -429,314 +417,6 @@ def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
         click.echo(text)
 
 
-TABLES = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
-NEW_ROWS = click.Argument(["tables"], nargs=-1, type=click.Path())
-FOLDER = click.Argument(["folder"], type=click.Path())
-UNTIL = click.Option(
-    ["--until"], type=int, help="Last version to compare; default: the newest version."
-)
-SINCE = click.Option(
-    ["--since"], type=int, required=True, help="First version to compare."
-)
-UPDATE = [
-    click.Option(
-        ["--delete"],
-        type=NAMES,
-        default="",
-        help="Ids of rows to delete, separated by commas; TABLES may then be left out.",
-    ),
-    click.Option(
-        ["--if-exists"],
-        type=OneOf(IF_EXISTS),
-        default=IF_EXISTS[0],
-        show_default=True,
-        help="Treatment of new rows whose ids are already in the index.",
-    ),
-    click.Option(
-        ["--dropna"],
-        is_flag=True,
-        help="Leave out new rows with missing or infinite coordinates, also if the index was made without "
-        "--dropna.",
-    ),
-    click.Option(
-        ["--batch"],
-        help="Name of this update. If it was committed before, nothing changes.",
-    ),
-]
-INFINITE = [float("inf"), float("-inf")]
-
-DAMAGED = 1
-"""Exit code of a check that found damage."""
-
-REPORTING = [option for option in SHARED if option.name != "yes"]
-
-
-class MakeCommand(click.Command):
-    """The command that writes tables as an index. Its options are in the request of the
-    verb `index`.
-    """
-
-    def __init__(self) -> None:
-        self.verb = VERBS["index"]
-        self.request = self.verb.request
-        super().__init__(
-            "make",
-            params=[TABLES, *options_for(self.request), *READ, *REPORTING],
-            callback=self._called,
-            help="Write tables to disk as an index that can be updated.",
-        )
-
-    def _called(self, **params: Any) -> None:
-        options = given(click.get_current_context(), self.request)
-        if "id" not in options:
-            raise click.UsageError(
-                "--id is missing: an index needs a column of permanent row ids."
-            )
-
-        reader = table_reader(params)
-        check_bad_rows(params, params["tables"])
-
-        def make(whole: bool) -> Index:
-            table = reader.read(params["tables"], csv_columns(options, whole, False))
-            with columns_of_files([table]):
-                made: Index = self.verb.function(table, **options)
-            return made
-
-        with naming_places(reader):
-            made = reader.until_wide_enough(
-                lambda: _done(params, "indexing", lambda: listing_columns(make, False)),
-                lambda text: None if params["quiet"] else click.echo(text, err=True),
-            )
-        if not len(made) and not params["quiet"]:
-            click.echo(_no_rows(params["tables"], "add"), err=True)
-        summary = {"command": "index make", "path": str(made.path), "rows": len(made)}
-        _report(params, summary | _bad_rows(params, reader), made)
-
-
-def _csv_type(dtype: Any) -> str:
-    """Return the type of a CSV column for a column of an index."""
-    kinds = {"b": BOOL, "i": INT, "u": UINT, "f": FLOAT}
-    return kinds.get(getattr(dtype, "kind", "O"), TEXT)
-
-
-def _update(**params: Any) -> None:
-    if not params["tables"] and not params["delete"]:
-        raise click.UsageError(
-            "There is nothing to update: name TABLES with new rows, or ids with "
-            "--delete."
-        )
-    found = open_index(params["folder"])
-    dtypes = found.rows()._meta.dtypes
-    ids = dtypes.iloc[0]
-    types = {name: _csv_type(dtype) for name, dtype in dtypes.items()}
-    on = list(found.options.on)
-    gaps = frozenset(name for name in on if types[name] in (INT, UINT))
-    read = frozenset(types)
-    columns = CsvColumns(frozenset(), read=read, types=types, gaps=gaps)
-    dropna = params["dropna"] or found.options.dropna
-    reader = table_reader(params)
-    try:
-        delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
-    except (ValueError, TypeError) as error:
-        raise click.UsageError(
-            f"--delete takes ids of the index, which are {ids}, separated by commas: "
-            f"{error}."
-        ) from error
-    target = sink(params, params["tables"], params["folder"])
-    check_bad_rows(params, params["tables"])
-    own = {name: dtypes[name] for name in gaps}
-    dropped = 0
-
-    def update() -> Any:
-        nonlocal dropped
-        new = reader.read(params["tables"], columns) if params["tables"] else None
-        if new is not None and dropna:
-            rows = len(new)
-            new = new.map_partitions(_with_coordinates, on, meta=new._meta)
-            dropped = rows - len(new)
-        if new is not None:
-            new = new.map_partitions(
-                _without_gaps, own, meta=_without_gaps(new._meta, own)
-            )
-        return found.update(
-            new, delete=delete, if_exists=params["if_exists"], batch=params["batch"]
-        )
-
-    with target.made() as begun:
-        with naming_places(reader):
-            changes = _done(params, "updating", update)
-        pairs = found.changes(changes.since, changes.version)
-        _done(params, "joining", lambda: target.write(pairs, begun))
-        signs = target.tally(begun, DIFF)
-        target.finish(begun)
-    added, removed = signs[1], signs[-1]
-    numbers = {
-        "since": changes.since,
-        "version": changes.version,
-        **changes.report.numbers,
-        **_bad_rows(params, reader),
-        **({"dropped": dropped} if dropna else {}),
-    }
-    numbers |= {"pairs_added": added, "pairs_removed": removed}
-    pairs_written = (
-        f"{counted(added, 'added pair')} and {counted(removed, 'removed pair')}"
-    )
-    lines = [str(changes.report)]
-    if dropped:
-        lines.append(f"Left out {counted(dropped, 'row')} without coordinates.")
-    if changes.report.known:
-        lines = [
-            f"Batch {params['batch']!r} was committed before, so the index did not "
-            "change.",
-            f"Wrote the changes of this batch again to {target.name}: {pairs_written}.",
-        ]
-    else:
-        if params["tables"] and not _rows_of(changes.report) + dropped:
-            lines.append(_no_rows(params["tables"], "add"))
-        lines.append(f"Wrote {pairs_written} to {target.name}.")
-    _report(
-        params,
-        {"command": "index update", "output": target.path, **numbers},
-        "\n".join(lines),
-    )
-
-
-def _rows_of(report: UpdateReport) -> int:
-    """Return the number of rows in the tables of an update."""
-    return report.inserted + report.replaced + report.ignored + report.left_out
-
-
-def _no_rows(tables: Sequence[str], use: str) -> str:
+def no_rows(tables: Sequence[str], use: str) -> str:
     """Return a sentence about tables without rows; `use`: what rows are for."""
     return f"There are no rows to {use} in {' and '.join(tables)}."
-
-
-def _with_coordinates(rows: Any, on: list[str]) -> Any:
-    """Return the rows with finite coordinates, in columns or in a column of lists."""
-    points = rows[on]
-    if len(on) == 1 and points.dtypes.iloc[0].name == "object":
-        return rows[rows[on[0]].map(_is_finite).astype(bool)]
-    return rows[points.notna().all(axis=1) & ~points.isin(INFINITE).any(axis=1)]
-
-
-def _without_gaps(rows: Any, dtypes: Mapping[str, Any]) -> Any:
-    """Give columns of nullable integers the dtypes of the index. Missing integers
-    become NaN, which the index refuses.
-    """
-    nullable = [
-        name for name in dtypes if name in rows and rows[name].dtype.kind in "iu"
-    ]
-    return rows.astype(
-        {
-            name: "float64" if rows[name].isna().any() else dtypes[name]
-            for name in nullable
-        }
-    )
-
-
-def _is_finite(numbers: Any) -> bool:
-    return numbers is not None and bool(np.isfinite(np.asarray(numbers, float)).all())
-
-
-def _pairs(**params: Any) -> None:
-    _write("index pairs", params, lambda found: found.pairs())
-
-
-def _changes(**params: Any) -> None:
-    _write(
-        "index changes",
-        params,
-        lambda found: found.changes(params["since"], params["until"]),
-    )
-
-
-def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -> None:
-    folder = params["folder"]
-    found = open_index(folder)
-    target = sink(params, [] if is_on_store(folder) else [folder], folder)
-    with target.made() as begun:
-        _done(params, "joining", lambda: target.write(pairs(found), begun))
-        target.finish(begun)
-    _report(
-        params,
-        {"command": name, "output": target.path, "version": found.version},
-        f"Wrote {target.name}.",
-    )
-
-
-def _history(**params: Any) -> None:
-    history = open_index(params["folder"]).history()
-    records = history.reset_index().to_json(orient="records", date_format="iso")
-    click.echo(records if params["json"] else history.to_string())
-
-
-def _check(**params: Any) -> None:
-    found: CheckReport = _done(
-        params, "checking", lambda: check_index(check_path(params["folder"]))
-    )
-    if params["json"]:
-        click.echo(
-            json.dumps(
-                found.numbers | {"damage": [one._asdict() for one in found.damage]}
-            )
-        )
-    elif found.damaged or not params["quiet"]:
-        click.echo(found)
-    if found.damaged:
-        click.get_current_context().exit(DAMAGED)
-
-
-def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:
-    how = (params[name] for name in COMPUTING)
-    with (
-        log_lines(params["verbose"]),
-        computing(*how) as client,
-        stage(title, client, params["quiet"]),
-    ):
-        return work()
-
-
-def _report(params: dict[str, Any], summary: dict[str, Any], text: object) -> None:
-    if params["json"]:
-        click.echo(json.dumps(summary, default=str))
-    elif not params["quiet"]:
-        click.echo(text, err=True)
-
-
-def _command(
-    name: str, does: Callable[..., None], text: str, params: list[click.Parameter]
-) -> click.Command:
-    return click.Command(
-        name, params=[FOLDER, *params, *REPORTING], callback=does, help=text
-    )
-
-
-indexes = NamedCommands(
-    "index",
-    short_help="An index on disk: updates, and the pairs that they change.",
-    help="Keep growing tables as an index on disk, and write the pairs that change.",
-)
-for _made in (
-    MakeCommand(),
-    _command(
-        "update",
-        _update,
-        "Add and delete rows, and write the added and removed pairs.",
-        [NEW_ROWS, *UPDATE, *WRITTEN, *READ],
-    ),
-    _command("pairs", _pairs, "Write all pairs of an index.", [*WRITTEN]),
-    _command(
-        "changes",
-        _changes,
-        "Write the pairs that were added or removed between two versions.",
-        [SINCE, UNTIL, *WRITTEN],
-    ),
-    _command("history", _history, "Print the versions of an index.", []),
-    _command(
-        "check",
-        _check,
-        "Check all files of an index; exit with 1 if one is damaged or missing.",
-        [],
-    ),
-):
-    indexes.add_command(_made)

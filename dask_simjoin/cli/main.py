@@ -14,7 +14,8 @@ from distributed.scheduler import KilledWorker
 from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.catalog import HOME, LIBRARIES
-from dask_simjoin.cli.commands import VerbCommand, indexes
+from dask_simjoin.cli.commands import VerbCommand
+from dask_simjoin.cli.indexes import indexes
 from dask_simjoin.cli.messages import (
     OTHER_EXAMPLES,
     NamedCommands,

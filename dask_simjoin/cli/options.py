@@ -19,7 +19,7 @@ from dask.utils import parse_bytes
 
 from dask_simjoin.calls.decorators import options_of
 from dask_simjoin.catalog import HOME, LIBRARIES
-from dask_simjoin.cli.csv_files import FLOAT, TEXT, CsvColumns, CsvFormat
+from dask_simjoin.cli.csv_format import FLOAT, TEXT, CsvColumns, CsvFormat
 from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader

@@ -381,7 +381,6 @@ def advising_pipelines(estimator: BaseEstimator, X: Points) -> Iterator[None]:
 
 
 def _remedy_in_pipelines(estimator: BaseEstimator, X: Points, problem: str) -> str:
-    """Return the remedy for rows without coordinates."""
     name, remedies = type(estimator).__name__, []
     if "missing" in problem:
         remedies.append(
@@ -636,7 +635,7 @@ class OPTICS(Clustering):
         spec = request.spec(example_of(frame))
         max_eps, eps = spec.eps, spec.eps
         if self.eps is not None and self.cluster_method == "dbscan":
-            given = {"eps": self.eps, "metric": spec.metric}
+            given = {"eps": self.eps, "metric": spec.metric.name}
             if self._points is not None:
                 self._points.adapt(given, has_unit=False)
             eps = check_eps(without_unit(given["eps"], spec.measure, "eps"), "eps")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -37,7 +36,6 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     stays_of_chunk,
 )
 from dask_simjoin.cluster.algorithms.edges import (
-    SpillLimits,
     all_cores,
     components_by_place,
     order_of,
@@ -45,18 +43,11 @@ from dask_simjoin.cluster.algorithms.edges import (
 from dask_simjoin.cluster.algorithms.optics import (
     COLUMNS,
     FOREST,
-    IN_MEMORY,
     forest_of_chunk,
     is_dense,
     optics_of_chunk,
     optics_of_dense_chunk,
     order_of_all_rows,
-)
-from dask_simjoin.cluster.algorithms.scratch import (
-    free_at,
-    new_folder,
-    scratch_directory,
-    this_process,
 )
 from dask_simjoin.cluster.algorithms.spanning import (
     CoreDistances,
@@ -71,6 +62,7 @@ from dask_simjoin.cluster.algorithms.weights import weighted_cores
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.planning.budget import free_memory
 from dask_simjoin.planning.checks import check_edges, check_samples
 from dask_simjoin.planning.data_warnings import count_copies
 from dask_simjoin.planning.outputs import (
@@ -88,9 +80,6 @@ from dask_simjoin.tasks.left_out import kept_rows
 from dask_simjoin.tasks.local import LocalJoins
 from dask_simjoin.tasks.local_nearest import LocalNearest
 from dask_simjoin.tasks.matches import BlockPair
-
-SORTED_EDGES = 1 << 22
-"""Maximum number of edges of a plain frame that are sorted at a time."""
 
 
 class Labeled(NamedTuple):
@@ -125,7 +114,7 @@ class LocalDistances(LocalJoins, LocalNearest):
         """Label the rows by DBSCAN. `weights`: weight of each row; None: every row has
         weight 1.
         """
-        by_cells = weights is None and self.spec.method == AUTO
+        by_cells = weights is None and self.spec.search.method == AUTO
         refine = functools.partial(layout_of_cells, min_samples) if by_cells else None
         work = self.indexed(CLUSTERS, refine=refine)
         (chunk,), plan, _ = work
@@ -175,14 +164,9 @@ class LocalDistances(LocalJoins, LocalNearest):
         elif is_dense(work.block_pair, work.plan.result.estimate.total):
             found = optics_of_dense_chunk(work.block_pair, max_eps, min_samples)
         else:
-            folder = new_folder(scratch_directory(), "whole", this_process())
             least = work.plan.result.estimate.total_low
-            check_edges(least, max_eps, IN_MEMORY, folder.path, free_at)
-            limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED_EDGES)
-            try:
-                found = optics_of_chunk(work.block_pair, max_eps, min_samples, limits)
-            finally:
-                shutil.rmtree(folder.path, ignore_errors=True)
+            check_edges(least, max_eps, free_memory())
+            found = optics_of_chunk(work.block_pair, max_eps, min_samples)
         return frames.rows(*order_of_all_rows(found, frame, spec), example)
 
     def hierarchy(

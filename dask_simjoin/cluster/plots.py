@@ -22,14 +22,6 @@ from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
 from dask_simjoin.request.tables import computed
 
-STEPS = 30
-"""Each cluster is drawn as at most this many bars."""
-
-BEYOND = 1.1
-"""If a value of 1 / distance is infinite, it is drawn at this multiple of the largest
-finite value.
-"""
-
 
 def plot_condensed_tree(
     condensed: Frame,
@@ -80,9 +72,7 @@ def plot_condensed_tree(
     selection = HdbscanRequest(min_cluster_size=2, **choice).choice()
     tree = condensed_of(computed(condensed))
     finite = tree.row_lambda[np.isfinite(tree.row_lambda)]
-    most = (
-        BEYOND * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
-    )
+    most = 1.1 * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
     tree = tree._replace(
         row_lambda=np.minimum(tree.row_lambda, most), birth=np.minimum(tree.birth, most)
     )
@@ -177,9 +167,8 @@ def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
         fallen = tree.row_lambda[order[begin:end]]
         last = fallen[-1] if np.isnan(splits[c]) else splits[c]
         height, rows = float(tree.birth[c]), int(tree.rows[c])
-        cuts = np.unique(np.linspace(0, len(fallen), STEPS + 1).astype(int))[
-            :-1
-        ].tolist()
+        # draw each cluster as at most 30 bars
+        cuts = np.unique(np.linspace(0, len(fallen), 30 + 1).astype(int))[:-1].tolist()
         for cut in cuts:
             to = float(fallen[cut])
             if to > height:

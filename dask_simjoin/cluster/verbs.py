@@ -5,7 +5,6 @@ frames.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,9 +54,6 @@ def kept_positions(
 
 
 LABELS = "label"
-
-SORTED_EDGES = 1 << 22
-"""Maximum number of edges of a plain frame that are sorted at a time."""
 
 
 @series_verb(DbscanRequest)
@@ -162,19 +158,13 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     Raises
     ------
     BudgetError
-        During planning: the edges do not fit on the disk, or the rows do not fit in the
-        memory of one worker.
-    ScratchError
-        A file of edges cannot be written. This error is also an OSError.
+        During planning: the edges, or the rows, do not fit in the memory of one worker.
 
     Notes
     -----
     Ankerst, Breunig, Kriegel & Sander (1999), "OPTICS: ordering points to identify the
     clustering structure". Block pairs yield edges, also on GPUs. One task on one core
-    of the host visits all rows. If edges are written to files, workers on several
-    machines need a shared folder: Dask's configuration ``temporary-directory`` of the
-    client. The client removes the files once the run is over, also if it is canceled or
-    a worker is lost.
+    of the host visits all rows.
 
     Examples
     --------
@@ -195,7 +185,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     if mode != FOREST:
         # a slightly larger eps also finds pairs whose core distances are later rounded
         # down to max_eps
-        spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
+        spec = spec.with_eps(float(np.nextafter(max_eps, np.inf)))
     example = empty_result(meta, COLUMNS)
     example.index = meta.index[:0]
     driver = DISTANCES.of([frame], spec)

@@ -102,7 +102,9 @@ been read.
 def row_bytes(spec: JoinSpec) -> int:
     """Return the bytes of memory that a row takes while rows are compared."""
     return (
-        INDEXING_FACTOR * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
+        INDEXING_FACTOR * 8 * (spec.coordinates.dims or 1)
+        + OWN_BYTES
+        + KEPT_BYTES * len(spec.keep)
     )
 
 

@@ -251,7 +251,7 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
     columns = ["left", "right"]
     points = spec.measure.embed(xp.asfortranarray(xp.asarray(x, np.float64)), xp)
     if not n:  # without rows, the array does not show how long lists are
-        points = xp.zeros((0, spec.dims or 1))
+        points = xp.zeros((0, spec.coordinates.dims or 1))
     number = xp.arange(n)
     own = RowBatch(
         x=points,

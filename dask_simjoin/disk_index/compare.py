@@ -147,7 +147,7 @@ def _pairs(
     # a pair is also changed if only its distance changed, so distances are needed even
     # if not requested
     measured = "distance" in columns or (
-        replaced is not None and block_pair.spec.return_distance
+        replaced is not None and block_pair.spec.result.distance
     )
     found = matches(block_pair, measured, None)
     (q, d), xp = (block_pair.query, block_pair.data), block_pair.xp
@@ -255,7 +255,7 @@ def _with_segment(
     # a pair is also changed if only its distance changed, so distances are needed even
     # if not requested
     distance = "distance" in columns or (
-        replaced is not None and how.spec.return_distance
+        replaced is not None and how.spec.result.distance
     )
     found, count = hits(rows, segment, how, distance), included_rows(segment, chosen)
     if count is not None:

@@ -39,14 +39,19 @@ from dask_simjoin.request.spec import JoinSpec
 def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinSpec:
     """Return the options for joining a frame like `frame` (left) with an index (right)."""
     options = rows.options
-    right = replace(options.spec(rows.library, eps), return_distance=distance)
+    right = _returning(options.spec(rows.library, eps), distance)
     keep = tuple(name for name in options.keep if name in frame.columns)
     called = dict(zip(options.keep, options.names, strict=False))
     other = replace(right, names=options.names[len(options.keep) :])
     names = tuple(called[name] for name in keep)
+    left = right.coordinates._replace(dropna=options.dropna)
     return replace(
-        right, id=options.id, keep=keep, names=names, other=other, dropna=options.dropna
+        right, id=options.id, keep=keep, names=names, other=other, coordinates=left
     )
+
+
+def _returning(spec: JoinSpec, distance: bool) -> JoinSpec:
+    return replace(spec, result=spec.result._replace(distance=distance))
 
 
 def pairs_of_partition(
@@ -245,7 +250,7 @@ def spec_of(
     """Return the options for joining the rows of an index. `numbered`: whether row
     numbers replace ids in the result.
     """
-    spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
+    spec = _returning(rows.options.spec(rows.library, eps), distance)
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
 

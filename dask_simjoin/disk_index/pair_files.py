@@ -291,7 +291,7 @@ def _read(
     frames = frames_of_library(spec.library)
     found = as_frame(table.select(names), spec.library)
     found.columns = columns
-    if TOTAL in columns and spec.return_distance:
+    if TOTAL in columns and spec.result.distance:
         total = frames.xp.array(found[TOTAL].values, copy=True)
         found[TOTAL] = measured(spec, frames.xp)(total)
     return found

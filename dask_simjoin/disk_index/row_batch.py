@@ -89,8 +89,8 @@ def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
     # without rows, the frame does not show how long lists are
-    if spec.lists and not len(x):
-        x = module_of(x).zeros((0, spec.dims or 1))
+    if spec.coordinates.lists and not len(x):
+        x = module_of(x).zeros((0, spec.coordinates.dims or 1))
     found = RowBatch(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
     if spec.keep:
         found["kept"] = frame[list(spec.keep)]
@@ -130,7 +130,7 @@ def load_near(
     frames = frames_for(frame)
     near = (
         None
-        if cell_filter is None or spec.measure.embeds or spec.lists
+        if cell_filter is None or spec.measure.embeds or spec.coordinates.lists
         else _near_of(frame, spec, cell_filter)
     )
     if kept is not None and not kept.all():
@@ -292,7 +292,7 @@ def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
     ]
     joiner = joiner_for(sides[0]["example"])
     return joiner.layout(
-        spec.method,
+        spec.search.method,
         every.lower,
         every.upper,
         every.mean,

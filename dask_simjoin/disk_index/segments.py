@@ -108,7 +108,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
     )
     sample = to_host(rows["x"][:: max(1, n // SAMPLED_ROWS)])
     layout = joiner.layout(
-        spec.method,
+        spec.search.method,
         *serves,
         summary.mean,
         summary.variance,

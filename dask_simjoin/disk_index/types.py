@@ -29,7 +29,14 @@ import numpy as np
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.metrics.distances import Cosine, make_metric
 from dask_simjoin.metrics.norms import Norm
-from dask_simjoin.request.spec import DistanceUnit, JoinSpec
+from dask_simjoin.request.spec import (
+    Coordinates,
+    DistanceUnit,
+    JoinSpec,
+    Limit,
+    MetricOptions,
+    ResultOptions,
+)
 
 
 @dataclass(frozen=True)
@@ -165,19 +172,17 @@ class Options:
 
     def spec(self, library: str, eps: float | None = None) -> JoinSpec:
         """Return the options for a join of the index. The dtype of ids is left open."""
+        unit = None if self.unit is None else DistanceUnit(self.unit, self.unit_size)
         return JoinSpec(
-            self.eps if eps is None else eps,
+            Limit(self.eps if eps is None else eps),
             self.on,
             self.row_id,
-            metric=self.metric,
-            p=self.p,
-            dims=self.dims,
-            lists=self.lists,
-            return_distance=self.return_distance,
-            library=library,
             keep=self.keep,
             names=self.names,
-            unit=None if self.unit is None else DistanceUnit(self.unit, self.unit_size),
+            metric=MetricOptions(self.metric, self.p),
+            coordinates=Coordinates(self.dims, self.lists),
+            result=ResultOptions(distance=self.return_distance, unit=unit),
+            library=library,
         )
 
 

@@ -278,12 +278,14 @@ def _collected(
         "Fill or drop those rows first, or make the index with dropna=True."
     ):
         incoming = collect_rows(lazy_frame(frame), spec, options.id, options.columns)
-    dims = incoming.table.spec.dims
-    if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
+    dims = incoming.table.spec.coordinates.dims
+    if incoming.table.rows and (
+        dims != options.dims or spec.coordinates.lists != options.lists
+    ):
         raise CoordinateError(
             f"The index has points of {options.dims} dimensions, "
             f"{_storage_of(options.lists)}, but the new "
-            f"rows have {dims} dimensions, {_storage_of(spec.lists)}. Both must be the "
+            f"rows have {dims} dimensions, {_storage_of(spec.coordinates.lists)}. Both must be the "
             "same."
         )
     return incoming
@@ -479,20 +481,19 @@ def make_index(
             spec.eps,
             on,
             id,
-            spec.metric,
-            spec.p,
+            *spec.metric,
             _dims(incoming),
-            spec.lists,
+            spec.coordinates.lists,
             keep,
             spec.names,
-            spec.dropna,
-            spec.return_distance,
+            spec.coordinates.dropna,
+            spec.result.distance,
             cut,
             group,
             policy,
             write_example(own, schema),
             stored,
-            *(spec.unit or ()),
+            *(spec.result.unit or ()),
         )
         first = Numbering(1, incoming.table.offsets[:-1], NO_SEQ, NO_IDS)
         written = write_frame(incoming, options, own, schema, first)
@@ -559,7 +560,7 @@ def _dims(incoming: Incoming) -> int:
     have no rows.
     """
     spec: JoinSpec = incoming.table.spec
-    if spec.lists and not incoming.table.rows:
+    if spec.coordinates.lists and not incoming.table.rows:
         raise CoordinateError(
             f"Column {spec.on[0]!r} holds lists. Their length is unknown, because the "
             "frame has no rows. "

@@ -296,7 +296,7 @@ def _taking_part(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Fram
     since it was first read.
     """
     check_source(fingerprint[0], len(frame), fingerprint[1][0])
-    if not spec.dropna:
+    if not spec.coordinates.dropna:
         return frame
     kept = points(frame, spec)[1]
     return frame if kept is None else frame[kept]
@@ -332,7 +332,7 @@ def _prepared(
     seq = np.arange(len(frame)) + numbering.first[number]
     rows = with_ids(frame, incoming.id, incoming.columns)
     kept = np.ones(len(frame), bool)
-    if spec.dropna:
+    if spec.coordinates.dropna:
         there = points(frame, spec)[1]
         kept = kept if there is None else to_host(there)
     if len(numbering.left_out) or len(numbering.seq):
@@ -467,7 +467,9 @@ def _piece_with_regions(
 
 def _with_regions(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
     check_sending(method)
-    x = points(rows, replace(spec, dropna=False))[0]
+    x = points(
+        rows, replace(spec, coordinates=spec.coordinates._replace(dropna=False))
+    )[0]
     if not len(x):
         return rows.assign(**{CELL: module_of(x).zeros(0, np.int64)})
     return rows.assign(

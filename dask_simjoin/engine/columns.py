@@ -138,9 +138,6 @@ A_NUMBER = "but a number"
 Then the column probably has no lists.
 """
 
-BLOCK = 1 << 18
-"""Number of values that are converted at a time, so that they stay in a CPU cache."""
-
 
 def vectors(column: Series) -> Array:
     """Return the lists of a column as an array of float64 (n, length), on the column's
@@ -164,7 +161,8 @@ def vectors(column: Series) -> Array:
             if length
             else np.empty((int(part.present.sum()), 0))
         )
-        step = max(1, BLOCK // max(length, 1))
+        # convert as many values at a time as stay in a CPU cache
+        step = max(1, 2**18 // max(length, 1))
         if part.present.all():
             for at in range(0, len(rows), step):
                 rows[at : at + step] = numbers[at : at + step]

@@ -227,8 +227,6 @@ MIN_DIMS = 32
 the memory.
 """
 
-LENGTH_BYTES = 8
-
 
 def storage_of(x: Array) -> int:
     """Return how points are stored, by their dtype."""
@@ -252,7 +250,8 @@ def constants_of(x: Array) -> dict[str, int]:
 
 def row_bytes(dims: int, is_divided: bool) -> int:
     """Return the bytes of a narrow point; `is_divided`: whether it has a length."""
-    return 4 * dims + LENGTH_BYTES * is_divided
+    # the length of a divided vector is float64
+    return 4 * dims + 8 * is_divided
 
 
 def narrowed(

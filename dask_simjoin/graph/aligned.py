@@ -234,7 +234,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         rows.
         """
         spec = self._spec
-        if not isinstance(spec, JoinSpec) or not spec.dropna:
+        if not isinstance(spec, JoinSpec) or not spec.coordinates.dropna:
             return None
         plan: Plan = self.plan
         return self._fill if plan.tables.left_out[0].rows else None

@@ -528,7 +528,10 @@ class LazyJoin(LabelledExpr):
             if chunks.method is not None:
                 check_shuffle(chunks.method, spec.settings.cluster)
             read.append(ROWS.take(source))
-            own = replace(own, dims=plan.tables.dims, narrow=plan.indexing.narrow)
+            read_as = own.coordinates._replace(
+                dims=plan.tables.dims, narrow=plan.indexing.narrow
+            )
+            own = replace(own, coordinates=read_as)
             each.append(indexed_chunks(read[-1], own, sources, chunks, *how))
         firsts = dict(
             zip(

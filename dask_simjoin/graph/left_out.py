@@ -11,7 +11,7 @@ from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.source import FrozenSource, Listed, optimise_in_place
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.left_out import (
     joined_positions,
     left_out_positions,
@@ -19,9 +19,9 @@ from dask_simjoin.tasks.left_out import (
 )
 
 
-def left_out_partitions(plan: Plan, spec: JoinSpec) -> list[int]:
+def left_out_partitions(plan: Plan, spec: RowSpec) -> list[int]:
     """List the partitions of the left table with rows that `dropna` leaves out."""
-    if not getattr(spec, "dropna", False):
+    if not isinstance(spec, JoinSpec) or not spec.coordinates.dropna:
         return []
     return np.flatnonzero(plan.tables.left_out[0].partitions).tolist()
 

@@ -82,7 +82,8 @@ class NeighborGraph(LazyJoin):
         )
         with naming_causes(lambda: plan.tables.warnings):
             fitting.check(
-                2 * plan.result.estimate.total_low + plan.rows * spec.include_self,
+                2 * plan.result.estimate.total_low
+                + plan.rows * spec.result.include_self,
                 sampled=True,
             )
         return GraphRows(
@@ -135,7 +136,7 @@ class GraphRows(LabelledExpr):
             for b, block_pair in enumerate(block_pairs)
         ]
         entries = [add("number", b, pick, count, 2) for b, count in enumerate(counts)]
-        itself = plan.rows if spec.include_self else 0
+        itself = plan.rows if spec.result.include_self else 0
         fits = add("fits", 0, _check, List(*entries), itself, fitting)
         filled = []
         for (b, i, j), found in zip(blocks, counts, strict=True):
@@ -150,7 +151,7 @@ class GraphRows(LabelledExpr):
                     c,
                     csr.gather_rows,
                     numbers[c],
-                    spec.include_self,
+                    spec.result.include_self,
                     mode,
                     *parts,
                 )

@@ -202,10 +202,9 @@ class PlanningSteps:
 def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:
     return (
         spec.on,
-        spec.lists,
+        spec.coordinates.lists,
         spec.metric,
-        spec.p,
-        spec.dropna,
+        spec.coordinates.dropna,
         spec.id,
         str(spec.id_dtype),
         spec.radius,
@@ -495,7 +494,9 @@ def check_ids(
 
 def _kept_ids(frame: Frame, spec: RowSpec) -> pd.Index:
     kept = (
-        points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
+        points(frame, spec)[1]
+        if isinstance(spec, JoinSpec) and spec.coordinates.dropna
+        else None
     )
     return row_ids(
         frame if kept is None else native(frame)[kept], spec.id, spec.id_dtype

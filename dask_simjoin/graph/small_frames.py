@@ -85,7 +85,7 @@ def is_read_by_chunk(
     `copies`: number of workers that get a copy of each chunk.
     """
     # Dask does not copy lists in a frame, so they may have changed since planning
-    is_steady = spec.library == HOME and not spec.lists and copies == 1
+    is_steady = spec.library == HOME and not spec.coordinates.lists and copies == 1
     if not is_steady or is_shuffled(chunks) or not len(chunks) or is_cut(chunks):
         return False
     return small_frame(source) is not None

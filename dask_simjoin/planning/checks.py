@@ -33,16 +33,6 @@ from dask_simjoin.request.messages import counted, listed, shown, size_text
 from dask_simjoin.request.spec import JoinSpec, check_dims
 from dask_simjoin.request.units import check_threshold
 
-WHERE_EDGES_GO = (
-    "Set Dask's configuration temporary-directory to a writable folder with enough "
-    "space. Or use a smaller "
-    "max_eps, or mode='forest', which writes no files."
-)
-"""Remedy if the edges of OPTICS cannot be written, in the words of messages."""
-
-NO_FILES = Remedy({"mode": "forest"})
-"""The remedy `mode='forest'` as an object, for programs."""
-
 MAX_ROWS = 2**31 - 2**10
 """Largest number of rows of a chunk. It is limited, because positions are int32, and
 arrays are padded.
@@ -330,29 +320,20 @@ def _limited(need: float, limits: Limits, less: str, hint: str = "") -> str:
     )
 
 
-def check_edges(
-    pairs: float,
-    max_eps: float,
-    memory: int,
-    directory: str,
-    free_space: Callable[[str], int],
-) -> None:
-    """Refuse edges that fit neither in memory nor on disk; `memory`: bytes that edges
-    may take.
+def check_edges(pairs: float, max_eps: float, memory: int | None) -> None:
+    """Refuse pairs whose edges do not fit in the memory of the process that orders the
+    rows.
     """
     # an edge has two directions, and each is stored twice: by block pair, and by chunk
     need = 2 * pairs * 2 * EDGE_BYTES
-    if need <= memory:
-        return
-    free = free_space(directory)
-    if need > free:
+    if memory is not None and need > TREE_SHARE * memory:
+        room = size_text(TREE_SHARE * memory, memory)
         raise BudgetError(
             f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a "
-            "sample, whose edges "
-            f"take {size_text(need, free)}, but only {size_text(free)} are free "
-            "at "
-            f"{directory!r}. {WHERE_EDGES_GO}",
-            remedies=[NO_FILES],
+            f"sample. Their edges take {size_text(need, memory)}, and the process that "
+            f"orders the rows has {room} for them. Use mode='forest', which stores at "
+            "most one edge per row, a smaller max_eps, or more memory.",
+            remedies=[Remedy({"mode": "forest"})],
         )
 
 
@@ -433,7 +414,7 @@ def check_totals(
     of the farthest corners, because rounding is monotone.
     """
     (lower, upper), (low, high) = boxes[0], boxes[-1]
-    metric, dims = spec.measure, len(lower) - bool(spec.by)
+    metric, dims = spec.measure, len(lower) - bool(spec.coordinates.by)
     total: float = np.float64(0.0)
     with np.errstate(over="ignore"):
         width = np.maximum(upper - low, high - lower)
@@ -448,16 +429,16 @@ def check_totals(
     # half of the width, which does not overflow
     half = np.maximum(upper / 2 - low / 2, high / 2 - lower / 2)[:dims]
     largest = int(np.argmax(half))
-    column = "" if spec.lists else f" of column {spec.on[largest]!r}"
+    column = "" if spec.coordinates.lists else f" of column {spec.on[largest]!r}"
     finite = np.isfinite(width[largest])
     apart = f"up to {width[largest]:.4g}" if finite else "more than 1.8e308"
-    limit = f"pass {spec.bound}=, or " if bounded else ""
+    limit = f"pass {spec.limit.option}=, or " if bounded else ""
     # the smallest power after which no total overflows, or one slightly larger
     allowed = math.frexp(reach(metric.norm, most))[1] - math.frexp(dims)[1]
     scale = math.frexp(half[largest])[1] + 3 - allowed
     raise CoordinateError(
         f"Coordinates{column} are {apart} apart. With "
-        f"metric={spec.metric!r}, distances of such rows may be more than the largest "
+        f"metric={spec.metric.name!r}, distances of such rows may be more than the largest "
         f"float64, so the nearest rows are not known. To find them, {limit}"
         f"divide the coordinates by a power of two, such as 2.0**{scale}."
     )
@@ -476,7 +457,7 @@ def resolve_dims(
     """
     check_coordinates(summaries, spec)
     found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]
-    dims = found[0][1] if found else spec.dims or 1
+    dims = found[0][1] if found else spec.coordinates.dims or 1
     for number, other in found:
         if other != dims:
             raise CoordinateError(
@@ -490,8 +471,8 @@ def resolve_dims(
             f"The lists of column {spec.on[0]!r} are empty; each needs at least one "
             "number."
         )
-    if spec.dims != dims:
-        spec = replace(spec, dims=dims)
+    if spec.coordinates.dims != dims:
+        spec = spec.with_dims(dims)
         check_dims(spec)
     nowhere = moments(np.empty((0, dims)))
     return [
@@ -551,11 +532,11 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         number, *_, label = found[0]
         where = f"(first at label {label}{f' in partition {number}' if len(summaries) > 1 else ''})"
         missing, infinite = sum(bad[1] for bad in found), sum(bad[2] for bad in found)
-        if spec.by and name == spec.on[-1]:
-            lacking = f"{listed(spec.by)}, missing in {counted(missing, 'row')} {where}"
+        if spec.coordinates.by and name == spec.on[-1]:
+            lacking = f"{listed(spec.coordinates.by)}, missing in {counted(missing, 'row')} {where}"
             groups = f"Columns of by= must not have missing values: {lacking}. "
             continue
-        rows = "rows with " if spec.lists else ""
+        rows = "rows with " if spec.coordinates.lists else ""
         kinds = [f"{missing:,} {rows}missing or NaN"] if missing else []
         kinds += [f"{infinite:,} {rows}infinite"] if infinite else []
         problems.append(f"column {name!r} has {' and '.join(kinds)} {where}")
@@ -589,7 +570,7 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     if found:
         number, (_, row, label) = found[0]
         raise CoordinateError(
-            f"metric={spec.metric!r} compares directions, and a row of zeros has no "
+            f"metric={spec.metric.name!r} compares directions, and a row of zeros has no "
             "direction. There are "
             f"{sum(zero[0] for _, zero in found)} such rows; the first is row {row} of "
             f"partition {number} "
@@ -620,7 +601,7 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
                 f"{highest:g})]. They are not missing, so dropna=True keeps them."
             )
             swapped = (
-                f"Use metric={spec.metric!r} with {' and '.join(metric.columns)}, in "
+                f"Use metric={spec.metric.name!r} with {' and '.join(metric.columns)}, in "
                 "this order, in degrees. The columns may be swapped, or their values "
                 "may have another unit, such as meters."
             )

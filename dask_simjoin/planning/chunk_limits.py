@@ -307,7 +307,7 @@ class ChunkLimits:
 
         Otherwise return None.  `each`: bytes of a row of the chunk.
         """
-        request, rows = table.spec.partitioning, table.source_rows
+        request, rows = table.spec.chunks.partitioning, table.source_rows
         if request != "replicated" and not (request == "auto" and self.limits.gpu):
             return None
         size = rows * each

@@ -33,7 +33,7 @@ from dask_simjoin.planning.budget import (
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
-from dask_simjoin.request.columns import is_identifier, latitude_and_longitude
+from dask_simjoin.request.column_names import is_identifier, latitude_and_longitude
 from dask_simjoin.request.messages import counted, listed, size_text
 from dask_simjoin.request.spec import JoinSpec
 
@@ -217,9 +217,13 @@ def _transposed(sides: Sequence[TableSummary]) -> list[DataWarning]:
     A single wide table of two is normal, such as a few queries.
     """
     spec = sides[0].spec
-    columns = len(spec.on) - bool(spec.by)
+    columns = len(spec.on) - bool(spec.coordinates.by)
     rows = [side.every.rows for side in sides]
-    if spec.chosen is None or columns < MANY or not all(1 < n < columns for n in rows):
+    if (
+        spec.defaults is None
+        or columns < MANY
+        or not all(1 < n < columns for n in rows)
+    ):
         return []
     has = (
         f"The table has {_rows(rows[0])}"
@@ -242,9 +246,9 @@ def _rows(number: float) -> str:
 
 
 def _approximate(side: TableSummary) -> list[DataWarning]:
-    if not side.spec.approximate:
+    if not side.spec.search.approximate:
         return []
-    if name_of(side.spec.method) in LOSSY_NEAREST:
+    if name_of(side.spec.search.method) in LOSSY_NEAREST:
         return [
             DataWarning(
                 ApproximateWarning(
@@ -267,7 +271,7 @@ def _approximate(side: TableSummary) -> list[DataWarning]:
 
 def _radians(side: TableSummary) -> list[DataWarning]:
     every, spec = side.every, side.spec
-    if spec.metric != Haversine.name or every.rows < MIN_ROWS:
+    if spec.metric.name != Haversine.name or every.rows < MIN_ROWS:
         return []
     # radians that are read as degrees are small, so all points are near the x axis of
     # the sphere
@@ -285,7 +289,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
         _units(
             f"All {every.rows:,} values of {named} are at most pi/2 and pi in size, as "
             "angles in radians are. "
-            f"But metric={spec.metric!r} takes degrees. If the values are radians, "
+            f"But metric={spec.metric.name!r} takes degrees. If the values are radians, "
             "convert them, for example "
             "with numpy.degrees."
         )
@@ -309,7 +313,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     if (
         places is None
         or spec.measure.embeds
-        or spec.bound == "max_eps"
+        or spec.limit.option == "max_eps"
         or every.rows < MIN_ROWS
     ):
         return []
@@ -323,7 +327,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
         return [
             _units(
                 "The points of the GeoDataFrame look like degrees, but "
-                f"metric={spec.metric!r} compares them on "
+                f"metric={spec.metric.name!r} compares them on "
                 "a plane. If they are longitudes and latitudes, use "
                 "frame.set_crs(4326) first: eps is then in "
                 "meters."
@@ -334,7 +338,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
         {} if (lat, lon) == (0, 1) else {"on": [spec.on[lat], spec.on[lon]]}
     )
     text = (
-        f"{named} look like degrees, but metric={spec.metric!r} compares them on a "
+        f"{named} look like degrees, but metric={spec.metric.name!r} compares them on a "
         "plane, with eps= in "
         "degrees. For distances on the sphere, use metric='haversine' with "
         f"on=[{named}] and eps= in "
@@ -360,14 +364,14 @@ def _swapped(side: TableSummary) -> list[DataWarning]:
     first.
     """
     spec = side.spec
-    if spec.metric != Haversine.name or side.every.rows < MIN_ROWS:
+    if spec.metric.name != Haversine.name or side.every.rows < MIN_ROWS:
         return []
     first, second = spec.on[:2]
     if (str(first).lower(), str(second).lower()) != ("x", "y"):
         return []
     return [
         _units(
-            f"metric={spec.metric!r} takes latitude first, but {first!r} is first in "
+            f"metric={spec.metric.name!r} takes latitude first, but {first!r} is first in "
             "on=, and usually names the "
             f"longitude. If it does, use on=[{listed([second, first])}]{ENDS}."
         )
@@ -379,16 +383,17 @@ def _columns(side: TableSummary) -> list[DataWarning]:
     given.
     """
     every, spec, points = side.every, side.spec, side.points
-    if not spec.chosen or spec.measure.embeds or every.rows < PROBED:
+    integers = () if spec.defaults is None else spec.defaults.integers
+    if not integers or spec.measure.embeds or every.rows < PROBED:
         return []
     spread = np.sqrt(every.variance)
     others = max(
         float(s)
         for s, name in zip(spread, spec.on, strict=True)
-        if name not in spec.chosen
+        if name not in integers
     )
     data_warnings = []
-    for name in spec.chosen:
+    for name in integers:
         k = spec.on.index(name)
         steps = np.diff(points.x[:, k])
         if len(steps) >= PROBED and bool((steps > 0).all()):
@@ -414,9 +419,9 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
     """Warn about object columns with numbers, such as Decimal, which are left out if
     `on` was not given.
     """
-    if spec.chosen is None or not isinstance(frame, pd.DataFrame):
+    if spec.defaults is None or not isinstance(frame, pd.DataFrame):
         return ()
-    used = {*spec.on, spec.id, *spec.by, *spec.keep}
+    used = {*spec.on, spec.id, *spec.coordinates.by, *spec.keep}
     others = [
         name
         for name in frame.columns
@@ -441,9 +446,10 @@ def _left_out(side: TableSummary) -> list[DataWarning]:
     left out if `on` was not given.
     """
     spec = side.spec
+    left_out = () if spec.defaults is None else spec.defaults.left_out
     return [
         _left_out_warning(spec, name, dtype)
-        for name, dtype in spec.left_out
+        for name, dtype in left_out
         if name not in spec.keep
     ]
 
@@ -486,7 +492,7 @@ def warnings_of_eps(
     copies.
     """
     if (
-        spec.bound != "eps"
+        spec.limit.option != "eps"
         or min(side.every.rows for side in sides) < MIN_ROWS
         or not candidates
     ):
@@ -506,7 +512,7 @@ def warnings_of_eps(
 
 def _has_unit(spec: JoinSpec) -> bool:
     """Return whether `eps` was passed with a unit, as in "0.5 m"."""
-    return spec.text is not None and spec.text[0] == spec.eps
+    return spec.limit.text is not None and spec.limit.text[0] == spec.eps
 
 
 def _small_eps(spec: JoinSpec, sides: Sequence[TableSummary]) -> str:
@@ -528,15 +534,15 @@ def small_distance(
     embedded points.
     """
     low, high = KILOMETERS
-    if spec.metric != Haversine.name or not low <= distance < high:
+    if spec.metric.name != Haversine.name or not low <= distance < high:
         return ""
     # x, y and z on the unit sphere; by= adds a coordinate
     total = np.minimum([((upper - lower)[:3] ** 2).sum()], 4.0)
-    extent = float(make_metric(spec.metric, spec.p).distance(total, np)[0])
+    extent = float(make_metric(*spec.metric).distance(total, np)[0])
     if extent < EXTENT:
         return ""
     return (
-        f"{name}={distance:g} is in meters with metric={spec.metric!r}, and the rows "
+        f"{name}={distance:g} is in meters with metric={spec.metric.name!r}, and the rows "
         f"extend over {extent / 1000:,.0f} km. If you mean kilometers, use "
         f"{name}='{distance:g} km'; {name}='{distance:g} m' ends this warning."
     )
@@ -547,7 +553,7 @@ def _large(
 ) -> list[DataWarning]:
     eps = f"eps={spec.radius if spec.radius is not None else spec.eps!r}"
     if (
-        spec.metric == Cosine.name
+        spec.metric.name == Cosine.name
         and spec.radius is None
         and 0.5 <= spec.eps <= 1
         and share >= SIMILAR
@@ -564,9 +570,9 @@ def _large(
     if share < LARGE:
         return []
     text = f"At least {share:.0%} of all pairs of rows are within {eps}"
-    if spec.metric == Haversine.name:
+    if spec.metric.name == Haversine.name:
         text += ", which is in meters"
-    elif not spec.measure.embeds and not spec.by:
+    elif not spec.measure.embeds and not spec.coordinates.by:
         lower = np.minimum(*(side.every.lower for side in sides))
         upper = np.maximum(*(side.every.upper for side in sides))
         if not (upper > lower).any():
@@ -656,7 +662,7 @@ def far_from_eps(
 
     `copies_count`: whether the verb looks for copies.
     """
-    if spec.metric != Haversine.name or spec.radius is not None or not spec.eps:
+    if spec.metric.name != Haversine.name or spec.radius is not None or not spec.eps:
         return ""
     if _has_unit(spec):
         return ""
@@ -670,7 +676,7 @@ def far_from_eps(
     return (
         f"In a sample, no pair of unequal rows is within eps={spec.eps!r} meters, and "
         "the nearest rows "
-        f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in "
+        f"are about {away:,.0f} meters apart. With metric={spec.metric.name!r}, eps= is in "
         "meters; "
         f"if you mean kilometers, use eps={1000 * spec.eps:g}. eps='{spec.eps:g} m' "
         "ends this warning."
@@ -692,7 +698,7 @@ def far_from_max_distance(left: Array, right: Array, spec: JoinSpec, far: float)
     return (
         f"No row has a neighbor within max_distance={far!r} meters: in a sample, the "
         "nearest rows are about "
-        f"{away:,.0f} meters away. With metric={spec.metric!r}, max_distance= is in "
+        f"{away:,.0f} meters away. With metric={spec.metric.name!r}, max_distance= is in "
         "meters; if you mean "
         f"kilometers, use max_distance={1000 * far:g}, and for degrees "
         f"max_distance='{far:g} deg'."

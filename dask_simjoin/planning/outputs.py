@@ -59,7 +59,7 @@ def directions(spec: JoinSpec) -> int:
     """Return the number of result rows per pair: 2 if pairs are returned in both
     directions, else 1.
     """
-    return 2 if spec.pairs == "both" else 1
+    return 2 if spec.result.pairs == "both" else 1
 
 
 def rows_found(tables: tuple[int, ...], k: int) -> int:
@@ -78,7 +78,7 @@ def most_rows(
     pairs,), float64.
     """
     most = found.high * directions(spec)
-    if spec.include_self:
+    if spec.result.include_self:
         most = most + np.where(
             blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0
         )
@@ -123,8 +123,8 @@ def query_slices(
     result needs. `size`: bytes of the result.
     """
     parts = QUERIES_PER_THREAD * limits.threads
-    if spec.partitioning == "auto":
-        parts = min(parts, rows // min_chunk_rows(spec.dims or 1))
+    if spec.chunks.partitioning == "auto":
+        parts = min(parts, rows // min_chunk_rows(spec.coordinates.dims or 1))
     needed = parts = max(parts, int(slices.max(initial=1)))
     if not limits.gpu:
         # rows are paired with later rows only, so the first queries have up to twice as

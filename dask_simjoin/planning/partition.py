@@ -273,15 +273,15 @@ def _reasons(columns: Array, spec: JoinSpec) -> tuple[LeftOutRows, ...]:
     of coordinates of these rows.
     """
     xp, found = module_of(columns), []
-    of_numbers = columns.shape[1] - bool(spec.by)
+    of_numbers = columns.shape[1] - bool(spec.coordinates.by)
     # for each column, or for all numbers of lists, the columns of the array
     groups: list[tuple[tuple[Hashable, ...], slice]] = [
         ((name,), slice(k, k + 1)) for k, name in enumerate(spec.on[:of_numbers])
     ]
-    if spec.lists:
+    if spec.coordinates.lists:
         groups = [((spec.on[0],), slice(0, of_numbers))]
-    if spec.by:
-        groups.append((spec.by, slice(of_numbers, of_numbers + 1)))
+    if spec.coordinates.by:
+        groups.append((spec.coordinates.by, slice(of_numbers, of_numbers + 1)))
     for names, some in groups:
         missing = xp.isnan(columns[:, some]).any(axis=1)
         infinite = xp.isinf(columns[:, some]).any(axis=1) & ~missing
@@ -364,7 +364,7 @@ def _embedded(
         x, lengths = spec.measure.divided(columns, xp)
     else:
         x = spec.measure.embed(columns, xp)
-    if not spec.dropna:
+    if not spec.coordinates.dropna:
         return x, None, lengths
     kept = all_of_rows(xp.isfinite(x))
     return x, None if all_of(kept) else kept, lengths
@@ -375,10 +375,10 @@ def _bad(
 ) -> dict[Hashable, tuple[int, int, str]]:
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
-    if spec.lists:
+    if spec.coordinates.lists:
         # all numbers of a list belong to one column of the table, except for group
         # numbers in the last column
-        of_lists = columns.shape[1] - bool(spec.by)
+        of_lists = columns.shape[1] - bool(spec.coordinates.by)
         nan, infinite = (
             xp.concatenate(
                 [some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]],
@@ -402,7 +402,7 @@ def _bad(
 
 
 def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] | None:
-    numbers = columns[:, :-1] if spec.by else columns
+    numbers = columns[:, :-1] if spec.coordinates.by else columns
     rows = module_of(columns).flatnonzero(all_of_rows(numbers == 0))
     if not spec.measure.directed or not len(rows):
         return None
@@ -446,7 +446,7 @@ def _inexact(
         and (np.abs([found_in.lower, found_in.upper]) < EXACT_INTEGER).all()
     ):
         return found
-    if spec.lists:
+    if spec.coordinates.lists:
         name, held = spec.on[0], lists_of(frame[spec.on[0]])
         floats = held is not None and held.kind is not None and held.kind.kind == "f"
         # look at the values unless the bounds prove that all are small; a NaN bound

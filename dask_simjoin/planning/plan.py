@@ -324,11 +324,11 @@ def _estimate_result(
 ) -> Result:
     """Estimate the number of pairs, or count them."""
     spec, chunks, blocks = statistics.spec, cut.chunks, cut.chunks.blocks()
-    recall = UNKNOWN if spec.approximate else ALL
+    recall = UNKNOWN if spec.search.approximate else ALL
     if output.k is not None:  # a search needs no estimate: it finds k rows per row
         return Result(statistics.pair_bytes, no_estimate(blocks), recall)
-    if spec.approximate and with_recall:
-        found, share = recall_module(spec.method).estimate_lossy(
+    if spec.search.approximate and with_recall:
+        found, share = recall_module(spec.search.method).estimate_lossy(
             statistics, cut.layout, partial(statistics.estimate, chunks, blocks)
         )
         return Result(statistics.pair_bytes, found, share)
@@ -371,7 +371,7 @@ def _layout_for(
     pairs at once.
     """
     spec, neighbors = statistics.spec, 2 * found.total / max(1, statistics.left.rows)
-    if spec.method == AUTO and not spec.several and output.dense < neighbors:
+    if spec.search.method == AUTO and not spec.several and output.dense < neighbors:
         return statistics.layout(dense=True)
     return layout
 
@@ -465,7 +465,7 @@ def _check_result(
         return
     spec, limits, found = statistics.spec, cut.limits, result.estimate
     pair_bytes, two = result.pair_bytes, len(statistics.each) > 1
-    own = sum(statistics.rows) if spec.include_self else 0
+    own = sum(statistics.rows) if spec.result.include_self else 0
     rows = found.total_low * directions(spec) + own
     check_result(rows, pair_bytes, limits, spec.request, two, found.counted)
     share = found.total_low / max(1.0, statistics.candidates)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class TableSummary:
             ),
             merged_reasons(
                 (summary.left_out for summary in self.summaries),
-                (*self.spec.on, *self.spec.by),
+                (*self.spec.on, *self.spec.coordinates.by),
             ),
         )
 
@@ -101,7 +101,7 @@ class TableSummary:
 
     @property
     def _is_split(self) -> bool:
-        return self.spec.approximate and len(self.points.x) < self.rows
+        return self.spec.search.approximate and len(self.points.x) < self.rows
 
     def _half(self, which: int) -> SamplePoints:
         order = np.random.default_rng(len(self.points.x)).permutation(
@@ -117,9 +117,7 @@ def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableS
     summaries, spec = resolve_dims(summaries, spec)
     if spec.radius is not None:
         check_radii(summaries, spec)
-        spec = replace(
-            spec, eps=max((s.largest_radius for s in summaries), default=0.0)
-        )
+        spec = spec.with_eps(max((s.largest_radius for s in summaries), default=0.0))
     every = merge_moments([summary.moments for summary in summaries])
     rows = [summary.moments.rows for summary in summaries]
     weights = rows if sum(rows) else None
@@ -147,9 +145,9 @@ def summarise_two(
     if dims[0] == dims[1]:
         return left, right
     if not right.rows:
-        return left, summarise_table(others, replace(spec.right, dims=dims[0]))
+        return left, summarise_table(others, spec.right.with_dims(dims[0]))
     if not left.rows:
-        return summarise_table(summaries, replace(spec, dims=dims[1])), right
+        return summarise_table(summaries, spec.with_dims(dims[1])), right
     raise CoordinateError(
         f"Lists have {dims[0]} numbers in column {spec.on[0]!r} of the left table, but "
         f"{dims[1]} in column "

@@ -104,7 +104,7 @@ class JoinStatistics:
             candidates=math.comb(left.rows, 2)
             if is_self_join
             else float(left.rows) * right.rows,
-            pair_bytes=own + 8 * spec.return_distance,
+            pair_bytes=own + 8 * spec.result.distance,
         )
 
     def row_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> float:
@@ -147,8 +147,8 @@ class JoinStatistics:
         Chunks of both tables must store points in the same way.  Only joins by tiles
         have kernels for narrow points.
         """
-        tiles = output.k is None and name_of(self.spec.method) in (AUTO, DENSE)
-        can = tiles and self.spec.partitioning != "spatial"
+        tiles = output.k is None and name_of(self.spec.search.method) in (AUTO, DENSE)
+        can = tiles and self.spec.chunks.partitioning != "spatial"
         return can and all(table.narrow_bytes is not None for table in self.each)
 
     def layout(self, dense: bool = False) -> Layout:
@@ -158,7 +158,7 @@ class JoinStatistics:
         joiner, spec, method = (
             joiner_of_library(self.spec.library),
             self.spec,
-            self.spec.method,
+            self.spec.search.method,
         )
         lower, upper, mean, variance = self._moments()
         if not isinstance(method, str):
@@ -177,7 +177,7 @@ class JoinStatistics:
         options = as_method(method)
         return (
             options.approximate_layout(found)
-            if options is not None and spec.approximate
+            if options is not None and spec.search.approximate
             else found
         )
 
@@ -190,7 +190,7 @@ class JoinStatistics:
     def search_layout(self) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbors."""
         searcher = searcher_of_library(self.spec.library)
-        how = self.spec.norm, self.spec.method, self.spec.approximate
+        how = self.spec.norm, self.spec.search.method, self.spec.search.approximate
         return searcher.layout(*self._moments(), self.right.points.x, *how)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -211,7 +211,7 @@ class JoinStatistics:
 
     def choose_chunks(self, cut: ChunkLimits, costs: Costs) -> JoinChunks:
         """Cut rows into chunks, in the way with the lowest expected cost."""
-        request, output, spec = self.spec.partitioning, cut.output, self.spec
+        request, output, spec = self.spec.chunks.partitioning, cut.output, self.spec
         if output.materialise:
             each_bytes = self.point_bytes(output)
             whole = [
@@ -349,10 +349,10 @@ class JoinStatistics:
     def with_eps(self, eps: float) -> JoinStatistics:
         """Return the same statistics for another distance."""
         if len(self.each) == 1:
-            table = replace(self.left, spec=replace(self.spec, eps=eps))
+            table = replace(self.left, spec=self.spec.with_eps(eps))
             return JoinStatistics(table, table)
-        other = replace(self.right.spec, eps=eps)
-        left = replace(self.left, spec=replace(self.spec, eps=eps, other=other))
+        other = self.right.spec.with_eps(eps)
+        left = replace(self.left, spec=replace(self.spec.with_eps(eps), other=other))
         return JoinStatistics(left, replace(self.right, spec=other))
 
     def _spatial(self, cut: ChunkLimits) -> JoinChunks:

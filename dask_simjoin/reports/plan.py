@@ -39,7 +39,10 @@ INPUT_FACTS: Facts = (
     *ROWS,
     ("left out", lambda r: left_out_in_words(r.plan.tables.left_out)),
     ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
-    ("metric", lambda r: None if r.spec.metric == "euclidean" else r.spec.metric),
+    (
+        "metric",
+        lambda r: None if r.spec.metric.name == "euclidean" else r.spec.metric.name,
+    ),
     ("distances", lambda r: r._distances),
     ("engine", lambda r: r.engine),
     ("partitioning", lambda r: r.plan.chunks.describe()),
@@ -198,9 +201,13 @@ class PlanReport(BlockReport):
         """The unit of the returned distances. None if no distances are returned, or if
         they are in the unit of the columns.
         """
-        if not self.spec.return_distance:
+        if not self.spec.result.distance:
             return None
-        unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name
+        unit = (
+            self.spec.measure.unit
+            if self.spec.result.unit is None
+            else self.spec.result.unit.name
+        )
         return f"in {unit}" if unit else None
 
     @property
@@ -283,7 +290,7 @@ class PlanReport(BlockReport):
 
     def _result_rows(self, pairs: float) -> float:
         return pairs * directions(self.spec) + (
-            self.rows if self.spec.include_self else 0
+            self.rows if self.spec.result.include_self else 0
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -306,7 +313,9 @@ class PlanReport(BlockReport):
         plan, chunks = self.plan, self.plan.chunks
         i, j = plan.work.blocks[:, 0], plan.work.blocks[:, 1]
         self_pairs = (
-            np.where(i == j, chunks.own_rows[i], 0.0) if self.spec.include_self else 0.0
+            np.where(i == j, chunks.own_rows[i], 0.0)
+            if self.spec.result.include_self
+            else 0.0
         )
         estimate = plan.result.estimate
         pairs, low, high = (
@@ -366,7 +375,7 @@ class PlanReport(BlockReport):
     def _recall(self) -> str | None:
         return (
             self.plan.result.recall.in_words(self._recall_unit)
-            if self.spec.approximate
+            if self.spec.search.approximate
             else None
         )
 
@@ -378,14 +387,14 @@ class PlanReport(BlockReport):
 
     def _dimensions(self) -> str:
         spec, dims = self.spec, self.plan.tables.dims
-        if spec.lists:
+        if spec.coordinates.lists:
             return f"{dims:,}: the numbers of each list in {spec.on[0]!r}"
         if not spec.measure.axes:
             return f"{dims:,}: {self._names(range(dims))}"
         return f"{len(spec.on)}: {_listed(spec.on)}, as points {self._names(range(dims))} on a sphere"
 
     def _names(self, places: Iterable[int]) -> str:
-        if self.spec.lists:
+        if self.spec.coordinates.lists:
             number = len(list(places))
             return (
                 f"the {number:,} numbers that vary most"
@@ -518,7 +527,7 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _recall(self) -> str | None:
-        if self.spec.approximate and self.plan.result.recall is UNKNOWN:
+        if self.spec.search.approximate and self.plan.result.recall is UNKNOWN:
             return (
                 "unknown, as a sample is less dense than the table; "
                 f"profile(k={shown(self.k)}) measures it"

@@ -260,10 +260,10 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
         if (
             self.grouping == "greedy"
             and not self.counted
-            and found.partitioning == "auto"
+            and found.chunks.partitioning == "auto"
         ):
             # because the greedy choice visits rows in the order of the frame
-            found = replace(found, partitioning="entity")
+            found = replace(found, chunks=found.chunks._replace(partitioning="entity"))
         return found
 
 

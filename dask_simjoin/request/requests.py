@@ -294,10 +294,10 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
 
         `given`: the option with its value. `missed`: what the method does not find.
         """
-        if spec.approximate or name_of(spec.method) not in MIN_DISTANCE:
+        if spec.search.approximate or name_of(spec.search.method) not in MIN_DISTANCE:
             raise OptionError(
-                f"{given} is not allowed with method={name_of(spec.method)!r}"
-                f"{' and approximate=True' if spec.approximate else ''}, which may "
+                f"{given} is not allowed with method={name_of(spec.search.method)!r}"
+                f"{' and approximate=True' if spec.search.approximate else ''}, which may "
                 f"miss {missed}; "
                 f"use method={' or '.join(map(repr, MIN_DISTANCE))}, which finds all "
                 "neighbors."
@@ -439,7 +439,7 @@ def _counted(
 
 def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
     """Raise an error for ``pairs="unique"`` if each row has its own distance."""
-    if spec.radius is not None and spec.pairs != "both":
+    if spec.radius is not None and spec.result.pairs != "both":
         raise OptionError(
             f"eps={spec.radius!r} names a column with one distance per row, so a pair "
             "may match in one "

@@ -26,10 +26,10 @@ from dask_simjoin.errors import (
     in_table,
 )
 from dask_simjoin.metrics.norms import Columns, DType, Frame
+from dask_simjoin.request.column_names import check_chosen, integers_among
 from dask_simjoin.request.columns import (
     ROW_ID,
     as_names,
-    check_chosen,
     check_column_exists,
     check_columns,
     check_columns_of,
@@ -37,7 +37,6 @@ from dask_simjoin.request.columns import (
     check_on,
     groups_of,
     has_column,
-    integers_among,
     kinds_of,
     left_out,
     numeric_columns,
@@ -54,7 +53,19 @@ from dask_simjoin.request.options import (
     on_cluster,
     parse_size,
 )
-from dask_simjoin.request.spec import JoinSpec, RowSpec, check_dims, without_ids
+from dask_simjoin.request.spec import (
+    ChunkOptions,
+    Coordinates,
+    DefaultColumns,
+    JoinSpec,
+    Limit,
+    MetricOptions,
+    ResultOptions,
+    RowSpec,
+    SearchOptions,
+    check_dims,
+    without_ids,
+)
 from dask_simjoin.request.units import (
     check_choice,
     check_distance,
@@ -77,7 +88,6 @@ def check_suffixes(suffixes: Any) -> tuple[str, str]:
 
 
 def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
-    """Return the columns that `keep` names."""
     if keep is None:
         return []
     if isinstance(keep, tuple) and any(
@@ -151,18 +161,6 @@ def resolve_keep(
 
 Spec = TypeVar("Spec", bound=RowSpec)
 
-AS_GIVEN = (
-    "pairs",
-    "include_self",
-    "return_distance",
-    "dropna",
-    "method",
-    "partitioning",
-)
-"""Options that are copied unchanged from a request to its spec."""
-
-FLAGS = ("include_self", "return_distance", "dropna")
-
 
 def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     """Check all options of a request except `keep` against one frame. `meta`: an empty
@@ -181,10 +179,12 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         if request.blocksize is None
         else parse_size("blocksize", request.blocksize)
     )
-    given = {
-        name: getattr(request, name) for name in AS_GIVEN if hasattr(request, name)
-    }
-    given |= {name: check_flag(name, given[name]) for name in FLAGS if name in given}
+    result = ResultOptions(
+        getattr(request, "pairs", "unique"),
+        _flag(request, "include_self"),
+        _flag(request, "return_distance"),
+    )
+    dropna = _flag(request, "dropna")
     check_columns(meta)
     dtype = id_dtype(meta, request.id, getattr(request, "other", None) is not None)
     by, grouped = groups_of(getattr(request, "by", None))
@@ -201,28 +201,24 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     columns = len(on) if lists is None else lists.length
     dims = None if columns is None else metric.dims(columns) + len(grouped)
     spec = JoinSpec(
-        far,
+        Limit(far, request.bound, text, radius),
         (*on, *grouped),
         request.id,
-        metric=request.metric,
-        p=p,
-        dims=dims,
-        by=by,
-        lists=lists is not None,
-        blocksize=blocksize,
+        dtype,
+        metric=MetricOptions(request.metric, p),
+        coordinates=Coordinates(dims, lists is not None, by, dropna),
+        result=result,
+        search=SearchOptions(getattr(request, "method", "auto")),
+        chunks=ChunkOptions(getattr(request, "partitioning", "auto"), blocksize),
         settings=settings,
-        id_dtype=dtype,
         library=name,
-        radius=radius,
-        bound=request.bound,
-        text=text,
-        **given,
-        chosen=integers_among(kinds_of(meta, on)) if request.on is None else None,
     )
     if request.on is None:
-        spec = replace(spec, left_out=left_out(suggested, _used(spec)))
+        integers = integers_among(kinds_of(meta, on))
+        others = left_out(suggested, _used(spec))
+        spec = replace(spec, defaults=DefaultColumns(integers, others))
     methods = choices_for(name)
-    method = name_of(spec.method)
+    method = name_of(spec.search.method)
     if method not in methods:
         raise OptionError(
             f"method={method!r} does not support frames of {name!r}; use one of "
@@ -235,11 +231,16 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     return spec if request.names_rows else without_ids(spec)
 
 
+def _flag(request: MetricRequest, name: str) -> bool:
+    """Return a flag of a request; False: its verb does not have it."""
+    return check_flag(name, getattr(request, name, False))
+
+
 def _used(spec: JoinSpec) -> tuple[Hashable | None, ...]:
     """Return the columns that a join uses, and those that never are coordinates by
     default.
     """
-    return (*spec.on, spec.id, spec.radius, *spec.by, *spec.keep, ROW_ID)
+    return (*spec.on, spec.id, spec.radius, *spec.coordinates.by, *spec.keep, ROW_ID)
 
 
 def losing(
@@ -251,18 +252,18 @@ def losing(
     methods can skip pairs.
     """
     approximate = check_flag("approximate", approximate)
-    if approximate and name_of(spec.method) not in methods:
+    if approximate and name_of(spec.search.method) not in methods:
         raise OptionError(
-            f"approximate=True is not allowed with method={name_of(spec.method)!r}, "
+            f"approximate=True is not allowed with method={name_of(spec.search.method)!r}, "
             "which finds all pairs. "
             f"Remove approximate=True, or use method={' or '.join(map(repr, methods))}."
         )
-    return replace(spec, approximate=approximate)
+    return replace(spec, search=spec.search._replace(approximate=approximate))
 
 
 def searched(spec: JoinSpec) -> JoinSpec:
     """Raise an error if the method cannot search nearest neighbors."""
-    method = name_of(spec.method)
+    method = name_of(spec.search.method)
     if method not in NEAREST:
         raise OptionError(
             f"method={method!r} does not search nearest neighbors; use one of "
@@ -386,19 +387,20 @@ def resolve_two(
             "of both "
             "tables, in the same order."
         )
-    if first.lists != second.lists:
-        holds = ["lists" if own.lists else "numbers" for own in specs]
+    if first.coordinates.lists != second.coordinates.lists:
+        holds = ["lists" if own.coordinates.lists else "numbers" for own in specs]
         raise ColumnError(
             f"Column {first.on[0]!r} of the left table holds {holds[0]}, and "
             f"{second.on[0]!r} of the "
             f"right one {holds[1]}; both must hold lists, or both numbers."
         )
     if request.on is None and request.left_on is None:
-        chosen = integers_among(_kinds(left, right, first.on))
+        integers = integers_among(_kinds(left, right, first.on))
         other = [name for name, _ in left_out(right, _used(second))]
         shared = left_out(left, _used(first))
         both = tuple(one for one in shared if one[0] in other)
-        first, second = (replace(own, chosen=chosen, left_out=both) for own in specs)
+        defaults = DefaultColumns(integers, both)
+        first, second = (replace(own, defaults=defaults) for own in specs)
     return replace(first, other=second)
 
 

@@ -21,6 +21,67 @@ class DistanceUnit(NamedTuple):
     size: float  # size of one unit, in the unit of the metric; in radians for "cosine"
 
 
+class Limit(NamedTuple):
+    """The largest distance of a pair, and how it was passed."""
+
+    # finite and not negative; the largest of several, and after the column of radii has
+    # been read, its maximum
+    eps: float
+    option: str = "eps"  # name of the option
+    # a value, and the text with a unit that it was passed as
+    text: tuple[float, str] | None = None
+    radius: Hashable | None = None  # column with one largest distance per row
+    several: tuple[float, ...] = ()  # distances that are counted separately
+
+
+class MetricOptions(NamedTuple):
+    name: str = "euclidean"
+    p: Norm = 2
+
+
+class Coordinates(NamedTuple):
+    """How the columns `on` are read."""
+
+    # number of dimensions; None: unknown before the data are read
+    dims: int | None = None
+    lists: bool = False  # whether `on` is one column of lists
+    # columns that must be equal in both rows of a pair. If there are any, the last
+    # column of `on` has group numbers
+    by: tuple[Hashable, ...] = ()
+    dropna: bool = False
+    # whether tasks read narrow points, because the plan says so: see `engine.compat`
+    narrow: bool = False
+
+
+class DefaultColumns(NamedTuple):
+    """What a note says about columns of coordinates that were chosen by default."""
+
+    # integer columns among them, if there are also float columns
+    integers: tuple[Hashable, ...]
+    # numeric columns that are not among them, such as decimals, and their dtypes
+    left_out: tuple[tuple[Hashable, str], ...] = ()
+
+
+class ResultOptions(NamedTuple):
+    """Which pairs a result has, and whether it has their distances."""
+
+    pairs: str = "unique"
+    include_self: bool = False
+    distance: bool = False
+    # the unit of returned distances; None: the unit of the metric
+    unit: DistanceUnit | None = None
+
+
+class SearchOptions(NamedTuple):
+    method: str | Method = "auto"  # a name, or an object with options of the method
+    approximate: bool = False
+
+
+class ChunkOptions(NamedTuple):
+    partitioning: str = "auto"
+    blocksize: int | None = None  # see `RowSpec`
+
+
 class RowSpec:
     """Options that all kinds of joins share: columns, ids, kept columns and settings."""
 
@@ -32,12 +93,15 @@ class RowSpec:
     keep: tuple[Hashable, ...]  # columns that are copied to the result
     # names of these columns in the result: first of left rows, then of right rows
     names: tuple[str, ...]
-    # bytes of a chunk; None: derived from the memory of the workers
-    blocksize: int | None
     # the configuration when the join was built; joins with different settings are
     # different joins to Dask
     settings: Settings
     library: str  # the data frame library of the partitions
+
+    @property
+    def blocksize(self) -> int | None:
+        """Bytes of a chunk; None: derived from the memory of the workers."""
+        raise NotImplementedError
 
     @property
     def request(self) -> str:
@@ -105,60 +169,54 @@ class RowSpec:
 
 @dataclass(frozen=True)
 class JoinSpec(RowSpec):
-    """The options of one join by distance. Fields without a comment are as in `RowSpec`
-    or `self_join`.
+    """The options of one join by distance. Fields without a comment are as in
+    `RowSpec`.
     """
 
-    eps: float  # largest distance of a pair, finite and not negative
+    limit: Limit
     on: tuple[Hashable, ...]  # columns of coordinates; squares are summed in this order
     id: Hashable | None = None
-    metric: str = "euclidean"
-    p: Norm = 2
-    # number of dimensions; None: unknown before the data are read
-    dims: int | None = None
-    lists: bool = False  # whether `on` is one column of lists
-    pairs: str = "unique"
-    include_self: bool = False
-    return_distance: bool = False
-    dropna: bool = False
-    method: str | Method = "auto"  # a name, or an object with options of the method
-    approximate: bool = False
-    partitioning: str = "auto"
-    blocksize: int | None = None
-    settings: Settings = field(default_factory=read_settings)
     id_dtype: DType = None
-    library: str = "pandas"
-    radius: Hashable | None = None
-    """Name of the column with one largest distance per row. After it has been read,
-    `eps` is its maximum.
-    """
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
+    metric: MetricOptions = field(default_factory=MetricOptions)
+    coordinates: Coordinates = field(default_factory=Coordinates)
+    defaults: DefaultColumns | None = None  # None: the user named the coordinates
+    result: ResultOptions = field(default_factory=ResultOptions)
+    search: SearchOptions = field(default_factory=SearchOptions)
+    chunks: ChunkOptions = field(default_factory=ChunkOptions)
+    settings: Settings = field(default_factory=read_settings)
+    library: str = "pandas"
     # options for the right table; None: there is only one table
     other: JoinSpec | None = None
-    bound: str = "eps"  # name of the option that `eps` was passed as
-    # several distances that are counted separately; `eps` is the largest
-    several: tuple[float, ...] = ()
-    chosen: tuple[Hashable, ...] | None = None
-    """Integer columns among the default coordinates, if there are also float columns.
 
-    None: `on` was given, so there are no default coordinates.
-    """
-    left_out: tuple[tuple[Hashable, str], ...] = ()
-    """Numeric columns that are not default coordinates, such as decimals, and their
-    dtypes.
-    """
-    by: tuple[Hashable, ...] = ()
-    """Columns that must be equal in both rows of a pair.
+    @property
+    def eps(self) -> float:
+        """Largest distance of a pair."""
+        return self.limit.eps
 
-    If there are such columns, the last column of `on` has group numbers.
-    """
-    # the unit of returned distances; None: the unit of the metric
-    unit: DistanceUnit | None = None
-    # `eps`, and the text with a unit that it was passed as
-    text: tuple[float, str] | None = None
-    # whether tasks read narrow points, because the plan says so: see `engine.compat`
-    narrow: bool = False
+    def with_eps(self, eps: float) -> Self:
+        return replace(self, limit=self.limit._replace(eps=eps))
+
+    def with_dims(self, dims: int | None) -> Self:
+        return replace(self, coordinates=self.coordinates._replace(dims=dims))
+
+    @property
+    def radius(self) -> Hashable | None:
+        """Name of the column with one largest distance per row; None: `eps` applies to
+        all rows.
+        """
+        return self.limit.radius
+
+    @property
+    def several(self) -> tuple[float, ...]:
+        """Several distances that are counted separately; empty: there is only one."""
+        return self.limit.several
+
+    @property
+    def blocksize(self) -> int | None:
+        """Bytes of a chunk; None: derived from the memory of the workers."""
+        return self.chunks.blocksize
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:
@@ -166,37 +224,39 @@ class JoinSpec(RowSpec):
 
         A column of lists is read alone.
         """
-        return (self.on[:-1], self.on[-1:]) if self.lists and self.by else (self.on,)
+        lists, by = self.coordinates.lists, self.coordinates.by
+        return (self.on[:-1], self.on[-1:]) if lists and by else (self.on,)
 
     @property
     def unnamed(self) -> str:
         """A note for reports if coordinates were chosen by default; "" if the user
         named them.
         """
-        return "" if self.chosen is None else ", all numeric columns"
+        return "" if self.defaults is None else ", all numeric columns"
 
     @property
     def request(self) -> str:
         """The option that limits the pairs, with its value, as messages show it:
         "eps=1".
         """
-        if self.text is not None and self.text[0] == self.eps:
-            return f"{self.bound}={self.text[1]}"
-        value = self.eps if self.radius is None else repr(self.radius)
-        if self.several:
-            value = shown(list(self.several))
-        return f"{self.bound}={value} {self.measure.unit}".rstrip()
+        eps, option, text, radius, several = self.limit
+        if text is not None and text[0] == eps:
+            return f"{option}={text[1]}"
+        value = eps if radius is None else repr(radius)
+        if several:
+            value = shown(list(several))
+        return f"{option}={value} {self.measure.unit}".rstrip()
 
     @property
     def score(self) -> str | None:
         """Name of the result column with distances; None if it was not requested."""
-        return "distance" if self.return_distance else None
+        return "distance" if self.result.distance else None
 
     @property
     def measure(self) -> Metric:
         """The metric."""
-        metric = make_metric(self.metric, self.p)
-        return Grouped(metric) if self.by else metric
+        metric = make_metric(*self.metric)
+        return Grouped(metric) if self.coordinates.by else metric
 
     @property
     def norm(self) -> Norm:
@@ -216,7 +276,7 @@ class JoinSpec(RowSpec):
         """For each total (n,), return the largest total with the same distance in the
         result.
         """
-        metric, unit, totals = self.measure, self.unit, xp.array(totals)
+        metric, unit, totals = self.measure, self.result.unit, xp.array(totals)
         if unit is None:
             return metric.threshold(metric.distance(totals, xp), xp)
         away = metric.in_unit(totals, unit.size, xp)
@@ -259,24 +319,21 @@ def check_dims(spec: JoinSpec) -> None:
     """Raise an error if there are more dimensions than the method or the library
     supports.
     """
-    if spec.dims is None:
+    dims, lists, by = spec.coordinates[:3]
+    if dims is None:
         return  # the number of dimensions is checked during planning, when it is known
     max_dims = MAX_DIMS[spec.library]
-    has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
-    what = "numbers" if spec.lists else "columns"
-    has = (
-        f"{has} {spec.dims - 1:,}, and by= adds one"
-        if spec.by
-        else f"{has} {spec.dims:,}"
-    )
-    served, method = choices_of(spec.dims), name_of(spec.method)
+    has = f"the lists of column {spec.on[0]!r} have" if lists else "on= names"
+    what = "numbers" if lists else "columns"
+    has = f"{has} {dims - 1:,}, and by= adds one" if by else f"{has} {dims:,}"
+    served, method = choices_of(dims), name_of(spec.search.method)
     if method not in served:
         raise OptionError(
             f"method={method!r} takes at most {METHODS[method].max_dims} {what}, and "
             f"{has}; "
             f"use method={' or '.join(map(repr, served))}."
         )
-    if max_dims is not None and spec.dims > max_dims:
+    if max_dims is not None and dims > max_dims:
         raise OptionError(
             f"Frames of {spec.library!r} are joined on at most {max_dims:,} {what}, "
             f"and {has}; use "

@@ -160,7 +160,7 @@ def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
     """Set the unit of returned distances to `unit`; if that is None, to the first unit
     in `bounds`.
     """
-    if spec.return_distance:
+    if spec.result.distance:
         return in_unit(spec, unit, *bounds)
     if isinstance(unit, str):
         raise OptionError(
@@ -176,19 +176,19 @@ def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
     `with_unit`.
     """
     if isinstance(unit, DistanceUnit):
-        return replace(spec, unit=unit)
+        return _returning(spec, unit)
     if unit is None:
         texts = [] if spec.radius is not None else [parsed(bound) for bound in bounds]
         unit = next((text[1] for text in texts if text is not None), None)
         return (
             spec
             if unit is None
-            else replace(spec, unit=_distance_unit(unit, spec.measure))
+            else _returning(spec, _distance_unit(unit, spec.measure))
         )
     units = units_of(spec.measure)
     if not units:
         raise OptionError(
-            f"distance_unit={shown(unit)} is not allowed with metric={spec.metric!r}, "
+            f"distance_unit={shown(unit)} is not allowed with metric={spec.metric.name!r}, "
             "whose distances have "
             "the unit of the columns; leave out distance_unit=, or use "
             "metric='haversine'."
@@ -199,7 +199,11 @@ def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
             f"{', '.join(map(repr, units))}"
             f"{did_you_mean(unit, units)}."
         )
-    return replace(spec, unit=_distance_unit(unit_name(unit), spec.measure))
+    return _returning(spec, _distance_unit(unit_name(unit), spec.measure))
+
+
+def _returning(spec: JoinSpec, unit: DistanceUnit) -> JoinSpec:
+    return replace(spec, result=spec.result._replace(unit=unit))
 
 
 def _distance_unit(name: str, metric: Metric) -> DistanceUnit:
@@ -397,7 +401,8 @@ def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
 
     # choose the distance with the largest threshold, which finds all pairs; after
     # rounding, several may have it
-    return replace(spec, eps=max(several, key=threshold), several=several)
+    eps = max(several, key=threshold)
+    return replace(spec, limit=spec.limit._replace(eps=eps, several=several))
 
 
 def check_once(several: tuple[float, ...]) -> None:

@@ -362,10 +362,6 @@ class CountRows(BlockValues):
         return [TaskRef(totals[b]) for b in blocks]
 
 
-MERGED_LISTS = 4
-"""A task merges at most this many lists of edges."""
-
-
 class SetNearDuplicated(SetNeighborCounts):
     """For each row, whether to drop it. Each dropped row matches a row that is kept."""
 
@@ -417,7 +413,7 @@ class MarkRows(BlockValues):
     ) -> list[TaskRef]:
         add, library = steps.add, self.operand("spec").library
         forest = steps.merged(
-            "merge", functools.partial(merge_edges, library), found, MERGED_LISTS
+            "merge", functools.partial(merge_edges, library), found, 4
         )
         best = [
             add("best", b, best_of_chunk, some, forest, library)

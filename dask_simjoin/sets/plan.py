@@ -56,17 +56,8 @@ from dask_simjoin.sets.pairs import all_matches, count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import EncodedSets
 
-ASSUMED_TOKENS = 16
-"""Number of tokens per row that is assumed in order to choose the size of samples."""
-
-
 LONG = 1 << 16
 """A row with more elements is counted exactly in the memory of its block."""
-
-LENGTH_BYTES = 8
-"""Further bytes per element of the largest row, for arrays that have an item for each
-possible size.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +126,8 @@ def summarised(
     where = number if partitions > 1 else None
     present = presence(frame, spec, where)
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
-    size = sample_size(rows, ASSUMED_TOKENS, partitions)
+    # rows are assumed to have 16 tokens
+    size = sample_size(rows, 16, partitions)
     places = np.arange(rows)
     if size < rows:
         # the seed includes the number, because otherwise partitions of equal size would
@@ -167,13 +159,6 @@ def summarised(
         tokens,
         longest,
     )
-
-
-MAX_PAIRS = 1 << 21
-"""If joining the samples gives more pairs than this, some of their rows are dropped."""
-
-MIN_SAMPLE = 2048
-"""When rows are dropped, at least this many rows of a sample are kept."""
 
 
 class SampledSets(NamedTuple):
@@ -252,8 +237,10 @@ def sampled_pairs(
     """
     block_pair = _block_pair(tables, universe, spec, kind)
     expected = count_block_pairs(block_pair)
-    if expected > MAX_PAIRS:
-        share = (MAX_PAIRS / expected) ** 0.5
+    # drop some rows of samples with more pairs than this
+    max_pairs = 2**21
+    if expected > max_pairs:
+        share = (max_pairs / expected) ** 0.5
         random = np.random.default_rng(len(tables[0].points.x))
         tables = [_thinned(table, share, random) for table in tables]
         block_pair = _block_pair(tables, universe, spec, kind)
@@ -271,7 +258,7 @@ def _thinned(
     table: SampledSets, share: float, random: np.random.Generator
 ) -> SampledSets:
     rows = len(table.points.x)
-    fewer = min(rows, max(MIN_SAMPLE, int(rows * share)))
+    fewer = min(rows, max(2048, int(rows * share)))
     return table.take(np.sort(random.choice(rows, fewer, replace=False)))
 
 
@@ -292,11 +279,6 @@ def _block_pair(
 
 MIN_TOKENS = 1 << 18
 """A block has at least this many tokens, unless memory limits blocks to fewer."""
-
-BLOCKS_PER_THREAD = 2
-"""Number of blocks per thread. Two are enough to keep all threads busy, because each
-block is in several block pairs.
-"""
 
 ROW_BYTES = 64
 """Bytes that a row takes in addition to its tokens and id: for an offset, its position,
@@ -494,7 +476,8 @@ def _with_longest(
     """
     if longest <= LONG:
         return side
-    extra, elements = LENGTH_BYTES * longest, 0
+    # arrays that have an item for each possible size
+    extra, elements = 8 * longest, 0
     if longest > table.sizes.max(initial=0):
         elements = longest
     last = np.arange(len(side)) == len(side) - 1
@@ -530,7 +513,8 @@ def _blocks(
     """
     number = math.ceil((rows * row_bytes + token_bytes * tokens) / limits.chunk)
     if not limits.chosen:
-        busy = limits.threads if limits.gpu else BLOCKS_PER_THREAD * limits.threads
+        # each block is in several block pairs, so two per thread keep all threads busy
+        busy = limits.threads if limits.gpu else 2 * limits.threads
         number = max(number, min(int(tokens // min_tokens), busy))
     return size_blocks(
         table.sizes,

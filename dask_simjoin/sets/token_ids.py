@@ -108,14 +108,6 @@ def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
     return Occurrences(offsets, codes, tokens)
 
 
-DENSE = 4
-"""A table of the range assigns numbers to integers if the range has at most this many
-values per integer.
-
-A hash table would be slower.
-"""
-
-
 def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Assign a token number to each integer. Return these numbers (n,), int32, and the
     distinct integers.
@@ -142,7 +134,8 @@ def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
         min(int(part.min()) for part in parts),
         max(int(part.max()) for part in parts),
     )
-    if high - low >= DENSE * sum(map(len, parts)) + 1024:
+    # up to 4 values per integer, a table of the range is faster than a hash table
+    if high - low >= 4 * sum(map(len, parts)) + 1024:
         codes, tokens = pd.factorize(
             np.concatenate(parts) if len(parts) > 1 else parts[0]
         )

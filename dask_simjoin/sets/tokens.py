@@ -27,14 +27,6 @@ from dask_simjoin.sets.token_ids import (
     of_strings,
 )
 
-MIN_SLOTS = 1 << 12
-"""Number of slots that the hash table of tokens has at first. When it is full, a table
-with four times as many replaces it.
-"""
-
-GROUP = 32
-"""Number of tokens that the kernel `number_tokens` looks up as a group."""
-
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
     """Return the kind of each byte (256,), uint8.
@@ -83,8 +75,9 @@ def split_at_bytes(
         np.empty(max_tokens, np.int32),
     )
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
-    heads, hashed = np.empty((GROUP, 3), np.int64), np.empty(GROUP, np.uint64)
-    size, number_tokens = MIN_SLOTS, splitting_kernels().number_tokens
+    # `number_tokens` looks up 32 tokens as a group
+    heads, hashed = np.empty((32, 3), np.int64), np.empty(32, np.uint64)
+    size, number_tokens = 4096, splitting_kernels().number_tokens
     out = keys, pool, pool_ends, codes, offsets, heads, hashed, done
     while not number_tokens(data, ends, kinds, np.full(size, -1, np.int32), *out):
         size *= 4
@@ -95,17 +88,6 @@ def split_at_bytes(
     buffers = [None, pa.py_buffer(used), pa.py_buffer(pool[: used[-1]].tobytes())]
     tokens = pa.LargeStringArray.from_buffers(differ, buffers[1], buffers[2])
     return Occurrences(offsets, codes[:number].copy(), tokens)
-
-
-KEY_BITS = 64
-"""If the characters of a q-gram have fewer bits than this in all, they are packed into
-one uint64.
-"""
-
-MAX_NUMBER = 2**62
-"""Upper bound of q-gram numbers. If a step would exceed it, the numbers are first
-replaced by consecutive ones.
-"""
 
 
 MAX_CONVERTED = 1 << 20
@@ -154,7 +136,7 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     if not ends[-1]:
         return Occurrences(ends, np.zeros(0, np.int32), None)
     bits = int(points.max()).bit_length()
-    if bits * q < KEY_BITS:
+    if bits * q < 64:
         codes, firsts = _numbered(offsets, points, q, bits, int(ends[-1]))
         return Occurrences(ends, codes, _written(points, firsts, q))
     starts = np.repeat(offsets[:-1] - ends[:-1], grams) + np.arange(ends[-1])
@@ -162,7 +144,8 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     base, above = len(alphabet), len(alphabet)
     numbers = letters.astype(np.int64)
     for k in range(1, q):
-        if above * base >= MAX_NUMBER:
+        # replace the numbers by consecutive ones before a step exceeds int64
+        if above * base >= 2**62:
             numbers, some = numbered_integers(numbers)
             numbers, above = numbers.astype(np.int64), len(some)
         # a q-gram that crosses the end of a text also gets a number here, but it is
@@ -192,7 +175,7 @@ def _numbered(
     )
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
     offsets, points = np.asarray(offsets, np.int64), np.require(points, np.uint32, "W")
-    size, number_grams = MIN_SLOTS, splitting_kernels().number_grams
+    size, number_grams = 4096, splitting_kernels().number_grams
     while not number_grams(
         points,
         offsets,

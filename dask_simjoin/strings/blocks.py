@@ -49,9 +49,6 @@ from dask_simjoin.sets.tokens import code_points
 from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
-POINTS = sys.maxunicode + 1
-"""A number that is larger than all code points, and than all codes in tails."""
-
 
 class EditBlockPair(SetBlockPair):
     """Two chunks of strings to compare, with the options of the join."""
@@ -184,20 +181,10 @@ INDEX_BYTES = 48
 share of a batch of pairs.
 """
 
-CODE_BYTES = 5
-"""Bytes that a code point takes: one in a block, if the text is Latin, and four more
-during a search.
-"""
-
 MIN_CODES = 1 << 16
 """A block has at least this many code points, unless memory limits blocks to fewer.
 
 The minimum is lower than for sets, because a code point takes more time than a token.
-"""
-
-MAX_ENTRIES = 64
-"""The number of segments per string is assumed to be at most this, because most longer
-strings are not indexed.
 """
 
 
@@ -219,7 +206,8 @@ def gather_texts(tables: list[list[SetSummary]]) -> Gathered:
                 points, EncodedSets(offsets=offsets, codes=codes.astype(np.int32))
             )
         )
-    return found, POINTS
+    # larger than all code points, and than all codes in tails
+    return found, sys.maxunicode + 1
 
 
 def make_edit_plan(
@@ -233,7 +221,9 @@ def make_edit_plan(
     """
     sizes = np.concatenate([s.sample.x[:, 0] for some in tables for s in some])
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
-    index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
+    # most strings with more segments are not indexed
+    index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, 64)
+    # one byte per code point in a block, if the text is Latin, and four during a search
     return make_set_plan(
         tables,
         spec,
@@ -243,7 +233,7 @@ def make_edit_plan(
         EditBlockPair,
         index,
         MIN_CODES,
-        CODE_BYTES,
+        5,
     )
 
 

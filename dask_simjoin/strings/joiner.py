@@ -26,9 +26,6 @@ compare a string without an index.
 Each time includes a share of the time to verify candidates.
 """
 
-SAMPLED_CODES = 1 << 16
-"""To estimate the frequencies of characters, this many codes are sampled."""
-
 
 class EditSearch(BlockSearch):
     """Looks up each string of the larger block in an index of the smaller block."""
@@ -149,7 +146,7 @@ class EditSearch(BlockSearch):
         """Estimate the probability that two random codes in the index are equal."""
         tokens = self._d[1]
         _, found = np.unique(
-            tokens[:: max(len(tokens) // SAMPLED_CODES, 1)], return_counts=True
+            tokens[:: max(len(tokens) // 2**16, 1)], return_counts=True
         )
         return float(((found / max(found.sum(), 1)) ** 2).sum())
 

@@ -214,10 +214,6 @@ TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 (`dask_simjoin.sets.token_ids`).
 """
 
-STEP_RATIO = 4
-"""One step of `distance_within` takes as long as this many steps of `lane_distances`.
-"""
-
 Side = tuple[Array, Array, Array, Array, Array]
 """Offsets, codes and weights of the strings in a block; then their two signatures,
 padded by `LANES`.
@@ -388,7 +384,8 @@ def search(
         signature, grams = q_signatures[x], q_grams[x]
         # `lane_distances` takes one step per code, and `distance_within` about limit**2
         # steps
-        by_bits = 0 < length <= min(MAX_SHORT, STEP_RATIO * (limits[length] + 1) ** 2)
+        # a step of `distance_within` takes as long as 4 of `lane_distances`
+        by_bits = 0 < length <= min(MAX_SHORT, 4 * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
         before = written

@@ -95,7 +95,7 @@ def _pack(
     if len(partitions) == 1:
         return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
     sizes = [len(partition) for partition in partitions]
-    x = np.empty((sum(sizes), spec.dims or 0), order="F")
+    x = np.empty((sum(sizes), spec.coordinates.dims or 0), order="F")
     position, buffer = np.empty(len(x), np.int64), np.empty(max(sizes) * x.shape[1])
     each: list[ReadRows] = []
     start = 0

@@ -43,7 +43,7 @@ from dask_simjoin.planning.sample import box
 from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import MAX_BYTES
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.spec import ChunkOptions, JoinSpec
 
 LOG = logging.getLogger("dask_simjoin")
 
@@ -150,14 +150,14 @@ def planned_points(
     try:
         x, kept, narrow = (
             narrow_points(frame, spec)
-            if spec.narrow
+            if spec.coordinates.narrow
             else (*points(frame, spec, buffer), None)
         )
     except ListError:
         check_source(number, len(frame), planned, False)
         raise
     taking_part = x if kept is None else x[kept]
-    can_be_narrow = not spec.narrow or narrow is not None
+    can_be_narrow = not spec.coordinates.narrow or narrow is not None
     check_source(
         number, len(frame), planned, can_be_narrow and box(taking_part) == planned_box
     )
@@ -196,8 +196,10 @@ def _read(
     `frame`: the rows that `dropna` keeps. `rows`: number of all rows.
     """
     if not len(x):  # without rows, the array does not show how long lists are
-        assert spec.dims is not None
-        x = module_of(x).empty((0, spec.dims + x.shape[1] - dims_of(x)), x.dtype)
+        assert spec.coordinates.dims is not None
+        x = module_of(x).empty(
+            (0, spec.coordinates.dims + x.shape[1] - dims_of(x)), x.dtype
+        )
     ids = row_ids(frame, spec.id, spec.id_dtype)
     example = frame.iloc[:0].copy() if example is None else example
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)
@@ -288,7 +290,7 @@ def read_chunk(
     are_whole = all(
         span == (0, len(frame)) for span, frame in zip(rows, frames, strict=True)
     )
-    whole = len(frames) > 1 and not spec.dropna and are_whole
+    whole = len(frames) > 1 and not spec.coordinates.dropna and are_whole
     x = _point_buffer(ends[-1], spec, layout, frames[0]) if whole else None
 
     def read(first: int, last: int) -> list[ReadRows]:
@@ -345,9 +347,13 @@ def _point_buffer(
 
     One array per partition would take longer to allocate than all other work.
     """
-    if frames_for(example).xp is not np or spec.dims is None or spec.narrow:
+    if (
+        frames_for(example).xp is not np
+        or spec.coordinates.dims is None
+        or spec.coordinates.narrow
+    ):
         return None
-    return np.empty((rows, spec.dims), order=_order(layout))
+    return np.empty((rows, spec.coordinates.dims), order=_order(layout))
 
 
 def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
@@ -479,7 +485,7 @@ def whole_chunks(
             places = (
                 None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
             )
-            own = replace(own, dims=plan.tables.dims)
+            own = own.with_dims(plan.tables.dims)
             read = _read(scan.x, scan.frame, places, len(frame), scan.limit, own)
             chunks.append(
                 gather_chunk(plan.layout, [(0, len(frame))], read, threads=threads)
@@ -560,12 +566,12 @@ def _scan(
         raise_warnings(warnings_of_left_out(frame, own))
     # the clusters must come from the same sample as in the join, otherwise the plan
     # would show another recall
-    sampled = sampled or spec.approximate
+    sampled = sampled or spec.search.approximate
     probed = (
         sampled
         or output.k is not None
         or min(map(len, frames)) >= MIN_ROWS
-        or needs_sample(spec.method)
+        or needs_sample(spec.search.method)
     )
     found = [
         scan_partition(
@@ -583,7 +589,8 @@ def _scan(
         check_rows(summary.source_rows, 0)
     # the result is a single frame, so the configured size of partitions does not apply
     settings = replace(spec.settings, output=None)
-    whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
+    one = ChunkOptions("entity", MAX_BYTES)
+    whole = replace(spec, chunks=one, settings=settings)
     return join_statistics([[summary] for summary, _ in found], whole), [
         scan for _, scan in found
     ]

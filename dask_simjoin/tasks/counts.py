@@ -160,7 +160,9 @@ def count_block_pairs(block_pair: BlockPair, some: Rows | None = None) -> Number
             (tally,) = each.joiner.tally(
                 *operands, is_self_join=each.is_self_join, by_row=False, rows=rows
             )
-            pairs += to_host(tally)[0, inverse] * (2 if spec.pairs == "both" else 1)
+            pairs += to_host(tally)[0, inverse] * (
+                2 if spec.result.pairs == "both" else 1
+            )
             continue
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
@@ -170,10 +172,10 @@ def count_block_pairs(block_pair: BlockPair, some: Rows | None = None) -> Number
                 *each.operands, is_self_join=each.is_self_join, rows=rows
             ).sum()
         )
-        pairs += found * (2 if spec.pairs == "both" else 1)
+        pairs += found * (2 if spec.result.pairs == "both" else 1)
     return pairs + (
         len(query["ids"])
-        if spec.include_self
+        if spec.result.include_self
         and is_self_join
         and (block_pair.first if some is None else not some[0])
         else 0

@@ -414,7 +414,7 @@ def graph_of_chunk(
     degrees = (
         count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     )
-    counts = degrees + 1 if spec.include_self else degrees
+    counts = degrees + 1 if spec.result.include_self else degrees
     # if `dropna` removed no row, the row numbers are 0, 1, 2, ...
     all_rows = len(numbers) == fitting.rows
     if not all_rows:
@@ -426,7 +426,7 @@ def graph_of_chunk(
     kind = offset_type(xp, max(entries, fitting.rows))
     part = _empty_rows(counts, entries, kind, xp)
     at = starts[:-1].copy() if all_rows else starts[numbers]
-    if spec.include_self:
+    if spec.result.include_self:
         put_diagonal(numbers, mode, at, part)
     numbers = numbers.astype(kind, copy=False)
     fill(block_pair, (numbers, numbers), mode, [at], [part], listed)

@@ -24,7 +24,9 @@ Fill = float | Mapping[str, float]
 def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
     """Return a mask (n,) of the rows that `dropna` keeps; None if it keeps all rows."""
     return (
-        points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
+        points(frame, spec)[1]
+        if isinstance(spec, JoinSpec) and spec.coordinates.dropna
+        else None
     )
 
 

@@ -155,7 +155,7 @@ class LocalJoins(LocalDriver):
         with naming_causes(lambda: plan.tables.warnings), within_memory(spec.request):
             columns = list(example.columns)
             found = join(work.block_pair, columns, plan, self.threads, like, alone)
-        itself = plan.rows * spec.include_self
+        itself = plan.rows * spec.result.include_self
         others = 0 if alone is None else alone[0]
         self.check_found(plan, len(found) - itself - others, directions(spec))
         return found
@@ -188,7 +188,7 @@ class LocalJoins(LocalDriver):
         found: Number = 0
         if work.plan.meets:
             found = count_pairs(work.block_pair, work.plan, self.threads)
-            itself = work.plan.rows * spec.include_self
+            itself = work.plan.rows * spec.result.include_self
             self.check_found(work.plan, np.max(found) - itself, directions(spec))
         return pairs_by_eps(found, spec, meta) if spec.several else found
 
@@ -201,7 +201,7 @@ class LocalJoins(LocalDriver):
         plan, device = work.plan, frames_for(frame).memory()
         limits = Limits(memory=device, gpu=device is not None)
         fitting = csr.fitting_for(spec, len(frame), frame, limits, pieces=False)
-        pairs, itself = plan.result.estimate, plan.rows * spec.include_self
+        pairs, itself = plan.result.estimate, plan.rows * spec.result.include_self
         with naming_causes(lambda: plan.tables.warnings):
             fitting.check(2 * pairs.total_low + itself, sampled=True)
             found = csr.graph_of_chunk(work.block_pair, mode, fitting, pairs.total)

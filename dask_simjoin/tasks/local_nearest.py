@@ -98,7 +98,7 @@ class LocalNearest(LocalDriver):
         output = nearest_output(wanted.k, with_ids=True, max_total=wanted.totals[1])
         made = self.planned(output)
         check_neighbors(made, wanted, frames_of_library(self.spec.library).memory())
-        if self.spec.approximate:
+        if self.spec.search.approximate:
             made = replace(
                 made, result=replace(made.result, recall=self._recall(made, wanted))
             )
@@ -108,10 +108,10 @@ class LocalNearest(LocalDriver):
         """Measure the recall of an approximate search."""
         specs = [self.spec] if self.is_self_join else [self.spec, self.spec.right]
         sides = [
-            read_piece(frame, replace(own, dims=plan.tables.dims))["x"]
+            read_piece(frame, own.with_dims(plan.tables.dims))["x"]
             for frame, own in zip(self.frames, specs, strict=True)
         ]
-        recall = recall_module(self.spec.method)
+        recall = recall_module(self.spec.search.method)
         how = plan.layout, wanted.k, self.spec.library, wanted.totals[1]
         found: Recall = recall.measured_neighbors(
             sides[0], sides[-1], *how, recall.PLANNED

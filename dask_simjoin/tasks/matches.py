@@ -331,7 +331,7 @@ class Matches(NamedTuple):
 
 def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
     """Return a function that converts totals to distances in the unit of the result."""
-    metric, unit = spec.measure, spec.unit
+    metric, unit = spec.measure, spec.result.unit
     how = {"xp": xp, "kernels": host_kernels("distances") if xp is np else None}
     if unit is None or isinstance(spec, TotalsSpec):
         return functools.partial(metric.distance, **how)

@@ -210,7 +210,7 @@ def result_rows(
     parts: list[ResultRows] = []
     for each in block_pair.comparisons():
         parts += _pairs(each, columns, rows)
-    if spec.include_self and is_self_join and block_pair.xp is not np:
+    if spec.result.include_self and is_self_join and block_pair.xp is not np:
         parts.append(_self_pairs(query, spec, columns, rows))
     return parts
 
@@ -380,7 +380,7 @@ def _pairs(
     found = matches(block_pair, distance, rows)
     sides = [(found.left_of, found.left), (found.right_of, found.right)]
     directions = [sides]
-    if spec.pairs == "both" and not own_radius:
+    if spec.result.pairs == "both" and not own_radius:
         directions.append(sides[::-1])
     parts = [pair_columns(left, right, spec, columns) for left, right in directions]
     if distance:
@@ -396,7 +396,7 @@ def _written_by_joiner(
     """
     query, data, is_self_join, spec = block_pair[:4]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
-    both, wanted_names = spec.pairs == "both", {*columns}
+    both, wanted_names = spec.result.pairs == "both", {*columns}
     names = [
         {n: column for n, column in of_side.items() if n in wanted_names or both}
         for of_side in (spec.kept_left, spec.kept_right)
@@ -423,7 +423,7 @@ def _written_by_joiner(
         number, (left, right) = 2 * number, both_directions(left, right)
         away = None if away is None else twice(away)
         both = False
-    if spec.include_self and is_self_join and block_pair.xp is np:
+    if spec.result.include_self and is_self_join and block_pair.xp is np:
         places = _places_in_frame_order(query, rows)
         left, right = (
             [
@@ -465,7 +465,7 @@ def _within_radius(
         )
 
     visit_radii(block_pair, show, rows)
-    if spec.include_self and block_pair.is_self_join:
+    if spec.result.include_self and block_pair.is_self_join:
         places = _places_in_frame_order(block_pair.query, rows)
         written.add(places, places, np.zeros(len(places)))
     return written.rows()

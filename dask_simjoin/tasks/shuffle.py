@@ -244,13 +244,15 @@ def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
     float32 columns are sent as float32, which takes half the bytes of float64. The
     chunk converts them exactly.
     """
-    assert spec.dims is not None
+    assert spec.coordinates.dims is not None
     kinds = [frame[name].dtype for name in spec.on]
-    if spec.lists:
+    if spec.coordinates.lists:
         lists = lists_of(frame[spec.on[0]])
-        kinds = [lists and lists.kind] * (spec.dims - bool(spec.by)) + kinds[1:]
+        kinds = [lists and lists.kind] * (
+            spec.coordinates.dims - bool(spec.coordinates.by)
+        ) + kinds[1:]
     if spec.measure.embeds:
-        kinds = [np.float64] * spec.dims
+        kinds = [np.float64] * spec.coordinates.dims
     narrow, wide = np.dtype(np.float32), np.dtype(np.float64)
     return {f"x{k}": narrow if kind == narrow else wide for k, kind in enumerate(kinds)}
 

@@ -935,7 +935,7 @@ MUTATIONS = [
     ),
     Mutation(
         "graph/small_frames.py",
-        "not spec.lists and copies == 1",
+        "not spec.coordinates.lists and copies == 1",
         "copies == 1",
         "graph/test_small_frames.py",
     ),

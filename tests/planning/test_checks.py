@@ -206,11 +206,11 @@ CASES = {
         constants=FEW_TASKS,
         left="check_order",
     ),
-    "edges without a disk": Case(
+    "edges too many for one worker": Case(
         "optics",
         {"max_eps": 0.5, "min_samples": 5, **ON},
         workers(9e6, 4e5),
-        constants={(optics, "free_space"): lambda directory: 0},
+        constants={(checks, "EDGE_BYTES"): 10**6},
     ),
     "pairs told to one task": Case(
         "near_duplicated",

@@ -22,7 +22,7 @@ from dask_simjoin.planning.data_warnings import (
     count_copies,
     far_from_max_distance,
 )
-from dask_simjoin.request.columns import is_identifier
+from dask_simjoin.request.column_names import is_identifier
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from tests.support.frames import computed
 from tests.support.paths import PLACES as PLACES_FILE

@@ -17,11 +17,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
-from dask_simjoin.request.columns import (
-    check_label,
-    latitude_and_longitude,
-    left_out,
-)
+from dask_simjoin.request.columns import check_label, left_out
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 from tests.support.frames import computed
 
@@ -342,80 +338,6 @@ def test_other_libraries(library):
     assert same(found, ROWS.simjoin.self_join(0.1, return_distance=True))
 
 
-LATITUDES = [
-    ("lat", "lng"),
-    ("LAT", "LON"),
-    ("latitude_deg", "longitude_deg"),
-    ("pickup_latitude", "pickup_longitude"),
-    ("start_lat", "start_lng"),
-    ("decimalLatitude", "decimalLongitude"),
-    ("centroid.lat", "centroid.lon"),
-    ("lat_wgs84", "lon_wgs84"),
-    ("y_lat", "x_lon"),
-    ("GPSLatitude", "GPSLongitude"),
-    ("Start Latitude", "Start Longitude"),
-    ("pickuplatitude", "pickuplongitude"),
-    ("intptlat", "intptlon"),
-    ("lat1", "long1"),
-    ("dec", "ra"),
-    ("dec_deg", "ra_deg"),
-    ("DE_ICRS", "RA_ICRS"),
-    ("DEJ2000", "RAJ2000"),
-    ("declination", "right_ascension"),
-]
-NO_LATITUDES = [
-    ("latency", "longest"),
-    ("lateral", "belongs"),
-    ("latest", "along"),
-    ("decision", "radius"),
-    ("decimal", "rate"),
-    ("flat", "salon"),
-    ("template", "talon"),
-    ("lat_acc", "long_acc"),
-    ("dec_error", "ra_error"),
-    ("x", "y"),
-    (0, 1),
-]
-
-
-@pytest.mark.parametrize("names", LATITUDES, ids=str)
-def test_names_of_latitude_and_longitude(names):
-    assert latitude_and_longitude(names) == (0, 1)
-    assert latitude_and_longitude(names[::-1]) == (1, 0)
-    frame = pd.DataFrame(np.zeros((2, 2)), columns=list(names))
-    options = {"metric": "haversine"}
-    assert frame.simjoin.count_pairs(1, on=list(names), **options) == 1
-    with pytest.raises(ColumnError, match="are in the opposite order; use on="):
-        frame.simjoin.count_pairs(1, on=list(names[::-1]), **options)
-
-
-@pytest.mark.parametrize("names", NO_LATITUDES, ids=str)
-def test_names_of_other_columns(names):
-    assert latitude_and_longitude(names) is latitude_and_longitude(names[::-1]) is None
-
-
-def test_suggested_coordinates_are_all_numeric_columns_but_the_id():
-    frame = pd.DataFrame(
-        {"sensor_id": [1, 2], "temp": [0.5, 1], "rpm": [7, 8], "volt": [1.0, 2]}
-    )
-    text = r"on=\['temp', 'rpm', 'volt'\] \('rpm' holds integers: leave it out if they"
-    with pytest.raises(ColumnError, match=text):
-        frame.simjoin.count_pairs(1)
-    with pytest.raises(ColumnError, match=text):
-        frame.simjoin.join(frame, 1)
-    with pytest.raises(ColumnError, match=r"'f5'\] \('rpm', 'f5' hold integers: leave"):
-        frame.assign(f5=pd.array([1, 2], "Int32")).simjoin.count_pairs(1)
-    with pytest.raises(
-        ColumnError, match=r"on=\['temp'\], or leave out the identifier"
-    ):
-        frame[["sensor_id", "temp"]].simjoin.count_pairs(1)
-    places = frame.rename(columns={"temp": "lat", "volt": "lon"})
-    with pytest.raises(
-        ColumnError, match=r"on=\['lat', 'lon'\], which leaves out 'rpm'"
-    ):
-        places.simjoin.count_pairs(1)
-
-
 def test_labels_equal_to_truth_values():
     with pytest.raises(ColumnError, match="a label that pandas and Dask do not find"):
         check_label("on", np.True_, pd.Index([0, "x"]))
@@ -436,9 +358,9 @@ def test_checks_of_many_columns_are_fast(names):
     meta = pd.DataFrame(np.zeros((0, WIDE)), columns=names)
     begin = time.process_time()
     for on in (None, names):
-        assert SelfJoinRequest(1.0, on=on).spec(meta).dims == WIDE
+        assert SelfJoinRequest(1.0, on=on).spec(meta).coordinates.dims == WIDE
         request = JoinRequest(meta, 1.0, on=on)
-        assert request.spec(meta, meta).dims == WIDE
+        assert request.spec(meta, meta).coordinates.dims == WIDE
     assert len(SelfJoinRequest(1.0, on=names[:2], keep=names).spec(meta).keep) == WIDE
     assert time.process_time() - begin < 3
     with pytest.raises(ColumnError, match="more than once"):

@@ -1,6 +1,5 @@
 """Distances with units, and longitudes to 360."""
 
-import dataclasses
 import math
 import re
 from fractions import Fraction
@@ -184,7 +183,7 @@ def test_distances_have_the_unit_of_the_request(metric, eps, unit):
     request = SelfJoinRequest(
         eps=eps, metric=metric, on=["dec", "ra"], return_distance=True
     )
-    assert request.spec(SKY).unit == unit
+    assert request.spec(SKY).result.unit == unit
 
 
 def test_a_column_of_distances_that_is_named_like_one_sets_no_unit():
@@ -193,11 +192,11 @@ def test_a_column_of_distances_that_is_named_like_one_sets_no_unit():
         eps="2 km", on=["dec", "ra"], return_distance=True, pairs="both", **HOW
     )
     spec = request.spec(frame)
-    assert spec.radius == "2 km" and spec.unit is None
+    assert spec.radius == "2 km" and spec.result.unit is None
 
 
 def test_messages_repeat_the_text_of_a_distance():
     spec = SelfJoinRequest(eps="3000 km", metric="haversine").spec(SKY)
     assert spec.request == "eps=3000 km"
-    assert dataclasses.replace(spec, eps=2.0).request == "eps=2.0 m"
+    assert spec.with_eps(2.0).request == "eps=2.0 m"
     assert SelfJoinRequest(eps=2, metric="haversine").spec(SKY).request == "eps=2.0 m"

@@ -1,7 +1,6 @@
 """Chunks of DBSCAN as two workers would make them, without workers."""
 
 import itertools
-from dataclasses import replace
 
 from dask_simjoin.cluster.expressions.components import Labels
 from dask_simjoin.planning.entity_chunks import BY_WORKER
@@ -35,7 +34,7 @@ def planned_chunks(parts, eps, min_samples, blocksize, **options):
         summarise(part, n, spec, False, len(parts)) for n, part in enumerate(parts)
     ]
     plan = make_plan(join_statistics([summaries], spec), Labels._output, WORKERS)
-    return replace(spec, dims=plan.tables.dims), plan
+    return spec.with_dims(plan.tables.dims), plan
 
 
 def sent_chunks(parts, groups, spec, plan):

@@ -10,6 +10,7 @@ import pytest
 from dask_simjoin.engine.compat import DIVIDED, FLOAT32
 from dask_simjoin.engine.cpu.frames import FRAMES
 from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.request.spec import Coordinates
 from dask_simjoin.tasks import chunks
 from tests.support.frames import planned, split
 from tests.support.narrow import float32_rows, narrow_on_host
@@ -218,7 +219,10 @@ def test_partitions_that_are_no_longer_narrow(monkeypatch):
     lazy = split(frame, ()).simjoin.self_join(6.0)
     plan, spec = lazy.expr.plan, lazy.expr.operand("spec")
     spec, fingerprint = (
-        replace(spec, dims=plan.tables.dims, narrow=plan.indexing.narrow),
+        replace(
+            spec,
+            coordinates=Coordinates(plan.tables.dims, narrow=plan.indexing.narrow),
+        ),
         (0, plan.tables.sources[0][0]),
     )
     assert (
@@ -238,7 +242,7 @@ def test_whole_partitions_are_indexed_from_one_frame(dropna):
     if dropna:
         frame.loc[[0, 20, 21, 59], "c0"] = np.nan
     spec, layout, _ = planned(frame.dropna(), 0.1)
-    spec = replace(spec, dropna=dropna, keep=("name",))
+    spec = replace(spec, coordinates=Coordinates(2, dropna=dropna), keep=("name",))
     found = chunks.index_partitions(layout, spec, 1, True, [20, 0, 25, 15], frame)
     sizes = [19, 0, 23, 14] if dropna else [20, 0, 25, 15]
     assert found["ends"].tolist() == np.cumsum(sizes).tolist()

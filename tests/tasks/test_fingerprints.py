@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.errors import SourceChangedError
-from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.spec import Coordinates, JoinSpec, Limit
 from dask_simjoin.tasks.counts import earlier_positions, fingerprints, values_beside
 
 ROWS = 200
@@ -70,7 +70,7 @@ def test_lists():
 
 def test_rows_left_out(frame):
     frame["x"] = frame.x.where(frame.x != 1)
-    spec = JoinSpec(1.0, ("x", "y"), dropna=True)
+    spec = JoinSpec(Limit(1.0), ("x", "y"), coordinates=Coordinates(dropna=True))
     kept = frame[frame.x.notna()]
     values, then = kept.x * 7 + kept.y, fingerprints(frame, (("x", "y"),), spec)
     moved = frame.iloc[::-1]

@@ -26,6 +26,7 @@ from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.options import current_settings
 from dask_simjoin.request.requests import SelfJoinRequest
+from dask_simjoin.request.spec import ChunkOptions
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import cases, frame_of
 from tests.support.profiles import examples
@@ -427,7 +428,7 @@ def test_partitions_too_large_to_index(ddf):
         summary, source_rows=2**33, moments=replace(summary.moments, rows=2**33)
     )
     with dask.config.set({"simjoin.blocksize": "1 TiB"}):
-        spec = replace(spec, partitioning="entity", settings=current_settings())
+        spec = replace(spec, chunks=ChunkOptions("entity"), settings=current_settings())
         plan = make_plan(join_statistics([[summary, huge]], spec))
     assert plan.chunks.rows.sum() == 2**33 + 100
     assert plan.chunks.rows.max() <= MAX_ROWS

@@ -1,6 +1,6 @@
 """Collect the edges between near rows, and count and connect rows by place.
 
-Edges are sorted by row, in memory or in files. A place is the position of a row in the
+Edges are sorted by row. A place is the position of a row in the
 index of its chunk. Near rows have near places, so values that are stored by place are
 close together in memory. In frame order, each access to a neighbor would miss the CPU
 cache.
@@ -9,16 +9,10 @@ cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.scratch import (
-    ArrayWriter,
-    StoredArray,
-    discard_on_error,
-)
 from dask_simjoin.engine.base import host_kernels, joiner_of_library
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.protocols import Joiner
@@ -30,93 +24,48 @@ from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.named_tuples import sent_by_fields
 
 
-@dataclass(frozen=True)
-class SpillLimits:
-    """Limits of the memory for edges. Beyond them, edges are written to files."""
+class EdgeRun(NamedTuple):
+    """Edges that start at rows of a chunk, sorted by row."""
 
-    directory: str  # folder for the files
-    max_bytes: int  # an array with more bytes is written to a file
-    # at most this many pairs are sorted at a time, and this many edges are gathered at
-    # a time
-    buffer: int
+    rows: np.ndarray  # the rows that have edges, ascending, int32
+    # where the edges of each of these rows start; then where the last ones end
+    ends: np.ndarray
+    others: np.ndarray  # row at the other end of each edge, int32
+    squared: np.ndarray  # squared length of each edge, float64
 
-
-@dataclass(frozen=True)
-class EdgeRuns:
-    """Edges that start at the rows of a chunk, in several runs. Within each run, edges
-    are sorted by row.
-    """
-
-    # where each run starts in `rows` and in `others`; then where the last run ends
-    starts: list[tuple[int, int]]
-    rows: StoredArray  # rows with edges, run by run, int32
-    counts: StoredArray  # number of edges that start at each row in `rows`, int32
-    others: StoredArray  # row at the other end of each edge, int32
-    squared: StoredArray  # squared length of each edge, float64
-
-    @property
-    def stores(self) -> tuple[StoredArray, ...]:
-        return self.rows, self.counts, self.others, self.squared
-
-
-class _RunWriter:
-    """Collects the edges that start at rows of one chunk, as runs."""
-
-    def __init__(self, rows: int, limits: SpillLimits) -> None:
-        self._number = rows
-        self._starts = [(0, 0)]
-        kinds = (np.int32, np.int32, np.int32, np.float64)
-        self.stores = [
-            ArrayWriter(kind, limits.directory, limits.max_bytes) for kind in kinds
-        ]
-
-    def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
-        """Sort edges by row, and append them as a run."""
-        ends = np.zeros(self._number + 1, np.int64)
+    @classmethod
+    def sorted(
+        cls, number: int, rows: np.ndarray, others: np.ndarray, squared: np.ndarray
+    ) -> EdgeRun:
+        """Sort edges by row. `number`: how many rows the chunk has."""
+        ends = np.zeros(number + 1, np.int64)
         out, values = np.empty(len(rows), np.int32), np.empty(len(rows))
         host_kernels("optics").by_row(rows, others, squared, ends, out, values)
-        counts = np.diff(ends).astype(np.int32)
-        some = np.flatnonzero(counts)
-        columns: list[np.ndarray] = [some.astype(np.int32), counts[some], out, values]
-        for store, column in zip(self.stores, columns, strict=True):
-            store.append(column)
-        self._starts.append((self.stores[0].size, self.stores[2].size))
-
-    def finish(self) -> EdgeRuns:
-        return EdgeRuns(self._starts, *(store.finish() for store in self.stores))
-
-
-class _Run:
-    """Reads pieces of one run."""
-
-    def __init__(self, runs: EdgeRuns, number: int) -> None:
-        (first, self._edge), (last, _) = runs.starts[number : number + 2]
-        self._runs = runs
-        self.rows, self.counts = runs.rows[first:last], runs.counts[first:last]
-        self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
+        some = np.flatnonzero(np.diff(ends))
+        return cls(some.astype(np.int32), np.append(0, ends[some + 1]), out, values)
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read the edges of rows `start` to `stop` - 1.
-
-        Return offsets by row, the rows at the other ends, and squared distances.
+        """Return the edges of rows `start` to `stop` - 1: offsets by row, the rows at
+        the other ends, and squared distances.
         """
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
-        ends[self.rows[first:last] - start + 1] = self.counts[first:last]
-        some = slice(
-            self._edge + int(self._before[first]), self._edge + int(self._before[last])
-        )
-        return np.cumsum(ends), self._runs.others[some], self._runs.squared[some]
+        ends[self.rows[first:last] - start + 1] = np.diff(self.ends[first : last + 1])
+        some = slice(self.ends[first], self.ends[last])
+        return np.cumsum(ends), self.others[some], self.squared[some]
 
 
 def edges_of_block(
-    block_pair: BlockPair, limits: SpillLimits
-) -> tuple[EdgeRuns, EdgeRuns | None]:
+    block_pair: BlockPair, buffer: int
+) -> tuple[list[EdgeRun], list[EdgeRun] | None]:
     """Collect the edges between two chunks, or within one chunk. Each edge is listed
     once from each end.
+
+    `buffer`: at most about this many pairs are sorted at a time.
     """
     is_self_join = block_pair.is_self_join
-    sides = [_RunWriter(len(side["ids"]), limits) for side in block_pair.chunks]
+    sizes = [len(side["ids"]) for side in block_pair.chunks]
+    runs: list[list[EdgeRun]] = [[] for _ in sizes]
     waiting: list[tuple[np.ndarray, ...]] = []
     number = 0
 
@@ -132,10 +81,10 @@ def edges_of_block(
                 np.concatenate(both)
                 for both in ((left, right), (right, left), (squared, squared))
             )
-            sides[0].add(*twice)
+            runs[0].append(EdgeRun.sorted(sizes[0], *twice))
         else:
-            sides[0].add(left, right, squared)
-            sides[1].add(right, left, squared)
+            runs[0].append(EdgeRun.sorted(sizes[0], left, right, squared))
+            runs[1].append(EdgeRun.sorted(sizes[1], right, left, squared))
         waiting.clear()
         number = 0
 
@@ -145,30 +94,22 @@ def edges_of_block(
             tuple(np.array(to_host(column)) for column in (left, right, squared))
         )
         number += len(left)
-        if number >= limits.buffer:
+        if number >= buffer:
             sort()
 
-    with discard_on_error(*(store for side in sides for store in side.stores)):
-        block_pair.joiner.visit(
-            *block_pair.operands, visitor, is_self_join=is_self_join
-        )
-        sort()
-    first, *second = [side.finish() for side in sides]
-    return first, second[0] if second else None
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=is_self_join)
+    sort()
+    return runs[0], None if is_self_join else runs[1]
 
 
-@dataclass(frozen=True)
-class CoreEdges:
+class CoreEdges(NamedTuple):
     """The edges that start at core rows of a chunk."""
 
     core: np.ndarray  # (n,), float64: core distances; infinity: not a core row
     degree: np.ndarray  # (n,), int32: number of edges per row
     # node at the other end of each edge, int32; a node is a row's number in all chunks
-    others: StoredArray
-    reach: StoredArray  # reachability distance of that node from the row, float64
-    # the files that were read; kept until the run ends, because Dask may repeat a task
-    # that reads them
-    used: tuple[StoredArray, ...]
+    others: np.ndarray
+    reach: np.ndarray  # reachability distance of that node from the row, float64
 
 
 def gather_edges(
@@ -176,66 +117,56 @@ def gather_edges(
     max_eps: float,
     min_samples: int,
     first_nodes: list[int],
-    limits: SpillLimits,
-    *parts: EdgeRuns,
+    buffer: int,
+    *parts: list[EdgeRun],
 ) -> CoreEdges:
     """Compute the core distances of a chunk's rows, and gather the edges of its core
     rows.
 
     `first_nodes`: one node for each part. The edges of a part end in one chunk, and
-    this node is the first row of that chunk. Distances are rounded to 15 decimals, as
-    in scikit-learn.
+    this node is the first row of that chunk. `buffer`: at most this many edges are
+    gathered at a time, or those of one row. Distances are rounded to 15 decimals, as in
+    scikit-learn.
     """
     runs = [
-        (_Run(part, number), node)
+        (run, node)
         for part, node in zip(parts, first_nodes, strict=True)
-        for number in range(len(part.starts) - 1)
+        for run in part
     ]
     degree = np.zeros(rows, np.int64)
     for run, _ in runs:
-        degree[run.rows] += run.counts
+        degree[run.rows] += np.diff(run.ends)
     total = np.append(0, np.cumsum(degree))
     core, left = np.full(rows, np.inf), np.zeros(rows, np.int32)
-    others = ArrayWriter(np.int32, limits.directory, limits.max_bytes)
-    reach = ArrayWriter(np.float64, limits.directory, limits.max_bytes)
+    others, reach = [np.empty(0, np.int32)], [np.empty(0)]
     kernels, start = host_kernels("optics"), 0
-    with discard_on_error(others, reach):
-        while start < rows:
-            stop = (
-                int(np.searchsorted(total, total[start] + limits.buffer, side="right"))
-                - 1
-            )
-            stop = min(max(stop, start + 1), rows, start + limits.buffer)
-            some = slice(start, stop)
-            number = int(total[stop] - total[start])
-            nodes, squared = np.empty(number, np.int32), np.empty(number)
-            at = total[start:stop] - total[start]
-            for run, node in runs:
-                kernels.append_rows(*run.piece(start, stop), node, at, nodes, squared)
-            far = np.full(stop - start, np.inf)
-            scratch = np.empty(int(degree[some].max(initial=0)))
-            kernels.kth_smallest(
-                total[start : stop + 1] - total[start],
-                squared,
-                min_samples - 1,
-                far,
-                scratch,
-            )
-            far = np.sqrt(far)
-            core[some] = np.round(np.where(far <= max_eps, far, np.inf), 15)
-            row = np.repeat(np.arange(stop - start), degree[some])
-            near = (squared <= max_eps * max_eps) & np.isfinite(core[some])[row]
-            row = row[near]
-            left[some] = np.bincount(row, minlength=stop - start)
-            others.append(nodes[near])
-            reach.append(
-                np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15)
-            )
-            start = stop
-    used = tuple(
-        store for part in parts for store in part.stores if store.values is None
-    )
-    return CoreEdges(core, left, others.finish(), reach.finish(), used)
+    while start < rows:
+        stop = int(np.searchsorted(total, total[start] + buffer, side="right")) - 1
+        stop = min(max(stop, start + 1), rows, start + buffer)
+        some = slice(start, stop)
+        number = int(total[stop] - total[start])
+        nodes, squared = np.empty(number, np.int32), np.empty(number)
+        at = total[start:stop] - total[start]
+        for run, node in runs:
+            kernels.append_rows(*run.piece(start, stop), node, at, nodes, squared)
+        far = np.full(stop - start, np.inf)
+        kernels.kth_smallest(
+            total[start : stop + 1] - total[start],
+            squared,
+            min_samples - 1,
+            far,
+            np.empty(int(degree[some].max(initial=0))),
+        )
+        far = np.sqrt(far)
+        core[some] = np.round(np.where(far <= max_eps, far, np.inf), 15)
+        row = np.repeat(np.arange(stop - start), degree[some])
+        near = (squared <= max_eps * max_eps) & np.isfinite(core[some])[row]
+        row = row[near]
+        left[some] = np.bincount(row, minlength=stop - start)
+        others.append(nodes[near])
+        reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
+        start = stop
+    return CoreEdges(core, left, np.concatenate(others), np.concatenate(reach))
 
 
 def order_of(chunk: Chunk) -> Array:

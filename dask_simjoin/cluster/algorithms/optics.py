@@ -1,7 +1,7 @@
 """Order rows by OPTICS, and extract clusters from the order.
 
-Mode "edges" orders rows by all edges within `max_eps`. So all edges are stored, in
-files if there are many, and one task orders the rows. Among rows with equal
+Mode "edges" orders rows by all edges within `max_eps`. So all edges are stored in
+memory, and one task orders the rows. Among rows with equal
 reachability, the first row in the frame comes first.
 
 Mode "forest" stores only the minimum spanning forest of the core rows. The weight of an
@@ -25,8 +25,6 @@ from dask_simjoin.cluster.algorithms.condensed_tree import numbers_of
 from dask_simjoin.cluster.algorithms.dbscan import NO_LABEL as NOWHERE
 from dask_simjoin.cluster.algorithms.edges import (
     CoreEdges,
-    EdgeRuns,
-    SpillLimits,
     edges_of_block,
     gather_edges,
     order_of,
@@ -69,10 +67,8 @@ FILL_BITS = [
 ]
 """The same, with floats as bit patterns."""
 
-IN_MEMORY = 2**30
-"""If the memory limit is unknown, keep at most this many bytes of edges in memory, and
-the rest in files.
-"""
+SORTED_EDGES = 1 << 22
+"""Maximum number of edges that are sorted at a time."""
 
 FOREST = "forest"
 """Value of `mode` that stores only a spanning forest instead of all edges."""
@@ -100,11 +96,10 @@ def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.nd
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
     kept = []  # the kernel gets only addresses, so this list must keep the arrays alive
     for part, first, size in zip(parts, firsts, sizes, strict=False):
-        others, reach = part.others.array(), part.reach.array()
-        kept += [others, reach]
+        kept += [part.others, part.reach]
         begin = np.cumsum(part.degree, dtype=np.int64) - part.degree
-        nodes_at[first : first + size] = others.ctypes.data + 4 * begin
-        weights_at[first : first + size] = reach.ctypes.data + 8 * begin
+        nodes_at[first : first + size] = part.others.ctypes.data + 4 * begin
+        weights_at[first : first + size] = part.reach.ctypes.data + 8 * begin
     core = np.concatenate([part.core for part in parts]) if parts else np.zeros(0)
     degree = (
         np.concatenate([part.degree for part in parts])
@@ -183,17 +178,15 @@ def visit_in_order(
 
 
 def optics_of_chunk(
-    block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
+    block_pair: BlockPair, max_eps: float, min_samples: int
 ) -> np.ndarray:
     """Order the rows of a single chunk by all edges; return the columns of the result,
     see `table_of`.
     """
     n = len(block_pair.query["ids"])
-    runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
-    part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
-    found = order_rows([n], [part])[0]
-    discard([part])
-    return found
+    runs = edges_of_block(block_pair, SORTED_EDGES)[0]
+    part = gather_edges(n, max_eps, min_samples, [0], SORTED_EDGES, runs)
+    return order_rows([n], [part])[0]
 
 
 MIN_DENSE_EDGES = 1 << 21
@@ -203,9 +196,6 @@ DENSE_SHARE = 64
 """Edges are computed again instead of stored if at least 1 / DENSE_SHARE of all pairs
 of rows are edges. Then comparing a row with all others is not slower.
 """
-
-COMPARED = 1 << 20
-"""About this many pairs of rows are compared at a time."""
 
 
 def is_dense(block_pair: BlockPair, pairs: float) -> bool:
@@ -231,7 +221,7 @@ def optics_of_dense_chunk(
     rows_at = order_of(block_pair.query)
     n = len(rows_at)
     core = np.full(n, np.inf)
-    step = max(1, COMPARED // max(n, 1))
+    step = max(1, 2**20 // max(n, 1))
     for start in range(0, n, step):
         places = np.arange(start, min(start + step, n))
         totals = joiner.totals_from(index, layout, places, n)
@@ -282,12 +272,6 @@ def with_positions(result: Frame, left_out: Array) -> Frame:
         values_of(result[PREDECESSOR]), frames.xp.asarray(left_out)
     )
     return result.assign(**{PREDECESSOR: column})
-
-
-def discard(parts: list[CoreEdges]) -> None:
-    for part in parts:
-        for store in (part.others, part.reach, *part.used):
-            store.discard()
 
 
 def at_distance(
@@ -381,9 +365,6 @@ def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
     return frames.series(frames.xp.asarray(labels), frame.index, name)
 
 
-MIN_BUFFER = 1 << 21
-"""At least this many edges are collected before they are reduced to a forest."""
-
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Edges: weights, and row numbers of both ends, the smaller first."""
 
@@ -460,7 +441,8 @@ class _Block:
             self._best[1], self._stem[1] = self._best[0], self._stem[0]
         self._forest: Edges = NO_EDGES
         self._waiting: list[Edges] = []
-        self._number, self._capacity = 0, max(MIN_BUFFER, 4 * len(self._numbers))
+        # collect at least this many edges before they are reduced to a forest
+        self._number, self._capacity = 0, max(2**21, 4 * len(self._numbers))
 
     def visitor(self, left: Array, right: Array, squared: Array) -> None:
         rows, away = (to_host(left), to_host(right)), to_host(squared)

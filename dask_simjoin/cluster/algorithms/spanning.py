@@ -263,9 +263,6 @@ Places = int | Array
 are consecutive.
 """
 
-CONVERTED_AT_ONCE = 1 << 13
-"""Weights are converted to distances this many at a time, to save memory."""
-
 
 def _with_numbers(chunk: Chunk, places: Places) -> Index:
     return searcher_for(chunk["example"]).renamed(cast(Index, chunk), places)
@@ -423,12 +420,13 @@ def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
     A weight that occurs several times is converted once.
     """
     found = np.empty(len(weight))
-    for start in range(0, len(weight), CONVERTED_AT_ONCE):
-        some = weight[start : start + CONVERTED_AT_ONCE]
+    step = 2**13
+    for start in range(0, len(weight), step):
+        some = weight[start : start + step]
         first = np.ones(len(some), np.bool_)
         np.not_equal(some[1:], some[:-1], out=first[1:])
         away = metric.distance(some[first], np)
-        found[start : start + CONVERTED_AT_ONCE] = away[np.cumsum(first) - 1]
+        found[start : start + step] = away[np.cumsum(first) - 1]
     return found
 
 

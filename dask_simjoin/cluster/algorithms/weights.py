@@ -11,11 +11,6 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.request.messages import shown
 from dask_simjoin.tasks.matches import BlockPair
 
-SUM_BITS = 62
-"""Weights are converted to integers whose sums have at most this many bits, so that
-int64 does not overflow.
-"""
-
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     """Return weights as an array (rows,), float64; raise an error if a value is not
@@ -71,7 +66,8 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
     """
     xp = block_pair.xp
     total = float(np.abs(weights).sum()) or 1.0
-    bits = SUM_BITS - int(np.frexp(total)[1]) - 1
+    # sums of integers of 62 bits do not overflow int64
+    bits = 62 - int(np.frexp(total)[1]) - 1
     whole = xp.asarray(np.rint(np.ldexp(weights, bits)).astype(np.int64))
     sums = whole.copy()
 

@@ -70,11 +70,6 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
 
-MERGED_LISTS = 8
-"""A task merges at most this many lists of edges. The number is small, so that merging
-starts before all are found.
-"""
-
 
 class Labels(FoundByChunk):
     """A lazy Series of DBSCAN labels whose chunks are not planned yet."""
@@ -315,13 +310,10 @@ def add_components(
         for one in pieces
         if len(one.chunks) == 2
     ]
+    # 8 lists at a time: merging starts before all are found
     return within, steps.merged(
-        "merge", functools.partial(merge_edges, spec.library), edges, MERGED_LISTS
+        "merge", functools.partial(merge_edges, spec.library), edges, 8
     )
-
-
-ROW_BYTES = 80
-"""Estimated bytes per row in the task that selects rows of all chunks."""
 
 
 class NearDuplicated(FoundByChunk):
@@ -489,7 +481,8 @@ class MarksOfAllNear(ChunkValues):
 def check_pairs(plan: Plan, keep: object, distance: str, limits: Limits) -> None:
     """Raise an error if the pairs of all chunks do not fit in the memory of one task."""
     pairs = plan.result.estimate.total_low
-    need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
+    # the task that selects rows of all chunks takes 80 bytes per row
+    need = int(pairs * PAIR_BYTES + plan.rows * 80)
     free = limits.room
     if free is not None and need > free:
         raise BudgetError(

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import functools
-import shutil
 from typing import Any
 
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.edges import (
-    CoreEdges,
-    SpillLimits,
     edges_of_block,
     gather_edges,
 )
 from dask_simjoin.cluster.algorithms.optics import (
     FILL,
     FOREST,
-    IN_MEMORY,
+    SORTED_EDGES,
     core_distances,
-    discard,
     forest_of_block,
     labels_of,
     labels_series,
@@ -30,14 +26,6 @@ from dask_simjoin.cluster.algorithms.optics import (
     order_rows,
     smallest_of_block,
     with_positions,
-)
-from dask_simjoin.cluster.algorithms.scratch import (
-    LABEL,
-    Folder,
-    Scratch,
-    free_space,
-    make_scratch,
-    new_folder,
 )
 from dask_simjoin.graph.aligned import Aligned
 from dask_simjoin.graph.base import LabelledExpr, Steps, blocks_of_chunks, pick, picked
@@ -53,8 +41,7 @@ from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.left_out import positions_left_out
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.source import FrozenSource, optimise_in_place
-from dask_simjoin.graph.workers import is_worker
-from dask_simjoin.metrics.norms import Array, Frame
+from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.checks import check_edges, check_order
 from dask_simjoin.planning.limits import SHARE, Limits
 from dask_simjoin.planning.outputs import OutputSpec
@@ -134,12 +121,6 @@ def _labels(
     return np.split(labels_of(parts, eps, options), ends)
 
 
-MERGED_FORESTS = 4
-"""A task merges at most this many forests. The number is small, because each forest may
-have an edge per row.
-"""
-
-
 class ForestRows(ChunkValues):
     """Order the rows by a spanning forest, and return the result by chunk.
 
@@ -193,7 +174,8 @@ class ForestRows(ChunkValues):
         reached = [
             add("reached", b, pick, forest, 1) for b, forest in enumerate(forests)
         ]
-        forest = steps.merged("merge", merge_forests, trees, fan_in=MERGED_FORESTS)
+        # 4 at a time, because each forest may have an edge per row
+        forest = steps.merged("merge", merge_forests, trees, fan_in=4)
         attached = [
             add("attached", c, merge_border_edges, cores[c], *of_chunk(reached, c))
             for c in every
@@ -207,16 +189,10 @@ class ForestRows(ChunkValues):
         return steps.layer
 
 
-SORT_BYTES = 96
-"""Bytes that a pair takes while its two edges, one in each direction, are sorted."""
-
 ORDER_BYTES, FOREST_BYTES = 150, 500
 """Bytes that a row takes in the task that orders all rows: by all edges, and by a
 forest.
 """
-
-OTHER_BYTES = 16
-"""Bytes that each stored nearest row takes: a row number and a distance."""
 
 
 class Order(FoundByChunk):
@@ -241,7 +217,8 @@ class Order(FoundByChunk):
         "forest" also the nearest rows.
         """
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
-        return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
+        # a stored nearest row takes 16 bytes: a row number and a distance
+        return OutputSpec(False, False, 64, 16, others, single_home=True)
 
     @property
     def _row_bytes(self) -> int:
@@ -264,33 +241,15 @@ class Order(FoundByChunk):
             return ForestRows(
                 chunks, plan, self.operand("spec"), max(1, min(samples - 1, plan.rows))
             )
-        limit = None if limits.gpu else limits.memory
-        together = IN_MEMORY if limit is None else limit // SHARE
-        scratch = make_scratch()
-        check_edges(
-            plan.result.estimate.total_low,
-            max_eps,
-            together,
-            scratch.directory,
-            free_space,
-        )
-        max_bytes = (
-            together // (8 * max(1, len(plan.work))),
-            together // (2 * max(1, len(plan.chunks))),
-        )
-        buffer = int(
-            np.clip((limit or IN_MEMORY) // SHARE // SORT_BYTES, 1 << 16, 1 << 22)
-        )
-        return OrderedRows(
-            chunks,
-            plan,
-            self.operand("spec"),
-            samples,
-            max_eps,
-            scratch,
-            max_bytes,
-            buffer,
-        )
+        # without a cluster, all threads order the rows in one process
+        memory = limits.limit or (limits.shared or 0) * limits.threads or None
+        check_edges(plan.result.estimate.total_low, max_eps, memory)
+        buffer = SORTED_EDGES
+        if limits.memory is not None and not limits.gpu:
+            # a pair takes 96 bytes while its two edges, one in each direction, are
+            # sorted
+            buffer = int(np.clip(limits.memory // SHARE // 96, 1 << 16, SORTED_EDGES))
+        return OrderedRows(chunks, plan, self.operand("spec"), samples, max_eps, buffer)
 
 
 class WithPositions(Blockwise):
@@ -316,9 +275,7 @@ class OrderedRows(ChunkValues):
     """Order the rows by all edges, and return the result for each chunk.
 
     Each block pair sorts its edges by row. One task per chunk gathers the edges of the
-    chunk's rows, and computes their core distances. Then one task orders all rows. An
-    array with more than `max_bytes` is written to a file. The folder for these files
-    exists until the run ends.
+    chunk's rows, and computes their core distances. Then one task orders all rows.
     """
 
     _label = "simjoin_optics_order"
@@ -328,26 +285,15 @@ class OrderedRows(ChunkValues):
         "spec",
         "min_samples",
         "max_eps",
-        "scratch",
-        "max_bytes",
         "buffer",
     ]
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
-        token, scratch, spec = (
-            self.deterministic_token,
-            self.operand("scratch"),
-            self.operand("spec"),
-        )
-        steps = Steps(LABEL, token)
+        spec, buffer = self.operand("spec"), self.operand("buffer")
+        steps = Steps("simjoin_optics", self.deterministic_token)
         every = range(len(plan.chunks))
         refs = [chunk_ref(self.chunks, c) for c in every]
-        folder = steps.add("folder", 0, _folder, scratch, token)
-        block, chunk = (
-            Task(None, _limits, folder, max_bytes, self.operand("buffer"))
-            for max_bytes in self.operand("max_bytes")
-        )
         sizes = [steps.add("sizes", c, _size, refs[c]) for c in every]
         firsts = steps.add("nodes", 0, _first_nodes, *sizes)
         runs = [
@@ -356,7 +302,7 @@ class OrderedRows(ChunkValues):
                 b,
                 edges_of_block,
                 block_pair_of(self.chunks, i, j, spec, plan.layout),
-                block,
+                buffer,
             )
             for b, (i, j) in enumerate(plan.work.blocks.tolist())
         ]
@@ -366,12 +312,12 @@ class OrderedRows(ChunkValues):
             nodes = List(*(picked(firsts, other) for _, _, other in met))
             own = (picked(runs[b], side) for b, side, _ in met)
             gathered.append(
-                steps.add("gather", c, gather_edges, sizes[c], *how, nodes, chunk, *own)
+                steps.add(
+                    "gather", c, gather_edges, sizes[c], *how, nodes, buffer, *own
+                )
             )
         numbers = steps.row_numbers(plan, refs)
-        order = steps.add(
-            "visit", 0, _order, List(*numbers), List(*gathered), folder, scratch
-        )
+        order = steps.add("visit", 0, order_rows, List(*numbers), List(*gathered))
         for c in every:
             steps.layer[(self._name, c)] = Task((self._name, c), pick, order, c)
         return steps.layer
@@ -383,29 +329,3 @@ def _size(chunk: Chunk) -> int:
 
 def _first_nodes(*sizes: int) -> list[int]:
     return np.cumsum([0, *sizes]).tolist()
-
-
-def _folder(scratch: Scratch, token: str) -> Folder:
-    """Return the folder for files of this run. Without a cluster, deleting the result
-    removes the folder.
-    """
-    return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
-
-
-def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
-    return SpillLimits(folder.path, max_bytes, buffer)
-
-
-def _order(
-    numbers: list[Array | int],
-    gathered: list[CoreEdges],
-    folder: Folder,
-    scratch: Scratch,
-) -> list[np.ndarray]:
-    found = order_rows(numbers, gathered)
-    # on a cluster Dask may repeat this task, which needs the files, so the client
-    # removes them later
-    if not scratch.swept:
-        discard(gathered)
-        shutil.rmtree(folder.path, ignore_errors=True)
-    return found

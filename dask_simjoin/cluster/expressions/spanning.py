@@ -58,11 +58,6 @@ from dask_simjoin.request.clusters import Choice
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.nearest import ANY_TOTAL
 
-MERGED_TREES = 2
-"""A task merges at most this many trees. The number is small, because each tree may
-have an edge per row.
-"""
-
 SHARED_ROUNDS = 6
 """Number of Boruvka rounds that several tasks share. One task does the later rounds.
 
@@ -151,7 +146,8 @@ def add_tree(
         add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)
     ]
     merge = partial(merge_trees, rows_of_frame(plan), example)
-    return rows, steps.merged("merge", merge, [*trees, *between], fan_in=MERGED_TREES)
+    # 2 at a time, because each tree may have an edge per row
+    return rows, steps.merged("merge", merge, [*trees, *between], fan_in=2)
 
 
 def _add_searches(

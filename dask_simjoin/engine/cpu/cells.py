@@ -23,11 +23,6 @@ from dask_simjoin.engine.index.grids import REACH, CellLayout, make_cells, runs,
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Index, reach
 
-PARTS_PER_THREAD = 8
-"""The work is split into this many parts per thread, because some parts take longer
-than others.
-"""
-
 MIN_POINTS = 1 << 14
 """Minimum number of points in a part of the work."""
 
@@ -53,23 +48,12 @@ FILLED = (0.1, 0.1, 0.1, 0.05)
 """Clusters are found by cells if there are at most this many non-empty cells per point.
 
 This limit holds for any `min_samples`. The four values are for 1 to 4 dimensions. They
-were measured with 300,000 points, as were the next two constants.
+were measured with 300,000 points, as were those of `FILLED_BY_CORES`.
 """
 
 FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
 """Used instead of `FILLED` if the cell of an average point has at least `min_samples` /
-`RATIO` points.
-"""
-
-RATIO = 4.5
-"""`min_samples` counts as small up to this multiple of a cell's number of points.
-
-The points in neighboring cells then decide most points without computing distances.
-"""
-
-MAX_SMALL = 1 << 16
-"""Up to this number of points, half of the cells are sampled instead of one in
-2**SAMPLE_BITS.
+4.5 points.
 """
 
 
@@ -85,14 +69,17 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
         return False
     x = np.asfortranarray(x)
     grid = make_cells(x.min(axis=0), x.max(axis=0), layout)
-    bits = SAMPLE_BITS if n > MAX_SMALL else 1
+    # sample half of the cells of few points
+    bits = SAMPLE_BITS if n > 2**16 else 1
     found, keys = np.empty((n >> bits) * 4 + 64, np.int64), np.empty(BLOCK, np.int64)
     rows = [
         np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides)
     ]
     number = kernels.sample_cells(x, *rows, grid.scale, bits, 0, n, keys, found)
     sizes = np.unique(found[:number], return_counts=True)[1]
-    filled = min_samples * number <= RATIO * float(sizes @ sizes)
+    # if a cell has many points, those of neighboring cells decide most without
+    # distances
+    filled = min_samples * number <= 4.5 * float(sizes @ sizes)
     return len(sizes) <= (FILLED_BY_CORES if filled else FILLED)[dims - 1] * number
 
 
@@ -112,7 +99,8 @@ class CellClusters:
         self._offsets, _ = runs(self._grid, half=False)
         cells = len(index["keys"])
         n = len(index["order"]) - SWEEP_LANES
-        points = max(MIN_POINTS, n // (threads * PARTS_PER_THREAD))
+        # 8 parts per thread, because some take longer than others
+        points = max(MIN_POINTS, n // (threads * 8))
         cuts = np.searchsorted(index["starts"], np.arange(points, n, points))
         self._parts = [
             (a, b)

@@ -597,11 +597,6 @@ def _orders(*sides: Index) -> list[np.ndarray]:
     return [side["order"][: len(side["order"]) - SWEEP_LANES] for side in sides]
 
 
-WARMUP_POINTS = 100
-"""Number of points in a first join that is not timed: it compiles or loads the kernels.
-"""
-
-
 class CpuProfiler:
     """See `Profiler`."""
 
@@ -609,7 +604,8 @@ class CpuProfiler:
         module: sinks.CpuMethod = _module(layout.method)
         if not len(x):
             return Counters({"pairs": 0.0}, {})
-        self._run(module, x[:WARMUP_POINTS], layout)
+        # a first join of few points compiles or loads the kernels, and is not timed
+        self._run(module, x[:100], layout)
         numbers, seconds, index = self._run(module, x, layout)
         numbers |= module.layout_stats(index, layout)
         return Counters(numbers | compared_ratio(numbers, len(x)), seconds)

@@ -23,14 +23,6 @@ from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Index, Norm
 
-PACKED = 64 * cpu_tiles.TILE
-"""Number of rows that are reordered and packed into tiles at a time, to keep the
-scratch array small.
-"""
-
-SEARCHED = 1 << 12
-"""Number of queries that search at a time. Larger batches would need more memory."""
-
 
 def build(
     x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1
@@ -55,9 +47,11 @@ def build(
         index |= {"z": z, "low": low, "high": high}
 
         def pack_some(a: int, b: int) -> None:
-            y, as_is = np.empty((min(PACKED, b - a), d)), np.zeros(d)  # `y` is scratch
-            for start in range(a, b, PACKED):
-                stop = min(start + PACKED, b)
+            # so many rows at a time, to keep the scratch array small
+            packed = 64 * cpu_tiles.TILE
+            y, as_is = np.empty((min(packed, b - a), d)), np.zeros(d)  # `y` is scratch
+            for start in range(a, b, packed):
+                stop = min(start + packed, b)
                 some = slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
                 pack.pack_exact(
                     x,
@@ -281,7 +275,8 @@ class CpuSearcher:
 
     @staticmethod
     def at_once(k: int) -> int:
-        return SEARCHED
+        # more queries at a time would need more memory
+        return 4096
 
 
 SEARCHER = CpuSearcher()

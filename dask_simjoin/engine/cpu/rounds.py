@@ -15,18 +15,6 @@ from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
-MAX_SIZE_RATIO = 2
-"""A component searches in this round if its size is at most this multiple of the median
-size.
-"""
-
-TILES_PER_TURN = 4
-"""When parts share a search, they take turns in getting this many consecutive tiles.
-
-Consecutive tiles are near each other, so an edge found from one tile also shortens the
-searches from the next.
-"""
-
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Known nearest rows of each row of an index, in index order: places, totals and
 bounds.
@@ -76,7 +64,9 @@ known edges it offers.
 def _part_of(wanted: np.ndarray, part: Part) -> np.ndarray:
     """Return the masks of searching nodes for one part of a search; see `_wanted`."""
     tiles, found = np.flatnonzero(wanted), np.zeros_like(wanted)
-    own = tiles[np.arange(len(tiles)) // TILES_PER_TURN % part[1] == part[0]]
+    # parts take turns in getting 4 consecutive tiles: an edge found from one tile also
+    # shortens the searches from the next
+    own = tiles[np.arange(len(tiles)) // 4 % part[1] == part[0]]
     found[own] = wanted[own]
     return found
 
@@ -216,10 +206,10 @@ class BoruvkaRounds:
         number = self.components
         if number == self.rows:
             return ALL
+        # components of up to twice the median size search in this round
         searching = (
             self.sizes
-            <= MAX_SIZE_RATIO
-            * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
+            <= 2 * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
         )
         if searching.all() and number > 1:
             searching[np.argmax(self.sizes)] = False

@@ -10,9 +10,6 @@ import numpy as np
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.process import shared_out, together
 
-MAX_SAMPLED_KEYS = 4096
-"""Maximum number of keys that are sampled to choose the ranges."""
-
 MIN_KEYS_PER_THREAD = 1 << 18
 """Minimum number of keys per thread.
 
@@ -38,7 +35,7 @@ def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int
     n = len(keys)
     if parts == 1:
         return keys, [0, n]
-    some = np.sort(keys[:: -(-n // MAX_SAMPLED_KEYS)])
+    some = np.sort(keys[:: -(-n // 4096)])
     upper = some[np.arange(1, parts) * len(some) // parts]
     upper = upper >> np.uint64(bits) << np.uint64(bits)
     if not upper[-1]:

@@ -39,16 +39,6 @@ from dask_simjoin.engine.protocols import (
 )
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
-COARSE = 16
-"""To bound distances to an index, its tiles are summarized by at most this many boxes.
-"""
-
-TILE_BATCH = 256
-"""Number of tiles whose gaps are computed at a time.
-
-Larger arrays would need new memory from the system for each batch.
-"""
-
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
     """Convert the row ids at the ends of edges to nodes; `first`: the first node of the
@@ -83,7 +73,8 @@ def _lower_bounds_across(
     index, or below either core distance. Both indexes must have points.
     """
     (low, high), (far_low, far_high) = _boxes(index), _boxes(other)
-    some = np.arange(0, len(far_low), -(-len(far_low) // COARSE))
+    # summarize the tiles by at most 16 boxes
+    some = np.arange(0, len(far_low), -(-len(far_low) // 16))
     far_low, far_high = (
         np.minimum.reduceat(far_low, some),
         np.maximum.reduceat(far_high, some),
@@ -92,8 +83,10 @@ def _lower_bounds_across(
         np.minimum.reduceat(other_core, some * cpu_tiles.TILE),
         np.empty(len(low)),
     )
-    for start in range(0, len(low), TILE_BATCH):
-        own = slice(start, start + TILE_BATCH)
+    # larger arrays would need new memory from the system for each batch
+    step = 256
+    for start in range(0, len(low), step):
+        own = slice(start, start + step)
         gap = box_gap(
             norm, low[own, None], high[own, None], far_low[None], far_high[None]
         )

@@ -19,11 +19,10 @@ from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.product_simd import WAYS
 from dask_simjoin.engine.cpu.kernels.scan import terms_of
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.tiles import join
+from dask_simjoin.engine.cpu.kernels.tiles import record_pairs, write_pairs
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.order import by_row, kd_order
 from dask_simjoin.engine.cpu.sinks import (
-    NO_PAIRS,
     CallbackSink,
     Sides,
     Sink,
@@ -257,31 +256,23 @@ def _tile_join(
     layout: TilesLayout,
     is_self_join: bool,
     names: list[np.ndarray],
-    state: np.ndarray,
-    out: tuple[np.ndarray, np.ndarray] = NO_PAIRS,
-    cap: int = 0,
-    notes: marks.Notes | None = None,
-) -> int:
-    most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
+    scratch: tuple[np.ndarray, ...],
+) -> marks.TileJoin:
+    """Return what the kernels need; it is valid as long as all arrays exist."""
     q_terms, d_terms, swept = terms_of(q, d, layout)
-    scratch = marks.scratch(len(d["low"]))
-    done: int = join(
+    return marks.TileJoin(
         q_terms,
         marks.points_of(q, names[0], swept),
         d_terms,
         marks.points_of(d, names[1], swept),
         marks.boxes_of(d),
-        most,
-        sure,
+        layout.box_reach(q, d),
+        layout.box_sure(q, d),
         layout.threshold,
         kind_of(layout.norm),
         is_self_join,
-        marks.Out(out[0].ctypes.data, out[1].ctypes.data, cap),
-        notes,
-        state.ctypes.data,
         marks.Scratch(*(each.ctypes.data for each in scratch)),
     )
-    return done
 
 
 def _align(q: Index, d: Index) -> tuple[Index, Index]:
@@ -315,18 +306,12 @@ def pairs_of(
 ) -> tuple[int, int]:
     q, d = _align(q, d)
     state = marks.new_state(rows[0] // TILE, -(-rows[1] // TILE))
+    scratch = marks.scratch(len(d["low"]))
+    join = _tile_join(q, d, layout, is_self_join, names, scratch)
 
     def write() -> tuple[int, int]:
-        n = _tile_join(
-            q,
-            d,
-            layout,
-            is_self_join,
-            names,
-            state,
-            (sink.left, sink.right),
-            sink.capacity,
-        )
+        out = marks.Out(sink.left.ctypes.data, sink.right.ctypes.data, sink.capacity)
+        n = write_pairs(join, out, state.ctypes.data)
         return n, int(state[2])
 
     fill(sink, write)
@@ -405,8 +390,10 @@ def _note(
         turns=own_round if may_stop else own_round + last - first,
         both=True,
     )
-    names, state = [q["order"], d["order"]], marks.new_state()
-    _tile_join(q, d, layout, is_self_join, names, state, notes=notes)
+    names = [q["order"], d["order"]]
+    state, scratch = marks.new_state(), marks.scratch(len(d["low"]))
+    join = _tile_join(q, d, layout, is_self_join, names, scratch)
+    record_pairs(join, notes, state.ctypes.data)
     # if most queries have enough pairs, the few others search, and each pair counts
     # only for the query
     if may_stop:
@@ -414,18 +401,8 @@ def _note(
         both = bool(2 * left > stop - start)
         if not both:
             d_marks[:] = 1
-        _tile_join(
-            q,
-            d,
-            layout,
-            is_self_join,
-            names,
-            state,
-            notes=notes._replace(
-                turns=own_round + last - first,
-                both=both,
-            ),
-        )
+        notes = notes._replace(turns=own_round + last - first, both=both)
+        record_pairs(join, notes, state.ctypes.data)
     return more
 
 
@@ -525,9 +502,6 @@ def lowest_of(
     )
 
 
-TALLY_TILES = 8
-"""Number of tiles that are sampled to estimate how many neighbors a row has."""
-
 TALLY_NEIGHBORS = 24
 """If rows have more neighbors than this per limit on average, one pass per limit is
 used.
@@ -544,9 +518,8 @@ def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool
     if not len(q["z"]) or not len(d["z"]):
         return False
     rows = pairs = 0
-    for tile in np.unique(
-        np.linspace(0, len(q["z"]) - 1, TALLY_TILES).astype(np.int64)
-    ).tolist():
+    # a sample of 8 tiles shows how many neighbors a row has
+    for tile in np.unique(np.linspace(0, len(q["z"]) - 1, 8).astype(np.int64)).tolist():
         some = part(q, tile * TILE, min((tile + 1) * TILE, len(q["y"])))
         found = np.zeros(len(some["y"]), np.int64)
         counts(some, d, layout, False, found, np.zeros(len(d["y"]), np.int64))

@@ -185,12 +185,6 @@ def make_bounds(
     return Bounds(tuple(float(c) for c in mean), scale, outer, inner, rho)
 
 
-MAX_ERROR = 1 / 16
-"""The filter is used if d rho / eps is at most this.
-
-Then it leaves at most about 1/8 of the pairs undecided.
-"""
-
 NORMS = (1, math.inf)
 """Norms that have a `RoundedFilter`.
 
@@ -255,4 +249,5 @@ def make_rounded_filter(
     off = 2 * (U * (1 + 2.0**-19) * scale * most + 2.0**-149)
     rho = float(off.sum() if norm == 1 else off.max()) * (1 + 2.0**-38)
     made = RoundedFilter(tuple(centre.tolist()), scale, rho, 0.0).within(eps)
-    return None if made is None or not dims * rho <= MAX_ERROR * made.eps else made
+    # the filter then leaves at most about 1/8 of the pairs undecided
+    return None if made is None or not dims * rho <= made.eps / 16 else made

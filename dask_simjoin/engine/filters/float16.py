@@ -96,11 +96,6 @@ STAGE = 512
 warps.
 """
 
-NOWHERE = -60000.0
-"""The number s0 of a vector without a point. It makes Q negative for every pair with
-this vector.
-"""
-
 
 def width(dims: int) -> int:
     """Return the length of a stored vector: coordinates and 8 more numbers, padded to a
@@ -366,7 +361,8 @@ def _finish(vectors: np.ndarray, n: int, s: np.ndarray) -> None:
     is overwritten.
     """
     k = vectors.shape[1]
-    vectors[n:, k - 8] = NOWHERE
+    # this s0 makes Q negative for every pair with a vector without a point
+    vectors[n:, k - 8] = -60000.0
     for place in range(3):
         vectors[:n, k - 8 + place] = s
         s -= vectors[:n, k - 8 + place].astype(np.float64)

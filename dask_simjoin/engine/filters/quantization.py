@@ -205,19 +205,6 @@ STEP = 4
 the dimensions.
 """
 
-MAX_DEVIATIONS = 12.0
-"""Coordinates farther from the mean than this many standard deviations are clipped."""
-
-UNWRAPPED_SPREAD = 2.5
-"""The width w is chosen so that squared distances up to this multiple of their mean do
-not wrap.
-"""
-
-MAX_ERROR_RATIO = 1.5
-"""Points whose rounding error exceeds this multiple of a typical error are marked: they
-pass this filter.
-"""
-
 
 @dataclass(frozen=True)
 class Int8Filter:
@@ -251,11 +238,13 @@ def make_int8_filter(
         return None
     if not 2.0**-900 < eps2 < 2.0**900:
         return None
-    wide = MAX_DEVIATIONS * np.sqrt(np.maximum(variance, 0))
+    # coordinates farther than 12 standard deviations from the mean are clipped
+    wide = 12.0 * np.sqrt(np.maximum(variance, 0))
     low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
+    # squared distances up to 2.5 times their mean do not wrap
     half, spread = (
         float((high - low).max()) / 2,
-        UNWRAPPED_SPREAD * 2 * float(variance.sum()),
+        2.5 * 2 * float(variance.sum()),
     )
     # w must be so large that the sum of a half, with T, stays within 2**16, and that
     # E**2 is below `MAX_TERM`
@@ -271,7 +260,8 @@ def make_int8_filter(
         / width
         * (1 + 2.0**-50)
     )
-    rest = MAX_ERROR_RATIO * math.sqrt(dims / 12)
+    # points whose rounding error exceeds 1.5 times a typical one are marked: they pass
+    rest = 1.5 * math.sqrt(dims / 12)
     most = max(outer**2, outer**2 / 2 + 2 * outer * rest + 2 * rest**2)
     if most > MAX_TERM:
         return None

@@ -17,6 +17,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import BITS
 from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.metrics.norms import Array, Spread
 
 
@@ -102,13 +103,6 @@ def places_of(flags: Array, counted: Array | None = None) -> Array:
     return places
 
 
-THREADS = 256
-BLOCKS = 2048
-"""Approximate number of thread blocks for all columns together, enough to use the full
-memory bandwidth.
-"""
-
-
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
     """Run a kernel over all columns. Return the results on the host.
 
@@ -117,7 +111,8 @@ def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
     the rows, so the caller must reduce over blocks.
     """
     n, d = x.shape
-    blocks = max(1, min(-(-n // THREADS), BLOCKS // d))
+    # some 2048 thread blocks in all use the full memory bandwidth
+    blocks = max(1, min(-(-n // THREADS), 2048 // d))
     found = cupy.empty((values, d, blocks))
     function = load.kernel("moments", name, DIMS=1, EXACT=True)
     function((blocks, d), (THREADS,), (x, np.uint64(n), *arguments, found))

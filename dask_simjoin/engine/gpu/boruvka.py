@@ -21,11 +21,6 @@ ITSELF = np.uint64(0)
 starts at node e.
 """
 
-FEW = 2
-"""A component searches in a round if its size is at most this multiple of the median
-size.
-"""
-
 UNKNOWN = np.uint64(0x7FF0000000000000)
 """Bits of inf: the bound on a component's lightest edge as long as no edge is known."""
 
@@ -208,7 +203,8 @@ def who_asks(sizes: Array, every: int) -> Array:
     """
     number = len(sizes)
     asked = cupy.empty(number, cupy.bool_)
-    middle = np.int32((number - 1) // 2), np.float64(FEW)
+    # components of up to twice the median size search in a round
+    middle = np.int32((number - 1) // 2), np.float64(2)
     run("small_ones", number, np.int32(number), sizes, cupy.sort(sizes), *middle, asked)
     if number > 1 and all_of(asked):
         asked[int(cupy.argmax(sizes))] = number == every

@@ -23,6 +23,7 @@ from dask_simjoin.engine.compat import (
 from dask_simjoin.engine.filters import float16
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.engine.gpu.sources import FANOUT
 from dask_simjoin.engine.index.gpu import Builder
 from dask_simjoin.engine.index.kdtree import (
@@ -76,7 +77,6 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     return index if z is None else index | {"z": z}
 
 
-THREADS = 256
 assert SAMPLE == 32  # lanes of a warp
 
 
@@ -237,16 +237,10 @@ def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:
 
 BUILDER = Builder(cupy, kd_order, rows_at, boxed, make_vectors, make_nearest_vectors)
 
-SIDE = 32
-"""A block of threads converts squares of this many rows and columns to narrow points.
-"""
-
-MAX_BLOCKS = 1 << 16
-
 
 def _run_narrow(name: str, storage: int, blocks: int, *arguments: Any) -> None:
     function = load.kernel("narrow", name, DIMS=1, EXACT=True, STORED=storage)
-    function((max(1, min(blocks, MAX_BLOCKS)),), (THREADS,), arguments)
+    function((max(1, min(blocks, 2**16)),), (THREADS,), arguments)
 
 
 def narrowed(columns: Array, points: Array, lengths: Array | None) -> Array | None:
@@ -264,7 +258,8 @@ def narrowed(columns: Array, points: Array, lengths: Array | None) -> Array | No
         return out
     divisors = np.uint64(0) if lengths is None else cupy.ascontiguousarray(lengths)
     differ = cupy.zeros(1, cupy.int32)
-    squares = -(-n // SIDE) * -(-dims // SIDE)
+    # a block converts squares of 32 rows and columns
+    squares = -(-n // 32) * -(-dims // 32)
     sides = [one for x in (columns, points) for one in (x, *_steps(x))]
     _run_narrow(
         "narrow_rows",

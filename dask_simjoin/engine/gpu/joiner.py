@@ -40,14 +40,6 @@ from dask_simjoin.engine.protocols import (
 )
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
-LEVELS = 8
-"""The depth of the tree of regions is rounded up to a multiple of this, so that few
-kernels are compiled.
-"""
-
-VISITED = 1 << 24
-"""Maximum number of pairs in one call of a visitor."""
-
 
 def _of_components(function: str, wide: bool = False) -> load.Program:
     return "components", function, {"DIMS": 1, "EXACT": True, "NODES_64": wide}
@@ -148,7 +140,7 @@ class GpuJoiner:
     ) -> None:
         function = finish(layout, "measure_pairs", q["y"], labels=False)
         for found in method_of(layout.method).batches(
-            q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=VISITED
+            q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=2**24
         ):
             n = len(found.places)
             if n:
@@ -362,7 +354,8 @@ class GpuJoiner:
         )
         shape = load.shape_of(n)
         points = (x, np.int64(n), np.int64(n), dim, split, child)
-        depth = -(-(regions.depth + 2) // LEVELS) * LEVELS
+        # round up to a multiple of 8, so that few kernels are compiled
+        depth = -(-(regions.depth + 2) // 8) * 8
         constants = {"DIMS": x.shape[1], "EXACT": True, "DEPTH": depth} | norm_constant(
             norm
         )
@@ -388,10 +381,6 @@ class GpuJoiner:
 JOINER = GpuJoiner()
 
 
-WARM = 1000
-"""Number of points of a first join that is not timed: it compiles the kernels."""
-
-
 class _Steps:
     """Measures the time of each step, in seconds, and waits for its kernels to end."""
 
@@ -414,7 +403,8 @@ class GpuProfiler:
         if not len(x):
             return Counters({"pairs": 0.0}, {})
         # compiles all kernels, so that the second run measures only the join
-        self._run(x[:WARM], layout)
+        # a first join of few points compiles the kernels, and is not timed
+        self._run(x[:1000], layout)
         return self._run(x, layout)
 
     def _run(self, x: Array, layout: GpuLayout) -> Counters:

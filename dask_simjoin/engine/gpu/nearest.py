@@ -24,30 +24,12 @@ from dask_simjoin.engine.index.gpu import (
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
-QUEUE = 16
-"""Number of candidates per query that wait in shared memory before they enter the list
-of neighbors.
-
-It applies to searches without tensor cores.
-"""
-
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
 """Number of thread blocks that must fit into a multiprocessor's shared memory.
 
 Otherwise lists of neighbors are not kept in shared memory.
-"""
-
-HALVED = 48
-"""Maximum length of vectors such that two blocks run per multiprocessor.
-
-See `BLOCKS` in nearest_tensor.cu.
-"""
-
-SOUGHT = 1 << 27
-"""Maximum number of neighbors for all queries of one search together. A neighbor takes
-16 bytes.
 """
 
 PART = FANOUT * half.TILE
@@ -106,7 +88,8 @@ def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
     shared memory.
     """
     size = 8 if layout.engine == "float64" else 4
-    return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
+    # 16 candidates per query wait before they enter the list of neighbors
+    return WARPS * TILE * (levels * (size + 4) + 16 * 4 + listed * 16)
 
 
 class GpuSearcher:
@@ -161,7 +144,8 @@ class GpuSearcher:
         """Return the maximum number of queries of one search for k neighbors, a
         multiple of `PART`.
         """
-        return max(1, SOUGHT // max(k, 1) // PART) * PART
+        # a neighbor takes 16 bytes, so those of one search take 2 GiB at most
+        return max(1, 2**27 // max(k, 1) // PART) * PART
 
     @staticmethod
     def part(index: Index, start: int, stop: int) -> Index:
@@ -282,8 +266,9 @@ def _tiles(
 def _tensor(
     q: Index, d: Index, layout: NearestDeviceLayout, k: int, rest: list[Any]
 ) -> None:
-    """Search with tensor cores."""
-    blocks = BLOCKS if half.width(layout.dims) <= HALVED else 1
+    # up to this width, two blocks run per multiprocessor: see `BLOCKS` in
+    # nearest_tensor.cu
+    blocks = BLOCKS if half.width(layout.dims) <= 48 else 1
     lists = half.shared_in_search(layout.dims, k) <= _shared() // blocks
     shared = half.search_bytes(layout.dims, k if lists else 0)
     name, search, constants = _program(layout, lists)

@@ -17,11 +17,6 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 
-MOST_GROWTH = 4
-"""The capacity grows by at most this factor at a time, because the estimate may be too
-high.
-"""
-
 WASTE = 8
 """If more than 1 / WASTE of the capacity is unused at the end, columns are copied to
 release this memory.
@@ -47,7 +42,8 @@ class GrowingGpuColumns:
         begin, self._length = self._length, self._length + more
         if self._length > self._room:
             try:
-                self._grow(begin, min(self._length + left, MOST_GROWTH * self._length))
+                # grow by this factor at most, because the estimate may be too high
+                self._grow(begin, min(self._length + left, 4 * self._length))
             except MemoryError:
                 self._grow(begin, self._length)
         return [column[begin : self._length] for column in self._columns]

@@ -139,18 +139,6 @@ class SearchSide:
         ]
 
 
-BLOCKS = 1 << 12
-"""Maximum number of thread blocks of a search.
-
-Each takes one tile after the other, so any number suffices.
-"""
-
-WORK = 1 << 13
-"""Desired number of work items.
-
-With fewer tiles than this, several warps share a tile, so that no warp is idle.
-"""
-
 EVERY, MANY = 16, 1 << 17
 """If at least `MANY` rows search, every `EVERY`-th of them searches first: its result
 prunes the others.
@@ -159,21 +147,6 @@ prunes the others.
 AT_ONCE = 1 << 27
 """Rows that search are copied in batches of at most this many coordinates, to limit
 memory.
-"""
-
-GROUPED_DIMS = 5
-"""From this number of dimensions on, rows are reordered by component.
-
-This happens as soon as an average component fills a tile. Then most tiles belong to one
-component, and searches from this component can skip them. In these dimensions, boxes of
-tiles in kd order are large anyway, so the new order hardly enlarges them.
-"""
-
-RUN = 4 * TILE
-"""If parts share a search, this many consecutive rows go to the same part.
-
-Such rows are near each other, so that results of one row prune the searches of the
-others.
 """
 
 Nearest = tuple[Array, Array, Array]
@@ -186,8 +159,9 @@ def warps_of_tile(tiles: int) -> int:
     """Return the number of warps that share a tile, a power of two; `tiles`: number of
     tiles that search.
     """
+    # with fewer tiles than this, several warps share a tile, so that no warp is idle
     return 1 << min(
-        TILE.bit_length() - 1, max(0, (WORK // max(tiles, 1)).bit_length() - 1)
+        TILE.bit_length() - 1, max(0, (2**13 // max(tiles, 1)).bit_length() - 1)
     )
 
 
@@ -317,8 +291,10 @@ class GpuBoruvkaRounds:
         Rows are reordered only once. Later components are larger, so consecutive rows
         of one component would be far apart.
         """
+        # boxes of tiles in kd order are large in 5 dimensions and more, so the order by
+        # component hardly enlarges them
         if (
-            self.layout.dims >= GROUPED_DIMS
+            self.layout.dims >= 5
             and len(self.sizes) * TILE <= self.rows
             and not self._grouped
         ):
@@ -327,7 +303,6 @@ class GpuBoruvkaRounds:
             self._grouped, self._arranged = True, False
 
     def _arrange(self) -> None:
-        """Prepare the indexes for searches."""
         self._group()
         for side in () if self._arranged else self.sides:
             side.arrange(self.core, self.names)
@@ -352,7 +327,11 @@ class GpuBoruvkaRounds:
             searched = d.searched(d.tagged(self.component))
             places = places_of(take(wanted, q.nodes))
             if part[1] > 1:
-                places = places[cupy.arange(len(places)) // RUN % part[1] == part[0]]
+                # consecutive rows go to the same part: they are near each other, so
+                # that results of one row prune the searches of the others
+                places = places[
+                    cupy.arange(len(places)) // (4 * TILE) % part[1] == part[0]
+                ]
             for some in _in_turn(places, step):
                 asking, y = take(q.nodes, some), BUILDER.rows(q.points, some)
                 found.append((asking, *self._search_side(y, asking, searched, bounds)))
@@ -408,9 +387,10 @@ class GpuBoruvkaRounds:
         weight, end = cupy.empty((spread, n)), cupy.empty((spread, n), cupy.int32)
         scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
         own = take(self.component, nodes), take(self.core, nodes)
+        # each block takes one tile after the other, so any number suffices
         self._launch(
             "search_others",
-            min(-(-tiles * spread // WARPS), BLOCKS),
+            min(-(-tiles * spread // WARPS), 4096),
             32 * WARPS,
             boxes["z"],
             y,

@@ -240,17 +240,6 @@ def make_tiles_layout(
     )
 
 
-FILTER_DIMS = 7.5
-"""The filter is used with at least this many effective dimensions (see `wide_dims`).
-
-With fewer, float64 alone is faster.
-"""
-
-WIDE_FAN_OUT_DIMS = 3
-"""With at most this many dimensions to cut, a cut divides a block into four parts
-instead of two.
-"""
-
 SAMPLE = 512
 """Number of points that `_separates` samples."""
 
@@ -259,11 +248,6 @@ CLEAR = 64.0
 error.
 
 With a smaller ratio, the filter is not used.
-"""
-
-MAX_EXPONENT = 200
-"""Largest exponent of the filter's scale, so that the scale's square times 2**-900 is a
-normal number.
 """
 
 NO_NAME = np.iinfo(np.int64).max
@@ -285,7 +269,8 @@ class NearestLayout:
 
     def fan_out(self, cut: KdCuts) -> int:
         """Return the number of parts that a cut divides a block into."""
-        return 4 if len(cut.dims) <= WIDE_FAN_OUT_DIMS else 2
+        # with few dimensions to cut, a cut makes four parts instead of two
+        return 4 if len(cut.dims) <= 3 else 2
 
     @property
     def method(self) -> str:
@@ -311,15 +296,14 @@ def make_nearest_layout(
     does.
     """
     dims = len(lower)
+    # in fewer effective dimensions, float64 alone is faster
     chosen = (
         open_filter(lower, upper, mean)
-        if wide_dims(variance) >= FILTER_DIMS and norm == 2
+        if wide_dims(variance) >= 7.5 and norm == 2
         else None
     )
-    if (
-        chosen is not None
-        and not 2.0**-MAX_EXPONENT <= chosen.scale <= 2.0**MAX_EXPONENT
-    ):
+    # so that the scale's square times 2**-900 is a normal number
+    if chosen is not None and not 2.0**-200 <= chosen.scale <= 2.0**200:
         chosen = None
     if chosen is not None and sample is not None and not _separates(chosen, sample):
         chosen = None

@@ -40,12 +40,6 @@ CUTS = 3
 Among 2, 3 and 4, this was fastest or second fastest in 6 to 64 dimensions.
 """
 
-FEW_DIMS = 3
-"""With at most this many dimensions, each sort cuts a block into more parts.
-
-This halves the time of sorting, and boxes do not become larger.
-"""
-
 
 @dataclass(frozen=True)
 class GpuChoice:
@@ -99,7 +93,8 @@ class TilesOnDevice:
         In 16 dimensions, a join took 1.4 times as long with four halvings per sort as
         with two.
         """
-        if self.dims <= FEW_DIMS:
+        # this halves the time of sorting, and boxes do not become larger
+        if self.dims <= 3:
             return 4, 4
         return 2, 2 if ENGINES[self.engine].tensor else 3
 
@@ -251,26 +246,12 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
     )
 
 
-FILTER_DIMS = 5
-"""Minimum dimensions for the float32 filter. With fewer dimensions, float64 alone is as
-fast.
-"""
-
-
-SAMPLE = 512
-"""Number of points that are sampled to compare a filter's error with distances between
-neighbors.
-"""
-
 CLEAR = {"float16": 16.0, "float32": 4.0}
 """Filter -> minimum ratio of the typical distance of nearest neighbors to the filter's
 error.
 
 With a smaller ratio the filter is not used, because too many candidates would pass it.
 """
-
-U16 = 2.0**-12
-"""Approximate relative rounding error of float16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +290,8 @@ def make_nearest_device_layout(
         blur = _relative_errors(bounds, sample)
         if tensor and dims >= TENSOR_DIMS and blur["float16"] * CLEAR["float16"] <= 1:
             engine = "float16"
-        elif dims >= FILTER_DIMS and blur["float32"] * CLEAR["float32"] <= 1:
+        # in fewer dimensions, float64 alone is as fast
+        elif dims >= 5 and blur["float32"] * CLEAR["float32"] <= 1:
             engine = "float32"
         else:
             engine = "float64"
@@ -342,10 +324,9 @@ def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, flo
     """For each filter, return the error of a distance, divided by a typical
     nearest-neighbor distance.
     """
+    # 512 points show how a filter's error compares with distances of neighbors
     some = (
-        np.zeros((0, 1))
-        if sample is None
-        else sample[:: -(-len(sample) // SAMPLE) or 1]
+        np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // 512) or 1]
     )
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}
@@ -359,7 +340,8 @@ def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, flo
     if not near > 2.0**-20:
         return {"float16": np.inf, "float32": np.inf}
     norm, rounded = float(np.median(norm)), 3 * half.width(a.shape[1]) * 2.0**-23
-    vectors, sums = 2 * U16 * np.sqrt(norm) / near, 2 * rounded * norm / near**2
+    # 2.0**-12: about the relative rounding error of float16
+    vectors, sums = 2 * 2.0**-12 * np.sqrt(norm) / near, 2 * rounded * norm / near**2
     return {"float16": max(vectors, sums), "float32": bounds.rho / near}
 
 

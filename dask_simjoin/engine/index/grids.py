@@ -44,11 +44,6 @@ MIN_VALUE_BITS = 16
 equal values.
 """
 
-MAX_SHARED = 0.1
-"""Maximum fraction of points with the same row key and fixed-point value as the
-previous point.
-"""
-
 CELL_MARGIN = 1 + 2.0**-18
 """Factor by that cells are wider than necessary.
 
@@ -265,7 +260,8 @@ def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
         values |= keys << value_bits
         packed, positions = _sort_packed(values, position_bits, xp)
         shared = xp.flatnonzero(packed[1:] == packed[:-1])
-        if len(shared) <= len(x) * MAX_SHARED:
+        # few points have the same row key and fixed-point value as the previous one
+        if len(shared) <= len(x) * 0.1:
             if len(shared):
                 places = xp.unique(xp.concatenate([shared, shared + 1]))
                 some, group = positions[places], packed[places]

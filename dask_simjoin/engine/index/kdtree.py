@@ -39,11 +39,6 @@ MIDDLE = 33
 It is odd, so that each median is a sampled value.
 """
 
-MAX_CUT_DIMS = 16
-"""Maximum number of dimensions to cut. More would not be used, because a tree has fewer
-levels.
-"""
-
 VALUE_BITS = 32
 """Bits of a coordinate in a sort key."""
 
@@ -55,19 +50,10 @@ column.
 INNER_QUANTILES = (0.1, 0.9)
 """Quantiles that enclose most values of a column."""
 
-UNIFORM_DEVIATION = 12**-0.5 / 0.8
-"""Standard deviation of uniform values whose `INNER_QUANTILES` are 1 apart."""
-
-MAX_NARROWING = 10
-"""Ignoring distant values may halve the width of a column at most this many times."""
-
 BLOCK = 2048
 """Number of points whose keys fit into the shared memory of one block of GPU threads,
 which sorts them.
 """
-
-MAX_EXPONENT = 900
-"""Largest exponent of a scale, so that scaled values stay finite."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +95,8 @@ class KdCuts:
     def scale(self) -> float:
         """A power of two that scales values into float32's range."""
         exponent = math.frexp(self.spread[0])[1] if 0 < self.spread[0] < math.inf else 0
-        return 2.0 ** -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT)
+        # scaled values stay finite
+        return 2.0 ** -min(max(exponent, -900), 900)
 
 
 def _log2(own: float, other: float) -> float:
@@ -131,9 +118,12 @@ def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCut
         with np.errstate(over="ignore", invalid="ignore"):
             some = sample[:: -(-len(sample) // MAX_SAMPLE)]
             low, high = np.quantile(some, INNER_QUANTILES, axis=0)
-            most = np.nan_to_num(UNIFORM_DEVIATION * (high - low), nan=0.0)
-        width = np.maximum(np.minimum(width, most), width * 2.0**-MAX_NARROWING)
-    dims = tuple(np.argsort(-width, kind="stable")[:MAX_CUT_DIMS].tolist())
+            # the deviation of uniform values whose `INNER_QUANTILES` are 1 apart
+            most = np.nan_to_num((12**-0.5 / 0.8) * (high - low), nan=0.0)
+        # ignoring distant values may halve the width of a column 10 times at most
+        width = np.maximum(np.minimum(width, most), width * 2.0**-10)
+    # a tree has fewer levels than 16, so it would not use more dimensions
+    dims = tuple(np.argsort(-width, kind="stable")[:16].tolist())
     return KdCuts(dims, tuple(float(width[k]) for k in dims))
 
 
@@ -230,11 +220,6 @@ MIN_REGION_WIDTH = 2.0
 
 In a narrower region, most points would lie in the halo of the other part, so both parts
 would need them.
-"""
-
-MIN_REGION_SAMPLE = 8
-"""A region is cut only if it has at least this many sampled points. The median of fewer
-is arbitrary.
 """
 
 
@@ -338,7 +323,8 @@ def _weighted_median(
     weighted median of its points. `places`: the region's points, as positions in the
     sample.
     """
-    if len(places) < MIN_REGION_SAMPLE:
+    # the median of fewer points is arbitrary
+    if len(places) < 8:
         return None
     some = x[places]
     ordered, tenth = np.sort(some, axis=0), len(places) // 10

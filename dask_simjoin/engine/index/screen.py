@@ -26,11 +26,6 @@ from dask_simjoin.metrics.norms import Norm, add, reach
 MIN_DIMS = 3
 """Minimum dimensions of the data for screening."""
 
-MAX_SCREEN_SHARE = 0.75
-"""At most this fraction of the dimensions is compared first. With more, screening would
-save little.
-"""
-
 MAX_OPEN = 1.0
 """Screening may leave at most this many undecided candidates per point.
 
@@ -48,17 +43,6 @@ dimensions were independent.
 MIN_QUERIES, MAX_QUERIES, MAX_POINTS = 64, 2048, 2048
 """Minimum and maximum number of sampled queries; maximum number of points that each is
 compared with.
-"""
-
-MAX_LEFT = 0.25
-"""Screening is rejected if the three widest dimensions leave more than this fraction of
-the sampled pairs.
-"""
-
-MAX_SAMPLED_PAIRS = 1 << 15
-"""Maximum number of sampled pairs within reach in the first dimension.
-
-If there are more, queries are dropped.
 """
 
 MAX_SWEPT_DIMS = 3
@@ -116,7 +100,8 @@ def make_screen(
     if not len(queries):
         return None
     widest = np.argsort(-variance, kind="stable")
-    some = int(dims * MAX_SCREEN_SHARE)
+    # comparing more than 3/4 of the dimensions first would save little
+    some = int(dims * 0.75)
     with np.errstate(over="ignore", invalid="ignore"):
         squares = ((upper - lower)[widest] * (1 + 2.0**-40)) ** 2
         rest = squares[::-1].cumsum()[::-1] * (1 + dims * 2.0**-50)
@@ -134,7 +119,9 @@ def make_screen(
         for number in range(1, some + 1):
             if number > 1:
                 found = found.also(int(widest[number - 1]))
-            if number == MIN_DIMS and len(found.total) > MAX_LEFT * found.compared:
+            # screening fails if the three widest dimensions leave more than 1/4 of the
+            # pairs
+            if number == MIN_DIMS and len(found.total) > 0.25 * found.compared:
                 return None
             still = float(rest[number])
             # plus one, because a small sample without any candidate proves little
@@ -256,7 +243,8 @@ def _pairs_within(
     """
     points = points[np.argsort(points[:, k])]
     low, number = _windows(queries[:, k], points[:, k], threshold, norm)
-    step = -(-int(number.sum()) // MAX_SAMPLED_PAIRS) or 1
+    # drop queries if more pairs than this are within reach in the first dimension
+    step = -(-int(number.sum()) // 2**15) or 1
     queries, low, number, share = (
         queries[::step],
         low[::step],

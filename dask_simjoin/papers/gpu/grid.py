@@ -12,6 +12,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.engine.gpu.pairs import Timed, count_batches
 from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
@@ -30,9 +31,6 @@ from dask_simjoin.papers.gpu.flow import (
 )
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import Batch, facts
-
-THREADS = 256
-"""Threads per block, as in the papers."""
 
 FILL = 1 << 19
 """Number of threads that keep a GPU busy.

@@ -13,6 +13,7 @@ import numpy as np
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.build import BUILDER
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.engine.index.gpu import CUTS
@@ -37,8 +38,6 @@ from dask_simjoin.papers.gpu.flow import (
 )
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.lists import KMeans
-
-THREADS = 256
 
 LISTED_SHARE = 32
 """Lists of near rows take at most 1 / LISTED_SHARE of a GPU's memory."""

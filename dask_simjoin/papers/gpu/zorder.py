@@ -13,6 +13,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
@@ -40,8 +41,6 @@ from dask_simjoin.papers.list_index import (
 )
 from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
-
-THREADS = 256
 
 
 def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:

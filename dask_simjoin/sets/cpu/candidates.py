@@ -16,11 +16,6 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, NONE, PRODUCT
 
-STEPS = 8
-"""A merge makes this many steps before it checks again whether the two sets can still
-match.
-"""
-
 
 @inline_source
 def common(
@@ -40,9 +35,10 @@ def common(
         rest = min(i_end - i, j_end - j)
         if found + rest < min_overlap:
             return found
-        if rest < STEPS:
+        # after 8 steps, check again whether the two sets can still match
+        if rest < 8:
             break
-        for _ in range(STEPS):
+        for _ in range(8):
             s, t = x[i], y[j]
             found += s == t
             i += s <= t

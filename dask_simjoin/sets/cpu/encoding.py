@@ -216,13 +216,6 @@ may be white space.
 WORD = 8
 """Tokens are hashed in words of this many bytes."""
 
-UNCACHED_SLOTS = 1 << 17
-"""A hash table with at least this many slots does not fit in the cache of a core.
-
-With such a table, the slots for a group of tokens are read before any token is
-compared. So the waits for memory overlap.
-"""
-
 
 @device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
@@ -298,7 +291,9 @@ def number_tokens(
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
-    far = len(slots) >= UNCACHED_SLOTS
+    # such a table does not fit in the cache of a core, so read the slots of a group
+    # before any token is compared: the waits for memory overlap
+    far = len(slots) >= 2**17
     for code in range(differ):
         put(slots, keys[code], code)
     while text < len(ends) - 1:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.cpu.candidates import (
     FOUND,
@@ -27,7 +28,6 @@ from dask_simjoin.sets.cpu.candidates import (
     pair_members,
 )
 from dask_simjoin.sets.gpu.launches import (
-    THREADS,
     Flat,
     Operands,
     SetOperand,
@@ -114,10 +114,6 @@ def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
     return lengths * first, members
 
 
-MAX_MEMBER_PAIRS = 1 << 26
-"""The first batch has at most this many pairs of group members."""
-
-
 def groups_with_themselves(join: Operands, lengths: Prefixes) -> Array:
     """In a self-join, pair each group of two or more sets with itself (groups, 2). In
     other joins, return no pairs.
@@ -164,16 +160,11 @@ def expanded(
         )
         over(number, "groups", "expand", arguments, WORDS=bits.words, **join.constants)
 
-    return batches(
-        find, int(work[-1]), 0, min(MAX_MEMBER_PAIRS, 4 * capacity), capacity
-    )
+    return batches(find, int(work[-1]), 0, min(2**26, 4 * capacity), capacity)
 
 
 EACH_THREAD = 8
 """A thread of a GPU handles this many common tokens."""
-
-MAX_COMMON_TOKENS = 1 << 26
-"""The first batch has at most this many common tokens."""
 
 
 @dataclass(frozen=True)
@@ -301,9 +292,7 @@ def candidates(
             **constants,
         )
 
-    return batches(
-        find, met.number, start, min(MAX_COMMON_TOKENS, 4 * capacity), capacity
-    )
+    return batches(find, met.number, start, min(2**26, 4 * capacity), capacity)
 
 
 CHUNK_BYTES = 64 << 20
@@ -311,14 +300,6 @@ CHUNK_BYTES = 64 << 20
 
 CANDIDATE_BYTES = 16
 """Bytes that a candidate takes, including its output in case it matches."""
-
-MATCHES = 1 << 12
-"""Matching pairs of group members are written to an array that first has space for this
-many.
-"""
-
-ALTERNATING = 2
-"""Number of buffers. While the GPU reads one, the CPU fills the other."""
 
 
 class Buffer:
@@ -472,7 +453,7 @@ class HostFilter:
         members is left to the GPU.
         """
         assert self._paired
-        capacity = MATCHES
+        capacity = 4096
         while True:
             out = np.empty((capacity, 2), np.int32), np.empty(capacity, np.int32)
             number, compared = pair_members(
@@ -487,13 +468,14 @@ def chunks(filters: HostFilter, probes: int, capacity: int) -> Iterator[GpuSetCh
     """Yield chunks of up to `capacity` candidates on the GPU. Meanwhile the CPU fills
     the next chunk.
     """
-    buffers = [Buffer(min(probes, capacity), capacity) for _ in range(ALTERNATING)]
+    # while the GPU reads one buffer, the CPU fills the other
+    buffers = [Buffer(min(probes, capacity), capacity) for _ in range(2)]
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="simjoin-filter") as pool:
             coming, turn = pool.submit(filters.fill, buffers[0]), 0
             while True:
                 filled = coming.result()
-                turn = (turn + 1) % ALTERNATING
+                turn = (turn + 1) % 2
                 if not filled.last:
                     buffers[turn].wait()
                     coming = pool.submit(filters.fill, buffers[turn])

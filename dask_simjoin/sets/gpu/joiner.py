@@ -62,16 +62,6 @@ prefixes.
 Every method takes 2.5 ms in addition (benchmarks/results/gpu-sets).
 """
 
-CHOICE_SECONDS = 1e-3
-"""Estimated seconds to choose a method. If comparing all bitmaps takes less, bitmaps
-are used without choosing.
-"""
-
-TOKENS = 1 << 22
-"""Number of counters for tokens in prefixes. If there are more tokens, several of them
-share a counter.
-"""
-
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
     """Return the options of a method. "auto" chooses bitmaps or an index, whichever is
@@ -82,8 +72,9 @@ def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
     if method != AUTO:
         return METHODS[method]
     pairs = admissible_pairs(join)
+    # choosing takes about a millisecond
     dense = (
-        pairs * PAIR_SECONDS < CHOICE_SECONDS
+        pairs * PAIR_SECONDS < 0.001
         or pairs * PAIR_SECONDS < _common_tokens(join, pairs) * TOKEN_SECONDS
     )
     return METHODS["bitmap" if dense else "ppjoin"]
@@ -102,8 +93,10 @@ def _common_tokens(join: Operands, pairs: int) -> float:
 
 
 def _frequencies(entries: Entries) -> Array:
-    tokens = (entries.keys >> 32).astype(cupy.int64) & (TOKENS - 1)
-    return tally(tokens, TOKENS).astype(cupy.float64)
+    # if there are more tokens, several of them share a counter
+    counters = 2**22
+    tokens = (entries.keys >> 32).astype(cupy.int64) & (counters - 1)
+    return tally(tokens, counters).astype(cupy.float64)
 
 
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
@@ -251,10 +244,6 @@ def _after_groups(following: int | None, grouped: bool) -> int | None:
     return following + GROUP_PARTS if grouped and following is not None else following
 
 
-BATCH = 1 << 22
-"""A batch ends with the part that brings it to at least this many pairs."""
-
-
 class GpuSetJoiner:
     """Joins sets on a GPU: see `SetJoiner`. A search consists of parts, such as batches
     of candidates.
@@ -295,7 +284,7 @@ class GpuSetJoiner:
     ) -> Iterator[SetPairs]:
         at: int | None = 0
         while at is not None:
-            some = self.pairs(left, right, rule, method, limit=BATCH, start=at)
+            some = self.pairs(left, right, rule, method, limit=2**22, start=at)
             at = some.next
             yield some
 

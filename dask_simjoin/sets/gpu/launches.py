@@ -13,6 +13,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, SUM, Rule
 from dask_simjoin.sets.token_ids import SetBlock, sizes_of
@@ -137,13 +138,6 @@ MEMORY_SHARE = 16
 """The candidates of a batch take at most 1 / MEMORY_SHARE of the free memory of a GPU.
 """
 
-BYTES = 24
-"""Bytes that a candidate takes: its two positions, and its output in case it matches.
-"""
-
-MAX_CANDIDATES = 1 << 26
-"""A batch has at most this many candidates. Larger batches are not faster."""
-
 
 class Flat(NamedTuple):
     """A batch of candidate pairs, in any order."""
@@ -169,9 +163,12 @@ def batch_capacity(chunk_bytes: int | None) -> int:
     memory.
     """
     if chunk_bytes is not None:
-        return max(1, chunk_bytes // BYTES)
+        # a candidate takes 24 bytes: its two positions, and its output in case it
+        # matches
+        return max(1, chunk_bytes // 24)
     free, _ = cupy.cuda.Device().mem_info
-    return max(1 << 16, min(MAX_CANDIDATES, int(free) // MEMORY_SHARE // BYTES))
+    # larger batches are not faster
+    return max(1 << 16, min(2**26, int(free) // MEMORY_SHARE // 24))
 
 
 def batches(
@@ -201,14 +198,6 @@ def batches(
             step *= 2
 
 
-THREADS = 256
-"""Number of threads per block, unless a method says otherwise."""
-
-MAX_BLOCKS = 1 << 16
-"""A kernel that loops over items is launched with at most this many blocks. More blocks
-are not faster.
-"""
-
 SHARED_BYTES = 48 << 10
 """Bytes of shared memory that are available to a block on every GPU."""
 
@@ -217,7 +206,8 @@ def over(
     items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int
 ) -> None:
     """Launch a kernel whose threads loop over `items` items."""
-    blocks = max(1, min(-(-items // THREADS), MAX_BLOCKS))
+    # a kernel loops over items, so more blocks are not faster
+    blocks = max(1, min(-(-items // THREADS), 2**16))
     load.kernel(f"sets/{name}", function, **constants)((blocks,), (THREADS,), arguments)
 
 
@@ -241,11 +231,6 @@ def blocks(
 NOWHERE = np.uint64(0)
 """A null pointer, for an argument that the kernel does not use."""
 
-COUNTERS = 2
-"""Number of counters that a kernel adds to: one for pairs of sets, and one for pairs of
-rows.
-"""
-
 
 class SetPairSink(Protocol):
     """Receives matching pairs, one batch after the other."""
@@ -268,7 +253,8 @@ class SetPairCollector:
 
     def __init__(self) -> None:
         self._parts: list[tuple[Array, Array, Array]] = []
-        self._counters = cupy.zeros(COUNTERS, cupy.uint64)
+        # one counter for pairs of sets, and one for pairs of rows
+        self._counters = cupy.zeros(2, cupy.uint64)
         self.pairs = 0
 
     def take(self, capacity: int) -> tuple[Any, ...]:
@@ -306,7 +292,7 @@ class _CountingSink:
 
     def __init__(self, join: Operands) -> None:
         self._weights = join.left.block["weights"], join.right.block["weights"]
-        self._counters = cupy.zeros(COUNTERS, cupy.uint64)
+        self._counters = cupy.zeros(2, cupy.uint64)
 
     def done(self) -> None:
         pass

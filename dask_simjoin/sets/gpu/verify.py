@@ -36,19 +36,11 @@ of 0.5: then 2 words leave 0.7 % of all pairs. With 4 words, 0.3 % are left, and
 words, 0.1 %.
 """
 
-MAX_WORDS = 16
-"""Number of 32-bit words of a bitmap if the mean size of sets is above all sizes in
-`WORDS`.
-"""
-
-UNITS = 1 << 14
-"""The first batch has this many units of work."""
-
 
 def words_for(*sides: SetOperand) -> int:
     """Return how many 32-bit words bitmaps should have, by the mean size of the sets."""
     mean = sum(len(side.block["tokens"]) for side in sides) / sum(map(len, sides))
-    return next((words for size, words in WORDS if mean <= size), MAX_WORDS)
+    return next((words for size, words in WORDS if mean <= size), 16)
 
 
 class Bits(NamedTuple):
@@ -140,16 +132,7 @@ def candidates(
         )
         blocks(number, rows, "bitmaps", "survivors", arguments, **constants)
 
-    return batches(find, tiles.units, start, UNITS, capacity)
-
-
-LONG = 2000
-"""If the mean sizes of both sides add up to more tokens than this, a warp compares each
-pair, else a single thread.
-
-Most comparisons end after a few tokens. So for a sum of 260 tokens, one thread per pair
-is seven times as fast as one warp on an H200 (benchmarks/results/gpu-sets).
-"""
+    return batches(find, tiles.units, start, 2**14, capacity)
 
 
 class GroupedSets(NamedTuple):
@@ -198,7 +181,9 @@ def way_to_verify(join: Operands, verify: str) -> str:
     mean = sum(
         len(side.block["tokens"]) / len(side) for side in (join.left, join.right)
     )
-    return "warp" if mean > LONG else "thread"
+    # most comparisons end after a few tokens: for 260 tokens in both sets, a thread per
+    # pair is seven times as fast as a warp on an H200 (benchmarks/results/gpu-sets)
+    return "warp" if mean > 2000 else "thread"
 
 
 def verify_flat(

@@ -3,9 +3,6 @@ every distance.
 """
 
 import math
-import os
-import subprocess
-import sys
 import warnings
 
 import dask.array as da
@@ -13,16 +10,12 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster, wait
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi, local
-from dask_simjoin.cluster.algorithms.edges import SpillLimits
-from dask_simjoin.cluster.algorithms.scratch import ArrayWriter, scratch_directory
 from dask_simjoin.cluster.expressions import optics as graph_optics
-from dask_simjoin.errors import BudgetError, ColumnError, OptionError, ScratchError
+from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.resources import workers_of
 from tests.support.density import SETS
 from tests.support.points import frame_of
 
@@ -184,35 +177,6 @@ def test_rows_that_no_worker_can_order_are_refused(monkeypatch):
             lazy.simjoin.optics(1.0, mode=mode).compute()
 
 
-def test_files_outlive_the_workers_that_wrote_them():
-    """Workers come and go; what Dask thinks is there must be there."""
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        directory = scratch_directory()
-        workers = list(workers_of(client))
-        held = client.submit(
-            _stored, directory, workers=workers[:1], allow_other_workers=True
-        )
-        wait(held)
-        client.retire_workers(workers[:1])
-        assert client.submit(lambda one: one.array().sum(), held).result() == 4950
-        held.result().discard()
-
-
-def _stored(directory):
-    store = ArrayWriter(np.int32, directory, 0)
-    store.append(np.arange(100, dtype=np.int32))
-    return store.finish()
-
-
-# --- what is refused, and files
-# -------------------------------------------------------------------
-
-
 def test_bad_options():
     frame = frame_of(np.zeros((9, 2)))
     with pytest.raises(
@@ -265,75 +229,21 @@ def test_bad_options():
             OPTICS(2.0).fit(x)
 
 
-def test_edges_that_do_not_fit_the_disk_are_refused(monkeypatch):
-    ddf = dd.from_pandas(frame_of(np.zeros((400, 2))), npartitions=3)
-    lazy = ddf.simjoin.optics(1.0)
-    monkeypatch.setattr(graph_optics, "IN_MEMORY", 10**6)
-    monkeypatch.setattr(graph_optics, "free_space", lambda directory: 10**6)
-    with pytest.raises(
-        BudgetError, match=r"79,800 pairs.*5.11 MB.*1 MB are free.*mode='forest'"
-    ):
-        lazy.compute()
-    monkeypatch.setattr(graph_optics, "free_space", lambda directory: 10**8)
-    assert lazy.compute().reachability.iloc[1] == 0.0
-
-
-def test_stores(tmp_path):
-    for most in (0, 20, 10**6):
-        store = ArrayWriter(np.int32, str(tmp_path), most)
-        parts = np.split(np.arange(100, dtype=np.int32), [0, 3, 50])
-        for part in parts:
-            store.append(part)
-        held = store.finish()
-        assert (held.values is None) == (most < 400)
-        assert held.array().tolist() == list(range(100)) and held[20:23].tolist() == [
-            20,
-            21,
-            22,
-        ]
-        kept = held.array()
-        held.discard()
-        held.discard()
-        assert kept.sum() == 4950 and not list(tmp_path.iterdir())
-        if most < 400:
-            with pytest.raises(ScratchError, match="share"):
-                held.array()
-    assert ArrayWriter(np.int32, str(tmp_path), 0).finish().array().tolist() == []
-
-
-def test_no_file_is_left_where_a_disk_is_full(tmp_path, monkeypatch):
+def test_edges_that_do_not_fit_in_memory_are_refused(monkeypatch):
+    frame = frame_of(np.random.default_rng(0).uniform(size=(4000, 2)))
+    lazy = dd.from_pandas(frame, npartitions=3).simjoin
     monkeypatch.setattr(
-        local,
-        "SpillLimits",
-        lambda directory, max_bytes, buffer: SpillLimits(str(tmp_path), 0, 200),
+        graph_optics, "limits_for", lambda library: Limits(limit=3 * 10**6)
     )
-    written = []
-
-    def full(self, values, old=ArrayWriter.append):
-        written.append(values)
-        if len(written) == 3:
-            raise OSError("No space left on device")
-        old(self, values)
-
-    monkeypatch.setattr(ArrayWriter, "append", full)
-    with pytest.raises(OSError, match="No space left"):
-        frame_of(SETS["moons"][0]).simjoin.optics(0.2)
-    assert not list(tmp_path.iterdir())
-
-
-def test_files_go_with_the_process(tmp_path):
-    code = (
-        "import dask, os\n"
-        f"dask.config.set({{'temporary-directory': {str(tmp_path)!r}}})\n"
-        "from dask_simjoin.cluster.algorithms.scratch import scratch_directory\n"
-        "os.makedirs(scratch_directory())\n"
-        "open(scratch_directory() + '/left', 'w').close()\n"
-        "print(scratch_directory())"
-    )
-    path = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-    assert path.startswith(str(tmp_path)) and not os.path.exists(path.strip())
+    monkeypatch.setattr(local, "free_memory", lambda: 3 * 10**6)
+    for optics in (frame.simjoin.optics, lambda eps: lazy.optics(eps).compute()):
+        with pytest.raises(
+            BudgetError, match=r"pairs.*take \d[\d.]+ MB.*1.8 MB.*mode='forest'"
+        ) as refused:
+            optics(0.05)
+        assert refused.value.remedies[0].options == {"mode": "forest"}
+        assert len(optics(0.01)) == 4000
+    assert len(frame.simjoin.optics(0.05, mode="forest")) == 4000
 
 
 # --- the estimator

@@ -5,7 +5,8 @@ from fractions import Fraction
 import numpy as np
 
 from dask_simjoin.sets.cpu import joiner as search
-from dask_simjoin.sets.cpu.joiner import SetChoice, SetSearch
+from dask_simjoin.sets.cpu.choice import SetChoice
+from dask_simjoin.sets.cpu.joiner import SetSearch
 from dask_simjoin.sets.methods import PPJoin
 from dask_simjoin.sets.predicate import Rule
 from tests.sets.cpu.test_joiner import TOLD, alike, check

@@ -30,13 +30,6 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.grids import REACH
 from dask_simjoin.metrics.norms import Array
 
-RUN = 64
-"""A run of cells with more points than this is tested cell by cell, which skips far
-cells.
-
-In shorter runs, all points are compared.
-"""
-
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Factor for Fibonacci hashing, 2**64 / the golden ratio: products with keys have well
 mixed high bits.
@@ -247,7 +240,8 @@ def find_cores(
             q = _run_stop(keys, p, keys[c] + offsets[o] + REACH)
             if p == q:
                 continue
-            if starts[q] - starts[p] <= RUN and (own == 0 or o > 0):
+            # test a long run cell by cell, which skips far cells
+            if starts[q] - starts[p] <= 64 and (own == 0 or o > 0):
                 left -= _count(
                     cols,
                     dims,

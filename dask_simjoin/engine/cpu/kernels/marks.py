@@ -32,15 +32,14 @@ from dask_simjoin.engine.cpu.kernels.components import root_of, unite
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_function
 from dask_simjoin.engine.cpu.kernels.scan import STATES
 from dask_simjoin.engine.cpu.kernels.simd import (
+    Terms,
     add_long,
     long_at,
     put_long,
 )
+from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Index
-
-STACK = 64 * 8
-"""Capacity of the stack of boxes to visit: 64 children on each of 8 levels."""
 
 
 class TileSide(NamedTuple):
@@ -100,15 +99,38 @@ class Scratch(NamedTuple):
     depth: int
 
 
+class TileJoin(NamedTuple):
+    """What all comparisons of a join share.
+
+    `q`, `d`: terms of both indexes, see `scan.terms_of`. `boxes`: those of the data.
+    `reach`: largest total of the gaps between two boxes that may have a pair.
+    `sure_span`: largest total of the spans of two boxes that proves all their points to
+    be pairs. `norm`: see `totals.kind_of`.
+    """
+
+    q: Terms
+    q_side: TileSide
+    d: Terms
+    d_side: TileSide
+    boxes: Boxes
+    reach: Any
+    sure_span: Any
+    threshold: float
+    norm: Kind
+    is_self_join: bool
+    scratch: Scratch
+
+
 def scratch(tiles: int) -> tuple[np.ndarray, ...]:
     """Allocate the arrays of a `Scratch` for a join whose data have this number of
     tiles.
     """
+    # 64 children on each of 8 levels
     return (
         np.empty(tiles, np.int64),
         np.zeros(STATES, np.uint64),
-        np.empty(STACK, np.int64),
-        np.empty(STACK, np.int64),
+        np.empty(512, np.int64),
+        np.empty(512, np.int64),
     )
 
 
@@ -168,10 +190,8 @@ COUNT, LINK, LOWEST = range(3)
   if all have labels.
 """
 
-MIXED, NOBODY, ASK = -1, -2, 2
-"""`MIXED`, `NOBODY`: marks of `LINK`. `ASK`: result of `settled` if the forest must be
-asked.
-"""
+MIXED, NOBODY = -1, -2
+"""Marks of `LINK` that are no nodes."""
 
 ENDLESS = np.iinfo(np.int64).max
 """Value of `enough` for exact counts: no count reaches it."""
@@ -319,20 +339,17 @@ def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> 
 
 
 @inline_function
-def settled(task: int, x: int, y: int) -> int:
-    """Return 1 if no pair of queries with mark `x` and data with mark `y` can change a
-    value, else 0.
-
-    Return `ASK` if this depends on the forest: no value changes if the nodes `x` and
-    `y` are in one set.
+def settled(notes: Any, x: int, y: int) -> bool:
+    """Return whether no pair of queries with mark `x` and data with mark `y` can change
+    a value.
     """
-    if task == COUNT:
-        return x & y
-    if task == LOWEST:
-        return int(y >= x)
+    if notes.task == COUNT:
+        return bool(x & y)
+    if notes.task == LOWEST:
+        return y >= x
     if x >= 0 and y >= 0:
-        return 1 if x == y else ASK
-    return 1 if x == NOBODY or y == NOBODY else 0
+        return x == y or root_of(notes.parent, x) == root_of(notes.parent, y)
+    return x == NOBODY or y == NOBODY
 
 
 @device_function

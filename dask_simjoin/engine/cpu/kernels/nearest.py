@@ -49,11 +49,6 @@ LEVEL = 48
 others the level.
 """
 
-PREFETCHED = 4096
-"""At most this many bytes of a tile are prefetched. The processor prefetches the rest
-by itself.
-"""
-
 
 @device_function
 def _gaps(
@@ -225,7 +220,8 @@ def search(
     scan_work = distances, new, picked, masks, lanes
     kind = lower.dtype.type
     zero = kind(0)
-    ahead_lines = min(d[0].strides[0], PREFETCHED) // 64
+    # the processor prefetches the rest by itself
+    ahead_lines = min(d[0].strides[0], 4096) // 64
     guess = np.inf
     for a in range(q_low.shape[0]):
         count = min(TILE, points - a * TILE)

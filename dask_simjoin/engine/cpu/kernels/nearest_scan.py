@@ -313,9 +313,6 @@ below `MAX_GUESS`.
 """
 
 U = 2.0**-24
-MIN_D2 = 2.0**-900
-"""Squared distances below this are raised to it before the filter uses them as limits.
-"""
 
 
 @inline_source
@@ -347,11 +344,11 @@ def set_limits(
     """
     scale2, kappa, tiny, most, largest_norm = terms
     # `most` exceeds the squared distance of any two points, and keeps `e2` finite
-    e2 = min(max(d2, MIN_D2) * scale2 * (1 + 8 * U) + tiny, most)
+    e2 = min(max(d2, 2.0**-900) * scale2 * (1 + 8 * U) + tiny, most)
     side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
     # the relative margin of 2**-22 plus 2**-148 covers the rounding to float32
     reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
-    e2 = min(max(first, MIN_D2) * scale2 * (1 + 8 * U) + tiny, most)
+    e2 = min(max(first, 2.0**-900) * scale2 * (1 + 8 * U) + tiny, most)
     h = q[1][i] - 0.5 * e2
     limit[t] = np.float32(h - abs(h) * 4 * U - 2.0**-148)
 

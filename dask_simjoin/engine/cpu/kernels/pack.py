@@ -13,16 +13,6 @@ from dask_simjoin.engine.filters.quantization import STEP
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
-AHEAD = 16
-"""While a row of coordinates is copied, the row that comes this many rows later is
-prefetched.
-"""
-
-AHEAD_BYTES = 1024
-"""At most this many bytes of a row are prefetched. The processor prefetches the rest by
-itself.
-"""
-
 
 @inline_source
 def _above(value: float) -> np.float32:
@@ -39,9 +29,11 @@ def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
     """
     base, step = x.ctypes.data, x.strides[0]
     last = order.size - 1
-    lines = (step if step < AHEAD_BYTES else AHEAD_BYTES) + 64
+    # the processor prefetches the rest of a row by itself
+    lines = (step if step < 1024 else 1024) + 64
     for i in range(first, first + count):
-        row = base + order[i + AHEAD if i + AHEAD < last else last] * step
+        # prefetch the row that comes 16 rows later
+        row = base + order[i + 16 if i + 16 < last else last] * step
         for line in range(0, lines, 64):
             prefetch(row + line)
         p = order[i]

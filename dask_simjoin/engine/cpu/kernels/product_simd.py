@@ -72,8 +72,6 @@ PARTS = TILE * 4 // (VECTORS * REGISTER)
 A part stays in a core's first-level cache while it is compared with all queries.
 """
 
-UNROLL = 2
-
 
 @llvm_function(types.boolean, *(types.int64,) * 9)
 def part_products(
@@ -128,7 +126,7 @@ def part_products(
             for g, slot in enumerate(row):
                 builder.store(multiply_add(builder, z[g], p, builder.load(slot)), slot)
 
-    accumulate(builder, dims, add, UNROLL)
+    accumulate(builder, dims, add, 2)
     near = []
     for number, row in zip(numbers, slots, strict=True):
         limit = load(

@@ -321,8 +321,10 @@ def test_other_types_other_processors_and_other_functions_are_other_kernels(
             for some in (link, roots)
             for types in (("int32",), ("int64",))
         }
-        names |= {some._cache._name(("int32",)) for some in _JOINS.values()}
-    assert len(names) == 2 * (4 + len(SCANS))
+        names |= {
+            some._cache._name(("int32",)) for two in _JOINS.values() for some in two
+        }
+    assert len(names) == 2 * (4 + 2 * len(SCANS))
     assert all("/" not in name and "<" not in name for name in names)
 
 

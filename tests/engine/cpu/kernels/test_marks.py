@@ -170,14 +170,14 @@ def test_counts_up_to_a_number_in_many_tiles(
         random.integers(0, 9, (500, dims)) * 0.25,
     )
     alone = []
-    run = tiles._tile_join
+    run = tiles.record_pairs
     monkeypatch.setattr(
         tiles,
-        "_tile_join",
-        lambda *args, notes, **more: (
+        "record_pairs",
+        lambda join, notes, state: (
             alone.append(not notes.both),
-            run(*args, notes=notes, **more),
-        )[1],
+            run(join, notes, state),
+        ),
     )
     for x in (np.concatenate([dense, lattice]), lattice):
         away, threshold = totals(x, x, 2), eps * eps

@@ -1,0 +1,370 @@
+"""The commands that make, change and read an index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.api.verbs import VERBS
+from dask_simjoin.cli.commands import COMPUTING, bad_row_counts, no_rows
+from dask_simjoin.cli.csv_format import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
+from dask_simjoin.cli.messages import (
+    NamedCommands,
+    columns_of_files,
+    listing_columns,
+    naming_places,
+)
+from dask_simjoin.cli.options import (
+    NAMES,
+    READ,
+    SHARED,
+    WRITTEN,
+    OneOf,
+    csv_columns,
+    given,
+    log_lines,
+    options_for,
+    table_reader,
+)
+from dask_simjoin.cli.running import (
+    computing,
+    stage,
+)
+from dask_simjoin.cli.tables import (
+    check_bad_rows,
+    is_on_store,
+    sink,
+)
+from dask_simjoin.disk_index.index import DIFF, Index
+from dask_simjoin.disk_index.reports import CheckReport, UpdateReport
+from dask_simjoin.disk_index.updates import IF_EXISTS
+from dask_simjoin.disk_index.verbs import check_path, open_index
+from dask_simjoin.disk_index.versions import check_index
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.messages import counted
+
+TABLES = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
+
+
+NEW_ROWS = click.Argument(["tables"], nargs=-1, type=click.Path())
+
+
+FOLDER = click.Argument(["folder"], type=click.Path())
+
+
+UNTIL = click.Option(
+    ["--until"], type=int, help="Last version to compare; default: the newest version."
+)
+
+
+SINCE = click.Option(
+    ["--since"], type=int, required=True, help="First version to compare."
+)
+
+
+UPDATE = [
+    click.Option(
+        ["--delete"],
+        type=NAMES,
+        default="",
+        help="Ids of rows to delete, separated by commas; TABLES may then be left out.",
+    ),
+    click.Option(
+        ["--if-exists"],
+        type=OneOf(IF_EXISTS),
+        default=IF_EXISTS[0],
+        show_default=True,
+        help="Treatment of new rows whose ids are already in the index.",
+    ),
+    click.Option(
+        ["--dropna"],
+        is_flag=True,
+        help="Leave out new rows with missing or infinite coordinates, also if the index was made without "
+        "--dropna.",
+    ),
+    click.Option(
+        ["--batch"],
+        help="Name of this update. If it was committed before, nothing changes.",
+    ),
+]
+
+
+INFINITE = [float("inf"), float("-inf")]
+
+
+DAMAGED = 1
+"""Exit code of a check that found damage."""
+
+
+REPORTING = [option for option in SHARED if option.name != "yes"]
+
+
+class MakeCommand(click.Command):
+    """The command that writes tables as an index. Its options are in the request of the
+    verb `index`.
+    """
+
+    def __init__(self) -> None:
+        self.verb = VERBS["index"]
+        self.request = self.verb.request
+        super().__init__(
+            "make",
+            params=[TABLES, *options_for(self.request), *READ, *REPORTING],
+            callback=self._called,
+            help="Write tables to disk as an index that can be updated.",
+        )
+
+    def _called(self, **params: Any) -> None:
+        options = given(click.get_current_context(), self.request)
+        if "id" not in options:
+            raise click.UsageError(
+                "--id is missing: an index needs a column of permanent row ids."
+            )
+
+        reader = table_reader(params)
+        check_bad_rows(params, params["tables"])
+
+        def make(whole: bool) -> Index:
+            table = reader.read(params["tables"], csv_columns(options, whole, False))
+            with columns_of_files([table]):
+                made: Index = self.verb.function(table, **options)
+            return made
+
+        with naming_places(reader):
+            made = reader.until_wide_enough(
+                lambda: _done(params, "indexing", lambda: listing_columns(make, False)),
+                lambda text: None if params["quiet"] else click.echo(text, err=True),
+            )
+        if not len(made) and not params["quiet"]:
+            click.echo(no_rows(params["tables"], "add"), err=True)
+        summary = {"command": "index make", "path": str(made.path), "rows": len(made)}
+        _report(params, summary | bad_row_counts(params, reader), made)
+
+
+def _csv_type(dtype: Any) -> str:
+    kinds = {"b": BOOL, "i": INT, "u": UINT, "f": FLOAT}
+    return kinds.get(getattr(dtype, "kind", "O"), TEXT)
+
+
+def _update(**params: Any) -> None:
+    if not params["tables"] and not params["delete"]:
+        raise click.UsageError(
+            "There is nothing to update: name TABLES with new rows, or ids with "
+            "--delete."
+        )
+    found = open_index(params["folder"])
+    dtypes = found.rows()._meta.dtypes
+    ids = dtypes.iloc[0]
+    types = {name: _csv_type(dtype) for name, dtype in dtypes.items()}
+    on = list(found.options.on)
+    gaps = frozenset(name for name in on if types[name] in (INT, UINT))
+    read = frozenset(types)
+    columns = CsvColumns(frozenset(), read=read, types=types, gaps=gaps)
+    dropna = params["dropna"] or found.options.dropna
+    reader = table_reader(params)
+    try:
+        delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(
+            f"--delete takes ids of the index, which are {ids}, separated by commas: "
+            f"{error}."
+        ) from error
+    target = sink(params, params["tables"], params["folder"])
+    check_bad_rows(params, params["tables"])
+    own = {name: dtypes[name] for name in gaps}
+    dropped = 0
+
+    def update() -> Any:
+        nonlocal dropped
+        new = reader.read(params["tables"], columns) if params["tables"] else None
+        if new is not None and dropna:
+            rows = len(new)
+            new = new.map_partitions(_with_coordinates, on, meta=new._meta)
+            dropped = rows - len(new)
+        if new is not None:
+            new = new.map_partitions(
+                _without_gaps, own, meta=_without_gaps(new._meta, own)
+            )
+        return found.update(
+            new, delete=delete, if_exists=params["if_exists"], batch=params["batch"]
+        )
+
+    with target.made() as begun:
+        with naming_places(reader):
+            changes = _done(params, "updating", update)
+        pairs = found.changes(changes.since, changes.version)
+        _done(params, "joining", lambda: target.write(pairs, begun))
+        signs = target.tally(begun, DIFF)
+        target.finish(begun)
+    added, removed = signs[1], signs[-1]
+    numbers = {
+        "since": changes.since,
+        "version": changes.version,
+        **changes.report.numbers,
+        **bad_row_counts(params, reader),
+        **({"dropped": dropped} if dropna else {}),
+    }
+    numbers |= {"pairs_added": added, "pairs_removed": removed}
+    pairs_written = (
+        f"{counted(added, 'added pair')} and {counted(removed, 'removed pair')}"
+    )
+    lines = [str(changes.report)]
+    if dropped:
+        lines.append(f"Left out {counted(dropped, 'row')} without coordinates.")
+    if changes.report.known:
+        lines = [
+            f"Batch {params['batch']!r} was committed before, so the index did not "
+            "change.",
+            f"Wrote the changes of this batch again to {target.name}: {pairs_written}.",
+        ]
+    else:
+        if params["tables"] and not _rows_of(changes.report) + dropped:
+            lines.append(no_rows(params["tables"], "add"))
+        lines.append(f"Wrote {pairs_written} to {target.name}.")
+    _report(
+        params,
+        {"command": "index update", "output": target.path, **numbers},
+        "\n".join(lines),
+    )
+
+
+def _rows_of(report: UpdateReport) -> int:
+    return report.inserted + report.replaced + report.ignored + report.left_out
+
+
+def _with_coordinates(rows: Any, on: list[str]) -> Any:
+    """Return the rows with finite coordinates, in columns or in a column of lists."""
+    points = rows[on]
+    if len(on) == 1 and points.dtypes.iloc[0].name == "object":
+        return rows[rows[on[0]].map(_is_finite).astype(bool)]
+    return rows[points.notna().all(axis=1) & ~points.isin(INFINITE).any(axis=1)]
+
+
+def _without_gaps(rows: Any, dtypes: Mapping[str, Any]) -> Any:
+    """Give columns of nullable integers the dtypes of the index. Missing integers
+    become NaN, which the index refuses.
+    """
+    nullable = [
+        name for name in dtypes if name in rows and rows[name].dtype.kind in "iu"
+    ]
+    return rows.astype(
+        {
+            name: "float64" if rows[name].isna().any() else dtypes[name]
+            for name in nullable
+        }
+    )
+
+
+def _is_finite(numbers: Any) -> bool:
+    return numbers is not None and bool(np.isfinite(np.asarray(numbers, float)).all())
+
+
+def _pairs(**params: Any) -> None:
+    _write("index pairs", params, lambda found: found.pairs())
+
+
+def _changes(**params: Any) -> None:
+    _write(
+        "index changes",
+        params,
+        lambda found: found.changes(params["since"], params["until"]),
+    )
+
+
+def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -> None:
+    folder = params["folder"]
+    found = open_index(folder)
+    target = sink(params, [] if is_on_store(folder) else [folder], folder)
+    with target.made() as begun:
+        _done(params, "joining", lambda: target.write(pairs(found), begun))
+        target.finish(begun)
+    _report(
+        params,
+        {"command": name, "output": target.path, "version": found.version},
+        f"Wrote {target.name}.",
+    )
+
+
+def _history(**params: Any) -> None:
+    history = open_index(params["folder"]).history()
+    records = history.reset_index().to_json(orient="records", date_format="iso")
+    click.echo(records if params["json"] else history.to_string())
+
+
+def _check(**params: Any) -> None:
+    found: CheckReport = _done(
+        params, "checking", lambda: check_index(check_path(params["folder"]))
+    )
+    if params["json"]:
+        click.echo(
+            json.dumps(
+                found.numbers | {"damage": [one._asdict() for one in found.damage]}
+            )
+        )
+    elif found.damaged or not params["quiet"]:
+        click.echo(found)
+    if found.damaged:
+        click.get_current_context().exit(DAMAGED)
+
+
+def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:
+    how = (params[name] for name in COMPUTING)
+    with (
+        log_lines(params["verbose"]),
+        computing(*how) as client,
+        stage(title, client, params["quiet"]),
+    ):
+        return work()
+
+
+def _report(params: dict[str, Any], summary: dict[str, Any], text: object) -> None:
+    if params["json"]:
+        click.echo(json.dumps(summary, default=str))
+    elif not params["quiet"]:
+        click.echo(text, err=True)
+
+
+def _command(
+    name: str, does: Callable[..., None], text: str, params: list[click.Parameter]
+) -> click.Command:
+    return click.Command(
+        name, params=[FOLDER, *params, *REPORTING], callback=does, help=text
+    )
+
+
+indexes = NamedCommands(
+    "index",
+    short_help="An index on disk: updates, and the pairs that they change.",
+    help="Keep growing tables as an index on disk, and write the pairs that change.",
+)
+
+
+for _made in (
+    MakeCommand(),
+    _command(
+        "update",
+        _update,
+        "Add and delete rows, and write the added and removed pairs.",
+        [NEW_ROWS, *UPDATE, *WRITTEN, *READ],
+    ),
+    _command("pairs", _pairs, "Write all pairs of an index.", [*WRITTEN]),
+    _command(
+        "changes",
+        _changes,
+        "Write the pairs that were added or removed between two versions.",
+        [SINCE, UNTIL, *WRITTEN],
+    ),
+    _command("history", _history, "Print the versions of an index.", []),
+    _command(
+        "check",
+        _check,
+        "Check all files of an index; exit with 1 if one is damaged or missing.",
+        [],
+    ),
+):
+    indexes.add_command(_made)
