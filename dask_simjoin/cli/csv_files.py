@@ -315,7 +315,10 @@ def _head(named: tuple[str, str], used: CsvColumns, written: CsvFormat) -> Head:
     block = CsvBlock(file, end, None)
     if _has_single_bytes(written.encoding):
         some = _as_utf8(some, written.encoding, name, block.line)
-    return Head(file, True, _texts(some, block, looked).table)
+    texts = _texts(some, block, looked)
+    if texts.ragged and not len(texts.table) and not written.skips:
+        raise _refused(_bad_rows(texts, some, block, NO_RULES)[0].row)
+    return Head(file, len(texts.table) > 0, texts.table)
 
 
 def _version(path: str) -> str:
@@ -633,6 +636,10 @@ class Rules:
     known: frozenset[str]  # columns that cannot get another type
     gaps: frozenset[str]  # known columns of integers that may have missing cells
     ids: frozenset[str]  # columns whose integers must lose no character
+
+
+NO_RULES = Rules({}, *[frozenset()] * 4)
+"""Rules by which only rows with other numbers of cells are bad."""
 
 
 def read_csv_block(

@@ -83,6 +83,16 @@ def test_a_comma_at_the_end_of_each_row_is_refused(name):
     assert f"{name}, line 2: expected 3 columns, got 4" in ran.stderr
 
 
+@pytest.mark.parametrize("command", ["sets", "strings"])
+def test_texts_with_a_comma_at_the_end_of_each_row_are_refused(command):
+    write("t.csv", "k,t\n1,main street 5,\n2,main street 5,\n")
+    options = {"sets": ["--threshold", "0.5"], "strings": ["-k", "1"]}[command]
+    words = [command, "count-pairs", "t.csv", "--on", "t", *options]
+    found = run(*words, code=3).output
+    assert "t.csv, line 2: expected 2 columns, got 3" in found
+    assert run(*words, "--bad-rows", "skip").stdout.split()[-1] == "0"
+
+
 @pytest.mark.parametrize("rows", [3, 6_000])
 @pytest.mark.parametrize("cell", ["north", "1,5", " ", "0x10", "1_000", "12:30"])
 def test_cells_that_are_not_numbers_are_refused(rows, cell):
