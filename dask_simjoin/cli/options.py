@@ -75,7 +75,8 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]
 
 def split_names(text: str) -> list[str]:
     """Split text at commas. A name with a comma is put in double quotes."""
-    return next(csv.reader([text], skipinitialspace=True), [])
+    # one name may begin with a space
+    return next(csv.reader([text], skipinitialspace="," in text), [])
 
 
 def number(text: str, kind: type[int] | type[float]) -> Any:

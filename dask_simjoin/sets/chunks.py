@@ -183,10 +183,16 @@ def refused(
     )
     where = "" if number is None else f" of partition {number}"
     plain = label.item() if isinstance(label, np.generic) else label
+    column = f"df[{spec.on[0]!r}]"
+    remedy = (
+        "Drop such rows, or make texts of them first, for example with "
+        f"{column}.map(str, na_action='ignore')."
+        if error.what.endswith("), which is not a text")
+        else "Drop or convert such rows first."
+    )
     return (
         f"Column {spec.on[0]!r} must hold {what}: row {error.row}{where} (label "
-        f"{shown(plain)}) holds "
-        f"{error.what}. Drop or convert such rows first."
+        f"{shown(plain)}) holds {error.what}. {remedy}"
     )
 
 
