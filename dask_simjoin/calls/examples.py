@@ -55,14 +55,8 @@ def pairs_example(
     }
     if spec.score is not None:
         columns[spec.score] = np.empty(0)
-    columns |= {
-        called: frames.values(left, name, none)
-        for called, name in spec.kept_left.items()
-    }
-    columns |= {
-        called: frames.values(right, name, none)
-        for called, name in spec.kept_right.items()
-    }
+    columns |= frames.columns_at(left, spec.kept_left, none)
+    columns |= frames.columns_at(right, spec.kept_right, none)
     example = frames.result(columns, 0)
     if not some_missing:
         return example

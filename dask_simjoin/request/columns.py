@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,8 @@ from dask_simjoin.request.messages import (
 )
 from dask_simjoin.request.tables import meta_of
 from dask_simjoin.request.units import parsed
+
+T = TypeVar("T")
 
 ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
@@ -549,12 +551,21 @@ def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable
     left out.
     """
     besides = [name for name in besides if name is not None]
-    kinds = zip(meta.columns.tolist(), meta.dtypes, strict=True)
+    kinds = zip(meta.columns.tolist(), _of_each(kind_of_number, meta), strict=True)
     return [
-        name
-        for name, dtype in kinds
-        if name not in besides and kind_of_number(dtype) in ("i", "u", "f")
+        name for name, kind in kinds if kind in ("i", "u", "f") and name not in besides
     ]
+
+
+def _of_each(function: Callable[[DType], T], meta: Frame) -> list[T]:
+    """Call a function once for each dtype of a table, and return its result for each
+    column.
+    """
+    dtypes, found = list(meta.dtypes), {}
+    for dtype in dtypes:
+        if id(dtype) not in found:
+            found[id(dtype)] = function(dtype)
+    return [found[id(dtype)] for dtype in dtypes]
 
 
 def left_out(
@@ -568,10 +579,10 @@ def left_out(
     besides = [name for name in besides if name is not None]
     return tuple(
         (name, str(dtype))
-        for name, dtype in zip(meta.columns, meta.dtypes, strict=True)
-        if _is_other_number(dtype)
-        and name not in besides
-        and not is_identifier(name, "i")
+        for name, dtype, is_other in zip(
+            meta.columns, meta.dtypes, _of_each(_is_other_number, meta), strict=True
+        )
+        if is_other and name not in besides and not is_identifier(name, "i")
     )
 
 
@@ -588,8 +599,9 @@ def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
     """Return a dict from each column to its kind of number, which is given as NumPy's
     letter.
     """
-    dtypes = dict(zip(meta.columns.tolist(), meta.dtypes, strict=True))
-    return {name: kind_of_number(dtypes[name]) for name in names}
+    each = _of_each(kind_of_number, meta)
+    kinds = dict(zip(meta.columns.tolist(), each, strict=True))
+    return {name: kinds[name] for name in names}
 
 
 def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> None:

@@ -513,12 +513,9 @@ def whole_rows(
         (spec.kept_left, query, rows),
         (spec.kept_right, data, numbers),
     ):
-        places = row_places(chunk) if names else None
-        for called, column in names.items():
-            own = frames.result(
-                {column: kept_values((chunk,), column, places)}, len(chunk["ids"])
-            )
-            columns[called] = frames.values(own, column, which)
+        if names:
+            places = row_places(chunk)[which]
+            columns |= frames.columns_at(chunk["kept"], names, places)
     columns["left"] = _ids_of_rows(query["ids"], rows, frames, threads)
     del rows
     ids = data["ids"]

@@ -38,6 +38,12 @@ CAPACITY = 1 << 16
 """If pairs are written in batches, memory for this many pairs is allocated at first."""
 
 
+MANY = 64
+"""At least this many kept columns are not gathered by kernels, which take one column at
+a time.
+"""
+
+
 class SideColumns:
     """Gathers the columns of the result for one side: for the left, or for the right
     rows of pairs.
@@ -50,8 +56,11 @@ class SideColumns:
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:
         self._chunk, self._names = chunk, names
         frames, n = frames_for(chunk["example"]), len(chunk["ids"])
+        # many columns are taken together, at the end
+        one_by_one = names if len(names) < MANY else {}
         plain = {
-            name: frames.plain(chunk["kept"], column) for name, column in names.items()
+            name: frames.plain(chunk["kept"], column)
+            for name, column in one_by_one.items()
         }
         found: dict[Any, Array] = {
             name: values for name, values in plain.items() if values is not None
@@ -81,9 +90,14 @@ class SideColumns:
         for name in reversed(self._found):
             found[name] = arrays.pop()
         labels = arrays.pop()
-        for name, column in self._names.items():
-            if name not in found:
-                found[name] = kept_values((chunk,), column, found[PLACE])
+        if PLACE in found:
+            others = {
+                name: column
+                for name, column in self._names.items()
+                if name not in found
+            }
+            frames = frames_for(chunk["example"])
+            found |= frames.columns_at(chunk["kept"], others, found[PLACE])
         found.pop(PLACE, None)
         if self._keyed:
             found[id_name] = from_id_keys(labels, chunk["ids"])
