@@ -20,7 +20,7 @@ from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
 from dask_simjoin.calls.examples import NEIGHBORS
-from dask_simjoin.cli.csv_files import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
+from dask_simjoin.cli.csv_types import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
 from dask_simjoin.cli.messages import (
     NamedCommands,
     columns_of_files,

@@ -19,7 +19,8 @@ from dask.utils import parse_bytes
 
 from dask_simjoin.calls.decorators import options_of
 from dask_simjoin.catalog import HOME, LIBRARIES
-from dask_simjoin.cli.csv_files import FLOAT, TEXT, CsvColumns, CsvFormat
+from dask_simjoin.cli.csv_files import CsvFormat
+from dask_simjoin.cli.csv_types import FLOAT, TEXT, CsvColumns
 from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader

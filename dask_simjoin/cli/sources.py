@@ -23,16 +23,10 @@ import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
 
 from dask_simjoin.catalog import HOME
-from dask_simjoin.cli.csv_files import (
-    BadRow,
-    CsvColumns,
-    CsvFormat,
-    CsvTable,
-    WiderType,
-    endings,
-    lines_of,
-    read_csv,
-)
+from dask_simjoin.cli.csv_files import CsvFormat, CsvTable, read_csv
+from dask_simjoin.cli.csv_records import endings
+from dask_simjoin.cli.csv_rows import BadRow, lines_of
+from dask_simjoin.cli.csv_types import CsvColumns, WiderType
 from dask_simjoin.metrics.norms import Frame
 
 PARQUET, CSV = FORMATS = ("parquet", "csv")

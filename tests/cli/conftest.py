@@ -21,3 +21,10 @@ def points(tmp_path, monkeypatch):
     table[:40].to_parquet(tmp_path / "points" / "0.parquet")
     table[40:].to_parquet(tmp_path / "points" / "1.parquet")
     return table
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, in which the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,212 @@
+"""Choose the types of CSV columns from their texts, and convert texts to these types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class WiderType(Exception):
+    """Raised if a column needs another type than its first rows: the program reads the
+    table again.
+    """
+
+    def __init__(self, path: str, column: str, kind: str, why: str) -> None:
+        super().__init__(path, column, kind, why)
+        self.path, self.column, self.kind, self.why = path, column, kind, why
+
+
+INT, UINT, FLOAT, BOOL, TEXT = "int64", "uint64", "float64", "bool", "str"
+
+TYPES = {
+    INT: pa.int64(),
+    UINT: pa.uint64(),
+    FLOAT: pa.float64(),
+    BOOL: pa.bool_(),
+    TEXT: pa.string(),
+}
+"""Types of columns, by the names of their dtypes."""
+
+NULLABLE = {INT: "Int64", UINT: "UInt64"}
+"""dtypes of integers with missing cells."""
+
+TRUE, FALSE = ["True", "TRUE", "true"], ["False", "FALSE", "false"]
+
+MISSING = [
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "N/A",
+    "NA",
+    "NULL",
+    "NaN",
+    "None",
+    "n/a",
+    "nan",
+    "null",
+]
+"""Texts that are missing numbers, as in pandas. In columns of text, only empty cells are
+missing.
+"""
+
+NUMBER = r"^\s*[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))\s*$"
+INTEGER = r"^\s*[+-]?\d+\s*$"
+"""Match the texts of numbers and of integers."""
+
+MAX_EXACT = 2**53
+"""float64 represents every integer exactly up to this one."""
+
+
+@dataclass(frozen=True)
+class CsvColumns:
+    """The columns of CSV files that a command uses. Types of columns are inferred, or
+    columns are read as text.
+    """
+
+    # columns whose types are inferred; None: all except ids
+    inferred: frozenset[Any] | None = None
+    # columns that become integers if no digit is lost
+    ids: frozenset[Any] = frozenset()
+    read: frozenset[Any] | None = None  # columns to read; None: all
+    # inferred columns that must have only numbers; None: all that have numbers
+    numbers: frozenset[Any] | None = None
+    # columns with known types; other columns are inferred or text
+    types: Mapping[Any, str] = field(default_factory=dict)
+    # columns of integers with known types that may have missing cells
+    gaps: frozenset[Any] = frozenset()
+    # type of inferred columns in a table without rows
+    empty: str = FLOAT
+
+    def is_inferred(self, name: str) -> bool:
+        return name not in self.ids if self.inferred is None else name in self.inferred
+
+    def is_number(self, name: str) -> bool:
+        return self.numbers is None or name in self.numbers
+
+
+def dtype_of(kind: str, has_gaps: bool) -> Any:
+    """Return the dtype of a column; integers with gaps are nullable."""
+    return str if kind == TEXT else NULLABLE[kind] if has_gaps else kind
+
+
+class Inferred(NamedTuple):
+    kind: str
+    is_exact: bool  # whether float64 represents all numbers exactly
+
+
+def inferred_type(texts: pa.ChunkedArray, used: CsvColumns, name: str) -> Inferred:
+    """Choose the type of a column as pandas does. If its cells must be numbers, ignore
+    others, unless all are texts.
+    """
+    must = used.numbers is not None and used.is_number(name)
+    missing = pc.is_in(texts, pa.array(MISSING))
+    rest = texts.filter(pc.invert(missing))
+    if not len(rest):
+        return Inferred(FLOAT, True)
+    numbers = rest.filter(pc.match_substring_regex(rest, NUMBER))
+    if len(numbers) < len(rest) and not (must and len(numbers)):
+        is_bool = pc.all(pc.is_in(rest, pa.array(TRUE + FALSE))).as_py()
+        return Inferred(BOOL if is_bool and len(rest) == len(texts) else TEXT, False)
+    if not pc.all(pc.match_substring_regex(numbers, INTEGER)).as_py():
+        return Inferred(FLOAT, True)
+    values = [int(one) for one in numbers.to_pylist()]
+    largest = max(-min(values), max(values))
+    is_exact = largest <= MAX_EXACT
+    if len(rest) == len(texts):
+        if min(values) >= -(2**63) and max(values) < 2**63:
+            return Inferred(INT, is_exact)
+        if min(values) >= 0 and max(values) < 2**64:
+            return Inferred(UINT, is_exact)
+    # text keeps the digits of large integers if other cells are missing
+    return Inferred(FLOAT if is_exact or must else TEXT, is_exact)
+
+
+def common_type(some: list[Inferred]) -> str:
+    """Return the type of a column in several CSV files: if they differ, float64 or
+    text.
+    """
+    kinds = {one.kind for one in some}
+    if len(kinds) == 1:
+        return kinds.pop()
+    return FLOAT if all(one.is_exact for one in some) else TEXT
+
+
+def type_of_ids(texts: pa.ChunkedArray) -> str:
+    """Return an integer type that loses no character of the texts, such as leading
+    zeros; else text.
+    """
+    return next(
+        (kind for kind in (INT, UINT) if as_integers(texts, kind) is not None), TEXT
+    )
+
+
+def as_integers(texts: Any, kind: str) -> Any:
+    """Convert texts to integers. Return None if a text is missing, or is not written
+    like its integer.
+    """
+    try:
+        numbers = texts.cast(TYPES[kind])
+    except pa.ArrowInvalid:
+        return None
+    same = not texts.null_count and numbers.cast(texts.type).equals(texts)
+    return numbers if same else None
+
+
+def said(value: str, kind: str, known: bool) -> str:
+    if value in MISSING:
+        return f"{value!r}, which is missing"
+    is_whole = known and kind in (INT, UINT)
+    what = (
+        "True or False"
+        if kind == BOOL
+        else "a whole number, as in the index"
+        if is_whole
+        else "a number"
+    )
+    return f"{value!r}, which is not {what}"
+
+
+def _matches(texts: Any, pattern: str) -> np.ndarray:
+    return np.asarray(pc.match_substring_regex(texts, pattern))
+
+
+def which_fit(texts: Any, kind: str, known: bool) -> np.ndarray:
+    """Return which cells may be in a column of numbers. `known`: whether the column
+    cannot become float64.
+    """
+    missing = np.asarray(pc.is_in(texts, pa.array(MISSING)))
+    if kind == TEXT:
+        return np.ones(len(texts), bool)
+    if kind == BOOL:
+        return np.asarray(pc.is_in(texts, pa.array(TRUE + FALSE)))
+    if not known or kind == FLOAT:
+        return missing | _matches(texts, NUMBER)
+    fitting = _matches(texts, INTEGER)
+    low, high = (0, 2**64) if kind == UINT else (-(2**63), 2**63)
+    for n in np.flatnonzero(
+        fitting & np.asarray(pc.greater(pc.binary_length(texts), 18))
+    ):
+        fitting[n] = low <= int(texts[int(n)].as_py()) < high
+    return fitting
+
+
+def as_numbers(texts: Any, kind: str) -> Any:
+    """Convert cells that were checked."""
+    if kind == BOOL:
+        return pc.is_in(texts, pa.array(TRUE))
+    bare = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), characters="+")
+    missing = pc.is_in(texts, pa.array(MISSING))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), bare).cast(TYPES[kind])

@@ -1,0 +1,137 @@
+"""Rows and cells of CSV files that are wrong."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from dask_simjoin.cli import csv_records, sources
+from dask_simjoin.cli.csv_files import CsvFormat
+from dask_simjoin.cli.csv_types import CsvColumns
+from tests.cli.test_commands import run
+from tests.support.csv_tables import GOOD, NEAR, SYNC, write
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+COMMANDS = {
+    "self-join": ("--eps", "1", "--on", "x", "-o", "o.csv"),
+    "count-pairs": ("--eps", "1", "--on", "x"),
+    "counts": ("--eps", "1", "--on", "x", "-o", "o.csv"),
+    "dedup": ("--eps", "1", "--on", "x", "-o", "o.csv"),
+    "dbscan": ("--eps", "1", "--on", "x", "-o", "o.csv"),
+    "plan": ("--eps", "1", "--on", "x"),
+    "sets dedup": ("--threshold", "1", "--on", "t", "-o", "o.csv"),
+    "strings count-pairs": ("--k", "1", "--on", "t"),
+    "index make": ("--eps", "1", "--on", "x", "--id", "id", "--path", "grown"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("20,1.5,t,", "expected 3 columns, got 4"),
+        ("20,1.5", "expected 3 columns, got 2"),
+        ("Newark, 20,1,t", "expected 3 columns, got 4"),
+    ],
+)
+def test_rows_with_other_numbers_of_cells_are_refused(command, row, said, folder):
+    write("a.csv", f"{GOOD}{row}\n{GOOD[7:]}")
+    ran = run(*command.split(), "a.csv", *COMMANDS[command], *SYNC, code=3)
+    assert f"a.csv, line 22: {said}. The row is {row!r}." in ran.stderr
+    assert [path.name for path in folder.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "A.CSV"])
+def test_a_comma_at_the_end_of_each_row_is_refused(name):
+    text = "a,x,c\n1,5,100,\n2,5.2,200,\n3,9,300,\n"
+    write(name, text.replace(",", "\t") if name == "a.tsv" else text)
+    ran = run("count-pairs", name, *NEAR, code=3)
+    assert f"{name}, line 2: expected 3 columns, got 4" in ran.stderr
+
+
+@pytest.mark.parametrize("command", ["sets", "strings"])
+def test_texts_with_a_comma_at_the_end_of_each_row_are_refused(command):
+    write("t.csv", "k,t\n1,main street 5,\n2,main street 5,\n")
+    options = {"sets": ["--threshold", "0.5"], "strings": ["-k", "1"]}[command]
+    words = [command, "count-pairs", "t.csv", "--on", "t", *options]
+    found = run(*words, code=3).output
+    assert "t.csv, line 2: expected 2 columns, got 3" in found
+    assert run(*words, "--bad-rows", "skip").stdout.split()[-1] == "0"
+
+
+@pytest.mark.parametrize("rows", [3, 6_000])
+@pytest.mark.parametrize("cell", ["north", "1,5", " ", "0x10", "1_000", "12:30"])
+def test_cells_that_are_not_numbers_are_refused(rows, cell):
+    """Wherever they are: among the first rows, or below them."""
+    lines = [f"{n},{n}" for n in range(rows)]
+    write("a.csv", "\n".join(["id,x", *lines, f'7,"{cell}"']))
+    ran = run("self-join", "a.csv", *NEAR, "-o", "o.csv", code=3)
+    line = f"a.csv, line {rows + 2}: column 'x' has {cell!r}, which is not a number."
+    assert line in ran.stderr
+
+
+def test_bad_rows_are_left_out_and_listed():
+    bad = ["20,1,2,3", "21", "22,north,t", '23,"a\nb",t']
+    write("a.csv", "\n".join([GOOD.rstrip("\n"), *bad, "24,0.5,t", ""]))
+    words = "dedup", "a.csv", "--eps", "0", "--on", "x", *SYNC, "--overwrite"
+    told = run(*words, "-o", "o.csv", "--bad-rows", "skip", "--json")
+    assert json.loads(told.stdout)["bad_rows"] == 4
+    assert pd.read_csv("o.csv")["id"].tolist() == list(range(20))
+    said = run(*words[:-2], "--overwrite", "-o", "o.csv", "--bad-rows", "skip").stderr
+    first = "the first is in a.csv, line 22: expected 3 columns, got 4."
+    assert f"Left out 4 bad rows; {first}" in said
+    for _ in range(2):  # the second time it replaces its own file
+        run(*words, "-o", "o.csv", "--bad-rows", "bad.csv")
+    listed = pd.read_csv("bad.csv")
+    assert listed["row"].tolist() == bad and listed["line"].tolist() == [22, 23, 24, 25]
+    assert listed["reason"][2] == "column 'x' has 'north', which is not a number"
+    for name, text in (("a.csv", "also an input"), ("o.csv", "or the output")):
+        said = run(*words, "-o", "o.csv", "--bad-rows", name, code=2).stderr
+        assert text in said
+    write("mine.txt", "precious")
+    said = run(*words, "-o", "o.csv", "--bad-rows", "mine.txt", code=2).stderr
+    assert "is not a file of bad rows" in said
+
+
+def test_bad_rows_are_left_out_of_all_columns(monkeypatch):
+    """Also where a task reads other columns than the one with the bad cell."""
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", 30)
+    rows = [f'{n},{"bad" if n % 3 == 0 else n},"t\n{n}"' for n in range(40)]
+    write("a.csv", "\n".join(["id,x,t", *rows]))
+    reader = sources.TableReader(written=CsvFormat(skips=True))
+    used = CsvColumns(frozenset("x"), frozenset(["id"]), None, frozenset("x"))
+    frame = reader.read(["a.csv"], used)
+    assert frame.npartitions > 5
+    wanted = [n for n in range(40) if n % 3]
+    assert frame["id"].compute().tolist() == wanted == frame["x"].compute().tolist()
+    assert frame["t"].compute().tolist() == [f"t\n{n}" for n in wanted]
+    assert [row.line for row in reader.bad_rows()] == [
+        2 + 2 * n for n in range(0, 40, 3)
+    ]
+
+
+def test_missing_cells_and_repeated_ids_are_named():
+    write("a.csv", "id,x,k\n1,0,u\n2,,u\n2,1,\n")
+    words = "self-join", "good.csv", "a.csv", "-o", "o.csv"
+    write("good.csv", "id,x,k\n7,3,u\n")
+    said = run(*words, *NEAR, code=3).stderr
+    assert "column 'x' has 1 missing or NaN" in said and "See a.csv, line 3." in said
+    write("a.csv", "id,x,k\n1,0,u\n2,5,u\n2,1,\n")
+    said = run(*words, *NEAR, "--id", "id", code=3).stderr
+    assert "not unique: 2 repeats" in said and "Labels" not in said
+    assert "See a.csv, line 3 and a.csv, line 4." in said
+
+
+def test_errors_of_workers_are_those_of_threads(two_workers):
+    """Types widen, and bad rows are named, also if other processes read the blocks."""
+    rows = [f"{n},{n}" for n in range(6_000)]
+    write("a.csv", "\n".join(["id,x", *rows, "6000,6000.5"]))
+    words = "self-join", "a.csv", "--eps", "0.5", "--on", "x", "-q", "-o", "-"
+    where = "--scheduler", two_workers.scheduler_address
+    assert run(*words, *where).stdout == "left,right\n"
+    write("a.csv", "\n".join(["id,x", *rows, "6000,north"]))
+    assert "a.csv, line 6002: column 'x'" in run(*words, *where, code=3).stderr
+    ran = run(*words[:-3], *where, "-o", "-", "--bad-rows", "skip")
+    assert "Left out 1 bad row; the first is in a.csv, line 6002" in ran.stderr
