@@ -61,7 +61,7 @@ class Rules:
 
 
 NO_RULES = Rules({}, *[frozenset()] * 4)
-"""Rules by which only rows with other numbers of cells are bad."""
+"""With these rules, only rows with too many or too few cells are bad."""
 
 
 def read_csv_block(

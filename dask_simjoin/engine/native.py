@@ -57,8 +57,9 @@ def native_values(values: pd.Series | pd.Index) -> Any:
 
 
 def without_views(kind: pa.DataType) -> pa.DataType:
-    """Replace string views in a type by large strings, and list views by lists: Arrow
-    cannot select rows from an array of string views, nor pandas convert list views.
+    """Replace string views in a type by large strings, and list views by lists.
+
+    Arrow cannot select rows from string views, and pandas cannot convert list views.
     """
     if pa.types.is_string_view(kind):
         return pa.large_string()
