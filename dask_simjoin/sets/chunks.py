@@ -17,7 +17,7 @@ from dask_simjoin.engine.base import (
     frames_of_library,
     set_joiner_of_library,
 )
-from dask_simjoin.engine.ids import id_bytes, joined, row_ids, value_bytes
+from dask_simjoin.engine.ids import bytes_of_columns, id_bytes, joined, row_ids
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
@@ -508,10 +508,9 @@ def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], N
     """
     sides = chunks[0], chunks[-1]
     kept = sum(
-        value_bytes(chunk["kept"][name])
+        bytes_of_columns(chunk["kept"], chunk["kept"].columns.tolist())
         for chunk in sides
         if "kept" in chunk
-        for name in chunk["kept"].columns
     )
     row_bytes = (
         sum(id_bytes(chunk["ids"]) for chunk in sides)

@@ -122,9 +122,8 @@ def packed(
     if with_ids:
         parcel["ids"] = read["ids"].take(taken)
     if spec.keep:
-        kept: dict[Any, Values] = {
-            name: frames.values(read["kept"], name, taken) for name in spec.keep
-        }
+        names = {name: name for name in spec.keep}
+        kept = frames.columns_at(read["kept"], names, taken)
         parcel["kept"] = frames.result(kept, len(taken))
     if spec.radius is not None:
         parcel["own_limit"] = read["own_limit"][taken]
