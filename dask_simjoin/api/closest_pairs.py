@@ -389,10 +389,7 @@ def _result(
     ):
         places = frames.xp.asarray(rows)
         columns[name] = frames.ids(row_ids(table, own.id), places)
-        columns |= {
-            called: frames.values(table, column, places)
-            for called, column in kept.items()
-        }
+        columns |= frames.columns_at(table, kept, places)
     columns["distance"] = measured(spec, frames.xp)(frames.xp.array(best.total))
     return frames.result(
         {name: columns[name] for name in example.columns}, len(best.total)

@@ -55,20 +55,15 @@ def pairs_example(
     }
     if spec.score is not None:
         columns[spec.score] = np.empty(0)
-    columns |= {
-        called: frames.values(left, name, none)
-        for called, name in spec.kept_left.items()
-    }
-    columns |= {
-        called: frames.values(right, name, none)
-        for called, name in spec.kept_right.items()
-    }
+    columns |= frames.columns_at(left, spec.kept_left, none)
+    columns |= frames.columns_at(right, spec.kept_right, none)
     example = frames.result(columns, 0)
     if not some_missing:
         return example
     of_right = ["right", *spec.kept_right]
+    dtypes = dict(zip(example.columns, example.dtypes, strict=True))
     for name in of_right:
-        if _are_unknown(getattr(example[name].dtype, "categories", ())):
+        if _are_unknown(getattr(dtypes[name], "categories", ())):
             column = spec.kept_right.get(name, spec.other and spec.other.id)
             named = "the index" if column is None else repr(column)
             raise ColumnError(
@@ -78,9 +73,24 @@ def pairs_example(
                 "or convert the column, "
                 "for example with .astype('object')."
             )
-    return example.astype(
-        {name: frames.optional(example[name].dtype) for name in of_right}
-    )
+    return _with_optional(example, of_right)
+
+
+def _with_optional(example: Frame, names: list[str]) -> Frame:
+    """Give columns of an empty frame the dtypes with missing values."""
+    frames = frames_for(example)
+    dtypes = dict(zip(example.columns, example.dtypes, strict=True))
+    found: dict[int, DType] = {}  # most columns share a dtype, and finding it is slow
+    for name in names:
+        dtype = dtypes[name]
+        if id(dtype) not in found:
+            found[id(dtype)] = frames.optional(dtype)
+    every = {name: name for name in example.columns}
+    columns = frames.columns_at(example, every, np.zeros(0, np.int64))
+    for name in names:
+        if found[id(dtypes[name])] != dtypes[name]:
+            columns[name] = example[name].astype(found[id(dtypes[name])])
+    return frames.result(columns, 0)
 
 
 def nearest_example(
@@ -90,24 +100,19 @@ def nearest_example(
     `pairs_example`.
     """
     pairs = pairs_example(left, right, spec, some_missing)
-    columns = {name: pairs[name] for name in pairs.columns}
-    kept = {
-        name: columns.pop(name)
-        for name in list(columns)
-        if name in spec.kept_left or name in spec.kept_right
-    }
+    frames, names = frames_for(left), {name: name for name in pairs.columns}
+    columns = frames.columns_at(pairs, names, np.zeros(0, np.int64))
+    of_rows = spec.kept_left | spec.kept_right
+    kept = {name: columns.pop(name) for name in list(columns) if name in of_rows}
     own = {
         "left": columns["left"],
         "right": columns["right"],
         "rank": np.zeros(0, np.int64),
     }
-    frames = frames_for(left)
-    example = frames.result(own | {"distance": columns["distance"]} | kept, 0)
-    return (
-        example.astype({"rank": frames.optional(example["rank"].dtype)})
-        if some_missing
-        else example
-    )
+    if some_missing:
+        rank = frames.result({"rank": own["rank"]}, 0)
+        own["rank"] = _with_optional(rank, ["rank"])["rank"]
+    return frames.result(own | {"distance": columns["distance"]} | kept, 0)
 
 
 def _are_unknown(categories: Iterable[Hashable]) -> bool:

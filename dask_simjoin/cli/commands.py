@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import pyarrow as pa
+from dask.utils import format_time
 from distributed import Client
 
 from dask_simjoin.api.verbs import Output, Verb
@@ -287,8 +288,9 @@ def bad_row_counts(params: dict[str, Any], reader: TableReader) -> dict[str, int
 
 
 JOIN_ALONE = (
-    "The time in the plan is for the join alone, without reading and writing files, "
-    "and without compiling kernels at their first use."
+    "Planning took {}. The time in the plan is for the join alone. The join reads the "
+    "tables again, moves rows between workers, writes files, and compiles kernels at "
+    "their first use."
 )
 
 
@@ -304,15 +306,17 @@ def _compute(run: Run) -> None:
             if client is not None and importlib.util.find_spec("bokeh") is not None:
                 run.say(f"Dashboard: {client.dashboard_link}")
             with stage("planning", client, run.quiet):
+                before = time.perf_counter()
                 frame, result = run.result()
                 join = next(result.expr.find_operations(LazyJoin))
                 plan = join.report
+                planned = time.perf_counter() - before
             run.say(plan)
             for files, rows in zip(run.read_from, plan.plan.tables.rows, strict=False):
                 if not rows:
                     run.say(no_rows(files, "compare"))
             if getattr(plan, "seconds", None) is not None:
-                run.say(JOIN_ALONE)
+                run.say(JOIN_ALONE.format(format_time(planned)))
             confirm_large(plan, params["yes"], run.verb.output == "pairs")
             with stage("joining", client, run.quiet, lambda: _rows(join)):
                 if target is None or table is None:

@@ -1,47 +1,52 @@
-"""Parse a block of a CSV file with Arrow, and name the rows that are wrong."""
+"""Parse blocks of CSV files with Arrow, and name the rows that are wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from dask_simjoin.cli.csv_blocks import (
-    as_utf8,
+from dask_simjoin.cli.csv_records import (
+    BadData,
+    CsvBlock,
+    CsvFile,
+    bytes_of,
+    check_closed,
     check_utf8,
-    has_single_bytes,
-    quote_toggles,
+    line_numbers,
     record_spans,
-    unclosed_quote,
+    without_ranges,
 )
-from dask_simjoin.cli.csv_format import (
+from dask_simjoin.cli.csv_types import (
     BOOL,
     FALSE,
     FLOAT,
     INT,
-    INTEGER,
     MAX_EXACT,
     MISSING,
-    NUMBER,
-    QUOTE,
     TEXT,
     TRUE,
     TYPES,
     UINT,
-    BadData,
-    BadRow,
-    CsvBlock,
-    CsvFile,
     WiderType,
-    count_lines,
+    as_integers,
+    as_numbers,
+    said,
+    which_fit,
 )
+
+
+class BadRow(NamedTuple):
+    file: str
+    line: int
+    reason: str
+    row: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,10 @@ class Rules:
     ids: frozenset[str]  # columns whose integers must lose no character
 
 
+NO_RULES = Rules({}, *[frozenset()] * 4)
+"""With these rules, only rows with too many or too few cells are bad."""
+
+
 def read_csv_block(
     block: CsvBlock,
     columns: list[str] | None = None,
@@ -64,7 +73,7 @@ def read_csv_block(
 ) -> pd.DataFrame:
     """Parse some columns of a block, and convert them to the dtypes of `meta`."""
     wanted = meta if columns is None else meta[columns]
-    data = _without(_bytes(block), block.dropped)
+    data = without_ranges(bytes_of(block), block.dropped)
     if not data[:LONGEST_BLANK].strip() and not data.strip():
         return wanted
     names = list(wanted.columns) or list(block.file.columns[:1])
@@ -76,31 +85,6 @@ def read_csv_block(
     return frame[list(wanted.columns)]
 
 
-def _bytes(block: CsvBlock) -> bytes:
-    """Return the bytes of a block as UTF-8."""
-    file = block.file
-    with fsspec.open(file.path, compression="infer") as source:
-        if block.stop is not None:
-            source.seek(block.start)
-            data = source.read(block.stop - block.start)
-        elif has_single_bytes(file.encoding):
-            data = source.read()[block.start :]
-        else:
-            return as_utf8(source.read(), file.encoding, file.name, first_line)[
-                block.start :
-            ]
-    return as_utf8(data, file.encoding, file.name, block.line)
-
-
-def _without(data: bytes, dropped: Iterable[tuple[int, int]]) -> bytes:
-    """Leave out ranges of bytes."""
-    kept, at = [], 0
-    for start, stop in dropped:
-        kept.append(data[at:start])
-        at = stop
-    return b"".join([*kept, data[at:]]) if kept else data
-
-
 def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.Table:
     """Parse columns with the types of the rules.
 
@@ -108,7 +92,7 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
     as text.
     """
     kinds = {name: rules.kinds.get(name, TEXT) for name in names}
-    _check_closed(data, block)
+    check_closed(data, block)
     as_text = [name for name in names if kinds[name] == TEXT or name in rules.ids]
     has_integers = any(
         kinds[name] in (INT, UINT) and name not in as_text for name in names
@@ -120,7 +104,7 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
             for name in names
         }
         try:
-            table = read_arrow(data, block.file, types, _only_blank)
+            table = _arrow(data, block.file, types, _only_blank)
         except ValueError:
             pass
         else:
@@ -132,14 +116,14 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
                 _check_digits(table, block, rules)
                 return _with_texts(table, block, as_text, rules)
     texts = read_texts(data, block, names)
-    for found in _bad_rows(texts, data, block, rules):
-        raise _refused(found.row)
+    for found in find_bad_rows(texts, data, block, rules):
+        raise refused_row(found.row)
     typed = {}
     for name in names:
         cells = texts.table[name]
         if name not in as_text:
             _check_width(cells, name, block, rules)
-            cells = _numbers(cells, kinds[name])
+            cells = as_numbers(cells, kinds[name])
         typed[name] = cells
     return _with_texts(pa.table(typed), block, as_text, rules)
 
@@ -147,26 +131,11 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
 LONGEST_BLANK = 1_000
 """Look at this many bytes first to find out whether a block has rows."""
 
-
-def _check_closed(data: bytes, block: CsvBlock) -> None:
-    """Refuse a quote that is never closed. The quotes of a file of several blocks were
-    checked when it was cut.
-    """
-    if block.stop is not None or QUOTE not in data:
-        return
-    codes = np.frombuffer(data, np.uint8)
-    toggles = quote_toggles(codes, False, block.file.separator)
-    if len(toggles) % 2:
-        raise unclosed_quote(
-            block.file, block.line() + count_lines(data[: int(toggles[-1])])
-        )
-
-
 ARROW_BYTES = 1 << 20
 """Arrow parses this many bytes at a time, unless a row is longer."""
 
 
-def read_arrow(
+def _arrow(
     data: bytes,
     file: CsvFile,
     types: Mapping[str, pa.DataType],
@@ -200,7 +169,7 @@ def read_arrow(
     except pa.ArrowInvalid as error:
         if "straddl" not in str(error) or size > ARROW_BYTES:
             raise
-    return read_arrow(data, file, types, irregular, min(len(data) + 1, 2**31 - 1))
+    return _arrow(data, file, types, irregular, min(len(data) + 1, 2**31 - 1))
 
 
 def _only_blank(row: Any) -> str:
@@ -228,7 +197,7 @@ def read_texts(data: bytes, block: CsvBlock, names: list[str]) -> Texts:
             blank.add(row.number - 1)
         return "skip"
 
-    table = read_arrow(data, block.file, dict.fromkeys(names, pa.string()), irregular)
+    table = _arrow(data, block.file, dict.fromkeys(names, pa.string()), irregular)
     return Texts(table, ragged, blank)
 
 
@@ -240,7 +209,9 @@ class Found(NamedTuple):
     row: BadRow
 
 
-def _bad_rows(texts: Texts, data: bytes, block: CsvBlock, rules: Rules) -> list[Found]:
+def find_bad_rows(
+    texts: Texts, data: bytes, block: CsvBlock, rules: Rules
+) -> list[Found]:
     """List the bad rows of a block in the order of the file."""
     reasons = dict(texts.ragged)
     starts, stops, _ = record_spans(data, block.file.separator)
@@ -249,16 +220,16 @@ def _bad_rows(texts: Texts, data: bytes, block: CsvBlock, rules: Rules) -> list[
         if name in rules.numbers:
             kind, cells = rules.kinds[name], texts.table[name]
             known = name in rules.known
-            fits = _fitting(cells, kind, known)
+            fits = which_fit(cells, kind, known)
             if name in rules.gaps:
                 fits |= np.asarray(pc.is_in(cells, pa.array(MISSING)))
             for n in np.flatnonzero(~fits):
                 wrong = (
-                    f"column {name!r} has {_said(cells[int(n)].as_py(), kind, known)}"
+                    f"column {name!r} has {said(cells[int(n)].as_py(), kind, known)}"
                 )
                 reasons.setdefault(numbers[n], wrong)
     rows = sorted(reasons)
-    lines = _line_numbers(data, block, [int(starts[n]) for n in rows])
+    lines = line_numbers(data, block, [int(starts[n]) for n in rows])
     found = []
     for k, line in zip(rows, lines, strict=True):
         start, stop = int(starts[k]), int(stops[k])
@@ -276,22 +247,13 @@ def _regular(texts: Texts, rows: int) -> list[int]:
     return [n for n in range(rows) if n not in irregular]
 
 
-def _line_numbers(data: bytes, block: CsvBlock, places: list[int]) -> Iterator[int]:
-    """Yield the line numbers of positions in a block, which ascend."""
-    line, counted = block.line() if places else 0, 0
-    for place in places:
-        line += count_lines(data[counted:place])
-        counted = place
-        yield line
-
-
 def lines_of(blocks: Iterable[CsvBlock], column: str, value: str | None) -> list[str]:
     """Return the places of the first two cells with a value, such as "a.csv, line 3".
     `value`: None for a missing one.
     """
     found: list[str] = []
     for block in blocks:
-        data = _bytes(block)
+        data = bytes_of(block)
         if column not in block.file.columns or not data.strip():
             continue
         texts = read_texts(data, block, [column])
@@ -303,59 +265,21 @@ def lines_of(blocks: Iterable[CsvBlock], column: str, value: str | None) -> list
         places = [int(starts[numbers[n]]) for n in rows]
         found += [
             f"{block.file.name}, line {line}"
-            for line in _line_numbers(data, block, places)
+            for line in line_numbers(data, block, places)
         ]
         if len(found) == 2:
             break
     return found
 
 
-def _said(value: str, kind: str, known: bool) -> str:
-    if value in MISSING:
-        return f"{value!r}, which is missing"
-    is_whole = known and kind in (INT, UINT)
-    what = (
-        "True or False"
-        if kind == BOOL
-        else "a whole number, as in the index"
-        if is_whole
-        else "a number"
-    )
-    return f"{value!r}, which is not {what}"
-
-
-def _matches(texts: Any, pattern: str) -> np.ndarray:
-    return np.asarray(pc.match_substring_regex(texts, pattern))
-
-
-def _fitting(texts: Any, kind: str, known: bool) -> np.ndarray:
-    """Return which cells may be in a column of numbers. `known`: whether the column
-    cannot become float64.
-    """
-    missing = np.asarray(pc.is_in(texts, pa.array(MISSING)))
-    if kind == TEXT:
-        return np.ones(len(texts), bool)
-    if kind == BOOL:
-        return np.asarray(pc.is_in(texts, pa.array(TRUE + FALSE)))
-    if not known or kind == FLOAT:
-        return missing | _matches(texts, NUMBER)
-    fitting = _matches(texts, INTEGER)
-    low, high = (0, 2**64) if kind == UINT else (-(2**63), 2**63)
-    for n in np.flatnonzero(
-        fitting & np.asarray(pc.greater(pc.binary_length(texts), 18))
-    ):
-        fitting[n] = low <= int(texts[int(n)].as_py()) < high
-    return fitting
-
-
 def _check_width(texts: Any, name: str, block: CsvBlock, rules: Rules) -> None:
     """Raise `WiderType` if the cells of a column do not fit its type."""
     kind = rules.kinds.get(name, TEXT)
-    fits = _fitting(texts, kind, True)
+    fits = which_fit(texts, kind, True)
     if fits.all() or name in rules.known:
         return
     value = texts[int(np.flatnonzero(~fits)[0])].as_py()
-    is_number = kind != BOOL and _fitting(texts, kind, False).all()
+    is_number = kind != BOOL and which_fit(texts, kind, False).all()
     raise WiderType(block.file.path, name, FLOAT if is_number else TEXT, value)
 
 
@@ -366,15 +290,6 @@ def _check_digits(table: pa.Table, block: CsvBlock, rules: Rules) -> None:
             largest = pc.max(pc.abs(table[name])).as_py()
             if largest is not None and np.inf > largest > MAX_EXACT:
                 raise WiderType(block.file.path, name, TEXT, f"{largest:.0f}")
-
-
-def _numbers(texts: Any, kind: str) -> Any:
-    """Convert cells that were checked."""
-    if kind == BOOL:
-        return pc.is_in(texts, pa.array(TRUE))
-    bare = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), characters="+")
-    missing = pc.is_in(texts, pa.array(MISSING))
-    return pc.if_else(missing, pa.scalar(None, pa.string()), bare).cast(TYPES[kind])
 
 
 def _with_texts(
@@ -401,7 +316,7 @@ def _with_texts(
     return table
 
 
-def _refused(row: BadRow) -> BadData:
+def refused_row(row: BadRow) -> BadData:
     shown = row.row if len(row.row) <= 80 else f"{row.row[:77]}..."
     quoting = (
         " A cell that contains the separator must be in double quotes."
@@ -414,30 +329,14 @@ def _refused(row: BadRow) -> BadData:
     )
 
 
-def leave_out_bad_rows(block: CsvBlock, rules: Rules) -> tuple[CsvBlock, list[BadRow]]:
+def without_bad_rows(block: CsvBlock, rules: Rules) -> tuple[CsvBlock, list[BadRow]]:
     """Find the bad rows of a block, and mark them to be left out."""
-    data = _bytes(block)
+    data = bytes_of(block)
     if not data.strip():
         return block, []
-    _check_closed(data, block)
+    check_closed(data, block)
     names = sorted(rules.numbers) or list(block.file.columns[:1])
     texts = read_texts(data, block, names)
-    found = _bad_rows(texts, data, block, rules)
+    found = find_bad_rows(texts, data, block, rules)
     dropped = tuple((one.start, one.stop) for one in found)
     return block._replace(dropped=dropped), [one.row for one in found]
-
-
-def first_line() -> int:
-    return 1
-
-
-def as_integers(texts: Any, kind: str) -> Any:
-    """Convert texts to integers. Return None if a text is missing, or is not written
-    like its integer.
-    """
-    try:
-        numbers = texts.cast(TYPES[kind])
-    except pa.ArrowInvalid:
-        return None
-    same = not texts.null_count and numbers.cast(texts.type).equals(texts)
-    return numbers if same else None

@@ -1,158 +1,105 @@
-"""Infer the types of CSV columns from the first rows of each file."""
+"""Choose the types of CSV columns from their texts, and convert texts to these types."""
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-import click
-import fsspec
-import pandas as pd
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from fsspec.core import url_to_fs
-
-from dask_simjoin.cli.csv_blocks import (
-    as_utf8,
-    check_utf8,
-    has_single_bytes,
-    record_spans,
-)
-from dask_simjoin.cli.csv_format import (
-    BOOL,
-    FALSE,
-    FLOAT,
-    HEAD_BYTES,
-    HEAD_ROWS,
-    INT,
-    INTEGER,
-    MAX_EXACT,
-    MISSING,
-    NUMBER,
-    TEXT,
-    TRUE,
-    UINT,
-    BadData,
-    CsvBlock,
-    CsvColumns,
-    CsvFile,
-    CsvFormat,
-    count_lines,
-    separator_of,
-)
-from dask_simjoin.cli.csv_rows import as_integers, first_line, read_texts
 
 
-class Head(NamedTuple):
-    """The beginning of a CSV file."""
-
-    file: CsvFile
-    has_rows: bool
-    texts: pa.Table  # first rows of the columns whose types are chosen
-
-
-def read_head(named: tuple[str, str], used: CsvColumns, written: CsvFormat) -> Head:
-    path, name = named
-    separator = written.separator or separator_of(path)
-    size = HEAD_BYTES
-    while True:
-        data, at_end = _beginning(path, name, size, written.encoding)
-        bom = 3 * data.startswith(b"\xef\xbb\xbf")
-        starts, stops, _ = record_spans(data[bom:], separator)
-        if at_end or len(starts) > HEAD_ROWS + 1:
-            break
-        size *= 4
-    first = next(
-        (n for n in range(len(starts)) if data[bom:][starts[n] : stops[n]].strip()),
-        None,
-    )
-    if first is None:
-        raise BadData(f"{name} is empty: it has no header.")
-    starts, stops = starts[first:] + bom, stops[first:] + bom
-    end = int(starts[1]) if len(starts) > 1 else len(data)
-    file = CsvFile(
-        path,
-        name,
-        _columns(data[starts[0] : stops[0]], name, separator, written.encoding),
-        separator,
-        written.encoding,
-        end,
-        1 + count_lines(data[:end]),
-        _version(path),
-    )
-    looked = [
-        column
-        for column in file.columns
-        if column not in used.types and (used.is_inferred(column) or column in used.ids)
-    ]
-    # the last row may be cut off
-    last = len(starts) - 1 if at_end else len(starts) - 2
-    some = data[end : stops[min(HEAD_ROWS, last)]] if last > 0 else b""
-    if not looked or not some.strip():
-        none = pa.array([], pa.string())
-        return Head(file, bool(some.strip()), pa.table(dict.fromkeys(looked, none)))
-    block = CsvBlock(file, end, None)
-    if has_single_bytes(written.encoding):
-        some = as_utf8(some, written.encoding, name, block.line)
-    return Head(file, True, read_texts(some, block, looked).table)
-
-
-def _version(path: str) -> str:
-    fs, name = url_to_fs(path)
-    return str(fs.ukey(name))
-
-
-def _beginning(path: str, name: str, size: int, encoding: str) -> tuple[bytes, bool]:
-    """Return about `size` bytes from the start of a file, and whether they are the
-    whole file. An encoding of several bytes per character is read whole, as UTF-8.
+class WiderType(Exception):
+    """Raised if a column needs another type than its first rows: the program reads the
+    table again.
     """
-    with fsspec.open(path, compression="infer") as file:
-        if not has_single_bytes(encoding):
-            return as_utf8(file.read(), encoding, name, first_line), True
-        data = file.read(size)
-    if len(data) < size:
-        return data, True
-    return data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data, False
+
+    def __init__(self, path: str, column: str, kind: str, why: str) -> None:
+        super().__init__(path, column, kind, why)
+        self.path, self.column, self.kind, self.why = path, column, kind, why
 
 
-def _columns(
-    header: bytes, name: str, separator: str, encoding: str
-) -> tuple[str, ...]:
-    if has_single_bytes(encoding):
-        header = as_utf8(header, encoding, name, first_line)
-    check_utf8(header, name, first_line)
-    return tuple(map(str, pd.read_csv(BytesIO(header), sep=separator, nrows=0)))
+INT, UINT, FLOAT, BOOL, TEXT = "int64", "uint64", "float64", "bool", "str"
+
+TYPES = {
+    INT: pa.int64(),
+    UINT: pa.uint64(),
+    FLOAT: pa.float64(),
+    BOOL: pa.bool_(),
+    TEXT: pa.string(),
+}
+"""Types of columns, by the names of their dtypes."""
+
+NULLABLE = {INT: "Int64", UINT: "UInt64"}
+"""dtypes of integers with missing cells."""
+
+TRUE, FALSE = ["True", "TRUE", "true"], ["False", "FALSE", "false"]
+
+MISSING = [
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "N/A",
+    "NA",
+    "NULL",
+    "NaN",
+    "None",
+    "n/a",
+    "nan",
+    "null",
+]
+"""Texts that are missing numbers, as in pandas. In columns of text, only empty cells are
+missing.
+"""
+
+NUMBER = r"^\s*[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))\s*$"
+INTEGER = r"^\s*[+-]?\d+\s*$"
+"""Match the texts of numbers and of integers."""
+
+MAX_EXACT = 2**53
+"""float64 represents every integer exactly up to this one."""
 
 
-def common_kinds(heads: list[Head], used: CsvColumns) -> dict[str, str]:
-    """Return the type of each column to read; all files must have it."""
-    columns = dict.fromkeys(name for head in heads for name in head.file.columns)
-    first = heads[0].file
-    wanted = [name for name in columns if used.read is None or name in used.read]
-    for head in heads:
-        lacking = [name for name in wanted if name not in head.file.columns]
-        if lacking:
-            raise click.ClickException(
-                f"Column {lacking[0]!r} is not found in {head.file.name}, which has the "
-                f"columns {', '.join(head.file.columns)}, but "
-                f"{next(one.file.name for one in heads if lacking[0] in one.file.columns)}"
-                f" has {', '.join(first.columns if first is not head.file else columns)}. "
-                "Tables to concatenate need the same columns."
-            )
-    filled = [head.texts for head in heads if head.has_rows]
-    kinds = {}
-    for name in wanted:
-        if name in used.types:
-            kinds[name] = used.types[name]
-        elif used.is_inferred(name):
-            some = [_inferred(one[name], used, name) for one in filled]
-            kinds[name] = _common(some) if some else used.empty
-        elif name in used.ids:
-            found = {_id_kind(one[name]) for one in filled}
-            kinds[name] = found.pop() if len(found) == 1 else TEXT
-        else:
-            kinds[name] = TEXT
-    return kinds
+@dataclass(frozen=True)
+class CsvColumns:
+    """The columns of CSV files that a command uses. Types of columns are inferred, or
+    columns are read as text.
+    """
+
+    # columns whose types are inferred; None: all except ids
+    inferred: frozenset[Any] | None = None
+    # columns that become integers if no digit is lost
+    ids: frozenset[Any] = frozenset()
+    read: frozenset[Any] | None = None  # columns to read; None: all
+    # inferred columns that must have only numbers; None: all that have numbers
+    numbers: frozenset[Any] | None = None
+    # columns with known types; other columns are inferred or text
+    types: Mapping[Any, str] = field(default_factory=dict)
+    # columns of integers with known types that may have missing cells
+    gaps: frozenset[Any] = frozenset()
+    # type of inferred columns in a table without rows
+    empty: str = FLOAT
+
+    def is_inferred(self, name: str) -> bool:
+        return name not in self.ids if self.inferred is None else name in self.inferred
+
+    def is_number(self, name: str) -> bool:
+        return self.numbers is None or name in self.numbers
+
+
+def dtype_of(kind: str, has_gaps: bool) -> Any:
+    """Return the dtype of a column; integers with gaps are nullable."""
+    return str if kind == TEXT else NULLABLE[kind] if has_gaps else kind
 
 
 class Inferred(NamedTuple):
@@ -160,7 +107,7 @@ class Inferred(NamedTuple):
     is_exact: bool  # whether float64 represents all numbers exactly
 
 
-def _inferred(texts: pa.ChunkedArray, used: CsvColumns, name: str) -> Inferred:
+def inferred_type(texts: pa.ChunkedArray, used: CsvColumns, name: str) -> Inferred:
     """Choose the type of a column as pandas does. If its cells must be numbers, ignore
     others, unless all are texts.
     """
@@ -187,7 +134,7 @@ def _inferred(texts: pa.ChunkedArray, used: CsvColumns, name: str) -> Inferred:
     return Inferred(FLOAT if is_exact or must else TEXT, is_exact)
 
 
-def _common(some: list[Inferred]) -> str:
+def common_type(some: list[Inferred]) -> str:
     """Return the type of a column in several CSV files: if they differ, float64 or
     text.
     """
@@ -197,10 +144,69 @@ def _common(some: list[Inferred]) -> str:
     return FLOAT if all(one.is_exact for one in some) else TEXT
 
 
-def _id_kind(texts: pa.ChunkedArray) -> str:
+def type_of_ids(texts: pa.ChunkedArray) -> str:
     """Return an integer type that loses no character of the texts, such as leading
     zeros; else text.
     """
     return next(
         (kind for kind in (INT, UINT) if as_integers(texts, kind) is not None), TEXT
     )
+
+
+def as_integers(texts: Any, kind: str) -> Any:
+    """Convert texts to integers. Return None if a text is missing, or is not written
+    like its integer.
+    """
+    try:
+        numbers = texts.cast(TYPES[kind])
+    except pa.ArrowInvalid:
+        return None
+    same = not texts.null_count and numbers.cast(texts.type).equals(texts)
+    return numbers if same else None
+
+
+def said(value: str, kind: str, known: bool) -> str:
+    if value in MISSING:
+        return f"{value!r}, which is missing"
+    is_whole = known and kind in (INT, UINT)
+    what = (
+        "True or False"
+        if kind == BOOL
+        else "a whole number, as in the index"
+        if is_whole
+        else "a number"
+    )
+    return f"{value!r}, which is not {what}"
+
+
+def _matches(texts: Any, pattern: str) -> np.ndarray:
+    return np.asarray(pc.match_substring_regex(texts, pattern))
+
+
+def which_fit(texts: Any, kind: str, known: bool) -> np.ndarray:
+    """Return which cells may be in a column of numbers. `known`: whether the column
+    cannot become float64.
+    """
+    missing = np.asarray(pc.is_in(texts, pa.array(MISSING)))
+    if kind == TEXT:
+        return np.ones(len(texts), bool)
+    if kind == BOOL:
+        return np.asarray(pc.is_in(texts, pa.array(TRUE + FALSE)))
+    if not known or kind == FLOAT:
+        return missing | _matches(texts, NUMBER)
+    fitting = _matches(texts, INTEGER)
+    low, high = (0, 2**64) if kind == UINT else (-(2**63), 2**63)
+    for n in np.flatnonzero(
+        fitting & np.asarray(pc.greater(pc.binary_length(texts), 18))
+    ):
+        fitting[n] = low <= int(texts[int(n)].as_py()) < high
+    return fitting
+
+
+def as_numbers(texts: Any, kind: str) -> Any:
+    """Convert cells that were checked."""
+    if kind == BOOL:
+        return pc.is_in(texts, pa.array(TRUE))
+    bare = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), characters="+")
+    missing = pc.is_in(texts, pa.array(MISSING))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), bare).cast(TYPES[kind])

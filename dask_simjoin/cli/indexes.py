@@ -12,7 +12,7 @@ import pandas as pd
 
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.commands import COMPUTING, bad_row_counts, no_rows
-from dask_simjoin.cli.csv_format import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
+from dask_simjoin.cli.csv_types import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
 from dask_simjoin.cli.messages import (
     NamedCommands,
     columns_of_files,

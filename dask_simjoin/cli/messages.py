@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from dask_simjoin.cli.csv_format import HEAD_ROWS
+from dask_simjoin.cli.csv_files import HEAD_ROWS
 from dask_simjoin.cli.sources import TableReader
 from dask_simjoin.errors import (
     ColumnError,

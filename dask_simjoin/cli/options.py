@@ -19,7 +19,8 @@ from dask.utils import parse_bytes
 
 from dask_simjoin.calls.decorators import options_of
 from dask_simjoin.catalog import HOME, LIBRARIES
-from dask_simjoin.cli.csv_format import FLOAT, TEXT, CsvColumns, CsvFormat
+from dask_simjoin.cli.csv_files import CsvFormat
+from dask_simjoin.cli.csv_types import FLOAT, TEXT, CsvColumns
 from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader
@@ -75,7 +76,8 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]
 
 def split_names(text: str) -> list[str]:
     """Split text at commas. A name with a comma is put in double quotes."""
-    return next(csv.reader([text], skipinitialspace=True), [])
+    # one name may begin with a space
+    return next(csv.reader([text], skipinitialspace="," in text), [])
 
 
 def number(text: str, kind: type[int] | type[float]) -> Any:

@@ -310,8 +310,8 @@ def counting_tasks(client: Client | None, progress: Progress) -> Iterator[None]:
             client.unsubscribe_topic(topic)
 
 
-LINE_SECONDS = 10.0
-"""Minimum seconds between two lines of progress."""
+FIRST_SECONDS, LINE_SECONDS = 2.0, 10.0
+"""Minimum seconds before the first line of progress, and between two lines."""
 
 RowsSoFar = Callable[[], int | None]
 """A function that returns how many rows of the result are finished; None if unknown."""
@@ -328,16 +328,32 @@ class Display:
 
 
 class Lines(Display):
-    """Prints a line of progress every few seconds."""
+    """Prints a line of progress every few seconds, also while no task finishes."""
 
     def __init__(self, title: str, rows_found: RowsSoFar) -> None:
         self._title, self._found = title, rows_found
-        self._begin = self._last = time.monotonic()
+        self._begin = time.monotonic()
+        self._next = self._begin + min(FIRST_SECONDS, LINE_SECONDS)
+        self._tasks, self._lock, self._closed = (
+            (0, 0),
+            threading.Lock(),
+            threading.Event(),
+        )
+        threading.Thread(target=self._repeat, daemon=True).start()
+
+    def _repeat(self) -> None:
+        while not self._closed.wait(1.0):
+            self.show(*self._tasks)
+
+    def close(self) -> None:
+        self._closed.set()
 
     def show(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._last >= LINE_SECONDS:
-            self._last, passed = now, now - self._begin
+        with self._lock:
+            self._tasks, now = (done, total), time.monotonic()
+            if self._closed.is_set() or now < self._next:
+                return
+            self._next, passed = now + LINE_SECONDS, now - self._begin
             line = f"{self._title}: {done:,} of {total:,} tasks{rows_so_far(self._found(), passed)}"
             line += f", {format_time(passed)} elapsed"
             if done < total:

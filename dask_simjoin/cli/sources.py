@@ -23,16 +23,10 @@ import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
 
 from dask_simjoin.catalog import HOME
-from dask_simjoin.cli.csv_files import read_csv
-from dask_simjoin.cli.csv_format import (
-    BadRow,
-    CsvColumns,
-    CsvFormat,
-    CsvTable,
-    WiderType,
-    endings,
-)
-from dask_simjoin.cli.csv_rows import lines_of
+from dask_simjoin.cli.csv_files import CsvFormat, CsvTable, read_csv
+from dask_simjoin.cli.csv_records import endings
+from dask_simjoin.cli.csv_rows import BadRow, lines_of
+from dask_simjoin.cli.csv_types import CsvColumns, WiderType
 from dask_simjoin.metrics.norms import Frame
 
 PARQUET, CSV = FORMATS = ("parquet", "csv")
@@ -196,6 +190,7 @@ def _footer(named: tuple[Any, str]) -> pq.FileMetaData | None:
 
 
 def _has_missing(footer: pq.FileMetaData, columns: Container[str]) -> bool:
+    """Return whether one of the columns may have missing values."""
     for n in range(footer.num_row_groups):
         group = footer.row_group(n)
         for k in range(group.num_columns):

@@ -29,7 +29,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.cli import running
-from dask_simjoin.cli.csv_format import BadRow, endings, separator_of
+from dask_simjoin.cli.csv_records import endings, separator_of
+from dask_simjoin.cli.csv_rows import BadRow
 from dask_simjoin.cli.sources import (
     CSV,
     ERROR,

@@ -369,20 +369,28 @@ def _checked(x: Any) -> Any:
 @contextlib.contextmanager
 def advising_pipelines(estimator: BaseEstimator, X: Points) -> Iterator[None]:
     """Replace the remedy for missing values in errors by one that a user of
-    scikit-learn can apply.
+    scikit-learn can apply. New rows are not called a left table.
     """
     try:
         yield
     except CoordinateError as error:
-        problem, found, _ = str(error).partition(DROPNA)
+        problem, found, _ = (
+            str(error).removeprefix("In the left table: ").partition(DROPNA)
+        )
         if found:
-            error.args = (problem + _remedy_in_pipelines(estimator, X, problem),)
+            problem += _remedy_in_pipelines(estimator, X, problem)
+        error.args = (problem,)
         raise
 
 
 def _remedy_in_pipelines(estimator: BaseEstimator, X: Points, problem: str) -> str:
     name, remedies = type(estimator).__name__, []
-    if "missing" in problem:
+    if "missing" in problem and isinstance(X, np.ma.MaskedArray):
+        remedies.append(
+            "fill the masked numbers first, such as X.filled(0) (the imputers of "
+            "scikit-learn ignore masks)"
+        )
+    elif "missing" in problem:
         remedies.append(
             "put an imputer in front of this step, such as "
             f"make_pipeline(SimpleImputer(), {name}(...)), with SimpleImputer from "
@@ -402,6 +410,8 @@ def _without_such(X: Points, problem: str) -> str:
         return " with X.dropna()"
     if not isinstance(X, (np.ndarray, pd.DataFrame)):
         return ""
+    if isinstance(X, np.ma.MaskedArray):
+        return " with X[~np.ma.getmaskarray(X).any(axis=1)]"
     every = "(X != 0).any" if "direction" in problem else "np.isfinite(X).all"
     return f" with X[{every}(axis=1)]"
 

@@ -138,6 +138,13 @@ class Frames(Protocol):
         `result` accepts.
         """
 
+    def columns_at(
+        self, frame: Frame, names: Mapping[Any, Hashable], places: Array
+    ) -> dict[Any, Values]:
+        """Return the `values` of several columns. `names`: name in the result -> name in
+        the frame.
+        """
+
     def ids(self, ids: Ids, positions: Array) -> Values:
         """Return the ids at these positions, in a form that `result` accepts."""
 

@@ -130,6 +130,19 @@ def value_bytes(values: Values, looked_at: int = 1000) -> float:
     return float(some.memory_usage(deep=True, **own) / len(some)) if len(some) else 8.0
 
 
+def bytes_of_columns(frame: Frame, names: Sequence[Hashable]) -> float:
+    """Return the number of bytes per row of some columns, see `value_bytes`."""
+    if not names:
+        return 0.0
+    dtypes = dict(zip(frame.columns.tolist(), frame.dtypes, strict=True))
+    return sum(
+        float(dtypes[name].itemsize)
+        if isinstance(dtypes[name], np.dtype) and dtypes[name].kind != "O"
+        else value_bytes(frame[name])
+        for name in names
+    )
+
+
 def as_id_keys(ids: Ids, places: Array, threads: int = 1) -> Array:
     """Return the ids at these positions as int64 keys; None if ids of this dtype have
     no int64 form.

@@ -1,5 +1,5 @@
-"""Convert big-endian numbers and Arrow's string views: pandas and Arrow cannot select
-rows of such columns.
+"""Convert big-endian numbers, and Arrow's views of strings and lists: pandas and Arrow
+cannot select rows of such columns, or cannot read them as numbers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dask_simjoin.metrics.norms import DType, Frame
 
@@ -26,7 +27,7 @@ def native(frame: Frame) -> Frame:
     """Return a frame with native columns and labels.
 
     Big-endian numbers become numbers of this machine. String views become large
-    strings, also within Arrow's lists and dictionaries.
+    strings, also within Arrow's lists and dictionaries. List views become lists.
     """
     if is_native(frame):
         return frame
@@ -56,8 +57,9 @@ def native_values(values: pd.Series | pd.Index) -> Any:
 
 
 def without_views(kind: pa.DataType) -> pa.DataType:
-    """Replace string views in a type by large strings: Arrow cannot select rows from an
-    array of string views.
+    """Replace string views in a type by large strings, and list views by lists.
+
+    Arrow cannot select rows from string views, and pandas cannot convert list views.
     """
     if pa.types.is_string_view(kind):
         return pa.large_string()
@@ -78,7 +80,7 @@ def without_views(kind: pa.DataType) -> pa.DataType:
             return pa.map_(key, kind.item_field.with_type(item))
     elif pa.types.is_nested(kind) and hasattr(kind, "value_field"):  # lists
         inner = without_views(kind.value_type)
-        if inner != kind.value_type:
+        if inner != kind.value_type or _is_list_view(kind):
             field = kind.value_field.with_type(inner)
             fixed = pa.types.is_fixed_size_list(kind)
             return pa.list_(field, kind.list_size) if fixed else pa.large_list(field)
@@ -89,6 +91,12 @@ def cast_arrow(array: Any, kind: pa.DataType) -> Any:
     """Cast an Arrow array. Older versions of Arrow cannot cast string views, so string
     views are converted by way of Python objects.
     """
+    if _is_list_view(array.type):
+        return pa.chunked_array(
+            [_lists(chunk, kind) for chunk in getattr(array, "chunks", [array])], kind
+        )
+    if "list_view<" in str(array.type):
+        return pa.array(array.to_pylist(), kind)
     try:
         return array.cast(kind)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -103,6 +111,23 @@ def _is_native(dtype: DType) -> bool:
     if isinstance(dtype, pd.ArrowDtype):
         return without_views(dtype.pyarrow_dtype) == dtype.pyarrow_dtype
     return True
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return str(kind).startswith(("list_view<", "large_list_view<"))
+
+
+def _lists(views: pa.Array, kind: pa.DataType) -> pa.Array:
+    # Arrow's own cast forgets the last offset (as of 26.0)
+    lengths = pc.fill_null(pc.list_value_length(views), 0).to_numpy(
+        zero_copy_only=False
+    )
+    return pa.LargeListArray.from_arrays(
+        pa.array(np.r_[0, np.cumsum(lengths, dtype=np.int64)]),
+        cast_arrow(views.flatten(), kind.value_type),
+        type=kind,
+        mask=views.is_null(),
+    )
 
 
 def _codes(values: Any) -> np.ndarray:

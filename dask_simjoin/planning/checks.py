@@ -518,11 +518,15 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             row, what, label = summary.unlike
             if what.endswith(A_NUMBER):
                 raise _object_number(spec.on[0], row, number, label, what)
+            remedy = (
+                "If other rows hold lists, leave such rows out first. Otherwise name "
+                "columns of numbers with on=."
+                if "not a list" in what
+                else "Leave such rows out first, or pad the lists."
+            )
             raise CoordinateError(
                 f"Column {spec.on[0]!r} must hold lists of numbers of equal length: "
-                f"row {row} of partition "
-                f"{number} (label {label}) holds {what}. Leave such rows out "
-                "first, or pad the lists."
+                f"row {row} of partition {number} (label {label}) holds {what}. {remedy}"
             )
     problems, groups = [], ""
     for name in spec.on:
@@ -569,11 +573,15 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     found = [(n, s.zero) for n, s in enumerate(summaries) if s.zero is not None]
     if found:
         number, (_, row, label) = found[0]
+        zeros = sum(zero[0] for _, zero in found)
+        rows = (
+            "There is 1 such row: "
+            if zeros == 1
+            else f"There are {zeros:,} such rows; the first is "
+        )
         raise CoordinateError(
             f"metric={spec.metric.name!r} compares directions, and a row of zeros has no "
-            "direction. There are "
-            f"{sum(zero[0] for _, zero in found)} such rows; the first is row {row} of "
-            f"partition {number} "
+            f"direction. {rows}row {row} of partition {number} "
             f"(label {label}). {DROPNA} to leave them out, or drop them first."
         )
 

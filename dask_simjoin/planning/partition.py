@@ -31,11 +31,11 @@ from dask_simjoin.engine.ids import (
     _is_range,
     _remedy,
     as_id_keys,
+    bytes_of_columns,
     decoded,
     id_bytes,
     joined,
     row_ids,
-    value_bytes,
 )
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import DuplicateIdError, ListError
@@ -245,7 +245,7 @@ def scan_partition(
                 else every_point(x, own, partitions, limit)
             )
     box = box_digest(found.lower, found.upper) if found.rows else ""
-    kept_bytes = sum(value_bytes(frame[name]) for name in spec.keep)
+    kept_bytes = bytes_of_columns(frame, spec.keep)
     inexact = _inexact(frame, columns, found if columns is x else None, spec)
     summary = PartitionSummary(
         rows,

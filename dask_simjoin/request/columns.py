@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,8 @@ from dask_simjoin.request.messages import (
 from dask_simjoin.request.tables import meta_of
 from dask_simjoin.request.units import parsed
 
+T = TypeVar("T")
+
 
 def no_number(name: Hashable, dtype: DType, names: Sequence[Hashable]) -> ColumnError:
     """Return the error for a column without real numbers; its message suggests a
@@ -43,10 +45,13 @@ def no_number(name: Hashable, dtype: DType, names: Sequence[Hashable]) -> Column
     """
     if getattr(dtype, "kind", "") in ("M", "m"):
         return _times(name, dtype, [other for other in names if other != name])
+    text = f"on= names {name!r} of dtype {dtype}, whose values are {_not_float(dtype)}."
+    converted = _converted(name, dtype)
+    if not converted:
+        return ColumnError(f"{text} Name numeric columns only.")
     return ColumnError(
-        f"on= names {name!r} of dtype {dtype}, whose values are {_not_float(dtype)}. Name "
-        "numeric columns only, or convert this one, for example with "
-        f"{_converted(name, dtype)}"
+        f"{text} Name numeric columns only, or convert this one, for example with "
+        f"{converted}"
     )
 
 
@@ -87,14 +92,23 @@ def _converted(name: Hashable, dtype: Any) -> str:
             f"{column}.astype('float64'), which rounds each value to the nearest "
             "float64."
         )
+    arrow = arrow_type(dtype)
+    if arrow is not None and not pa.types.is_dictionary(arrow) and not _is_text(dtype):
+        return _converted_arrow(name, arrow)
+    if isinstance(dtype, pd.PeriodDtype):
+        return f"{column}.astype('int64'), which counts periods."
+    if isinstance(dtype, pd.IntervalDtype):
+        return f"pd.IntervalIndex({column}).mid."
     as_sets = f"Texts are compared by their words: set_self_join({name!r}, threshold)."
-    if isinstance(dtype, pd.CategoricalDtype):
+    if isinstance(dtype, pd.CategoricalDtype) or (
+        arrow is not None and not _is_text(dtype)
+    ):
         return (
             ".astype('float64'), if its categories are numbers. If its values must be "
             "equal in both rows, "
             f"use by={name!r}."
         )
-    if isinstance(dtype, pd.StringDtype):
+    if _is_text(dtype):
         return (
             ".astype('float64'), if it holds numbers as text. If some texts are not "
             "numbers, use "
@@ -104,6 +118,34 @@ def _converted(name: Hashable, dtype: Any) -> str:
     if isinstance(dtype, np.dtype) and kind == "O":
         return f".astype('float64'), if it holds numbers as text or as objects, such as Decimal. {as_sets}"
     return ".astype('float64')."
+
+
+def _is_text(dtype: DType) -> bool:
+    arrow = arrow_type(dtype)
+    return isinstance(dtype, pd.StringDtype) or (
+        arrow is not None and str(arrow) in ("string", "large_string", "string_view")
+    )
+
+
+def _converted_arrow(name: Hashable, kind: pa.DataType) -> str:
+    """Return what `_converted` returns, or "", for types that only Arrow has."""
+    column, types = f"df[{name!r}]", pa.types
+    inner = getattr(kind, "storage_type", kind)  # of tensors: lists
+    lists = "astype(pd.ArrowDtype(pa.list_(pa.float64())))"
+    if types.is_time(kind):
+        return f"pd.to_timedelta({column}.astype(str)).dt.total_seconds()."
+    if types.is_struct(kind) and kind.num_fields:
+        return f"{column}.struct.field({kind.field(0).name!r})."
+    if types.is_map(kind) or not hasattr(inner, "value_type"):
+        return ""
+    if types.is_nested(inner.value_type):
+        return f"{column}.map(np.concatenate), if each value is a matrix."
+    if _is_text(pd.ArrowDtype(inner.value_type)):
+        return (
+            f"{column}.{lists}, if the lists hold numbers as text. Lists of words are "
+            f"compared as sets: set_self_join({name!r}, threshold)."
+        )
+    return f"{column}.{lists}, with pyarrow as pa."
 
 
 def of_dask(dtype: DType) -> str:
@@ -288,12 +330,21 @@ def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable
     left out.
     """
     besides = [name for name in besides if name is not None]
-    kinds = zip(meta.columns.tolist(), meta.dtypes, strict=True)
+    kinds = zip(meta.columns.tolist(), _of_each(kind_of_number, meta), strict=True)
     return [
-        name
-        for name, dtype in kinds
-        if name not in besides and kind_of_number(dtype) in ("i", "u", "f")
+        name for name, kind in kinds if kind in ("i", "u", "f") and name not in besides
     ]
+
+
+def _of_each(function: Callable[[DType], T], meta: Frame) -> list[T]:
+    """Call a function once for each dtype of a table, and return its result for each
+    column.
+    """
+    dtypes, found = list(meta.dtypes), {}
+    for dtype in dtypes:
+        if id(dtype) not in found:
+            found[id(dtype)] = function(dtype)
+    return [found[id(dtype)] for dtype in dtypes]
 
 
 def left_out(
@@ -307,10 +358,10 @@ def left_out(
     besides = [name for name in besides if name is not None]
     return tuple(
         (name, str(dtype))
-        for name, dtype in zip(meta.columns, meta.dtypes, strict=True)
-        if _is_other_number(dtype)
-        and name not in besides
-        and not is_identifier(name, "i")
+        for name, dtype, is_other in zip(
+            meta.columns, meta.dtypes, _of_each(_is_other_number, meta), strict=True
+        )
+        if is_other and name not in besides and not is_identifier(name, "i")
     )
 
 
@@ -327,8 +378,9 @@ def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
     """Return a dict from each column to its kind of number, which is given as NumPy's
     letter.
     """
-    dtypes = dict(zip(meta.columns.tolist(), meta.dtypes, strict=True))
-    return {name: kind_of_number(dtypes[name]) for name in names}
+    each = _of_each(kind_of_number, meta)
+    kinds = dict(zip(meta.columns.tolist(), each, strict=True))
+    return {name: kinds[name] for name in names}
 
 
 def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> None:

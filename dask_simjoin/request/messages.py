@@ -221,27 +221,39 @@ NO_OPTIONS: dict[str, str] = {
         ("left_by", "right_by"),
         "columns of by= need the same name in both tables; rename one of them first",
     ),
+    "sample_weight": "only an estimator takes weights of rows: "
+    "dask_simjoin.cluster.DBSCAN(eps).fit(frame, sample_weight=...)",
+    "w": "multiply each column by w ** (1 / p) first",
     "lower": "an object such as tokenizer=dask_simjoin.sets.Words(lower=True) ignores case",
 }
 """Option that only other libraries have -> what to use instead."""
 
-NO_METRICS: dict[str, str] = dict.fromkeys(
-    ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-    "an inner product is not a distance; for rows of length 1, metric='cosine' is one "
-    "minus the product",
-) | dict.fromkeys(
-    (
-        "jaccard",
-        "dice",
-        "overlap",
-        "levenshtein",
-        "edit",
-        "edit_distance",
-        "jaro_winkler",
-        "minhash",
-    ),
-    "set_self_join() compares sets of tokens, and edit_self_join() compares texts by "
-    "edit distance",
+NO_METRICS: dict[str, str] = (
+    dict.fromkeys(
+        ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
+        "an inner product is not a distance; for rows of length 1, metric='cosine' is one "
+        "minus the product",
+    )
+    | dict.fromkeys(
+        (
+            "jaccard",
+            "dice",
+            "overlap",
+            "levenshtein",
+            "edit",
+            "edit_distance",
+            "jaro_winkler",
+            "minhash",
+        ),
+        "set_self_join() compares sets of tokens, and edit_self_join() compares texts by "
+        "edit distance",
+    )
+    | {
+        "hamming": "for columns of 0 and 1, metric='manhattan' counts the columns that "
+        "differ; for texts, compare the pairs of edit_self_join()",
+        "precomputed": "distances are computed from the columns of on=; "
+        "connected_components() takes pairs that you have",
+    }
 )
 """Metric that only other libraries have -> what to use instead."""
 

@@ -409,10 +409,12 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
     `swapped`: the call that the message recommends instead of a right join.
     """
     if not isinstance(how, str) or how not in allowed:
-        right = isinstance(how, str) and how == "right"
-        hint = (
-            f". Or swap the tables: {swapped}" if right else did_you_mean(how, allowed)
-        )
+        hint = did_you_mean(how, allowed)
+        if isinstance(how, str) and how == "right":
+            hint = f". Or swap the tables: {swapped}"
+        elif isinstance(how, str) and how == "outer":
+            anti = swapped.replace(repr(LEFT), "'leftanti'")
+            hint = f". Or use how={LEFT!r}, and add the rows of {anti}"
         raise OptionError(
             f"how={shown(how)} is not allowed; use one of "
             f"{', '.join(map(repr, allowed))}{hint}."

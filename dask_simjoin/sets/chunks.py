@@ -17,7 +17,7 @@ from dask_simjoin.engine.base import (
     frames_of_library,
     set_joiner_of_library,
 )
-from dask_simjoin.engine.ids import id_bytes, joined, row_ids, value_bytes
+from dask_simjoin.engine.ids import bytes_of_columns, id_bytes, joined, row_ids
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
@@ -183,10 +183,16 @@ def refused(
     )
     where = "" if number is None else f" of partition {number}"
     plain = label.item() if isinstance(label, np.generic) else label
+    column = f"df[{spec.on[0]!r}]"
+    remedy = (
+        "Drop such rows, or make texts of them first, for example with "
+        f"{column}.map(str, na_action='ignore')."
+        if error.what.endswith("), which is not a text")
+        else "Drop or convert such rows first."
+    )
     return (
         f"Column {spec.on[0]!r} must hold {what}: row {error.row}{where} (label "
-        f"{shown(plain)}) holds "
-        f"{error.what}. Drop or convert such rows first."
+        f"{shown(plain)}) holds {error.what}. {remedy}"
     )
 
 
@@ -502,10 +508,9 @@ def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], N
     """
     sides = chunks[0], chunks[-1]
     kept = sum(
-        value_bytes(chunk["kept"][name])
+        bytes_of_columns(chunk["kept"], chunk["kept"].columns.tolist())
         for chunk in sides
         if "kept" in chunk
-        for name in chunk["kept"].columns
     )
     row_bytes = (
         sum(id_bytes(chunk["ids"]) for chunk in sides)

@@ -410,8 +410,9 @@ def _written(
     and so must all right rows.
     """
     spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
+    wanted = {*columns}
     names = [
-        {name: column for name, column in kept.items() if name in columns}
+        {name: column for name, column in kept.items() if name in wanted}
         for kept in (spec.kept_left, spec.kept_right)
     ]
     written = PairColumns(chunks, names, [spec.score] if spec.score in columns else [])

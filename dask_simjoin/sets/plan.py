@@ -11,7 +11,7 @@ import numpy as np
 from dask.tokenize import normalize_token
 
 from dask_simjoin.catalog import HOME
-from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
+from dask_simjoin.engine.ids import bytes_of_columns, id_bytes, row_ids
 from dask_simjoin.engine.native import native
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.checks import (
@@ -69,7 +69,7 @@ class SetSummary:
     """Number of rows in the partition, and number of rows without a set."""
     ids: IdSummary | None  # None: ids are not needed
     id_bytes: float
-    kept_bytes: float
+    bytes_of_columns: float
     """Mean bytes of a row's id, and of a row's kept columns."""
     # rows drawn without replacement; their only coordinate is the size of the set; -1:
     # no set
@@ -153,7 +153,7 @@ def summarised(
         int((~present).sum()),
         None if names is None else summarise_ids(names, spec.id),
         8.0 if names is None else id_bytes(names),
-        sum(value_bytes(frame[name]) for name in spec.keep),
+        bytes_of_columns(frame, spec.keep),
         Sample(rows, places, sizes[:, None]),
         offsets,
         tokens,
@@ -383,7 +383,8 @@ def make_set_plan(
     limits = machine.sized(spec.blocksize, spec.settings)
     sampled, universe = gather(tables)
     sizes = [
-        _average(some, "id_bytes") + _average(some, "kept_bytes") for some in tables
+        _average(some, "id_bytes") + _average(some, "bytes_of_columns")
+        for some in tables
     ]
     tokens = [float(np.maximum(t.points.x[:, 0], 0) @ t.points.weight) for t in sampled]
     rows = [sum(s.source_rows for s in some) for some in tables]

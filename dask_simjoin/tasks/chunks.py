@@ -444,7 +444,7 @@ def named_rows(
     chunk = cast(Chunk, own | index)
     if "kept" in extra:
         kept = extra["kept"]
-        columns = {name: frames.values(kept, name, places) for name in kept.columns}
+        columns = frames.columns_at(kept, {name: name for name in kept.columns}, places)
         chunk["kept"] = frames.result(columns, len(ids))
     if "own_limit" in extra:
         chunk["own_limit"] = extra["own_limit"][places]

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterator
-from typing import NamedTuple, cast
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -432,6 +432,18 @@ def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
         for chunk, start in zip(chunks, firsts, strict=True)
     ]
     return joined([chunk["ids"] for chunk in chunks]).take(_concat(orders, xp)[places])
+
+
+def kept_columns(
+    chunks: tuple[Chunk, ...], names: Mapping[Any, Hashable], places: Array
+) -> dict[Any, Values]:
+    """Return the `kept_values` of several columns. `names`: name in the result -> name
+    in the chunks.
+    """
+    if len(chunks) == 1 and names:
+        frames = frames_for(chunks[0]["example"])
+        return frames.columns_at(chunks[0]["kept"], names, places)
+    return {called: kept_values(chunks, name, places) for called, name in names.items()}
 
 
 def kept_values(chunks: tuple[Chunk, ...], column: Hashable, places: Array) -> Values:

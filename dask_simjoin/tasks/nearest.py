@@ -30,7 +30,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.left_out import filled, kept_rows
-from dask_simjoin.tasks.matches import kept_values, measured, row_places
+from dask_simjoin.tasks.matches import kept_columns, measured, row_places
 from dask_simjoin.tasks.named_tuples import sent_by_fields
 from dask_simjoin.tasks.pairs import (
     cast_like,
@@ -337,10 +337,7 @@ def find_rows(
     columns = {}
     if spec.kept_right:
         index = (row_places(data) if places_of_data is None else places_of_data)[rows]
-        columns = {
-            called: kept_values((data,), column, index)
-            for called, column in spec.kept_right.items()
-        }
+        columns = kept_columns((data,), spec.kept_right, index)
     return FoundRows(places, data["ids"].take(rows), columns)
 
 
@@ -374,6 +371,11 @@ def nearest_rows(
     else:
         ranks = places % k + 1
     columns: dict[str, Values] = {}
+    of_left: dict[str, Values] = {}
+    if spec.kept_left:
+        index = state["places"] if "places" in state else row_places(query)[rows]
+        index = xp.repeat(index, k) if at is None else index[at]
+        of_left = kept_columns((query,), spec.kept_left, index)
     for name in like.columns:
         if name == "left":
             ids = query["ids"].take(rows)
@@ -387,10 +389,8 @@ def nearest_rows(
             columns[name] = measured(spec, xp)(
                 totals.copy() if every else totals[places]
             )
-        elif name in spec.kept_left:
-            index = state["places"] if "places" in state else row_places(query)[rows]
-            index = xp.repeat(index, k) if at is None else index[at]
-            columns[name] = kept_values((query,), spec.kept_left[name], index)
+        elif name in of_left:
+            columns[name] = of_left[name]
         elif order is None:
             columns[name] = found[0].columns[name]
         else:
@@ -517,12 +517,9 @@ def whole_rows(
         (spec.kept_left, query, rows),
         (spec.kept_right, data, numbers),
     ):
-        places = row_places(chunk) if names else None
-        for called, column in names.items():
-            own = frames.result(
-                {column: kept_values((chunk,), column, places)}, len(chunk["ids"])
-            )
-            columns[called] = frames.values(own, column, which)
+        if names:
+            places = row_places(chunk)[which]
+            columns |= frames.columns_at(chunk["kept"], names, places)
     columns["left"] = _ids_of_rows(query["ids"], rows, frames, threads)
     del rows
     ids = data["ids"]

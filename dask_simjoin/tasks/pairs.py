@@ -22,7 +22,7 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import (
     BlockPair,
     ids_of,
-    kept_values,
+    kept_columns,
     matches,
     measured,
     row_places,
@@ -38,6 +38,12 @@ CAPACITY = 1 << 16
 """If pairs are written in batches, memory for this many pairs is allocated at first."""
 
 
+MANY = 64
+"""At least this many kept columns are not gathered by kernels, which take one column at
+a time.
+"""
+
+
 class SideColumns:
     """Gathers the columns of the result for one side: for the left, or for the right
     rows of pairs.
@@ -50,8 +56,11 @@ class SideColumns:
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:
         self._chunk, self._names = chunk, names
         frames, n = frames_for(chunk["example"]), len(chunk["ids"])
+        # many columns are taken together, at the end
+        one_by_one = names if len(names) < MANY else {}
         plain = {
-            name: frames.plain(chunk["kept"], column) for name, column in names.items()
+            name: frames.plain(chunk["kept"], column)
+            for name, column in one_by_one.items()
         }
         found: dict[Any, Array] = {
             name: values for name, values in plain.items() if values is not None
@@ -81,9 +90,14 @@ class SideColumns:
         for name in reversed(self._found):
             found[name] = arrays.pop()
         labels = arrays.pop()
-        for name, column in self._names.items():
-            if name not in found:
-                found[name] = kept_values((chunk,), column, found[PLACE])
+        if PLACE in found:
+            others = {
+                name: column
+                for name, column in self._names.items()
+                if name not in found
+            }
+            frames = frames_for(chunk["example"])
+            found |= frames.columns_at(chunk["kept"], others, found[PLACE])
         found.pop(PLACE, None)
         if self._keyed:
             found[id_name] = from_id_keys(labels, chunk["ids"])
@@ -236,6 +250,7 @@ def concat_results(
         id(_memory_owner(values)) for _, part in parts for values in part.values()
     )
     made: dict[str, Values] = {}
+    dtypes = {} if like is None else dict(zip(like.columns, like.dtypes, strict=True))
     for name in columns:
         values = [part.pop(name) for _, part in parts]
         own = shared[id(_memory_owner(values[0]))] == 1
@@ -248,7 +263,7 @@ def concat_results(
             and name not in unmatched_left[1]
         ):
             made[name] = _append_missing(
-                made[name], unmatched_left[0], like[[name]], frames
+                made[name], unmatched_left[0], like, name, dtypes[name], frames
             )
     return frames.result(
         made, total if unmatched_left is None else total + unmatched_left[0]
@@ -345,7 +360,8 @@ def unmatched_places(query: Chunk, counts: Array | int) -> Array:
 def _left_columns(
     query: Chunk, places: Array, spec: RowSpec, like: Frame
 ) -> ResultRows:
-    names = [c for c in like.columns if c == "left" or c in spec.kept_left]
+    kept = spec.kept_left
+    names = [c for c in like.columns if c == "left" or c in kept]
     return len(places), pair_columns(((query,), places), None, spec, names)
 
 
@@ -451,8 +467,9 @@ def _within_radius(
     must be in the first chunk.
     """
     spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
+    wanted = {*columns}
     names = [
-        {name: column for name, column in kept.items() if name in columns}
+        {name: column for name, column in kept.items() if name in wanted}
         for kept in (spec.kept_left, spec.kept_right)
     ]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
@@ -478,18 +495,17 @@ def pair_columns(
     of left rows are wanted.
     """
     part: dict[str, Values] = {}
-    for name in columns:
-        for side, id_name, columns_of in (
-            (left, "left", spec.kept_left),
-            (right, "right", spec.kept_right),
-        ):
-            if side is None:
-                continue
-            if name == id_name:
-                part[name] = ids_of(*side)
-            elif name in columns_of:
-                part[name] = kept_values(side[0], columns_of[name], side[1])
-    return part
+    for side, id_name, columns_of in (
+        (left, "left", spec.kept_left),
+        (right, "right", spec.kept_right),
+    ):
+        if side is None:
+            continue
+        if id_name in columns:
+            part[id_name] = ids_of(*side)
+        names = {name: columns_of[name] for name in columns if name in columns_of}
+        part |= kept_columns(side[0], names, side[1])
+    return {name: part[name] for name in columns if name in part}
 
 
 def _places_in_frame_order(query: Chunk, rows: Rows | None) -> Array:
@@ -520,12 +536,14 @@ def _memory_owner(values: Values) -> Any:
     return values if base is None else base
 
 
-def _append_missing(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
+def _append_missing(
+    values: Values, rows: int, like: Frame, name: str, dtype: Any, frames: Frames
+) -> Values:
     """Append `rows` missing values to a column, reusing its memory.
 
-    `like`: an empty frame with this column.
+    `like`: an empty frame that has the column `name` with this dtype.
     """
-    (name, dtype), n = next(iter(like.dtypes.items())), len(values)
+    n = len(values)
     # NumPy's bools and integers have no missing value, so use the nullable dtypes of
     # pandas
     if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
@@ -536,7 +554,7 @@ def _append_missing(values: Values, rows: int, like: Frame, frames: Frames) -> V
         extended = longer(values, n + rows)
         extended[n:] = np.array("NaT" if dtype.kind in "mM" else np.nan, dtype)
         return extended
-    made = cast_like(frames.result({name: values}, n), like)
+    made = cast_like(frames.result({name: values}, n), like[[name]])
     return frames.stacked(
         [made, frames.result({name: frames.missing(dtype, rows)}, rows)]
     )[name]

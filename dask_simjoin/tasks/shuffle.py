@@ -122,9 +122,8 @@ def packed(
     if with_ids:
         parcel["ids"] = read["ids"].take(taken)
     if spec.keep:
-        kept: dict[Any, Values] = {
-            name: frames.values(read["kept"], name, taken) for name in spec.keep
-        }
+        names = {name: name for name in spec.keep}
+        kept = frames.columns_at(read["kept"], names, taken)
         parcel["kept"] = frames.result(kept, len(taken))
     if spec.radius is not None:
         parcel["own_limit"] = read["own_limit"][taken]
@@ -337,10 +336,8 @@ def cell_chunk(
             ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
         extra: dict[str, Array | Frame] = {}
         if spec.keep:
-            names = zip(spec.keep, sent_names_of_kept(spec), strict=True)
-            kept: dict[Any, Values] = {
-                name: frames.values(frame, column, places) for name, column in names
-            }
+            names = dict(zip(spec.keep, sent_names_of_kept(spec), strict=True))
+            kept = frames.columns_at(frame, names, places)
             extra["kept"] = frames.result(kept, len(places))
         if spec.radius is not None:
             extra["own_limit"] = values_of(frame[LIMIT])[places]

@@ -399,7 +399,7 @@ JOBS = {
     ),
     "products: a number among texts": Mistake(
         lambda: with_value(PRODUCTS, 4, title=42).simjoin.edit_self_join("title", 2),
-        ("label 4", "holds 42 (int)", "must hold texts", "Drop or convert"),
+        ("label 4", "holds 42 (int)", "must hold texts", "df['title'].map(str"),
     ),
     # particles in a box
     "box: rows and columns swapped": Mistake(

@@ -25,5 +25,6 @@ def points(tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
+    """An empty folder, in which the test runs."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -1,4 +1,4 @@
-"""CSV files as people have them: bad rows, quotes, encodings, separators and pipes."""
+"""CSV files as people have them, and pipes."""
 
 import csv
 import io
@@ -7,10 +7,10 @@ import random
 import pandas as pd
 import pytest
 
-from dask_simjoin.cli import csv_blocks
-from dask_simjoin.cli.csv_format import CsvFormat
-from tests.cli.csv_cases import GOOD, NEAR, SYNC, read, write
+from dask_simjoin.cli import csv_records
+from dask_simjoin.cli.csv_files import CsvFormat
 from tests.cli.test_commands import run
+from tests.support.csv_tables import GOOD, NEAR, SYNC, read, write
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_files_are_read_as_pandas_reads_them(seed, monkeypatch):
     draw = random.Random(seed)
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", draw.choice([9, 40, 10**6]))
-    monkeypatch.setattr(csv_blocks, "SCAN_BYTES", draw.choice([5, 17, 10**6]))
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", draw.choice([9, 40, 10**6]))
+    monkeypatch.setattr(csv_records, "SCAN_BYTES", draw.choice([5, 17, 10**6]))
     cells = ["a", "b,c", 'q"q', "x\ny", "", "NA", " s ", "é", '""', "\n", '"', "1"]
     numbers = [repr(draw.random()), str(draw.randint(-9, 9)), "", "1e3"]
     rows = [
@@ -99,16 +99,3 @@ def test_parquet_from_standard_input(folder):
 def test_names_of_columns_are_those_of_pandas():
     write("a.csv", ",x,x,a b\n0,1,2,3\n")
     assert list(read("a.csv").columns) == ["Unnamed: 0", "x", "x.1", "a b"]
-
-
-def test_errors_of_workers_are_those_of_threads(two_workers):
-    """Types widen, and bad rows are named, also if other processes read the blocks."""
-    rows = [f"{n},{n}" for n in range(6_000)]
-    write("a.csv", "\n".join(["id,x", *rows, "6000,6000.5"]))
-    words = "self-join", "a.csv", "--eps", "0.5", "--on", "x", "-q", "-o", "-"
-    where = "--scheduler", two_workers.scheduler_address
-    assert run(*words, *where).stdout == "left,right\n"
-    write("a.csv", "\n".join(["id,x", *rows, "6000,north"]))
-    assert "a.csv, line 6002: column 'x'" in run(*words, *where, code=3).stderr
-    ran = run(*words[:-3], *where, "-o", "-", "--bad-rows", "skip")
-    assert "Left out 1 bad row; the first is in a.csv, line 6002" in ran.stderr

@@ -1,17 +1,30 @@
-"""Wrong rows of CSV files."""
+"""Rows and cells of CSV files that are wrong."""
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.cli import csv_blocks, sources
-from dask_simjoin.cli.csv_format import FLOAT, CsvColumns, CsvFormat
-from tests.cli.csv_cases import COMMANDS, GOOD, NEAR, SYNC, read, write
+from dask_simjoin.cli import csv_records, sources
+from dask_simjoin.cli.csv_files import CsvFormat
+from dask_simjoin.cli.csv_types import CsvColumns
 from tests.cli.test_commands import run
+from tests.support.csv_tables import GOOD, NEAR, SYNC, write
 
 pytestmark = pytest.mark.usefixtures("folder")
+
+
+COMMANDS = {
+    "self-join": ("--eps", "1", "--on", "x", "-o", "o.csv"),
+    "count-pairs": ("--eps", "1", "--on", "x"),
+    "counts": ("--eps", "1", "--on", "x", "-o", "o.csv"),
+    "dedup": ("--eps", "1", "--on", "x", "-o", "o.csv"),
+    "dbscan": ("--eps", "1", "--on", "x", "-o", "o.csv"),
+    "plan": ("--eps", "1", "--on", "x"),
+    "sets dedup": ("--threshold", "1", "--on", "t", "-o", "o.csv"),
+    "strings count-pairs": ("--k", "1", "--on", "t"),
+    "index make": ("--eps", "1", "--on", "x", "--id", "id", "--path", "grown"),
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -38,6 +51,16 @@ def test_a_comma_at_the_end_of_each_row_is_refused(name):
     assert f"{name}, line 2: expected 3 columns, got 4" in ran.stderr
 
 
+@pytest.mark.parametrize("command", ["sets", "strings"])
+def test_texts_with_a_comma_at_the_end_of_each_row_are_refused(command):
+    write("t.csv", "k,t\n1,main street 5,\n2,main street 5,\n")
+    options = {"sets": ["--threshold", "0.5"], "strings": ["-k", "1"]}[command]
+    words = [command, "count-pairs", "t.csv", "--on", "t", *options]
+    found = run(*words, code=3).output
+    assert "t.csv, line 2: expected 2 columns, got 3" in found
+    assert run(*words, "--bad-rows", "skip").stdout.split()[-1] == "0"
+
+
 @pytest.mark.parametrize("rows", [3, 6_000])
 @pytest.mark.parametrize("cell", ["north", "1,5", " ", "0x10", "1_000", "12:30"])
 def test_cells_that_are_not_numbers_are_refused(rows, cell):
@@ -47,16 +70,6 @@ def test_cells_that_are_not_numbers_are_refused(rows, cell):
     ran = run("self-join", "a.csv", *NEAR, "-o", "o.csv", code=3)
     line = f"a.csv, line {rows + 2}: column 'x' has {cell!r}, which is not a number."
     assert line in ran.stderr
-
-
-def test_numbers_in_unusual_form_are_read():
-    cells = ["+1", " 2 ", "3.", ".5", "1e3", "-0", "1E+2", "inf", "NA", "", "7"]
-    wanted = [1, 2, 3, 0.5, 1000, 0, 100, np.inf, np.nan, np.nan, 7]
-    write("a.csv", "x,t\n" + "\n".join(f"{cell},a" for cell in cells))
-    for types in ({}, {"x": FLOAT}):
-        assert read("a.csv", types=types)["x"].tolist() == pytest.approx(
-            wanted, nan_ok=True
-        )
 
 
 def test_bad_rows_are_left_out_and_listed():
@@ -84,7 +97,7 @@ def test_bad_rows_are_left_out_and_listed():
 
 def test_bad_rows_are_left_out_of_all_columns(monkeypatch):
     """Also where a task reads other columns than the one with the bad cell."""
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", 30)
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", 30)
     rows = [f'{n},{"bad" if n % 3 == 0 else n},"t\n{n}"' for n in range(40)]
     write("a.csv", "\n".join(["id,x,t", *rows]))
     reader = sources.TableReader(written=CsvFormat(skips=True))
@@ -109,3 +122,16 @@ def test_missing_cells_and_repeated_ids_are_named():
     said = run(*words, *NEAR, "--id", "id", code=3).stderr
     assert "not unique: 2 repeats" in said and "Labels" not in said
     assert "See a.csv, line 3 and a.csv, line 4." in said
+
+
+def test_errors_of_workers_are_those_of_threads(two_workers):
+    """Types widen, and bad rows are named, also if other processes read the blocks."""
+    rows = [f"{n},{n}" for n in range(6_000)]
+    write("a.csv", "\n".join(["id,x", *rows, "6000,6000.5"]))
+    words = "self-join", "a.csv", "--eps", "0.5", "--on", "x", "-q", "-o", "-"
+    where = "--scheduler", two_workers.scheduler_address
+    assert run(*words, *where).stdout == "left,right\n"
+    write("a.csv", "\n".join(["id,x", *rows, "6000,north"]))
+    assert "a.csv, line 6002: column 'x'" in run(*words, *where, code=3).stderr
+    ran = run(*words[:-3], *where, "-o", "-", "--bad-rows", "skip")
+    assert "Left out 1 bad row; the first is in a.csv, line 6002" in ran.stderr

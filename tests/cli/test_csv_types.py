@@ -1,13 +1,25 @@
 """Types of CSV columns."""
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from dask_simjoin.cli.csv_format import FLOAT, INT, TEXT, UINT
-from tests.cli.csv_cases import NEAR, SYNC, read, write
+from dask_simjoin.cli.csv_types import FLOAT, INT, TEXT, UINT, as_integers
 from tests.cli.test_commands import run
+from tests.support.csv_tables import NEAR, SYNC, read, write
 
 pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_numbers_in_unusual_form_are_read():
+    cells = ["+1", " 2 ", "3.", ".5", "1e3", "-0", "1E+2", "inf", "NA", "", "7"]
+    wanted = [1, 2, 3, 0.5, 1000, 0, 100, np.inf, np.nan, np.nan, 7]
+    write("a.csv", "x,t\n" + "\n".join(f"{cell},a" for cell in cells))
+    for types in ({}, {"x": FLOAT}):
+        assert read("a.csv", types=types)["x"].tolist() == pytest.approx(
+            wanted, nan_ok=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -50,3 +62,8 @@ def test_ids_of_several_files_have_one_type():
     run("self-join", "a.csv", "b.csv", *NEAR, "--id", "id", "-o", "o.parquet")
     assert pd.read_parquet("o.parquet").to_numpy().tolist() == [["1", "02"]]
     assert TEXT == "str"
+
+
+def test_large_unsigned_ids():
+    numbers = as_integers(pa.array(["0", str(2**64 - 1)]), UINT)
+    assert numbers.to_pylist() == [0, 2**64 - 1]

@@ -13,7 +13,7 @@ import pytest
 
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import flag, given, taken_options
+from dask_simjoin.cli.options import flag, given, split_names, taken_options
 from dask_simjoin.metrics.norms import Columns
 from tools.verb_tables import COMMANDS, of_verbs
 
@@ -138,3 +138,17 @@ def test_only_keep_takes_false():
     }
     assert options["on"].type.convert("False", None, None) == "False"
     assert options["keep"].type.convert("False", None, None) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("x", ["x"]),
+        ("lat, lon", ["lat", "lon"]),
+        (" b ", [" b "]),
+        ('"a,b", c', ["a,b", "c"]),
+        ("", []),
+    ],
+)
+def test_names_are_separated_by_commas(text, names):
+    assert split_names(text) == names

@@ -157,6 +157,18 @@ def test_lines_of_progress_end_without_a_rest_of_time(monkeypatch, capsys):
     assert second.endswith(" left")
     assert last.startswith("planning: 2 of 2 tasks, ")
     assert last.endswith(" elapsed")
+    lines.close()
+
+
+def test_lines_of_progress_appear_while_no_task_finishes(monkeypatch, capsys):
+    monkeypatch.setattr(running, "LINE_SECONDS", 0.1)
+    with running.stage("planning", None, False):
+        for _ in range(100):
+            time.sleep(0.1)
+            if found := capsys.readouterr().err:
+                break
+    assert found.startswith("planning: 0 of 0 tasks, ")
+    assert found.splitlines()[0].endswith(" elapsed")
 
 
 @pytest.mark.parametrize(

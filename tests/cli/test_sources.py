@@ -4,10 +4,9 @@ import re
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
-from dask_simjoin.cli import csv_blocks, csv_format, csv_rows, sources
+from dask_simjoin.cli import csv_records, csv_rows, sources
 from tests.cli.test_commands import ON, in_order, pairs_of, run
 
 MIXED = {
@@ -248,14 +247,9 @@ def test_files_that_lack_a_column(places, tmp_path):
         assert "not found" in ran.stderr and lacking in ran.stderr
 
 
-def test_large_unsigned_ids():
-    numbers = csv_rows.as_integers(pa.array(["0", str(2**64 - 1)]), csv_format.UINT)
-    assert numbers.to_pylist() == [0, 2**64 - 1]
-
-
 def test_blocks_of_files(tmp_path, monkeypatch):
     """Each row is in one block, and only the columns that are needed are parsed."""
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", 40)
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", 40)
     table = pd.DataFrame(
         {
             "a": range(50),
@@ -275,10 +269,10 @@ def test_blocks_of_files(tmp_path, monkeypatch):
         found, wanted.reset_index(drop=True), check_dtype=False
     )
     assert len(frame) == 100 and frame["a"].sum().compute() == wanted["a"].sum()
-    seen, parsed = [], csv_rows.read_arrow
+    seen, parsed = [], csv_rows._arrow
     monkeypatch.setattr(
         csv_rows,
-        "read_arrow",
+        "_arrow",
         lambda *some: seen.append(tuple(some[2])) or parsed(*some),
     )
     frame["b"].compute(scheduler="synchronous")

@@ -87,6 +87,28 @@ def test_masked_numbers_are_missing(dtype):
         dask_simjoin.count_pairs(hidden, 1.5)
 
 
+def test_suggested_remedies_for_masked_numbers_work():
+    X = masked(FRAME.to_numpy(), 3)
+    with pytest.raises(CoordinateError, match=r"such as X\.filled\(0\)"):
+        DBSCAN(eps=1.5, min_samples=2).fit(X)
+    with pytest.raises(CoordinateError) as error:
+        NearestNeighbors(n_neighbors=2).fit(X)
+    code = str(error.value).rpartition(" with ")[2].removesuffix(".")
+    rest = eval(code, {"np": np, "X": X})
+    assert NearestNeighbors(n_neighbors=2).fit(rest).n_samples_fit_ == 19
+
+
+def test_errors_about_new_rows_name_no_table():
+    model = NearestNeighbors(n_neighbors=2).fit(FRAME)
+    for query in (
+        model.kneighbors,
+        model.radius_neighbors,
+        HDBSCAN(3).fit(FRAME).predict,
+    ):
+        with pytest.raises(CoordinateError, match=r"^Coordinates must be finite"):
+            query(FRAME.mask(FRAME["x"] == 3))
+
+
 def test_masks_without_masked_numbers_change_nothing():
     values = FRAME.to_numpy()
     model = DBSCAN(eps=1.0, min_samples=2)

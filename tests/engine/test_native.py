@@ -59,6 +59,29 @@ def test_string_views_become_large_strings(kind, expected, values):
     assert found == values and is_native(frame)
 
 
+@pytest.mark.parametrize("view", ["list_view", "large_list_view"])
+@pytest.mark.parametrize("inner", [pa.float32(), VIEW], ids=str)
+def test_list_views_become_lists(view, inner):
+    kind = getattr(pa, view)(inner)
+    values = [["1.5", "2"], None, []] if inner == VIEW else [[1.5, 2.0], None, []]
+    frame = native(pd.DataFrame({"v": arrow(values, kind)}))
+    expected = pa.large_list(LARGE if inner == VIEW else inner)
+    assert frame["v"].dtype == pd.ArrowDtype(expected) and is_native(frame)
+    found = frame["v"].array.__arrow_array__()
+    assert found.to_pylist() == values and found.validate(full=True) is None
+    part = native(pd.DataFrame({"v": arrow(values, kind)}).iloc[1:])["v"]
+    assert part.array.__arrow_array__().to_pylist() == values[1:]
+
+
+def test_list_views_in_structs_become_lists():
+    kind = pa.struct({"a": pa.list_view(pa.int8())})
+    found = native(pd.DataFrame({"v": arrow([{"a": [1, 2]}, None], kind)}))["v"]
+    assert found.dtype == pd.ArrowDtype(pa.struct({"a": pa.large_list(pa.int8())}))
+    found = found.array.__arrow_array__()
+    assert found.to_pylist() == [{"a": [1, 2]}, None]
+    assert found.validate(full=True) is None
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_dictionaries_of_string_views(ordered):
     codes = pa.array([1, None, 0], pa.uint8())
@@ -80,6 +103,8 @@ def test_other_types_stay(kind):
 
 def test_casts_by_way_of_objects():
     class Old:
+        type = VIEW
+
         """An array of a version of Arrow that has no such cast."""
 
         def cast(self, kind):

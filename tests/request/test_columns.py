@@ -2,6 +2,7 @@
 for something else.
 """
 
+import datetime
 import re
 import time
 from decimal import Decimal
@@ -386,3 +387,56 @@ def test_only_decimals_of_cudf_are_numbers_that_are_left_out():
     ]
     meta = SimpleNamespace(columns=pd.Index(list("abcd")), dtypes=dtypes)
     assert left_out(meta, ()) == (("d", "Decimal64Dtype"),)
+
+
+def arrow_column(values, kind):
+    return pd.Series(values, dtype=pd.ArrowDtype(kind))
+
+
+TIMES = [datetime.time(1), datetime.time(2)]
+CONVERTIBLE = {
+    "texts": arrow_column(["1", "2"], pa.string()),
+    "large texts": arrow_column(["1", "2"], pa.large_string()),
+    "dictionary": pd.Series(
+        pd.array(
+            pa.array(["1", "2"]).dictionary_encode(),
+            dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string())),
+        )
+    ),
+    "times": arrow_column(TIMES, pa.time64("us")),
+    "struct": arrow_column([{"a": 1}, {"a": 2}], pa.struct({"a": pa.int64()})),
+    "lists of texts": arrow_column([["1"], ["2"]], pa.list_(pa.string())),
+    "lists of decimals": arrow_column(
+        [[Decimal(1)], [Decimal(2)]], pa.list_(pa.decimal128(3, 1))
+    ),
+    "matrices": arrow_column([[[1.0]], [[2.0]]], pa.list_(pa.list_(pa.float64()))),
+    "tensors": pd.Series(
+        pd.arrays.ArrowExtensionArray(
+            pa.chunked_array(
+                [pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((2, 3)))]
+            )
+        )
+    ),
+    "periods": pd.Series(pd.period_range("2020", periods=2)),
+    "intervals": pd.Series(pd.interval_range(0, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", CONVERTIBLE)
+def test_suggested_conversions_of_columns_work(kind):
+    df = pd.DataFrame({"v": CONVERTIBLE[kind]})
+    with pytest.raises(ColumnError) as error:
+        df.simjoin.self_join(1e9, on="v")
+    example = str(error.value).partition("for example with ")[2]
+    if example.startswith("."):
+        example = f"df['v']{example}"
+    code = re.match(r"(.*?[)d])(?:[.,;] |\.?$)", example)[1]
+    df["v"] = eval(code, {"pd": pd, "pa": pa, "np": np, "df": df})
+    assert len(df.simjoin.self_join(1e9, on="v")) == 1
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.map_(pa.string(), pa.int64())])
+def test_no_conversion_is_suggested_for_columns_without_numbers(kind):
+    frame = pd.DataFrame({"v": arrow_column([None, None], kind)})
+    with pytest.raises(ColumnError, match=r"at most 64 bits\. Name numeric .* only\.$"):
+        frame.simjoin.self_join(1, on="v")

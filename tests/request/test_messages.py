@@ -511,6 +511,8 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("self_join", "tolerance", "drop the pairs that are too far apart in time"),
         ("edit_self_join", "unless", "drop the pairs of rows in the same group"),
         ("neighbor_counts", "other", "join() and knn_join() compare two tables"),
+        ("dbscan", "sample_weight", "DBSCAN(eps).fit(frame, sample_weight=...)"),
+        ("self_join", "w", "multiply each column by w ** (1 / p) first"),
     ],
 )
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):
@@ -571,3 +573,20 @@ def test_an_option_that_was_given_is_not_suggested():
 def test_a_comma_in_a_distance_is_the_whole_message():
     text = told(OptionTypeError, FRAME.simjoin.self_join, "0,25 km", on="x")
     assert text.endswith("with a decimal point instead of a comma, such as '0.25 km'.")
+
+
+def test_rows_of_an_outer_join_are_those_of_two_joins():
+    text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, how="outer")
+    other = "other.simjoin.join(frame, eps, how='leftanti')"
+    assert text.endswith(f"Or use how='left', and add the rows of {other}.")
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("hamming", "for columns of 0 and 1, metric='manhattan' counts the columns"),
+        ("precomputed", "connected_components() takes pairs that you have"),
+    ],
+)
+def test_metrics_without_coordinates(metric, said):
+    assert said in told(OptionError, FRAME.simjoin.self_join, 1.0, metric=metric)

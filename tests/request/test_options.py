@@ -322,7 +322,14 @@ def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
     }
     if kind.startswith(("datetime", "timedelta", "Arrow timestamp")):
         text = rf"on= names 'c' of dtype {dtype}, which holds times.* for example with "
-    if kind == "complex":
+    own = {
+        "period": r"df\['c'\]\.astype\('int64'\), which counts periods",
+        "interval": r"pd\.IntervalIndex\(df\['c'\]\)\.mid",
+        "Arrow list of strings": r"df\['c'\]\.astype\(pd\.ArrowDtype",
+    }
+    if kind in own:
+        text += own[kind]
+    elif kind == "complex":
         text += r"numpy\.real\(df\['c'\]\)"
     else:
         text += times.get(NOT_NUMBERS[kind].dtype.kind, r".*\.astype\('float64'\)")

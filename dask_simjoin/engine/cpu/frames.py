@@ -31,6 +31,11 @@ FLOAT64 = np.dtype(np.float64)
 ALIKE = {*map(np.dtype, "bhilBHILfd")}
 """Numeric dtypes. Columns of one such dtype are copied to an array in one call."""
 
+MIN_TAKEN_AT_ONCE = 64
+"""At least this many columns are taken by one call for each dtype, instead of one by
+one.
+"""
+
 MIN_COPIED_AT_ONCE = 8
 """At least this many columns are copied by one call.
 
@@ -73,11 +78,44 @@ class PandasFrames:
 
     def result(self, columns: dict[Any, Values], rows: int) -> pd.DataFrame:
         index = pd.RangeIndex(rows)
-        made = {name: _as_objects(values, index) for name, values in columns.items()}
-        return pd.DataFrame(made, index=index, copy=False)
+        parts = [
+            pd.DataFrame(block, index, names, copy=False)
+            if block is not None
+            else pd.DataFrame(
+                {name: _as_objects(columns[name], index) for name in names},
+                index=index,
+                copy=False,
+            )
+            for names, block in _blocks_of(columns)
+        ]
+        return parts[0] if len(parts) == 1 else pd.concat(parts, axis=1)
 
     def values(self, frame: pd.DataFrame, name: Hashable, places: np.ndarray) -> Values:
         return _taken(frame[name], places)
+
+    def columns_at(
+        self, frame: pd.DataFrame, names: Mapping[Any, Hashable], places: np.ndarray
+    ) -> dict[Any, Values]:
+        together: dict[np.dtype[Any], list[Any]] = {}
+        where = {name: place for place, name in enumerate(frame.columns.tolist())}
+        if len(names) >= MIN_TAKEN_AT_ONCE:
+            dtypes = frame.dtypes.tolist()
+            for called, name in names.items():
+                dtype = dtypes[where[name]]
+                # pandas would infer another dtype from an array of objects
+                if isinstance(dtype, np.dtype) and dtype.kind != "O":
+                    together.setdefault(dtype, []).append(called)
+        found: dict[Any, Values] = {}
+        for alike in together.values():
+            some = frame.iloc[:, [where[names[called]] for called in alike]]
+            taken = some.to_numpy().T.take(places, axis=1)
+            found |= zip(alike, taken, strict=True)
+        return {
+            called: found[called]
+            if called in found
+            else self.values(frame, name, places)
+            for called, name in names.items()
+        }
 
     def ids(self, ids: pd.Index, positions: np.ndarray) -> Values:
         found = _taken(ids, positions)
@@ -153,6 +191,43 @@ def _with_same_categories(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
                 for frame, part in zip(frames, parts, strict=True):
                     frame[name] = part
     return frames
+
+
+def _blocks_of(
+    columns: dict[Any, Values],
+) -> list[tuple[list[Any], np.ndarray | None]]:
+    """Divide columns into runs. If a run consists of all rows of one array, as
+    `columns_at` makes them, return the transposed array (n, d) with the names.
+    """
+    if len(columns) < MIN_TAKEN_AT_ONCE:
+        return [(list(columns), None)]
+    runs: list[tuple[list[Any], np.ndarray | None]] = []
+    names, k = list(columns), 0
+    while k < len(names):
+        first = columns[names[k]]
+        base = first.base if isinstance(first, np.ndarray) else None
+        count = len(base) if base is not None and base.ndim == 2 else 0
+        some = [columns[name] for name in names[k : k + count]]
+        if base is not None and count >= MIN_TAKEN_AT_ONCE and _are_rows(some, base):
+            runs.append((names[k : k + count], base.T))
+            k += count
+        else:
+            if not runs or runs[-1][1] is not None:
+                runs.append(([], None))
+            runs[-1][0].append(names[k])
+            k += 1
+    return runs
+
+
+def _are_rows(values: list[Values], of: np.ndarray) -> bool:
+    """Return whether the values are all rows of an array, in its order."""
+    start, step = of.ctypes.data, of.strides[0]
+    return len(values) == len(of) and all(
+        isinstance(one, np.ndarray)
+        and one.base is of
+        and one.ctypes.data == start + row * step
+        for row, one in enumerate(values)
+    )
 
 
 def _as_objects(values: Values, index: pd.Index) -> Values:

@@ -84,6 +84,13 @@ class CudfFrames:
             return plain[places]
         return frame[name].take(places).reset_index(drop=True)
 
+    def columns_at(
+        self, frame: Frame, names: Mapping[Any, Hashable], places: Array
+    ) -> dict[Any, Values]:
+        return {
+            called: self.values(frame, name, places) for called, name in names.items()
+        }
+
     def ids(self, ids: Ids, positions: Array) -> Values:
         return ids.take(positions)
 

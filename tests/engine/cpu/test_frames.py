@@ -2,6 +2,9 @@
 never written to.
 """
 
+import time
+
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,3 +92,112 @@ def test_verbs_leave_frames_as_they_are(kind, metric):
     frame.simjoin.knn_join(k=3, **options)
     frame.simjoin.k_distances(3, **options)
     pd.testing.assert_frame_equal(frame, before)
+
+
+RNG = np.random.default_rng(1)
+KINDS = [
+    lambda n: RNG.normal(size=n),
+    lambda n: RNG.integers(-9, 9, n).astype("i2"),
+    lambda n: np.arange(n) % 2 == 0,
+    lambda n: pd.date_range("2020", periods=n, unit="us"),
+    lambda n: pd.date_range("2020", periods=n, tz="Europe/Paris"),
+    lambda n: pd.Series([f"a{k}" for k in range(n)], dtype=object),
+    lambda n: pd.Series([f"a{k}" for k in range(n)]),
+    lambda n: pd.Categorical([k % 3 for k in range(n)]),
+    lambda n: pd.array([None, *range(n - 1)], dtype="Int64"),
+]
+LAYOUTS = {
+    "one kind": [0] * 150,
+    "runs of kinds": sorted([*range(len(KINDS))] * 70),
+    "kinds in turns": [*range(len(KINDS))] * 20,
+}
+
+
+def many_columns(layout, rows=40):
+    columns = {("c", k): KINDS[kind](rows) for k, kind in enumerate(LAYOUTS[layout])}
+    made = pd.concat([pd.Series(column) for column in columns.values()], axis=1)
+    made.columns = pd.Index(list(columns), tupleize_cols=False)
+    return made
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("places", [np.zeros(0, np.int32), np.array([3, 0, 3, 39])])
+def test_many_columns_are_taken_like_single_ones(layout, places):
+    frame = many_columns(layout)
+    names = {f"{name[1]}_left": name for name in frame.columns[::-1]}
+    names["again"] = frame.columns[5]
+    made = FRAMES.result(FRAMES.columns_at(frame, names, places), len(places))
+    single = {
+        called: FRAMES.values(frame, name, places) for called, name in names.items()
+    }
+    index = pd.RangeIndex(len(places))
+    wanted = pd.concat(
+        [
+            pd.Series(values, index, frame[names[called]].dtype, called)
+            for called, values in single.items()
+        ],
+        axis=1,
+    )
+    pd.testing.assert_frame_equal(made, wanted)
+
+
+@pytest.mark.parametrize(
+    ("layout", "pairs"),
+    [("one kind", "unique"), ("one kind", "both"), ("kinds in turns", "both")],
+)
+def test_many_kept_columns(layout, pairs):
+    kept = many_columns(layout)
+    kept.columns = [f"k{n}" for n in range(kept.shape[1])]
+    frame = pd.concat(
+        [pd.DataFrame(RNG.random((40, 2)), columns=["x", "y"]), kept], axis=1
+    )
+    options = {"on": ["x", "y"], "pairs": pairs}
+    found = frame.simjoin.self_join(0.3, keep=list(kept), **options)
+    wanted = frame.simjoin.self_join(0.3, **options)
+    for side in ("left", "right"):
+        rows = kept.loc[wanted[side]].reset_index(drop=True).add_suffix(f"_{side}")
+        wanted = pd.concat([wanted, rows], axis=1)
+    pd.testing.assert_frame_equal(found, wanted)
+    lazy = dd.from_pandas(frame, npartitions=3).simjoin.self_join(
+        0.3, keep=list(kept), **options
+    )
+    some = lazy.compute()
+    assert some.dtypes.equals(lazy.dtypes)
+    some = some.sort_values(["left", "right"], ignore_index=True).astype(found.dtypes)
+    wanted = wanted.sort_values(["left", "right"], ignore_index=True)
+    pd.testing.assert_frame_equal(some, wanted)
+
+
+def test_nearest_rows_with_many_kept_columns():
+    kept = many_columns("kinds in turns")
+    kept.columns = [f"k{n}" for n in range(kept.shape[1])]
+    frame = pd.concat([pd.DataFrame({"x": RNG.random(40)}), kept], axis=1)
+    found = frame.simjoin.knn_join(k=2, on="x", keep=list(kept))
+    for side in ("left", "right"):
+        rows = kept.loc[found[side]].reset_index(drop=True).add_suffix(f"_{side}")
+        pd.testing.assert_frame_equal(found[rows.columns], rows)
+
+
+@pytest.mark.parametrize("verb", ["self_join", "left join", "knn_join", "sets"])
+def test_many_kept_columns_are_fast(verb):
+    """One by one, or comparing all pairs of columns, these verbs took 2 to 10 seconds."""
+    frame = pd.DataFrame(
+        RNG.random((40, 5_000)), columns=[f"c{k}" for k in range(5_000)]
+    )
+    frame["t"] = [f"a{k % 9} b" for k in range(40)]
+    keep, near = list(frame)[:-1], {"on": ["c0", "c1"]}
+    calls = {
+        "self_join": lambda keep: frame.simjoin.self_join(0.1, keep=keep, **near),
+        "left join": lambda keep: frame.simjoin.join(
+            frame, 0.1, how="left", keep=keep, **near
+        ),
+        "knn_join": lambda keep: frame.simjoin.knn_join(k=2, keep=keep, **near),
+        "sets": lambda keep: frame.simjoin.set_self_join(
+            "t", 1.0, tokenizer="words", keep=keep
+        ),
+    }
+    calls[verb](keep[:2])
+    begin = time.process_time()
+    found = calls[verb](keep)
+    assert time.process_time() - begin < 1.5
+    assert found.shape[1] >= 2 * len(keep)

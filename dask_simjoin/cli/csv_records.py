@@ -1,27 +1,96 @@
-"""Divide CSV files into blocks of whole rows, and decode them."""
+"""Find the rows of CSV files in bytes: separators, quotes, encodings, and blocks that end
+between two rows.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
+import click
+import fsspec
 import numpy as np
 from fsspec.core import url_to_fs
 
-from dask_simjoin.cli.csv_format import (
-    CR,
-    LF,
-    QUOTE,
-    SCAN_BYTES,
-    BadData,
-    CsvBlock,
-    CsvFile,
-    count_lines,
-    endings,
-)
 from dask_simjoin.graph.dask_private import AUTO_BLOCKSIZE as BLOCK_BYTES
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+"""Endings of compressed files, which must be read from their start."""
+
+
+def endings(path: str) -> tuple[str, str]:
+    """Return the ending of a path without a compression, and the ending of the
+    compression or "". Both are in lower case.
+    """
+    name = PurePosixPath(path.lower())
+    packed = name.suffix if name.suffix in COMPRESSED else ""
+    return PurePosixPath(name.stem).suffix if packed else name.suffix, packed
+
+
+def separator_of(path: str) -> str:
+    return "\t" if endings(path)[0] == ".tsv" else ","
+
+
+class BadData(click.ClickException):
+    """Raised for rows that cannot be read."""
+
+    exit_code = 3
+
+
+class CsvFile(NamedTuple):
+    path: str
+    name: str  # in messages
+    columns: tuple[str, ...]
+    separator: str
+    encoding: str
+    start: int  # position of the first byte after the header
+    line: int  # line number at this position
+    version: str  # other content, another version; so tasks have other names
+
+
+class CsvBlock(NamedTuple):
+    """A part of a CSV file that begins and ends between two rows."""
+
+    file: CsvFile
+    start: int  # position of the first byte
+    stop: int | None  # position after the last byte; None: the end of the file
+    # byte ranges of bad rows, from the first byte
+    dropped: tuple[tuple[int, int], ...] = ()
+
+    def line(self) -> int:
+        """Return the line number at the first byte; only messages need it."""
+        file = self.file
+        if self.start == file.start:
+            return file.line
+        with fsspec.open(file.path) as source:
+            lines = itertools.accumulate(
+                line_ends(source.read(min(SCAN_BYTES, self.start - at)))
+                for at in range(0, self.start, SCAN_BYTES)
+            )
+            return 1 + list(lines)[-1]
+
+
+def beginning_of(path: str, name: str, size: int, encoding: str) -> tuple[bytes, bool]:
+    """Return about `size` bytes from the start of a file, and whether they are the
+    whole file. An encoding of several bytes per character is read whole, as UTF-8.
+    """
+    with fsspec.open(path, compression="infer") as file:
+        if not has_single_bytes(encoding):
+            return as_utf8(file.read(), encoding, name, first_line), True
+        data = file.read(size)
+    if len(data) < size:
+        return data, True
+    return data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data, False
+
+
+def first_line() -> int:
+    return 1
+
+
+QUOTE, LF, CR = b'"\n\r'
 
 
 def quote_toggles(
@@ -80,7 +149,16 @@ def record_spans(
     return starts[filled], stops[filled], unclosed
 
 
-def split_file(file: CsvFile) -> list[CsvBlock]:
+def line_ends(data: bytes) -> int:
+    """Return the number of line ends."""
+    return data.count(b"\n") or data.count(b"\r")
+
+
+SCAN_BYTES = 1 << 23
+"""Scan a large file for quotes in pieces of this size."""
+
+
+def blocks_of(file: CsvFile) -> list[CsvBlock]:
     """Cut a file into blocks, between two rows."""
     whole = [CsvBlock(file, file.start, None)]
     if endings(file.path)[1] or not has_single_bytes(file.encoding):
@@ -122,10 +200,10 @@ def _cuts(fs: Any, path: str, file: CsvFile) -> Iterator[int]:
             inside ^= bool(len(toggles) % 2)
             at, before = at + len(data), data[-1]
     if inside:
-        raise unclosed_quote(file, CsvBlock(file, opened, None).line())
+        raise _unclosed(file, CsvBlock(file, opened, None).line())
 
 
-def unclosed_quote(file: CsvFile, line: int) -> BadData:
+def _unclosed(file: CsvFile, line: int) -> BadData:
     return BadData(
         f'{file.name}, line {line}: a quote (") begins a cell and is never closed. '
         'Close it, or write it as "" in a quoted cell.'
@@ -173,7 +251,7 @@ def _undecodable(
         else "utf-8"
     )
     return BadData(
-        f"{name}, line {line() + count_lines(data[:at])}: {found} is not {encoding.upper()}. "
+        f"{name}, line {line() + line_ends(data[:at])}: {found} is not {encoding.upper()}. "
         f"Name the encoding of the file, such as --encoding {other}."
     )
 
@@ -183,3 +261,49 @@ def check_utf8(data: bytes, name: str, line: Line) -> None:
         data.decode()
     except UnicodeDecodeError as error:
         raise _undecodable(data, error, name, "utf-8", line) from None
+
+
+def bytes_of(block: CsvBlock) -> bytes:
+    """Return the bytes of a block as UTF-8."""
+    file = block.file
+    with fsspec.open(file.path, compression="infer") as source:
+        if block.stop is not None:
+            source.seek(block.start)
+            data = source.read(block.stop - block.start)
+        elif has_single_bytes(file.encoding):
+            data = source.read()[block.start :]
+        else:
+            return as_utf8(source.read(), file.encoding, file.name, first_line)[
+                block.start :
+            ]
+    return as_utf8(data, file.encoding, file.name, block.line)
+
+
+def without_ranges(data: bytes, dropped: Iterable[tuple[int, int]]) -> bytes:
+    """Leave out ranges of bytes."""
+    kept, at = [], 0
+    for start, stop in dropped:
+        kept.append(data[at:start])
+        at = stop
+    return b"".join([*kept, data[at:]]) if kept else data
+
+
+def check_closed(data: bytes, block: CsvBlock) -> None:
+    """Refuse a quote that is never closed. The quotes of a file of several blocks were
+    checked when it was cut.
+    """
+    if block.stop is not None or QUOTE not in data:
+        return
+    codes = np.frombuffer(data, np.uint8)
+    toggles = quote_toggles(codes, False, block.file.separator)
+    if len(toggles) % 2:
+        raise _unclosed(block.file, block.line() + line_ends(data[: int(toggles[-1])]))
+
+
+def line_numbers(data: bytes, block: CsvBlock, places: list[int]) -> Iterator[int]:
+    """Yield the line numbers of positions in a block, which ascend."""
+    line, counted = block.line() if places else 0, 0
+    for place in places:
+        line += line_ends(data[counted:place])
+        counted = place
+        yield line

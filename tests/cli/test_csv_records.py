@@ -1,4 +1,4 @@
-"""Blocks of CSV files end between rows, in every encoding."""
+"""Separators, quotes and encodings of CSV files; blocks end between two rows."""
 
 import csv
 import io
@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.cli import csv_blocks
-from dask_simjoin.cli.csv_blocks import quote_toggles
-from tests.cli.csv_cases import NEAR, read, write
+from dask_simjoin.cli import csv_records
+from dask_simjoin.cli.csv_records import quote_toggles
 from tests.cli.test_commands import run
+from tests.support.csv_tables import GOOD, NEAR, read, write
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_blocks_end_between_rows(ends, monkeypatch):
     """Not at line ends in quoted cells, and whatever quotes are in other cells."""
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", 25)
-    monkeypatch.setattr(csv_blocks, "SCAN_BYTES", 7)
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", 25)
+    monkeypatch.setattr(csv_records, "SCAN_BYTES", 7)
     cells = ["a\nb", 'q"q', "c,d", "", "e", '"', "\n", "x\r\ny", "é"]
     rows = [[n, n / 4, cells[n % 9], cells[n // 9 % 9]] for n in range(90)]
     text = io.StringIO(newline="")
@@ -41,7 +41,7 @@ def test_quotes_that_are_never_closed_are_refused():
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8-sig"])
 @pytest.mark.parametrize("size", [40, 10**6])
 def test_encodings(encoding, size, monkeypatch):
-    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", size)
+    monkeypatch.setattr(csv_records, "BLOCK_BYTES", size)
     text = "größe,x\n" + "".join(f"café {n},{n}\n" for n in range(30))
     with open("a.csv", "wb") as file:
         file.write(text.encode(encoding))
@@ -54,6 +54,33 @@ def test_encodings(encoding, size, monkeypatch):
     assert "a.csv, line 1: byte 0x" in said and "Name the encoding of the file" in said
     assert f"--encoding {encoding.replace('cp1252', 'latin-1')}" in said
     assert "--encoding" in run(*words, "--encoding", "klingon", code=2).stderr
+
+
+@pytest.mark.parametrize(("given", "used"), [(";", ";"), ("\\t", "\t"), ("|", "|")])
+def test_separators(given, used):
+    write("a.csv", "id;x\n1;0,5\n2;0\n3;9\n".replace(";", used).replace(",", "."))
+    words = "count-pairs", "a.csv", *NEAR
+    assert run(*words, "--separator", given).stdout == "1\n"
+    said = run(*words, code=2).stderr
+    assert f"looks like '{given}': add --separator '{given}'." in said
+    for wrong in ("", "ab", '"', "é"):
+        assert "is not a separator" in run(*words, "--separator", wrong, code=2).stderr
+
+
+def test_names_end_in_any_case():
+    write("POINTS.CSV", GOOD)
+    for name in ("pairs.CSV", "Pairs.Parquet", "pairs.TSV"):
+        run("self-join", "POINTS.CSV", *NEAR, "-o", name)
+    assert len(pd.read_csv("pairs.CSV")) == len(pd.read_parquet("Pairs.Parquet")) == 19
+    assert len(pd.read_csv("pairs.TSV", sep="\t")) == 19
+
+
+@pytest.mark.parametrize("name", ["pairs.dat", "pairs.parquet.gzip", "o.CSV.GZ"])
+def test_unknown_endings_are_refused(name, folder):
+    write("a.csv", GOOD)
+    said = run("self-join", "a.csv", *NEAR, "-o", name, code=2).stderr
+    assert "is not supported. End the name in .parquet or .csv" in said
+    assert [path.name for path in folder.iterdir()] == ["a.csv"]
 
 
 def test_literal_quotes_do_not_begin_cells():
