@@ -71,7 +71,7 @@ def kd_order(
     sizes = np.array([*block_sizes(n, tile, fan_out, cuts), tile])
     level = 0
     while sizes[level] > RUN and -(-n // sizes[level]) < BLOCKS_PER_THREAD * threads:
-        _cut(numbers, order, *sizes[level : level + 2].tolist(), threads)
+        _cut(numbers, order, int(sizes[level]), int(sizes[level + 1]), threads)
         level += 1
 
     def cut_blocks(start: int, stop: int) -> None:
@@ -101,7 +101,7 @@ def _cut_runs(
         return
     for start in range(0, len(order), int(sizes[0])):
         block = order[start : start + int(sizes[0])]
-        _cut(numbers, block, *sizes[:2].tolist())
+        _cut(numbers, block, int(sizes[0]), int(sizes[1]))
         _cut_runs(numbers, block, sizes[1:], scratch)
 
 

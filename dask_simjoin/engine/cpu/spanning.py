@@ -439,7 +439,7 @@ def numbers(
         components.roots_by_row(parent, taking, first, start, stop, root)
 
     def count(start: int, stop: int) -> tuple[int, int, int]:
-        return start, stop, np.count_nonzero(root[start:stop] >= 0)
+        return start, stop, int(np.count_nonzero(root[start:stop] >= 0))
 
     def label(start: int, stop: int) -> None:
         components.labels_of_roots(parent, taking, number, start, stop, labels)
