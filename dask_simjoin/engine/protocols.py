@@ -497,9 +497,9 @@ class Searcher(Protocol):
         positions.
         """
 
-    def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
+    def fresh(self, rows: int, k: int, threads: int = 1) -> tuple[Array, Array]:
         """Return the arrays `best_d2` and `best_name` (rows, k) for the first search,
-        without neighbors.
+        without neighbors. `threads`: number of threads that fill them on the host.
         """
 
     def nearest(

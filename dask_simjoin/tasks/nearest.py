@@ -112,7 +112,8 @@ def search_chunk(
     k_before = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(query["ids"]), searcher.grain, part)
     # the result has a column for each neighbor that the rows searched so far can give
-    best, found = searcher.fresh(stop - start, min(k, k_before + len(data["ids"])))
+    most = min(k, k_before + len(data["ids"]))
+    best, found = searcher.fresh(stop - start, most, threads)
     # copy the earlier state instead of changing it, because Dask may use it again
     if state is not None:
         best[:, :k_before], found[:, :k_before] = state["totals"], state["row_numbers"]
@@ -480,7 +481,8 @@ def has_neighbor(state: State) -> Array:
 
 
 MEASURED = 1 << 17
-"""Totals that are converted to distances at a time, so that they stay in the cache."""
+"""Neighbors whose distances and ids are made at a time, so that they stay in the cache.
+"""
 
 
 def whole_rows(
@@ -575,8 +577,9 @@ def _look_up(
     """Write `table[places]` to `out`, which may be `places` itself."""
 
     def some(start: int, stop: int) -> None:
-        for block in blocks(stop - start):
-            out[start:stop][block] = table[places[start:stop][block]]
+        for first in range(start, stop, MEASURED):
+            part = slice(first, min(first + MEASURED, stop))
+            out[part] = table[places[part]]
 
     shared_out(some, len(places), threads)
 

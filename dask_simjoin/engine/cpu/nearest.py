@@ -110,11 +110,17 @@ def renamed(index: Index, names: Any) -> Index:
     return found
 
 
-def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+def fresh(rows: int, k: int, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Return the neighbors of queries before any search: totals inf and ids -1, both
     (rows, k).
     """
-    return np.full((rows, k), np.inf), np.full((rows, k), -1, np.int64)
+    totals, names = np.empty((rows, k)), np.empty((rows, k), np.int64)
+
+    def begin(start: int, stop: int) -> None:
+        totals[start:stop], names[start:stop] = np.inf, -1
+
+    shared_out(begin, rows, threads)
+    return totals, names
 
 
 def nearest(

@@ -24,6 +24,7 @@ from dask_simjoin.engine.cpu.kernels import boruvka, components, hierarchy, opti
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
 from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce
+from dask_simjoin.engine.cpu.sorting import argsorted
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import forkable, shared_out, together
@@ -141,7 +142,10 @@ def contracted(
 
 
 def in_order(
-    names: np.ndarray, found: list[tuple[np.ndarray, ...]], core: np.ndarray
+    names: np.ndarray,
+    found: list[tuple[np.ndarray, ...]],
+    core: np.ndarray,
+    threads: int = 1,
 ) -> Edges:
     """Convert edges from nodes to row ids, the smaller id first, and sort them by
     weight and ids.
@@ -168,7 +172,7 @@ def in_order(
     key = low.astype(np.int64)
     key <<= 32
     key |= high
-    order = np.argsort(weight)
+    order = argsorted(weight, threads)
     optics.sort_ties(order, weight, key)
     del key
     weight = weight[order]
@@ -204,7 +208,7 @@ class CpuSpanner:
         del index, core, nearest, progress
         found, names, core = rounds.run(), rounds.names, rounds.core
         del rounds
-        return in_order(names, found, core)
+        return in_order(names, found, core, threads)
 
     @staticmethod
     def begin(

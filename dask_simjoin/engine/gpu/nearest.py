@@ -131,7 +131,7 @@ class GpuSearcher:
         load.rehearse(_convert_some)
 
     @staticmethod
-    def fresh(rows: int, k: int) -> tuple[Array, Array]:
+    def fresh(rows: int, k: int, threads: int = 1) -> tuple[Array, Array]:
         """Return the neighbors of queries before any search: totals inf and ids -1,
         both (rows, k).
         """
