@@ -79,23 +79,12 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
         return grids.build(x, g, SWEEP_LANES)
     packed = np.empty(n, np.uint64)
     bits = value_bits, position_bits
+    cells = pack.GridCells(rows[0], rows[1], rows[2], rows[3], g.scale)
+    swept = pack.SweptBits(g.sweep, low, factor, *bits)
 
     def fill_keys(start: int, stop: int) -> None:
         keys = np.empty(pack.BLOCK, np.int64)
-        pack.pack_keys(
-            x,
-            start,
-            stop,
-            *rows,
-            g.scale,
-            least,
-            g.sweep,
-            low,
-            factor,
-            *bits,
-            packed,
-            keys,
-        )
+        pack.pack_keys(x, start, stop, cells, swept, least, packed, keys)
 
     shared_out(fill_keys, n, threads)
     packed, ends = sorting.dealt(packed, sum(bits), threads)
