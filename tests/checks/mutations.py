@@ -43,17 +43,17 @@ K, D = "engine/cpu/kernels/", "disk_index/"
 SURVIVED = [
     Mutation(
         K + "sweep.py",
-        """            own = half and offsets[o] == 0
-            lo = d_starts[p]
-            for i in range(q_starts[r], q_starts[r + 1]):
+        """            own = half and search.offsets[o] == 0
+            lo = d.starts[p]
+            for i in range(q.starts[r], q.starts[r + 1]):
                 x = xq[i]
-                lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                lo = i + 1 if own else _opening(x, swept, lo, stop_j, search.reach)
                 j, found""",
         """            own = half
-            lo = d_starts[p]
-            for i in range(q_starts[r], q_starts[r + 1]):
+            lo = d.starts[p]
+            for i in range(q.starts[r], q.starts[r + 1]):
                 x = xq[i]
-                lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                lo = i + 1 if own else _opening(x, swept, lo, stop_j, search.reach)
                 j, found""",
         K + "test_sweep.py -k counted",
     ),

@@ -7,6 +7,7 @@ to be the only active one of its warp, and what a group's first lane hands on is
 import ctypes
 import functools
 import hashlib
+import importlib
 import os
 import re
 import shutil
@@ -287,8 +288,8 @@ def as_cupy(folder, compiled, rooms, memory=1 << 34):
     kept = taken()
     sys.modules["cupy"] = fake
     try:
-        from dask_simjoin.engine.gpu import load
-
+        # not `from ... import load`, which takes the module that was loaded before
+        load = importlib.import_module("dask_simjoin.engine.gpu.load")
         load.kernel = functools.cache(functools.partial(compiled, folder=folder))
         load.begin = lambda *programs: None
         base.method_module.cache_clear()

@@ -137,12 +137,13 @@ def prefetch(address: int) -> None:
 
 
 @plain
-def tile_filter(tile: int, start: int, dims: int, *more: Any) -> np.uint64:
-    points, limits, sures, out = more[:4], more[4:8], more[8:12], more[12]
+def tile_filter(
+    tile: int, start: int, dims: int, queries: Any, limits: Any, sures: Any, out: int
+) -> np.uint64:
     z, first = array(tile, (dims, 64), np.float32), array(start, 64, np.float32)
     masks = array(out, 8, np.uint64)
     found = []
-    for p, h, s in zip(points, limits, sures, strict=True):
+    for p, h, s in zip(queries, limits, sures, strict=True):
         total = first - h
         for k in range(dims):
             total = total + z[k] * array(p + 256 * k, 1, np.float32)[0]

@@ -2,8 +2,6 @@
 shuffles.
 """
 
-from dataclasses import replace
-
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -66,7 +64,7 @@ def same_side(one, other):
 def moved(parts, own, plan, number, first=0):
     """The chunks of one table by both ways, and in how many of them there is a halo."""
     chunks, halos = plan.chunks.sides[number], 0
-    spec = replace(own, dims=plan.tables.dims)
+    spec = own.with_dims(plan.tables.dims)
     known = list(enumerate(plan.tables.sources[number]))
     parcels = [
         pack(part, some, chunks, spec, True)

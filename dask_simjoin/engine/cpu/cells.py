@@ -118,14 +118,13 @@ class CellClusters:
         enough = min(min_samples, n + 1)
         self._share(
             lambda begin, end: kernels.find_cores(
-                *self._cells(index),
-                *self._boxes,
-                self._offsets,
+                self._cells(index),
+                self._boxes,
+                self._runs(begin, self._offsets),
                 *self._near,
                 enough,
                 begin,
                 end,
-                self._first(begin, self._offsets),
                 counts,
                 core,
             )
@@ -151,15 +150,14 @@ class CellClusters:
 
         def connect(some: np.ndarray, begin: int, end: int) -> None:
             kernels.connect(
-                *self._cells(index),
-                *boxes,
+                self._cells(index),
+                boxes,
                 self._grid.sweep,
-                some,
+                self._runs(begin, some),
                 self._reach,
                 *self._near,
                 begin,
                 end,
-                self._first(begin, some),
                 roots,
                 parent,
             )
@@ -191,25 +189,22 @@ class CellClusters:
         found = np.full(len(labels), NO_LABEL)
         index, core = self._core_index, self._core
         own, lowest = labels[self._places], np.empty(len(index["keys"]), np.int64)
-        starts, (low, high, _) = index["starts"], self._core_boxes
+        starts = index["starts"]
         self._share(
             lambda begin, end: kernels.lowest_labels(starts, own, begin, end, lowest)
         )
         self._share(
             lambda begin, end: kernels.lower(
-                *self._cells(self._all),
+                self._cells(self._all),
                 core,
-                index["cols"],
-                starts,
-                low,
-                high,
+                self._cells(index),
+                self._core_boxes,
                 own,
                 lowest,
-                self._offsets,
+                self._runs(begin, self._offsets),
                 *self._near,
                 begin,
                 end,
-                self._first(begin, self._offsets),
                 found,
             )
         )
@@ -225,10 +220,10 @@ class CellClusters:
         self._core_index = grids.chosen(self._all, self._places, SWEEP_LANES)
         self._core_boxes = self._bounds(self._core_index)
 
-    def _cells(self, index: Index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return index["cols"], index["keys"], index["starts"]
+    def _cells(self, index: Index) -> kernels.Cells:
+        return kernels.Cells(index["cols"], index["keys"], index["starts"])
 
-    def _bounds(self, index: Index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _bounds(self, index: Index) -> kernels.CellBoxes:
         cells = len(index["keys"])
         low, high = np.empty((2, cells, len(index["cols"])))
         all_near = np.empty(cells, bool)
@@ -244,14 +239,13 @@ class CellClusters:
                 all_near,
             )
         )
-        return low, high, all_near
+        return kernels.CellBoxes(low, high, all_near)
 
-    def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
-        """For each offset, return the first cell that can be in the run at this offset
-        from cell `begin`.
-        """
+    def _runs(self, begin: int, offsets: np.ndarray) -> kernels.Runs:
+        """Return the runs of the cells from `begin` on."""
         keys = self._all["keys"]
-        return np.searchsorted(keys, keys[begin] + offsets - REACH)
+        first = np.searchsorted(keys, keys[begin] + offsets - REACH)
+        return kernels.Runs(offsets, first)
 
     def _share(self, work: Callable[[int, int], object]) -> None:
         """Run `work(begin, end)` for all parts of the cells.

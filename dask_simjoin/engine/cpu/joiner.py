@@ -16,7 +16,13 @@ from dask_simjoin.engine.cpu import cells, sinks, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, optics
 from dask_simjoin.engine.cpu.kernels import totals as finish
-from dask_simjoin.engine.cpu.kernels.pack import find_regions, scratch
+from dask_simjoin.engine.cpu.kernels.pack import (
+    Needed,
+    RegionTree,
+    Walls,
+    find_regions,
+    scratch,
+)
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.spanning import WeakPairCache, rows_of_places
@@ -439,24 +445,26 @@ class CpuJoiner:
         mutual: bool = False,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         own = np.empty(len(x), np.int64)
-        tree = *regions.arrays, regions.depth, *regions.walls
+        tree, walls = RegionTree(*regions.arrays), Walls(*regions.walls)
         capacity, work = (
             len(x) * (1 + everywhere) // 4 + 64,
             scratch(len(regions.arrays[0])),
         )
         while True:
             rows, needing = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-            found = own, rows, needing
             n = find_regions(
                 x,
-                *tree,
+                tree,
+                regions.depth,
+                walls,
                 everywhere,
                 mutual,
                 reach,
                 threshold,
                 kind_of(norm),
-                *found,
-                *work,
+                own,
+                Needed(rows, needing),
+                work,
             )
             if n <= capacity:
                 return own, rows[:n], needing[:n]

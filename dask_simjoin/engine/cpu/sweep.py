@@ -80,23 +80,12 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
         return grids.build(x, g, SWEEP_LANES)
     packed = np.empty(n, np.uint64)
     bits = value_bits, position_bits
+    cells = pack.GridCells(rows[0], rows[1], rows[2], rows[3], g.scale)
+    swept = pack.SweptBits(g.sweep, low, factor, *bits)
 
     def fill_keys(start: int, stop: int) -> None:
         keys = np.empty(pack.BLOCK, np.int64)
-        pack.pack_keys(
-            x,
-            start,
-            stop,
-            *rows,
-            g.scale,
-            least,
-            g.sweep,
-            low,
-            factor,
-            *bits,
-            packed,
-            keys,
-        )
+        pack.pack_keys(x, start, stop, cells, swept, least, packed, keys)
 
     shared_out(fill_keys, n, threads)
     packed, ends = sorting.dealt(packed, sum(bits), threads)
@@ -179,16 +168,28 @@ def points(index: Index) -> np.ndarray:
     return index["x" if "x" in index else "cols"].T
 
 
-def _swept(
-    q: Index, d: Index, layout: SweepLayout, half: bool
-) -> tuple[np.ndarray, float, np.ndarray]:
+def _rows(index: Index) -> sweep.GridRows:
+    return sweep.GridRows(index["cols"], index["keys"], index["starts"])
+
+
+def _search(q: Index, d: Index, layout: SweepLayout, half: bool) -> sweep.SweepSearch:
+    """Return how neighbors are searched. `half`: only in the later half of each
+    neighborhood.
+    """
     offsets = layout.grid.offsets(half=half)
     at = (
         np.searchsorted(d["keys"], q["keys"][:1] + offsets)
         if len(q["keys"])
         else np.zeros_like(offsets)
     )
-    return offsets, reach(layout.norm, layout.threshold), at
+    return sweep.SweepSearch(
+        layout.swept,
+        offsets,
+        at,
+        reach(layout.norm, layout.threshold),
+        layout.threshold,
+        kind_of(layout.norm),
+    )
 
 
 def pairs(
@@ -236,35 +237,21 @@ def _candidates(
     """Write all pairs of points whose total in the compared dimensions is at most the
     threshold.
     """
-    offsets, most, at = _swept(q, d, layout, is_self_join)
+    search = _search(q, d, layout, is_self_join)
     state = np.array([*sweep.FRESH, 0], np.int64)
     scratch = np.zeros(2 * SWEEP_LANES, names[1].dtype), np.empty(SWEEP_LANES)
 
     def write() -> tuple[int, int]:
         n = sweep.pairs(
-            layout.swept,
-            q["cols"],
-            q["keys"],
-            q["starts"],
-            q["order"],
-            names[0],
-            d["cols"],
-            d["keys"],
-            d["starts"],
-            d["order"],
-            names[1],
-            offsets,
-            most,
-            layout.threshold,
-            kind_of(layout.norm),
+            _rows(q),
+            sweep.Names(q["order"], names[0]),
+            _rows(d),
+            sweep.Names(d["order"], names[1]),
+            search,
             is_self_join,
             orient_by_position,
-            sink.left,
-            sink.right,
-            sink.totals,
-            sink.capacity,
+            sweep.PairArrays(sink.left, sink.right, sink.totals, sink.capacity),
             state,
-            at,
             *scratch,
         )
         return n, int(state[5])
@@ -367,9 +354,11 @@ def _show_pairs(
 
 def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
     """Count the row lookups and the candidates of a self-join."""
-    offsets, most, _ = _swept(index, index, layout, True)
+    search = _search(index, index, layout, True)
     counters, x = np.zeros(3, np.int64), index["cols"][layout.swept]
-    reductions.count_windows(x, index["keys"], index["starts"], offsets, most, counters)
+    reductions.count_windows(
+        x, index["keys"], index["starts"], search.offsets, search.reach, counters
+    )
     lookups, found, candidates = counters.tolist()
     return {
         "cells": len(index["keys"]),
@@ -410,24 +399,8 @@ def _count(
     found: np.ndarray,
     first: int = 0,
 ) -> None:
-    offsets, most, at = _swept(q, d, layout, half)
-    sweep.counts(
-        layout.grid.sweep,
-        q["cols"],
-        q["keys"],
-        q["starts"],
-        d["cols"],
-        d["keys"],
-        d["starts"],
-        offsets,
-        most,
-        layout.threshold,
-        kind_of(layout.norm),
-        half,
-        first,
-        found,
-        at,
-    )
+    search = _search(q, d, layout, half)
+    sweep.counts(_rows(q), _rows(d), search, half, first, found)
 
 
 def _add_up(
@@ -471,23 +444,14 @@ def tally(
         else ((q, d, q_found), (d, q, d_found))
     )
     for one, other, found in sides:
-        offsets, most, at = _swept(one, other, layout, half)
         sweep.tally(
-            layout.swept,
-            one["cols"],
-            one["keys"],
-            one["starts"],
-            other["cols"],
-            other["keys"],
-            other["starts"],
-            offsets,
-            most,
+            _rows(one),
+            _rows(other),
+            _search(one, other, layout, half),
             limits,
-            kind_of(layout.norm),
             half,
             by_row,
             found,
-            at,
             np.empty(SWEEP_LANES),
         )
     if is_self_join and by_row:
@@ -534,21 +498,11 @@ def _in_place(
     with the whole index.
     """
     some = grids.queries(index, *rows)
-    offsets, most, at = _swept(some, index, layout, half)
-    return (
-        layout.swept,
-        index["cols"],
-        some["keys"],
-        some["starts"],
-        index["keys"],
-        index["starts"],
-        offsets,
-        most,
-        layout.threshold,
-        kind_of(layout.norm),
+    search, every = (
+        _search(some, index, layout, half),
         index.get("x", NO_COORDINATES),
-        at,
     )
+    return _rows(some), _rows(index), search, every
 
 
 def connect_of(

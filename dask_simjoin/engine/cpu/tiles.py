@@ -95,28 +95,15 @@ def filtered_tiles(
         ("z", "start", "tile_sure", "low", "high"),
     )
 
+    terms = pack.FilterTerms(np.array(f.centre), f.scale, f.kappa, f.eps2, sure)
+
     def pack_some(a: int, b: int) -> float:
         tiles, points = slice(a // TILE, -(-b // TILE)), slice(a, b)
         y, limit, own_sure = (found[name][points] for name in by_point)
         z, start, tile_sure, low, high = (found[name][tiles] for name in by_tile)
+        out = pack.FilterTiles(y, z, start, limit, own_sure, tile_sure, low, high)
         largest: float = pack.pack_filter(
-            x,
-            order[points],
-            dims,
-            np.array(f.centre),
-            f.scale,
-            f.kappa,
-            f.eps2,
-            sure,
-            y,
-            z,
-            start,
-            limit,
-            own_sure,
-            tile_sure,
-            low,
-            high,
-            np.empty(TILE),
+            x, order[points], dims, terms, out, np.empty(TILE)
         )
         return largest
 

@@ -19,6 +19,8 @@ run differ by at most `REACH` from the key in its middle.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.components import root_of, unite
@@ -34,6 +36,33 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Factor for Fibonacci hashing, 2**64 / the golden ratio: products with keys have well
 mixed high bits.
 """
+
+
+class Cells(NamedTuple):
+    """The points of an index, and its cells."""
+
+    cols: Array  # coordinates (d, n + 16)
+    keys: Array  # key of each cell, ascending
+    starts: Array  # the first point of each cell; then the number of points
+
+
+class CellBoxes(NamedTuple):
+    """Boxes of the points in cells (cells, d), and whether all points of a cell are near
+    each other.
+    """
+
+    low: Array
+    high: Array
+    all_near: Array
+
+
+class Runs(NamedTuple):
+    """Runs of neighbor cells."""
+
+    offsets: Array  # for each run, the key in its middle minus the cell's key
+    # scratch: for each run, a cell where the search for it starts, which must not be
+    # after the run's first cell
+    at: Array
 
 
 @kernel
@@ -201,31 +230,26 @@ def _count(
 
 @kernel
 def find_cores(
-    cols: Array,
-    keys: Array,
-    starts: Array,
-    low: Array,
-    high: Array,
-    all_near: Array,
-    offsets: Array,
+    cells: Cells,
+    boxes: CellBoxes,
+    runs: Runs,
     threshold: float,
     norm: Kind,
     enough: int,
     begin: int,
     end: int,
-    at: Array,
     counts: Array,
     core: Array,
 ) -> None:
     """Find the core points in the cells `begin` ... `end` - 1: they have `enough` near
     points.
 
-    A point is near itself. `offsets`: for each run of neighbor cells, the key in its
-    middle minus the cell's key. The run with the cell itself comes first, then the
-    nearest runs. `at`: scratch, for each run a cell where the search for the run
-    starts. It must not be after the run's first cell. `counts` (points,): scratch.
-    `core`: output.
+    A point is near itself. The run with the cell itself comes first, then the nearest
+    runs. `counts` (points,): scratch. `core`: output.
     """
+    cols, keys, starts = cells
+    low, high, all_near = boxes
+    offsets, at = runs
     dims = cols.shape[0]
     for c in range(begin, end):
         first, stop = starts[c], starts[c + 1]
@@ -406,30 +430,27 @@ def _link_cells(
 
 @kernel
 def connect(
-    cols: Array,
-    keys: Array,
-    starts: Array,
-    low: Array,
-    high: Array,
-    all_near: Array,
+    cells: Cells,
+    boxes: CellBoxes,
     sweep: int,
-    offsets: Array,
+    runs: Runs,
     reach: float,
     threshold: float,
     norm: Kind,
     begin: int,
     end: int,
-    at: Array,
     roots: Array,
     parent: Array,
 ) -> None:
     """Unite the sets of near points: one in a cell of `begin` ... `end` - 1, one in a
     later neighbor cell.
 
-    `offsets`: see `find_cores`; none of them is negative. `roots` (cells,): the set
-    that each cell was in after an earlier step. Two cells of the same set are not
-    compared.
+    No offset of `runs` is negative. `roots` (cells,): the set that each cell was in
+    after an earlier step. Two cells of the same set are not compared.
     """
+    cols, keys, starts = cells
+    low, high, all_near = boxes
+    offsets, at = runs
     forest = parent.ctypes.data
     for c in range(begin, end):
         if starts[c] == starts[c + 1]:
@@ -512,31 +533,30 @@ def lowest_labels(
 
 @kernel
 def lower(
-    cols: Array,
-    keys: Array,
-    starts: Array,
+    cells: Cells,
     core: Array,
-    core_cols: Array,
-    core_starts: Array,
-    low: Array,
-    high: Array,
+    cores: Cells,
+    boxes: CellBoxes,
     labels: Array,
     lowest: Array,
-    offsets: Array,
+    runs: Runs,
     threshold: float,
     norm: Kind,
     begin: int,
     end: int,
-    at: Array,
     found: Array,
 ) -> None:
     """Lower `found` for points that are not core points, in the cells `begin` ... `end`
     - 1.
 
-    The entry of a point becomes the lowest label of the core points near it.
-    `core_cols`, `core_starts`, `low`, `high`, `labels` and `lowest` describe core
-    points only.
+    The entry of a point becomes the lowest label of the core points near it. `core`: a
+    mask of the points. `cores`, `boxes`, `labels` and `lowest` describe core points
+    only.
     """
+    cols, keys, starts = cells
+    core_cols, core_starts = cores.cols, cores.starts
+    low, high = boxes.low, boxes.high
+    offsets, at = runs
     dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     core_base, core_stride = core_cols.ctypes.data, core_cols.strides[0]
     for c in range(begin, end):

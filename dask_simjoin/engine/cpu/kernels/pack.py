@@ -4,6 +4,8 @@ points to regions.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
@@ -12,6 +14,86 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.filters.quantization import STEP
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
+
+
+class FilterTerms(NamedTuple):
+    """Numbers of the float32 filter: see `quantization.Filter`."""
+
+    centre: Array
+    scale: float
+    kappa: float
+    eps2: float
+    sure: float
+
+
+class FilterTiles(NamedTuple):
+    """The arrays of a tile index with the float32 filter of m dimensions, for n points."""
+
+    y: Array  # (n, d), float64: coordinates in index order
+    z: Array  # (tiles, m, 64), float32: centered and scaled coordinates
+    # terms of the filter, float32
+    start: Array  # (tiles, 64)
+    limit: Array  # (n,)
+    q_sure: Array  # (n,)
+    d_sure: Array  # (tiles,)
+    # boxes (tiles, m), float32
+    low: Array
+    high: Array
+
+
+class GridCells(NamedTuple):
+    """Fields of `index.grids.SweepGrid`."""
+
+    dims: Array
+    origin: Array
+    width: Array
+    strides: Array
+    scale: float
+
+
+class SweptBits(NamedTuple):
+    """How the swept coordinate becomes a number of `value_bits` bits."""
+
+    sweep: int
+    low: float
+    factor: float
+    value_bits: int
+    position_bits: int  # bits of a position
+
+
+class RegionTree(NamedTuple):
+    """The tree of regions: see `index.kdtree.Regions`."""
+
+    dim: Array
+    split: Array
+    child: Array
+    middle: Array  # the first region to the right of each cut
+    lower: Array
+    upper: Array
+
+
+class Walls(NamedTuple):
+    """The dimensions that a tree of regions splits, and bounds (regions, cut) of each
+    region in these dimensions.
+    """
+
+    cut: Array
+    low: Array
+    high: Array
+
+
+class Needed(NamedTuple):
+    """Points, and regions that need them."""
+
+    rows: Array
+    regions: Array
+
+
+class RegionScratch(NamedTuple):
+    stack: Array
+    place: Array
+    value: Array
+    below: Array
 
 
 @inline_source
@@ -46,19 +128,8 @@ def pack_filter(
     x: Array,
     order: Array,
     dims: Array,
-    centre: Array,
-    scale: float,
-    kappa: float,
-    eps2: float,
-    sure: float,
-    y: Array,
-    z: Array,
-    start: Array,
-    limit: Array,
-    q_sure: Array,
-    d_sure: Array,
-    low: Array,
-    high: Array,
+    terms: FilterTerms,
+    out: FilterTiles,
     norms: Array,
 ) -> float:
     """Fill the arrays of a tile index with the float32 filter; return the largest
@@ -67,12 +138,9 @@ def pack_filter(
     `order`: positions of the points in index order. `dims` (m,), int64: the dimensions
     that the filter uses. `norms` (64,), float64: scratch. It is not allocated here,
     because that would add 0.1 seconds to compilation.
-
-    Output: `y` (n, d), float64, coordinates in index order. `z` (tiles, m, 64),
-    float32, coordinates of `dims`, centered and scaled. `start` (tiles, 64), `limit`
-    (n,), `q_sure` (n,), `d_sure` (tiles,), float32, the filter's terms. `low`, `high`
-    (tiles, m), float32, the boxes.
     """
+    centre, scale, kappa, eps2, sure = terms
+    y, z, start, limit, q_sure, d_sure, low, high = out
     n = len(order)
     largest = 0.0
     for tile in range(z.shape[0]):
@@ -283,12 +351,10 @@ def _find_leaves(
         own[i] = node - nodes
 
 
-def scratch(cuts: int) -> tuple[np.ndarray, ...]:
-    """Return the last four arguments of `find_regions`; `cuts`: number of inner nodes
-    of the tree.
-    """
+def scratch(cuts: int) -> RegionScratch:
+    """Return scratch for `find_regions`; `cuts`: number of inner nodes of the tree."""
     nodes = 2 * cuts + 1
-    return (
+    return RegionScratch(
         np.empty(cuts + 2, np.int64),
         np.zeros(nodes, np.int64),
         np.zeros(nodes),
@@ -299,28 +365,17 @@ def scratch(cuts: int) -> tuple[np.ndarray, ...]:
 @kernel
 def find_regions(
     x: Array,
-    dim: Array,
-    split: Array,
-    child: Array,
-    middle: Array,
-    lower: Array,
-    upper: Array,
+    tree: RegionTree,
     depth: int,
-    cut: Array,
-    low_wall: Array,
-    high_wall: Array,
+    walls: Walls,
     everywhere: bool,
     mutual: bool,
     reach: float,
     threshold: float,
     norm: Kind,
     own: Array,
-    rows: Array,
-    regions: Array,
-    stack: Array,
-    place: Array,
-    value: Array,
-    below: Array,
+    needed: Needed,
+    work: RegionScratch,
 ) -> int:
     """Write the region of each point of `x` (n, d) to `own`, and find the other regions
     that need the point.
@@ -328,8 +383,8 @@ def find_regions(
     A region needs a point if its box is near the point, and its number is lower than
     the number of the point's own region. With `everywhere`, the number does not matter.
     With `mutual`, it does not matter either, but the point's own region is left out.
-    For each point and each region that needs it, write the point to `rows` and the
-    region to `regions`, as many as fit. Return the number of all such pairs, including
+    For each point and each region that needs it, write both to `needed`, as many as
+    fit. Return the number of all such pairs, including
     pairs that did not fit.
 
     The gap between a point and a box is computed as a total is. Rounding is monotone,
@@ -337,11 +392,13 @@ def find_regions(
     are behind the walls of the point's own region. So no other region needs a point
     that is farther than `reach` from all walls.
 
-    `middle`: the first region to the right of each cut. `depth`: number of levels of
-    the tree. `cut`: the dimensions that the tree splits. `low_wall`, `high_wall`
-    (regions, cut): bounds of each region in these dimensions. `norm`: see
-    `totals.kind_of`. The last four arguments: see `scratch`.
+    `depth`: number of levels of the tree. `norm`: see `totals.kind_of`. `work`: see
+    `scratch`.
     """
+    dim, split, child, middle, lower, upper = tree
+    cut, low_wall, high_wall = walls
+    rows, regions = needed
+    stack, place, value, below = work
     dims = x.shape[1]
     _find_leaves(x, dim, split, child, depth, own, place, value, below)
     n = 0
@@ -451,17 +508,9 @@ def pack_keys(
     x: Array,
     begin: int,
     end: int,
-    dims: Array,
-    origin: Array,
-    width: Array,
-    strides: Array,
-    scale: float,
+    grid: GridCells,
+    swept: SweptBits,
     least: int,
-    sweep: int,
-    low: float,
-    factor: float,
-    value_bits: int,
-    position_bits: int,
     packed: Array,
     keys: Array,
 ) -> None:
@@ -469,10 +518,10 @@ def pack_keys(
     as a sort key.
 
     From the highest bits down, the number has the point's row key minus `least`, its
-    swept coordinate in fixed point, and its position. `dims`, `origin`, `width`,
-    `strides`, `scale`, `sweep`: fields of `index.grids.SweepGrid`. `keys` (BLOCK,):
-    scratch.
+    swept coordinate in fixed point, and its position. `keys` (BLOCK,): scratch.
     """
+    dims, origin, width, strides, scale = grid
+    sweep, low, factor, value_bits, position_bits = swept
     for first in range(begin, end, BLOCK):
         stop = min(first + BLOCK, end)
         keys[:] = -least

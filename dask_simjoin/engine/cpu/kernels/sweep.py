@@ -8,6 +8,8 @@ mispredict most branches.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -190,6 +192,82 @@ place in this window (-1: its start).
 """
 
 
+class GridRows(NamedTuple):
+    """The points of an index, and its grid rows."""
+
+    cols: Array  # coordinates (d, n + 16)
+    keys: Array  # key of each grid row, ascending
+    starts: Array  # the first point of each row; then the number of points
+
+
+class Names(NamedTuple):
+    """Positions and names of the points of an index, in index order."""
+
+    order: Array
+    names: Array
+
+
+class SweepSearch(NamedTuple):
+    """How near points are searched."""
+
+    swept: int  # the swept coordinate
+    # the key of each neighbor row minus the key of the row itself
+    offsets: Array
+    at: Array  # scratch: for each offset, an index into the keys of the data
+    reach: float  # largest difference of swept coordinates
+    threshold: float  # largest total
+    norm: Kind  # see `totals.kind_of`
+
+
+class PairArrays(NamedTuple):
+    """Output: the names of pairs, and their totals unless `totals` is empty."""
+
+    left: Array
+    right: Array
+    totals: Array
+    capacity: int
+
+
+@inline_source
+def _row_at(search: SweepSearch, keys: Array, key: int, o: int) -> int:
+    """Return the number of the row with offset `o` from a row of queries; -1 if there
+    is none. `keys`: those of the data; `key`: that of the row of queries.
+    """
+    target, p = key + search.offsets[o], search.at[o]
+    while p < keys.size and keys[p] < target:
+        p += 1
+    search.at[o] = p
+    return p if p < keys.size and keys[p] == target else -1
+
+
+@inline_source
+def _near(
+    q: GridRows,
+    d: GridRows,
+    search: SweepSearch,
+    i: int,
+    j: int,
+    stop: int,
+    threshold: float,
+    totals: int,
+) -> np.uint64:
+    """Return a mask of the points j ... j+15 before `stop` that are near query `i`.
+    `totals`: see `sweep_near`.
+    """
+    return sweep_near(
+        q.cols.shape[0],
+        d.cols.ctypes.data,
+        d.cols.strides[0],
+        j,
+        stop,
+        q.cols.ctypes.data + 8 * i,
+        q.cols.strides[0],
+        threshold,
+        search.norm,
+        totals,
+    )
+
+
 @inline_source
 def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
     """The first place of `lo` ... `stop` - 1 that is at most `reach` below `x`; `stop`
@@ -204,112 +282,82 @@ def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
 
 @kernel
 def pairs(
-    sweep: int,
-    q_cols: Array,
-    q_keys: Array,
-    q_starts: Array,
-    q_order: Array,
-    q_names: Array,
-    d_cols: Array,
-    d_keys: Array,
-    d_starts: Array,
-    d_order: Array,
-    d_names: Array,
-    offsets: Array,
-    reach: float,
-    threshold: float,
-    norm: Kind,
+    q: GridRows,
+    q_names: Names,
+    d: GridRows,
+    d_names: Names,
+    search: SweepSearch,
     is_self_join: bool,
     orient_by_position: bool,
-    left: Array,
-    right: Array,
-    totals: Array,
-    cap: int,
+    out: PairArrays,
     state: Array,
-    at: Array,
     behind: Array,
     some: Array,
 ) -> int:
-    """Write the names of pairs to `left` and `right`, and their totals to `totals`
-    unless it is empty.
+    """Write the names and totals of pairs to `out`.
 
-    Return the number of pairs. The call stops if 16 more pairs might not fit into
-    `cap`. It saves its progress in `state`, and in ``state[5]`` the capacity that it
-    needs to continue; 0 means that the join is complete.
+    Return the number of pairs. The call stops if 16 more pairs might not fit. It saves
+    its progress in `state`, and in ``state[5]`` the capacity that it needs to continue;
+    0 means that the join is complete.
 
-    `offsets`: the key of each neighbor row minus the key of the row itself. `norm`: see
-    `totals.kind_of`. `is_self_join`: both indexes are the same, and only the later half
-    of each neighborhood is visited. `orient_by_position`: write the point with the
-    smaller position to `left`. Scratch: `at`, an index into `d_keys` for each offset;
-    `behind`, the last 16 names and 16 zeros after them; `some`, 16 totals.
+    `is_self_join`: both indexes are the same, and only the later half of each
+    neighborhood is visited. `orient_by_position`: write the point with the smaller
+    position to `left`. Scratch: `behind`, the last 16 names and 16 zeros after them;
+    `some`, 16 totals.
     """
-    dims = q_cols.shape[0]
-    q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
-    d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
-    names, order, size = d_names.ctypes.data, d_order.ctypes.data, d_names.itemsize
-    out_l, out_r, out_t = left.ctypes.data, right.ctypes.data, totals.ctypes.data
+    names, order = d_names.names.ctypes.data, d_names.order.ctypes.data
+    size = d_names.names.itemsize
+    out_l, out_r, out_t = (
+        out.left.ctypes.data,
+        out.right.ctypes.data,
+        out.totals.ctypes.data,
+    )
     # names are read 16 at a time; for the last ones this would pass the end, so they
     # are read from a padded copy
-    last = max(d_names.size - SWEEP_LANES, 0)
+    last = max(d_names.names.size - SWEEP_LANES, 0)
     # a loop, because Numba takes seconds to compile a slice
-    for n in range(last, d_names.size):
-        behind[n - last] = d_names[n]
+    for n in range(last, d_names.names.size):
+        behind[n - last] = d_names.names[n]
     names_behind = behind.ctypes.data - last * size
-    some_at = some.ctypes.data if totals.size > 0 else 0
-    xq, xd = q_cols[sweep], d_cols[sweep]
+    some_at = some.ctypes.data if out.totals.size > 0 else 0
+    xq, xd = q.cols[search.swept], d.cols[search.swept]
     swept = xd.ctypes.data
-    q_rows, d_rows = q_keys.size, d_keys.size
     r, o, i, lo, j = state[0], state[1], state[2], state[3], state[4]
     state[5] = 0
     n = 0
-    while r < q_rows:
-        stop_i = q_starts[r + 1]
-        while o < offsets.size:
-            target = q_keys[r] + offsets[o]
-            p = at[o]
-            while p < d_rows and d_keys[p] < target:
-                p += 1
-            at[o] = p
-            if p < d_rows and d_keys[p] == target:
-                stop_j = d_starts[p + 1]
-                own = is_self_join and offsets[o] == 0
+    while r < q.keys.size:
+        stop_i = q.starts[r + 1]
+        while o < search.offsets.size:
+            p = _row_at(search, d.keys, q.keys[r], o)
+            if p >= 0:
+                stop_j = d.starts[p + 1]
+                own = is_self_join and search.offsets[o] == 0
                 if i < 0:
-                    i, lo = q_starts[r], d_starts[p]
+                    i, lo = q.starts[r], d.starts[p]
                 while i < stop_i:
                     x = xq[i]
                     if j < 0:
-                        lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                        lo = (
+                            i + 1
+                            if own
+                            else _opening(x, swept, lo, stop_j, search.reach)
+                        )
                         j = lo
-                    while j < stop_j and xd[j] - x <= reach:
-                        if n + SWEEP_LANES > cap:
-                            state[0], state[1], state[2], state[3], state[4] = (
-                                r,
-                                o,
-                                i,
-                                lo,
-                                j,
-                            )
-                            state[5] = SWEEP_LANES
+                    while j < stop_j and xd[j] - x <= search.reach:
+                        if n + SWEEP_LANES > out.capacity:
+                            state[0], state[1], state[2] = r, o, i
+                            state[3], state[4], state[5] = lo, j, SWEEP_LANES
                             return n
-                        near = sweep_near(
-                            dims,
-                            d_base,
-                            d_stride,
-                            j,
-                            stop_j,
-                            q_base + 8 * i,
-                            q_stride,
-                            threshold,
-                            norm,
-                            some_at,
+                        near = _near(
+                            q, d, search, i, j, stop_j, search.threshold, some_at
                         )
                         sweep_write(
                             near,
                             j,
                             order,
-                            np.int64(q_order[i]),
+                            np.int64(q_names.order[i]),
                             names if j <= last else names_behind,
-                            q_names[i],
+                            q_names.names[i],
                             np.int64(orient_by_position),
                             out_l + n * size,
                             out_r + n * size,
@@ -329,62 +377,34 @@ def pairs(
 
 @kernel
 def counts(
-    sweep: int,
-    q_cols: Array,
-    q_keys: Array,
-    q_starts: Array,
-    d_cols: Array,
-    d_keys: Array,
-    d_starts: Array,
-    offsets: Array,
-    reach: float,
-    threshold: float,
-    norm: Kind,
+    q: GridRows,
+    d: GridRows,
+    search: SweepSearch,
     half: bool,
     first: int,
     q_counts: Array,
-    at: Array,
 ) -> None:
     """Add to each query's count the number of points of `d` near it.
 
     `half`: both indexes are the same, and only points after the query are counted.
     `first`: the query whose count comes first in `q_counts`.
     """
-    dims = q_cols.shape[0]
-    q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
-    d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
-    xq, xd = q_cols[sweep], d_cols[sweep]
+    xq, xd = q.cols[search.swept], d.cols[search.swept]
     swept = xd.ctypes.data
-    d_rows = d_keys.size
-    for r in range(q_keys.size):
-        for o in range(offsets.size):
-            target = q_keys[r] + offsets[o]
-            p = at[o]
-            while p < d_rows and d_keys[p] < target:
-                p += 1
-            at[o] = p
-            if p >= d_rows or d_keys[p] != target:
+    for r in range(q.keys.size):
+        for o in range(search.offsets.size):
+            p = _row_at(search, d.keys, q.keys[r], o)
+            if p < 0:
                 continue
-            stop_j = d_starts[p + 1]
-            own = half and offsets[o] == 0
-            lo = d_starts[p]
-            for i in range(q_starts[r], q_starts[r + 1]):
+            stop_j = d.starts[p + 1]
+            own = half and search.offsets[o] == 0
+            lo = d.starts[p]
+            for i in range(q.starts[r], q.starts[r + 1]):
                 x = xq[i]
-                lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                lo = i + 1 if own else _opening(x, swept, lo, stop_j, search.reach)
                 j, found = lo, 0
-                while j < stop_j and xd[j] - x <= reach:
-                    near = sweep_near(
-                        dims,
-                        d_base,
-                        d_stride,
-                        j,
-                        stop_j,
-                        q_base + 8 * i,
-                        q_stride,
-                        threshold,
-                        norm,
-                        0,
-                    )
+                while j < stop_j and xd[j] - x <= search.reach:
+                    near = _near(q, d, search, i, j, stop_j, search.threshold, 0)
                     found += count_bits(near)
                     j += SWEEP_LANES
                 q_counts[i - first] += found
@@ -392,21 +412,13 @@ def counts(
 
 @kernel
 def tally(
-    sweep: int,
-    q_cols: Array,
-    q_keys: Array,
-    q_starts: Array,
-    d_cols: Array,
-    d_keys: Array,
-    d_starts: Array,
-    offsets: Array,
-    reach: float,
+    q: GridRows,
+    d: GridRows,
+    search: SweepSearch,
     limits: Array,
-    norm: Kind,
     half: bool,
     by_row: bool,
     found: Array,
-    at: Array,
     totals: Array,
 ) -> None:
     """Count near points as `counts` does, for each of several ascending limits.
@@ -414,43 +426,25 @@ def tally(
     `found`: output, (queries, limits) if `by_row`, else (1, limits) for all queries
     together. `totals` (16,): scratch.
     """
-    dims, most = q_cols.shape[0], limits.size - 1
-    q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
-    d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
-    xq, xd = q_cols[sweep], d_cols[sweep]
+    most = limits.size - 1
+    xq, xd = q.cols[search.swept], d.cols[search.swept]
     swept = xd.ctypes.data
-    d_rows = d_keys.size
     totals_at = totals.ctypes.data
-    for r in range(q_keys.size):
-        for o in range(offsets.size):
-            target = q_keys[r] + offsets[o]
-            p = at[o]
-            while p < d_rows and d_keys[p] < target:
-                p += 1
-            at[o] = p
-            if p >= d_rows or d_keys[p] != target:
+    for r in range(q.keys.size):
+        for o in range(search.offsets.size):
+            p = _row_at(search, d.keys, q.keys[r], o)
+            if p < 0:
                 continue
-            stop_j = d_starts[p + 1]
-            own = half and offsets[o] == 0
-            lo = d_starts[p]
-            for i in range(q_starts[r], q_starts[r + 1]):
+            stop_j = d.starts[p + 1]
+            own = half and search.offsets[o] == 0
+            lo = d.starts[p]
+            for i in range(q.starts[r], q.starts[r + 1]):
                 x = xq[i]
-                lo = i + 1 if own else _opening(x, swept, lo, stop_j, reach)
+                lo = i + 1 if own else _opening(x, swept, lo, stop_j, search.reach)
                 j = lo
                 row = i if by_row else 0
-                while j < stop_j and xd[j] - x <= reach:
-                    near = sweep_near(
-                        dims,
-                        d_base,
-                        d_stride,
-                        j,
-                        stop_j,
-                        q_base + 8 * i,
-                        q_stride,
-                        limits[most],
-                        norm,
-                        totals_at,
-                    )
+                while j < stop_j and xd[j] - x <= search.reach:
+                    near = _near(q, d, search, i, j, stop_j, limits[most], totals_at)
                     j += SWEEP_LANES
                     k = most
                     # from the largest limit down, because a point beyond one limit is
@@ -464,94 +458,60 @@ def tally(
 
 
 @inline_source
-def _is_pair(every: Array, i: int, j: int, threshold: float, norm: Kind) -> bool:
+def _is_pair(every: Array, i: int, j: int, search: SweepSearch) -> bool:
     """Whether two points are a pair, if those near each other in the compared dimensions
     must be decided. `every` (d, n): all coordinates; without dimensions: all are pairs.
     """
     total = 0.0
     for k in range(every.shape[0]):
-        total = add_term(total, every[k, i] - every[k, j], norm)
-    return total <= threshold
+        total = add_term(total, every[k, i] - every[k, j], search.norm)
+    return total <= search.threshold
 
 
 @kernel
 def unite_near(
-    sweep: int,
-    cols: Array,
-    q_keys: Array,
-    q_starts: Array,
-    keys: Array,
-    starts: Array,
-    offsets: Array,
-    reach: float,
-    threshold: float,
-    norm: Kind,
+    q: GridRows,
+    d: GridRows,
+    search: SweepSearch,
     every: Array,
-    at: Array,
     taking: Array,
     parent: Array,
 ) -> None:
     """Unite the sets of each point of some grid rows and the later points near it.
 
-    Other threads may do so for other rows at the same time. `q_keys`, `q_starts`: the
-    grid rows. `every`: see `_is_pair`. `taking` (n,): whether a point takes part.
-    `parent` (n,), int32: the disjoint-set forest, see `components`. For the other
-    arguments see `pairs`; all points are in one index.
+    Other threads may do so for other rows at the same time. `q`: these rows of the
+    index `d`. `every`: see `_is_pair`. `taking` (n,): whether a point takes part.
+    `parent` (n,), int32: the disjoint-set forest, see `components`.
     """
-    dims, forest = cols.shape[0], parent.ctypes.data
-    base, stride = cols.ctypes.data, cols.strides[0]
-    x, swept = cols[sweep], cols[sweep].ctypes.data
-    for r in range(q_keys.size):
-        for o in range(offsets.size):
-            target = q_keys[r] + offsets[o]
-            p = at[o]
-            while p < keys.size and keys[p] < target:
-                p += 1
-            at[o] = p
-            if p >= keys.size or keys[p] != target:
+    x, swept = d.cols[search.swept], d.cols[search.swept].ctypes.data
+    forest = parent.ctypes.data
+    for r in range(q.keys.size):
+        for o in range(search.offsets.size):
+            p = _row_at(search, d.keys, q.keys[r], o)
+            if p < 0:
                 continue
-            lo, stop = starts[p], starts[p + 1]
-            for i in range(q_starts[r], q_starts[r + 1]):
+            own, lo, stop = search.offsets[o] == 0, d.starts[p], d.starts[p + 1]
+            for i in range(q.starts[r], q.starts[r + 1]):
                 if not taking[i]:
                     continue
-                own = offsets[o] == 0
-                lo = i + 1 if own else _opening(x[i], swept, lo, stop, reach)
+                lo = i + 1 if own else _opening(x[i], swept, lo, stop, search.reach)
                 j, root = lo, i
-                while j < stop and x[j] - x[i] <= reach:
-                    near = sweep_near(
-                        dims,
-                        base,
-                        stride,
-                        j,
-                        stop,
-                        base + 8 * i,
-                        stride,
-                        threshold,
-                        norm,
-                        0,
-                    )
+                while j < stop and x[j] - x[i] <= search.reach:
+                    near = _near(q, d, search, i, j, stop, search.threshold, 0)
                     while near != NONE:
                         other = j + lowest_bit(near)
                         near &= near - ONE
-                        if taking[other] and _is_pair(every, i, other, threshold, norm):
+                        if taking[other] and _is_pair(every, i, other, search):
                             root = unite(forest, root, other)
                     j += SWEEP_LANES
 
 
 @kernel
 def lowest_near(
-    sweep: int,
-    cols: Array,
-    q_keys: Array,
-    q_starts: Array,
-    keys: Array,
-    starts: Array,
-    offsets: Array,
-    reach: float,
-    threshold: float,
-    norm: Kind,
+    q: GridRows,
+    d: GridRows,
+    search: SweepSearch,
     every: Array,
-    at: Array,
     labels: Array,
     low: Array,
 ) -> None:
@@ -560,44 +520,25 @@ def lowest_near(
 
     `labels`, `low` (n,), int64. For the other arguments see `unite_near`.
     """
-    dims = cols.shape[0]
-    base, stride = cols.ctypes.data, cols.strides[0]
-    x, swept = cols[sweep], cols[sweep].ctypes.data
-    for r in range(q_keys.size):
-        for o in range(offsets.size):
-            target = q_keys[r] + offsets[o]
-            p = at[o]
-            while p < keys.size and keys[p] < target:
-                p += 1
-            at[o] = p
-            if p >= keys.size or keys[p] != target:
+    x, swept = d.cols[search.swept], d.cols[search.swept].ctypes.data
+    for r in range(q.keys.size):
+        for o in range(search.offsets.size):
+            p = _row_at(search, d.keys, q.keys[r], o)
+            if p < 0:
                 continue
-            lo, stop = starts[p], starts[p + 1]
-            for i in range(q_starts[r], q_starts[r + 1]):
+            lo, stop = d.starts[p], d.starts[p + 1]
+            for i in range(q.starts[r], q.starts[r + 1]):
                 if labels[i] >= 0:
                     continue
-                lo = _opening(x[i], swept, lo, stop, reach)
+                lo = _opening(x[i], swept, lo, stop, search.reach)
                 j, best = lo, low[i]
-                while j < stop and x[j] - x[i] <= reach:
-                    near = sweep_near(
-                        dims,
-                        base,
-                        stride,
-                        j,
-                        stop,
-                        base + 8 * i,
-                        stride,
-                        threshold,
-                        norm,
-                        0,
-                    )
+                while j < stop and x[j] - x[i] <= search.reach:
+                    near = _near(q, d, search, i, j, stop, search.threshold, 0)
                     while near != NONE:
                         other = j + lowest_bit(near)
                         near &= near - ONE
                         label = labels[other]
-                        if 0 <= label < best and _is_pair(
-                            every, i, other, threshold, norm
-                        ):
+                        if 0 <= label < best and _is_pair(every, i, other, search):
                             best = label
                     j += SWEEP_LANES
                 low[i] = best

@@ -162,24 +162,21 @@ def _filter_part(
                 builder.store(builder.or_(builder.load(mask), more), mask)
 
 
-@llvm_function(types.uint64, *(types.int64,) * 7, *(types.float32,) * 8, types.int64)
+@llvm_function(
+    types.uint64,
+    *(types.int64,) * 3,
+    types.UniTuple(types.int64, 4),
+    *(types.UniTuple(types.float32, 4),) * 2,
+    types.int64,
+)
 def tile_filter(
     builder: Builder,
     tile: Value,
     start: Value,
     dims: Value,
-    p0: Value,
-    p1: Value,
-    p2: Value,
-    p3: Value,
-    h0: Value,
-    h1: Value,
-    h2: Value,
-    h3: Value,
-    s0: Value,
-    s1: Value,
-    s2: Value,
-    s3: Value,
+    queries: Value,
+    limits: Value,
+    sures: Value,
     out: Value,
 ) -> Value:
     """Run the float32 filter for 4 queries on the points of a tile.
@@ -190,17 +187,22 @@ def tile_filter(
     then the four masks of points that surely are near.
 
     `tile`: address of the points, float32 [dims][64]. `start`: address of their 64
-    terms, float32. `p0..p3`: addresses of the queries' first coordinates in their tile.
-    `h0..h3`, `s0..s3`: h and s of the queries.
+    terms, float32. `queries`: addresses of the queries' first coordinates in their
+    tile. `limits`, `sures`: h and s of the queries.
     """
-    points, limits, sures = (p0, p1, p2, p3), (h0, h1, h2, h3), (s0, s1, s2, s3)
+    points, limits_of, sures_of = (
+        [builder.extract_value(each, k) for k in range(4)]
+        for each in (queries, limits, sures)
+    )
     groups = lanes_of(F32)[1] // PASSES
     masks = [
         cgutils.alloca_once_value(builder, const(0)) for _ in range(2 * len(points))
     ]
     for part in range(PASSES):
         some = range(part * groups, (part + 1) * groups)
-        _filter_part(builder, tile, start, dims, points, limits, sures, some, masks)
+        _filter_part(
+            builder, tile, start, dims, points, limits_of, sures_of, some, masks
+        )
     near = [builder.load(mask) for mask in masks[: len(points)]]
     union = functools.reduce(builder.or_, near)
     with builder.if_then(builder.icmp_unsigned("!=", union, const(0)), likely=False):
