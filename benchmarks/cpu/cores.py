@@ -207,6 +207,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 8, 16, 32])
+    parser.add_argument(
+        "--lazy-threads", nargs="+", type=int, help="for Dask (default: --threads)"
+    )
+    parser.add_argument(
+        "--part-threads", nargs="+", type=int, help="for parts (default: --threads)"
+    )
+    parser.add_argument("--peers", nargs="*", default=list(MODULES))
     parser.add_argument("--repeat", type=int, default=3, help="runs (default 3)")
     parser.add_argument(
         "--patience", type=float, default=5.0, help="no repetition of longer runs"
@@ -277,11 +284,11 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
             keep(f"pandas, {threads}", lambda n=threads: job.verb(frame, threads=n))
     if "dask" in options.kinds:
         lazy = dd.from_pandas(frame, npartitions=PARTITIONS, sort=False)
-        for threads in options.threads:
+        for threads in options.lazy_threads or options.threads:
             keep(f"dask, {threads}", lambda n=threads: on_threads(job, lazy, n))
         del lazy
     if "parts" in options.kinds and job.divisible:
-        for threads in options.threads:
+        for threads in options.part_threads or options.threads:
             if threads > 1:
                 points = POINTS[job.points]
                 parts = [points.frame(part, threads) for part in range(threads)]
@@ -289,7 +296,7 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
     if "peers" in options.kinds:
         x = frame.to_numpy(copy=True, dtype=float)
         for peer, call in job.peers.items():
-            if importlib.util.find_spec(peer):
+            if peer in options.peers and importlib.util.find_spec(peer):
                 call(x[:WARM_UP])
                 keep(peer, lambda c=call: c(x))
     return found

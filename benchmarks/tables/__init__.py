@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.tables import (
     audit,
     comparisons,
+    cores,
     cpu,
     gpu,
     grid_seconds,
@@ -40,6 +41,7 @@ TABLES: dict[str, Table] = {
     for module in (
         audit,
         comparisons,
+        cores,
         cpu,
         gpu,
         grid_seconds,
