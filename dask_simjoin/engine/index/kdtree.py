@@ -206,7 +206,7 @@ def kd_order(
     shared_out(number, n, threads)
     sizes = list(block_sizes(n, tile, fan_out, cuts, max_halvings))
     # the first levels have too few blocks for all threads, so these share each block
-    # with fewer than two blocks per thread, their work would be unequal
+    # with fewer blocks, the work of threads would be unequal
     while sizes and threads > 1 and -(-n // sizes[0]) < 2 * threads:
         order = _cut(numbers, order, sizes.pop(0), threads, sort)
     if sizes:

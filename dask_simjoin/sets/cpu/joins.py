@@ -154,7 +154,7 @@ def join_bitmaps(
     stops soon after another thread has set `state[STOP]`.
 
     `bits_of`: bitmaps of `q` (sets, words), and of `d` (words, sets or more). `sizes`:
-    those of `d`. `scratch`: see `set_rows`.
+    the sizes in `d`. `scratch`: see `set_rows`.
     """
     q_bits, d_words = bits_of
     distinct, starts = sizes
