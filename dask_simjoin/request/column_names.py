@@ -1,4 +1,4 @@
-"""What names of columns mean: ids, latitudes and longitudes, and columns that were meant."""
+"""The meaning of column names: ids, latitudes, longitudes, and misspelled columns."""
 
 from __future__ import annotations
 

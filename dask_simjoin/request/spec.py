@@ -54,7 +54,7 @@ class Coordinates(NamedTuple):
 
 
 class DefaultColumns(NamedTuple):
-    """What a note says about columns of coordinates that were chosen by default."""
+    """Notes about columns of coordinates that were chosen by default."""
 
     # integer columns among them, if there are also float columns
     integers: tuple[Hashable, ...]

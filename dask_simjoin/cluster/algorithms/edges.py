@@ -125,7 +125,7 @@ def gather_edges(
 
     `first_nodes`: one node for each part. The edges of a part end in one chunk, and
     this node is the first row of that chunk. `buffer`: at most this many edges are
-    gathered at a time, or all edges of one row. Distances are rounded to 15 decimals, as in
+    gathered at a time, or all of one row. Distances are rounded to 15 decimals, as in
     scikit-learn.
     """
     runs = [

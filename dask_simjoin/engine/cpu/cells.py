@@ -48,7 +48,7 @@ FILLED = (0.1, 0.1, 0.1, 0.05)
 """Clusters are found by cells if there are at most this many non-empty cells per point.
 
 This limit holds for any `min_samples`. The four values are for 1 to 4 dimensions. They
-were measured with 300,000 points, as were those of `FILLED_BY_CORES`.
+were measured with 300,000 points, like `FILLED_BY_CORES`.
 """
 
 FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
@@ -77,8 +77,7 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
     ]
     number = kernels.sample_cells(x, *rows, grid.scale, bits, 0, n, keys, found)
     sizes = np.unique(found[:number], return_counts=True)[1]
-    # if a cell has many points, those of neighboring cells decide most without
-    # distances
+    # if cells have many points, neighboring cells decide most points without distances
     filled = min_samples * number <= 4.5 * float(sizes @ sizes)
     return len(sizes) <= (FILLED_BY_CORES if filled else FILLED)[dims - 1] * number
 

@@ -47,7 +47,7 @@ def build(
         index |= {"z": z, "low": low, "high": high}
 
         def pack_some(a: int, b: int) -> None:
-            # so many rows at a time, to keep the scratch array small
+            # few rows at a time, to keep the scratch array small
             packed = 64 * cpu_tiles.TILE
             y, as_is = np.empty((min(packed, b - a), d)), np.zeros(d)  # `y` is scratch
             for start in range(a, b, packed):

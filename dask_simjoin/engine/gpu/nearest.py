@@ -144,7 +144,7 @@ class GpuSearcher:
         """Return the maximum number of queries of one search for k neighbors, a
         multiple of `PART`.
         """
-        # a neighbor takes 16 bytes, so those of one search take 2 GiB at most
+        # a neighbor takes 16 bytes, so one search takes 2 GiB at most
         return max(1, 2**27 // max(k, 1) // PART) * PART
 
     @staticmethod

@@ -8,6 +8,7 @@ other sets that have the token in their prefix, sorted by size.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -374,6 +375,15 @@ admissible sizes.
 """
 
 
+class SizeEntries(NamedTuple):
+    """The distinct sizes of sets in a block, and the entries of smaller sets."""
+
+    distinct: Array
+    starts: Array  # the first set of each size; at the end, the number of sets
+    # how many entries smaller sets have; at the end, how many all sets have
+    before: Array
+
+
 @kernel
 def sample(
     q: Side,
@@ -382,9 +392,7 @@ def sample(
     limits: Numbers,
     prefixes: Array,
     lists: Array,
-    distinct: Array,
-    starts: Array,
-    before: Array,
+    sizes: SizeEntries,
     step: int,
     partners: int,
     merge: tuple[float, float],
@@ -394,14 +402,13 @@ def sample(
     """Estimate the work of each algorithm by comparing every `step`-th set of `q` with
     some sets of `d`.
 
-    In a self-join, a set is compared only with earlier sets. `before`: for each size in
-    `distinct`, how many entries smaller sets have; at the end, how many all sets have.
-    `partners`: each sampled set is compared with about this many sets; 0: assume that
-    bitmaps reject nothing. `merge`: nanoseconds per merge, and per token that two
-    matching sets need not share. `bits` (2, words): scratch. The xor of the two halves
-    of a bitmap is the bitmap of half its size. `counted`: the counters to add to,
-    float64.
+    In a self-join, a set is compared only with earlier sets. `partners`: each sampled
+    set is compared with about this many sets; 0: assume that bitmaps reject nothing.
+    `merge`: nanoseconds per merge, and per token that two matching sets need not share.
+    `bits` (2, words): scratch. The xor of the two halves of a bitmap is the bitmap of
+    half its size. `counted`: the counters to add to, float64.
     """
+    distinct, starts, before = sizes
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
     # np.int64, because Numba would compile another version of `size_range` for literals

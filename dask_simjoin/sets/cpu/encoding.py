@@ -291,8 +291,8 @@ def number_tokens(
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
-    # such a table does not fit in the cache of a core, so read the slots of a group
-    # before any token is compared: the waits for memory overlap
+    # such a table does not fit in the cache of a core. If all slots of a group are
+    # read before any token is compared, the waits for memory overlap
     far = len(slots) >= 2**17
     for code in range(differ):
         put(slots, keys[code], code)

@@ -14,6 +14,7 @@ from dask_simjoin.engine.process import interruptible, together
 from dask_simjoin.sets.cpu.candidates import (
     Out,
     Side,
+    SizeEntries,
     sample,
 )
 from dask_simjoin.sets.cpu.choice import (
@@ -31,6 +32,7 @@ from dask_simjoin.sets.cpu.choice import (
 )
 from dask_simjoin.sets.cpu.joins import (
     LANES,
+    Sizes,
     find_units,
     join_bitmaps,
     join_lists,
@@ -237,8 +239,7 @@ class SetSearch(BlockSearch):
         self._join(
             *sides,
             *self._operands,
-            self._rows,
-            *self._stamps,
+            (self._rows, *self._stamps),
             self.state,
             out,
             self.tally,
@@ -264,8 +265,8 @@ class SetSearch(BlockSearch):
             # the kernel moves the starts of lists
             more += lists.copy(), entries, places, words
             own._index = self._units[: stop + 1], *more
-            positions, *bits, _, distinct, starts = self._operands
-            own._operands = positions, *bits, own._index, distinct, starts
+            positions, bits, _, sizes = self._operands
+            own._operands = positions, bits, own._index, sizes
         return own
 
     @property
@@ -325,10 +326,8 @@ class SetSearch(BlockSearch):
         by_word[:, : len(self._d_sizes)] = d_bits.T
         self._join: Any = join_bitmaps
         self._operands: tuple[Any, ...] = (
-            q_bits,
-            by_word,
-            self._distinct,
-            self._starts(self._d_sizes),
+            (q_bits, by_word),
+            Sizes(self._distinct, self._starts(self._d_sizes)),
         )
         self._stamps: tuple[Any, ...] = ()
         return SetChoice(False, words)
@@ -355,10 +354,9 @@ class SetSearch(BlockSearch):
         starts = self._starts(self._d_sizes[units[1][:-1]])
         self._operands = (
             positions,
-            *self._bits(choice.words),
+            tuple(self._bits(choice.words)),
             self._index,
-            self._distinct,
-            starts,
+            Sizes(self._distinct, starts),
         )
         self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)
         return choice
@@ -428,9 +426,7 @@ class SetSearch(BlockSearch):
             self._limits,
             prefixes[0],
             places,
-            self._distinct,
-            starts,
-            before,
+            SizeEntries(self._distinct, starts, before),
             step,
             partners,
             (MERGE, MERGE_TOKEN),

@@ -14,6 +14,8 @@ merge begins after the first common token.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -122,17 +124,24 @@ def similar_bits(
     return types.int64(*(types.int64,) * 5), codegen
 
 
+class Sizes(NamedTuple):
+    """The distinct sizes of sets in a block, and where the sets of each size start; at
+    the end, the number of sets.
+    """
+
+    distinct: Array
+    starts: Array
+
+
 @kernel
 def join_bitmaps(
     q: Side,
     d: Side,
     is_self_join: bool,
     limits: Numbers,
-    q_bits: Array,
-    d_words: Array,
-    distinct: Array,
-    starts: Array,
-    rows: Array,
+    bits_of: tuple[Array, Array],
+    sizes: Sizes,
+    scratch: tuple[Array],
     state: Array,
     out: Out,
     tally: Array,
@@ -143,9 +152,13 @@ def join_bitmaps(
     If the pairs of a set do not fit in `out`, the kernel stops before this set, and
     writes its number to `state[NEXT]`. After the last set, the kernel writes -1. It also
     stops soon after another thread has set `state[STOP]`.
-    `distinct`: the sizes in `d`. `starts`: the first set with each size, and the number
-    of sets.
+
+    `bits_of`: bitmaps of `q` (sets, words), and of `d` (words, sets or more). `sizes`:
+    the sizes in `d`. `scratch`: see `set_rows`.
     """
+    q_bits, d_words = bits_of
+    distinct, starts = sizes
+    (rows,) = scratch
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
@@ -243,13 +256,10 @@ def join_lists(
     is_self_join: bool,
     limits: Numbers,
     positions: bool,
-    q_bits: Array,
-    d_bits: Array,
+    bits_of: tuple[Array, Array],
     index: Index,
-    distinct: Array,
-    starts: Array,
-    rows: Array,
-    last_probe: Array,
+    sizes: Sizes,
+    scratch: tuple[Array, Array],
     state: Array,
     out: Out,
     tally: Array,
@@ -258,10 +268,13 @@ def join_lists(
     self-join, join each with earlier units only.
 
     For the other arguments see `join_bitmaps`. `positions`: whether the positions of
-    tokens may reject pairs. `last_probe`: for each unit of `d`, the number of the last
-    probe that has met it. The index grows as probes need it. After the last probe it is
-    complete.
+    tokens may reject pairs. `bits_of`: bitmaps of both (sets, words). `scratch`: also
+    the number of the last probe that has met each unit of `d`. The index grows as
+    probes need it. After the last probe it is complete.
     """
+    q_bits, d_bits = bits_of
+    distinct, starts = sizes
+    rows, last_probe = scratch
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out

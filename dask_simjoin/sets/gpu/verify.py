@@ -181,7 +181,7 @@ def way_to_verify(join: Operands, verify: str) -> str:
     mean = sum(
         len(side.block["tokens"]) / len(side) for side in (join.left, join.right)
     )
-    # most comparisons end after a few tokens: for 260 tokens in both sets, a thread per
+    # most comparisons end after a few tokens. For 260 tokens in both sets, a thread per
     # pair is seven times as fast as a warp on an H200 (benchmarks/results/gpu-sets)
     return "warp" if mean > 2000 else "thread"
 

@@ -100,9 +100,9 @@ class Scratch(NamedTuple):
 
 
 class TileJoin(NamedTuple):
-    """What all comparisons of a join share.
+    """Everything that all comparisons of a join share.
 
-    `q`, `d`: terms of both indexes, see `scan.terms_of`. `boxes`: those of the data.
+    `q`, `d`: terms of both indexes, see `scan.terms_of`. `boxes`: the boxes of the data.
     `reach`: largest total of the gaps between two boxes that may have a pair.
     `sure_span`: largest total of the spans of two boxes that proves all their points to
     be pairs. `norm`: see `totals.kind_of`.
@@ -191,7 +191,7 @@ COUNT, LINK, LOWEST = range(3)
 """
 
 MIXED, NOBODY = -1, -2
-"""Marks of `LINK` that are no nodes."""
+"""Marks of `LINK` that are not nodes."""
 
 ENDLESS = np.iinfo(np.int64).max
 """Value of `enough` for exact counts: no count reaches it."""

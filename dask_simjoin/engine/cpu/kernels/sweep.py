@@ -231,7 +231,7 @@ class PairArrays(NamedTuple):
 @inline_source
 def _row_at(search: SweepSearch, keys: Array, key: int, o: int) -> int:
     """Return the number of the row with offset `o` from a row of queries; -1 if there
-    is none. `keys`: those of the data; `key`: that of the row of queries.
+    is none. `keys`: the keys of the data; `key`: the key of the row of queries.
     """
     target, p = key + search.offsets[o], search.at[o]
     while p < keys.size and keys[p] < target:

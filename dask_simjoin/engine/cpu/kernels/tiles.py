@@ -3,7 +3,7 @@
 Points are stored in tiles of 64. The boxes of tiles are stored in groups of 64, and so
 are the boxes of groups. So one vector test covers 64 points, tiles or groups.
 
-Two kernels do the same for each tile of queries: they find the tiles of data whose
+Two kernels do the same for each tile of queries. They find the tiles of data whose
 boxes are near (`candidates`), and compare the points of two tiles (`compare`). One
 kernel writes the pairs. The other has a task of `marks`: it records the pairs in the
 values of points, and skips tiles whose values cannot change.
@@ -171,8 +171,8 @@ def _undecided(
 ) -> Any:
     """Return which boxes of a mask hold points that must be compared with the queries.
 
-    Other boxes are skipped by the turn, or their pairs cannot change a value, or the
-    boxes show that all their points are near all queries. These pairs are recorded.
+    The turn skips other boxes, or their pairs cannot change a value. Or the boxes show
+    that all their points are near all queries: then these pairs are recorded.
     """
     boxes, a = join.boxes, turn.tile
     begin = long_at(boxes.levels, level)
@@ -254,8 +254,8 @@ def _comparison(scan: Any, within: Any) -> tuple[Any, Any]:
 
     @inline_source
     def compare(join: TileJoin, one: int, other: int, near: Any, following: int) -> Any:
-        """Return a mask of the queries that may have pairs: those of tile `one` in the
-        mask `near`, with points of tile `other`.
+        """Return a mask of the queries that may have pairs with points of tile `other`:
+        the mask `near` selects queries of tile `one`.
 
         `following`: the tile that is compared next.
         """
@@ -464,8 +464,8 @@ def _mark_again(join: TileJoin, notes: Notes, a: int, b: int) -> None:
 def _successors(join: TileJoin, notes: Notes, a: int) -> int:
     """Write to `scratch.found` the tiles of the window of tile `a`; return their number.
 
-    If the box of tile `a` is so small that every two of its points are a pair, these
-    pairs are recorded, and its first candidate is the next tile.
+    If the box of tile `a` shows that every two of its points are a pair, these pairs
+    are recorded. The first candidate is then the next tile.
     """
     turn, first, sure = _turn(join, a, 0, 0), a, join.sure_span
     total = 0.0
@@ -485,8 +485,8 @@ def _successors(join: TileJoin, notes: Notes, a: int) -> int:
 
 @inline_source
 def _searching(join: TileJoin, notes: Notes, a: int) -> Turn:
-    """Return the turn in which tile `a` searches all tiles but those of its window, and
-    those that had their turn.
+    """Return the turn of tile `a` that searches all tiles outside its window, except
+    tiles that have had their turn.
     """
     if not join.is_self_join:
         return _turn(join, a, 0, 0)
@@ -536,7 +536,7 @@ def _record(join: TileJoin, notes: Notes, two: Comparison, i: int, mask: Any) ->
 
 @inline_source
 def _count(join: TileJoin, notes: Notes, two: Comparison, i: int, mask: Any) -> int:
-    """Add pairs to the count of query `i`, and unless `one_way` to those of the data."""
+    """Add pairs to the count of query `i`, and unless `one_way` to counts of the data."""
     pairs, first = count_bits(mask), two.other * TILE
     add_long(notes.q_values, i, pairs)
     if not two.one_way and pairs >= MIN_WHOLE_MASK:
@@ -552,7 +552,7 @@ def _count(join: TileJoin, notes: Notes, two: Comparison, i: int, mask: Any) -> 
 
 @inline_source
 def _link(notes: Notes, two: Comparison, i: int, mask: Any) -> int:
-    """Unite the set of query `i` with those of its neighbors."""
+    """Unite the set of query `i` with the sets of its neighbors."""
     pairs, x = 0, long_at(notes.q_values, i)
     while x >= 0 and mask != NONE:
         y = long_at(notes.d_values, two.other * TILE + lowest_bit(mask))
