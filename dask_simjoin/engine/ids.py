@@ -15,7 +15,7 @@ from pandas.api.types import union_categoricals
 
 from dask_simjoin.catalog import describe_ids
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import module_of, on_gpu, values_of
+from dask_simjoin.engine.compat import on_gpu, values_of
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
@@ -144,8 +144,8 @@ def bytes_of_columns(frame: Frame, names: Sequence[Hashable]) -> float:
 
 
 def as_id_keys(ids: Ids, places: Array, threads: int = 1) -> Array:
-    """Return the ids at these positions as int64 keys; None if ids of this dtype have
-    no int64 form.
+    """Return the ids at these positions, or in this slice, as int64 keys; None if ids
+    of this dtype have no int64 form. `threads`: number of threads for host arrays.
     """
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
@@ -164,20 +164,25 @@ def as_id_keys(ids: Ids, places: Array, threads: int = 1) -> Array:
             if values.dtype.itemsize == 8
             else values.astype(np.int64)
         )
-    keys = module_of(places).empty(len(places), np.int64)
 
-    def take(start: int, stop: int) -> None:
-        some = places[start:stop]
+    def taken(some: Array) -> Array:
         if values is not None:
-            keys[start:stop] = values[some]
-            return
-        keys[start:stop] = some
+            return values[some]
+        keys: Array = some.astype(np.int64)
         if ids.step != 1:
-            keys[start:stop] *= ids.step
+            keys *= ids.step
         if ids.start:
-            keys[start:stop] += ids.start
+            keys += ids.start
+        return keys
 
-    shared_out(take, len(places), threads)
+    if threads == 1:
+        return taken(places)
+    keys = np.empty(len(places), np.int64)
+
+    def fill(start: int, stop: int) -> None:
+        keys[start:stop] = taken(places[start:stop])
+
+    shared_out(fill, len(places), threads)
     return keys
 
 
