@@ -175,7 +175,7 @@ def as_id_keys(ids: Ids, places: Array, threads: int = 1) -> Array:
             keys += ids.start
         return keys
 
-    if threads == 1:
+    if threads == 1 or not isinstance(places, np.ndarray):
         return taken(places)
     keys = np.empty(len(places), np.int64)
 

@@ -469,7 +469,7 @@ def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     tasks.
     """
     index, _, layout = block_pair.operands
-    if block_pair.spec.search.method == AUTO:
+    if block_pair.xp is np and block_pair.spec.search.method == AUTO:
         x = block_pair.joiner.points(index, layout)
         cells = layout_of_cells(min_samples, layout, x)
         if cells is not layout:
