@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, Steps, itself
@@ -367,7 +366,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         k, ties = self.operand("k"), self.operand("ties")
         options = plan.layout, k + ties, *limits
         rows = None
-        if self._is_searched_at_once:
+        if plan.work.at_once:
             rows = steps.add(
                 "every",
                 0,
@@ -379,11 +378,12 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 spec,
                 self.operand("totals"),
                 meta,
+                left,
                 plan.indexing.threads,
             )
         for place, n in enumerate(self._partitions):
             key = (self._name, place)
-            if rows is not None:
+            if rows is not None and n < plan.work.outputs:
                 part = n, plan.work.outputs
                 steps.layer[key] = Task(key, part_of_rows, rows, *part)
                 continue
@@ -449,18 +449,6 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
             made = nearest_or_missing if left else nearest_rows
             steps.layer[key] = Task(key, made, query, state, spec, meta, *found)
         return steps.layer
-
-    @property
-    def _is_searched_at_once(self) -> bool:
-        """Whether one task makes the rows of all partitions with the threads of this
-        process: a single chunk is searched, and the rows fit in memory.
-        """
-        plan, spec = self.operand("plan"), self.operand("spec")
-        plain = self.operand("how") != LEFT and not self.operand("ties")
-        here = not spec.settings.cluster and spec.library == HOME
-        single = len(plan.work.searches) == 1 and len(plan.work.searches[0]) == 1
-        size = plan.rows_found(self.operand("k")) * plan.result.pair_bytes
-        return plain and here and single and size <= plan.limits.whole
 
     def _places(self, steps: Steps, d: int, copy: int) -> TaskRef:
         """Add a task that finds the place of each row in a copy of chunk `d`."""

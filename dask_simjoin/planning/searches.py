@@ -158,7 +158,25 @@ def make_searches(
         searches=searches,
         joined=joined,
         sharing=sharing,
+        at_once=_is_at_once(statistics, output, searches, limits),
     )
+
+
+def _is_at_once(
+    statistics: JoinStatistics,
+    output: OutputSpec,
+    searches: tuple[np.ndarray, ...],
+    limits: Limits,
+) -> bool:
+    """Return whether one task makes all rows of the result: threads of this process
+    search a single chunk, and the rows fit in memory.
+    """
+    on_threads = limits.shared is not None and not (limits.cluster or limits.gpu)
+    single = len(searches) == 1 and len(searches[0]) == 1
+    rows = rows_found(statistics.rows, output.k or 1)
+    size = rows * (statistics.pair_bytes + RANK_BYTES)
+    wanted = output.with_ids and not output.ties
+    return on_threads and single and wanted and size <= limits.whole
 
 
 def compared_chunks(searches: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -105,6 +105,9 @@ class SearchWork(Work):
     joined: np.ndarray = field(default_factory=lambda: NO_PAIRS)
     # number of threads and of workers that make the spanning tree of a single chunk
     sharing: Sharing = ALONE
+    # whether one task searches all rows with the threads of this process, and makes the
+    # rows of all partitions
+    at_once: bool = False
 
     @property
     def in_turn(self) -> np.ndarray:
@@ -113,4 +116,10 @@ class SearchWork(Work):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        return (*super().identity, self.searches, self.joined, self.sharing)
+        return (
+            *super().identity,
+            self.searches,
+            self.joined,
+            self.sharing,
+            self.at_once,
+        )

@@ -536,6 +536,8 @@ class NearestPlanReport(PlanReport):
 
     @property
     def _tasks(self) -> int:
+        if self.plan.work.at_once:
+            return self._making_tasks() + 1 + self.partitions
         parts, slices = self.plan.work.parts, self.plan.work.slices
         searches = int(
             ((parts + slices) * [len(found) for found in self.plan.work.searches]).sum()

@@ -547,19 +547,34 @@ def search_rows(
     spec: JoinSpec,
     totals: Totals,
     like: Frame,
+    left: bool,
     threads: int,
 ) -> Frame:
-    """Search a single chunk with all threads of the host, and make rows of the result
-    like `whole_rows`. For the arguments see `search_chunk`.
+    """Search a single chunk with all threads of the host, and make rows of the result,
+    in the order of the rows. For the arguments see `search_chunk`.
+
+    `left`: whether rows without a neighbor get a row of the result.
     """
     about = layout, k, (0, 0), spec.other is None, totals
     state = search_chunk(query, data, *about, threads=threads)
+    if left:
+        found = find_rows(state, data, 0, spec)
+        return nearest_or_missing(query, state, spec, like, found)
     return whole_rows(query, data, state, spec, like, threads)
 
 
 def part_of_rows(rows: Frame, number: int, parts: int) -> Frame:
-    """Return one of equal parts of some rows."""
-    start, stop = (len(rows) * n // parts for n in (number, number + 1))
+    """Return one of about equal parts of the rows of a result. All neighbors of a row
+    are in one part.
+    """
+    left = rows["left"]
+
+    def cut(at: int) -> int:
+        while 0 < at < len(rows) and left.iat[at] == left.iat[at - 1]:
+            at += 1
+        return at
+
+    start, stop = (cut(len(rows) * n // parts) for n in (number, number + 1))
     return rows.iloc[start:stop]
 
 
