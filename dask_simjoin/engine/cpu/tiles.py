@@ -292,7 +292,9 @@ def pairs_of(
     rows: Rows,
 ) -> tuple[int, int]:
     q, d = _align(q, d)
-    state = marks.new_state(rows[0] // TILE, -(-rows[1] // TILE))
+    # an empty range may begin within the last tile
+    first, stop = rows[0] // TILE, -(-rows[1] // TILE) if rows[1] > rows[0] else 0
+    state = marks.new_state(first, stop)
     scratch = marks.scratch(len(d["low"]))
     join = _tile_join(q, d, layout, is_self_join, names, scratch)
 

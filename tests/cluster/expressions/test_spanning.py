@@ -10,7 +10,6 @@ import pytest
 from dask.utils import key_split
 
 from dask_simjoin.cluster.expressions import spanning as expressions
-from dask_simjoin.cluster.expressions import spanning as tree_tasks
 from dask_simjoin.engine.cpu.spanning import CpuSpanner
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph.placement import worker_of
@@ -25,23 +24,18 @@ from tests.support.task_stream import tasks_of
 
 
 @pytest.mark.parametrize("name", ["varied", "wide", "lattice", "identical points"])
-def test_rounds_that_threads_share(name, monkeypatch):
-    """The tree of one chunk is the same, however its rounds are cut, and whoever finds
-    the rest of it.
-    """
+def test_threads_share_the_rounds_of_one_task(name, monkeypatch):
     share_all(monkeypatch)
     x = np.random.default_rng(1).permutation(SETS[name][0])
     frame = frame_of(np.concatenate([x, x + 3]))
-    want = frame.simjoin.spanning_tree(min_samples=4)
-    for rounds, threads in ((1, 3), (8, 2)):
-        monkeypatch.setattr(tree_tasks, "SHARED_ROUNDS", rounds)
+    want = frame.simjoin.spanning_tree(min_samples=4, threads=1)
+    for threads in (2, 3):
         with dask.config.set(num_workers=threads):
             ddf = dd.from_pandas(frame, npartitions=threads)
             lazy = ddf.simjoin.spanning_tree(min_samples=4, blocksize="1 GB")
-            assert len(lazy.expr.plan.chunks) == 1 and lazy.expr.plan.work.sharing == (
-                threads,
-                1,
-            )
+            plan = lazy.expr.plan
+            assert len(plan.chunks) == plan.work.sharing[0] == 1
+            assert plan.indexing.threads == threads
             pd.testing.assert_frame_equal(lazy.compute(scheduler="threads"), want)
 
 

@@ -1,5 +1,6 @@
 """Tiles of several threads, and numbers of pairs within several distances."""
 
+import itertools
 import math
 from typing import Any
 
@@ -273,3 +274,21 @@ def test_where_one_distance_is_meant() -> None:
     )
     with pytest.raises(OptionTypeError, match="not a number"):
         frame.simjoin.self_join([0.5, 1.0])
+
+
+@pytest.mark.parametrize("method", ["sweep", "tiles", "grid", "nested_loop"])
+@pytest.mark.parametrize("n", [8, 64, 200])
+def test_ranges_find_each_pair_once(method, n):
+    """Also empty ranges, at the end of the points, too."""
+    x = np.asfortranarray(np.random.default_rng(n).random((n, 2)))
+    moments = x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0)
+    layout = JOINER.layout(method, *moments, 0.04)
+    index = JOINER.build(x, layout)
+    cuts = [0, 0, *range(layout.grain, n, layout.grain), n, n]
+    found = []
+    for start, stop in itertools.pairwise(cuts):
+        pairs = JOINER.pairs(
+            index, index, layout, is_self_join=True, rows=(start, stop)
+        )
+        found += zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
+    assert sorted(found) == sorted(brute_force(x, 0.2))
