@@ -158,7 +158,7 @@ def make_searches(
         searches=searches,
         joined=joined,
         sharing=sharing,
-        at_once=_is_at_once(statistics, output, searches, limits),
+        at_once=copies == 1 and _is_at_once(statistics, output, searches, limits),
     )
 
 

@@ -45,9 +45,9 @@ def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int
     part = np.empty(n, np.uint8)
 
     def count(start: int, stop: int) -> tuple[int, int, np.ndarray]:
-        numbers = np.zeros(len(limits), np.int64)
+        numbers = np.zeros(parts, np.int64)
         pack.count_parts(keys, start, stop, limits, part, numbers)
-        return start, stop, numbers[:parts]
+        return start, stop, numbers
 
     counted = shared_out(count, n, parts)
     numbers = np.array([found for _, _, found in counted])

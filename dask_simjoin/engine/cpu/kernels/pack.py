@@ -610,6 +610,7 @@ def count_parts(
         while step > 0:  # without a branch that depends on the number
             at += step * (packed[i] >= limits[at + step - 1])
             step >>= 1
+        at = min(at, numbers.size - 1)
         part[i] = at
         numbers[at] += 1
 
