@@ -3,7 +3,7 @@
 Each job runs on a pandas frame with `threads=`, and on a Dask DataFrame of 64
 partitions with Dask's threads; its result stays in memory. "parts" runs the verb on
 independent parts of the rows, one per thread, all at the same time: the same engine
-without sharing. Peers use all cores. All tools run in this process, in turn.
+without sharing. Peers use all cores, each in a process of its own. All run in turn.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib.util
+import multiprocessing
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,10 @@ from benchmarks.harness.report import environment, write
 
 PARTITIONS = 64
 SEED = 12
-WARM_UP = 5000
-"""Rows of the first call, which compiles and loads kernels and is not timed."""
+WARM_UP = 8
+"""The first call, which compiles and loads kernels and is not timed, has this part of
+the rows. Fewer rows may need other kernels.
+"""
 
 
 def uniform(rng: np.random.Generator, rows: int, dims: int, width: float) -> np.ndarray:
@@ -263,21 +266,41 @@ def in_parts(job: Job, frames: list[pd.DataFrame]) -> list[Any]:
         return list(pool.map(lambda frame: job.verb(frame, threads=1), frames))
 
 
+def _say(name: str, kind: str, one: dict[str, Any]) -> None:
+    print(
+        f"{name}, {kind}: {one['median']:.2f} s, CPU {one['cpu'][-1]:.1f} s, "
+        f"{one['found']:,}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def peer_alone(name: str, peer: str, repeat: int, patience: float) -> dict[str, Any]:
+    """Measure a peer on the rows of a job."""
+    job = JOBS[name]
+    x = POINTS[job.points].frame().to_numpy(copy=True, dtype=float)
+    job.peers[peer](x[: len(x) // WARM_UP])
+    return timed(lambda: job.peers[peer](x), repeat, patience)
+
+
+def in_process(name: str, peer: str, how: tuple[int, float]) -> dict[str, Any]:
+    """Measure a peer in a process of its own: threads of some peers go on working after
+    a call.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(peer_alone, name, peer, *how).result()
+
+
 def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
     """Return the measurements of one job."""
     job, found = JOBS[name], {}
     how = options.repeat, options.patience
-    job.verb(frame.iloc[:WARM_UP])
+    job.verb(frame.iloc[: len(frame) // WARM_UP])
 
     def keep(kind: str, call: Call) -> None:
         found[kind] = timed(call, *how)
-        one = found[kind]
-        print(
-            f"{name}, {kind}: {one['median']:.2f} s, CPU {one['cpu'][-1]:.1f} s, "
-            f"{one['found']:,}",
-            file=sys.stderr,
-            flush=True,
-        )
+        _say(name, kind, found[kind])
 
     for threads in options.threads:
         if "pandas" in options.kinds:
@@ -294,11 +317,10 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
                 parts = [points.frame(part, threads) for part in range(threads)]
                 keep(f"parts, {threads}", lambda p=parts: len(in_parts(job, p)))
     if "peers" in options.kinds:
-        x = frame.to_numpy(copy=True, dtype=float)
-        for peer, call in job.peers.items():
+        for peer in job.peers:
             if peer in options.peers and importlib.util.find_spec(peer):
-                call(x[:WARM_UP])
-                keep(peer, lambda c=call: c(x))
+                found[peer] = in_process(name, peer, how)
+                _say(name, peer, found[peer])
     return found
 
 

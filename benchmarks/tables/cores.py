@@ -43,7 +43,8 @@ def cores(run: Found) -> Rows:
 
 def parts(run: Found) -> Rows:
     """Tabulate jobs beside the same work on independent parts of the rows."""
-    several = [n for n in run["threads"] if n > 1 and _is_measured(run, n)]
+    jobs = run["jobs"].values()
+    several = [n for n in run["threads"] if any(f"parts, {n}" in one for one in jobs)]
     table = [["job", *(f"{what}, {n}" for n in several for what in ("parts", "ratio"))]]
     for job, found in run["jobs"].items():
         cells = []

@@ -135,9 +135,8 @@ def scratch(tiles: int) -> tuple[np.ndarray, ...]:
 
 
 def new_state(first: int = 0, stop: int = 0) -> np.ndarray:
-    """Return the state of a join before it starts: the turn, the next candidate, the
-    capacity needed to go on, numbers of decided and refused candidates, and the turn
-    before which the join ends (0 with `Notes`, which have it).
+    """Return the state of a join before it starts: see `kernels.tiles`. The join takes
+    the tiles `first` ... `stop` - 1; with `Notes`, these have the tiles.
     """
     return np.array([first, 0, 0, 0, 0, stop], np.int64)
 

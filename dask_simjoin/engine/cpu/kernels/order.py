@@ -21,7 +21,7 @@ SHIFT = np.uint64(VALUE_BITS)
 """A sort key has its number above this many bits."""
 
 PIVOTS = 15
-"""Number of keys of which one is chosen to divide the others in two parts."""
+"""Number of sampled keys. One of them divides the keys in two parts."""
 
 FEW = 24
 """So few keys are sorted by insertion."""
@@ -61,8 +61,8 @@ def _value(number: np.uint32) -> float:
 def _widest(numbers: Array, points: Array, start: int, stop: int) -> int:
     """Return the widest column of a block of points, from a sample of them.
 
-    `numbers` (m, n): see `number_columns`. `points`: the points of all blocks; those of
-    this block are at `start` ... `stop` - 1.
+    `numbers` (m, n): see `number_columns`. `points`: the points of all blocks. This
+    block has the places `start` ... `stop` - 1.
     """
     best, found = -1.0, 0
     for k in range(numbers.shape[0] if numbers.shape[0] > 1 else 0):
@@ -118,7 +118,7 @@ def _insert(keys: Array, start: int, stop: int) -> None:
 def _select(keys: Array, start: int, stop: int, place: int, some: Array) -> None:
     """Reorder different keys, so that those before `place` are smaller than the others.
 
-    `some` (PIVOTS,): scratch, for keys of which one divides the others.
+    `some` (PIVOTS,): scratch, for sampled keys.
     """
     while stop - start > FEW:
         for t in range(PIVOTS):
