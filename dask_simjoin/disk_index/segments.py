@@ -235,9 +235,10 @@ def rows_at(
             frames_for(segment["example"]),
             [name for name in spec.keep if name != SEQ],
         )
-        columns = frames.columns_at(
-            segment["kept"], {name: name for name in kept}, rows
-        )
+        columns = {}
+        if kept:
+            named = {name: name for name in kept}
+            columns = frames.columns_at(segment["kept"], named, rows)
         found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
     elif spec.keep:
         found["kept"] = segment["kept"].take(rows)

@@ -174,7 +174,7 @@ def _is_at_once(
     on_threads = limits.shared is not None and not (limits.cluster or limits.gpu)
     single = len(searches) == 1 and len(searches[0]) == 1
     rows = rows_found(statistics.rows, output.k or 1)
-    size = rows * (statistics.pair_bytes + RANK_BYTES)
+    size = rows * (RANK_BYTES + statistics.pair_bytes)
     wanted = output.with_ids and not output.ties
     return on_threads and single and wanted and size <= limits.whole
 
