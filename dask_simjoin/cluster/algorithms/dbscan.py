@@ -31,6 +31,7 @@ from dask_simjoin.cluster.algorithms.edges import (
     counts_by_place,
     joined,
     order_of,
+    ranged_of,
     rows_of_places,
 )
 from dask_simjoin.engine.base import (
@@ -41,7 +42,7 @@ from dask_simjoin.engine.base import (
 )
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.process import shared_out, together
-from dask_simjoin.engine.protocols import Layout, Ranged, Rows
+from dask_simjoin.engine.protocols import Layout, Rows
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import (
@@ -276,13 +277,7 @@ def _own_places(block_pair: BlockPair) -> Rows | None:
     """Return the places that this share of the work labels, if no other share labels
     them; else None.
     """
-    return None if _ranged(block_pair) is None else block_pair.places
-
-
-def _ranged(block_pair: BlockPair) -> Ranged | None:
-    """Return the functions whose work on a single chunk threads can share."""
-    joiner, layout = block_pair.joiner, block_pair.layout
-    return joiner.ranged(layout) if block_pair.is_self_join else None
+    return None if ranged_of(block_pair) is None else block_pair.places
 
 
 def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
@@ -377,7 +372,7 @@ def _for_places(
 
 def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
     """For a single chunk, return a mask of the places whose rows are core rows (n,)."""
-    ranged = _ranged(block_pair)
+    ranged = ranged_of(block_pair)
     if ranged is None:
         calls = [
             functools.partial(counts_by_place, part, min_samples)
@@ -401,16 +396,10 @@ def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) ->
     """For each place of a single chunk, return the first place of its component: see
     `components_by_place`. All threads unite the sets of one forest.
     """
-    parent, ranged = new_nodes(len(core), block_pair.xp), _ranged(block_pair)
-    if ranged is None or parent.dtype != np.int32:
-        connect_places(block_pair, core, parent)
-    else:
-        index, _, layout = block_pair.operands
-
-        def connect(start: int, stop: int) -> None:
-            ranged.connect_of(index, layout, (start, stop), core, parent)
-
-        _for_places(connect, block_pair, threads)
+    parent = new_nodes(len(core), block_pair.xp)
+    parts = divided(block_pair, threads if parent.dtype == np.int32 else 1)
+    calls = [functools.partial(connect_places, part, core, parent) for part in parts]
+    together(calls, threads)
     block_pair.joiner.roots(parent, threads)
     return parent
 
@@ -420,7 +409,7 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
     within = components_of_chunk(block_pair, core, threads)
     labels = labels_by_place(block_pair.query, threads, core, within)
     del within  # the border labels need the memory
-    ranged, order = _ranged(block_pair), order_of(block_pair.query)
+    ranged, order = ranged_of(block_pair), order_of(block_pair.query)
     if ranged is None:
         xp, (low,) = block_pair.xp, lowest_labels(block_pair, [labels])
         return rows_of_places(xp.where(low < NO_LABEL, low, labels), order)

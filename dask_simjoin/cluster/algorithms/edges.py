@@ -1,9 +1,8 @@
 """Collect the edges between near rows, and count and connect rows by place.
 
-Edges are sorted by row. A place is the position of a row in the
-index of its chunk. Near rows have near places, so values that are stored by place are
-close together in memory. In frame order, each access to a neighbor would miss the CPU
-cache.
+Edges are sorted by row. A place is the position of a row in the index of its chunk.
+Near rows have near places, so values that are stored by place are close together in
+memory. In frame order, each access to a neighbor would miss the CPU cache.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import host_kernels, joiner_of_library
 from dask_simjoin.engine.compat import module_of, to_host
-from dask_simjoin.engine.protocols import Joiner
+from dask_simjoin.engine.protocols import Joiner, Ranged
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.checks import MAX_ROWS
 from dask_simjoin.tasks.chunks import Chunk
@@ -274,12 +273,27 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
     return parent
 
 
+def ranged_of(block_pair: BlockPair) -> Ranged | None:
+    """Return the functions whose work on a single chunk threads can share; None: there
+    are none.
+    """
+    joiner, layout = block_pair.joiner, block_pair.layout
+    return joiner.ranged(layout) if block_pair.is_self_join else None
+
+
 def connect_places(block_pair: BlockPair, core: Array, parent: Array) -> None:
     """Connect the core rows of a chunk along the edges in this share of the work.
 
     `parent`: the parent of each place in a disjoint-set forest. If it is int32 and on
     the host, several threads may connect its places.
     """
+    ranged, rows = ranged_of(block_pair), block_pair.rows
+    if ranged is not None and parent.dtype == np.int32:
+        index, _, layout = block_pair.operands
+        start, stop = rows or (0, len(core))
+        if stop > start:
+            ranged.connect_of(index, layout, (start, stop), core, parent)
+        return
     placed = by_place(block_pair)
     placed.joiner.connect(
         *placed.operands,
@@ -287,7 +301,7 @@ def connect_places(block_pair: BlockPair, core: Array, parent: Array) -> None:
         (core, core),
         0,
         is_self_join=True,
-        rows=block_pair.rows,
+        rows=rows,
     )
 
 

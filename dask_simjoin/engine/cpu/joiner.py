@@ -223,11 +223,6 @@ class CpuJoiner:
         rows: Rows | None = None,
     ) -> None:
         module, shared = _module(layout.method), parent.dtype == np.int32
-        ranged = self.ranged(layout)
-        by_place = rows_of_places(q) == slice(0, len(parent))
-        if rows is not None and is_self_join and ranged and shared and by_place:
-            ranged.connect_of(q, layout, rows, taking[0], parent)
-            return
         for one, other, within in comparisons(
             module, q, d, layout, is_self_join, rows, shared
         ):

@@ -498,11 +498,8 @@ def _in_place(
     with the whole index.
     """
     some = grids.queries(index, *rows)
-    search, every = (
-        _search(some, index, layout, half),
-        index.get("x", NO_COORDINATES),
-    )
-    return _rows(some), _rows(index), search, every
+    search = _search(some, index, layout, half)
+    return _rows(some), _rows(index), search, index.get("x", NO_COORDINATES)
 
 
 def connect_of(
