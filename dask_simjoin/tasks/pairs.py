@@ -299,14 +299,18 @@ def _concat_arrays(
 
 
 def cast_like(found: Frame, like: Frame) -> Frame:
-    """Convert a result to the dtypes of an example. Categorical columns stay as they
-    are, because the example may lack categories.
+    """Convert a result to the dtypes of an example. Categorical columns keep their
+    categories, because the example may lack some, and get the dtype of the example's
+    categories.
     """
-    kinds = {
-        name: kind
-        for name, kind in like.dtypes.items()
-        if not hasattr(kind, "categories")
-    }
+    kinds: dict[str, Any] = {}
+    for name, kind in like.dtypes.items():
+        if not hasattr(kind, "categories"):
+            kinds[name] = kind
+            continue
+        own, wanted = found[name].dtype, kind.categories.dtype
+        if hasattr(own, "categories") and own.categories.dtype != wanted:
+            kinds[name] = type(kind)(own.categories.astype(wanted), own.ordered)
     return found.astype(kinds)
 
 

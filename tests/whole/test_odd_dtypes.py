@@ -355,6 +355,27 @@ def test_categories_that_differ_between_partitions():
         assert {*made["odd_left"]} <= set("abczyx")
 
 
+@pytest.mark.parametrize("kind", ["string", "str", "object"])
+def test_categories_of_another_dtype_than_the_meta_has(kind):
+    """Rows without a match get the dtype of the meta, and Dask concatenates only equal
+    ones.
+    """
+    frame = frame_of(pd.Categorical(list("abcabc")))
+    words = pd.Index(["a"], dtype=kind)
+    meta = frame.iloc[:0].assign(odd=pd.Categorical([], words))
+    lazy = dd.from_map(lambda part: part, [frame.iloc[:3], frame.iloc[3:]], meta=meta)
+    how = {"on": "x", "id": "n", "keep": "odd", "how": "left"}
+    for found in (
+        lazy.simjoin.join(lazy, 0.0, **how),
+        lazy.simjoin.join(lazy, 0.0, **how, blocksize=100),
+        lazy.simjoin.knn_join(lazy, 9, max_distance=0.5, **how),
+    ):
+        made = found.compute(scheduler="sync")
+        wanted = found._meta["odd_left"].dtype.categories.dtype
+        assert made["odd_left"].dtype.categories.dtype == wanted
+        assert {*made["odd_left"]} == set("abc")
+
+
 def test_estimators_take_big_endian_arrays():
     x = np.array([[0, 0], [0.1, 0], [0.2, 0], [5, 5]]).astype(">f8")
     for rows in (x, pd.DataFrame(x), dask.array.from_array(x, chunks=(2, 2))):
