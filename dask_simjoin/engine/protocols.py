@@ -581,7 +581,7 @@ class Progress(TypedDict):
     """Bounds of each node: the last array of `Nearest` in
     `dask_simjoin.engine.cpu.rounds`.
     """
-    # edges of the tree so far, in batches: weights, and both nodes
+    # edges of the tree so far, in batches that begin with the weights
     found: list[tuple[Array, ...]]
     # best known edge of each component before the next search
     offered: NotRequired[tuple[Array, ...]]

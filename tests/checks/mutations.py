@@ -442,8 +442,8 @@ MUTATIONS = [
     ),
     Mutation(
         K + "boruvka.py",
-        "weight[first] == max(core[start[first]], core[end[first]])",
-        "weight[first] == core[start[first]]",
+        "weight[first] == max(core[start], core[end])",
+        "weight[first] == core[start]",
         K + "test_boruvka.py",
     ),
     Mutation(
@@ -477,10 +477,10 @@ MUTATIONS = [
         K + "test_reductions.py",
     ),
     Mutation(
-        K + "spanning.py",
+        K + "best_edges.py",
         "return bool(a < low or (a == low and b < high))",
         "return bool(a < low)",
-        K + "test_spanning.py",
+        K + "test_best_edges.py",
     ),
     Mutation(
         K + "tile_simd.py",

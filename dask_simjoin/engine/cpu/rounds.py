@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import boruvka, spanning
+from dask_simjoin.engine.cpu.kernels.best_edges import (
+    Best,
+    ends_of,
+    no_edges,
+    with_locks,
+)
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
-from dask_simjoin.engine.process import shared_out, together
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
@@ -49,15 +54,14 @@ SEARCHED = (
 rounds.
 """
 
-Best = tuple[np.ndarray, ...]
-"""Weight, start node and end node of the best known edge of each component; and the row
-id of each node.
-"""
-
-
-MIN_SEARCHED_TILES, MIN_OFFERED = 256, 1 << 15
+MIN_SEARCHED_TILES, MIN_OFFERED = 8, 1 << 15
 """Minimum number of tiles that a thread searches from in a round, and of nodes whose
 known edges it offers.
+"""
+
+TURNS = 16
+"""Parts of a round per thread: searches from some tiles take much longer than from
+others.
 """
 
 
@@ -157,9 +161,9 @@ class BoruvkaRounds:
             self.near, self.away = nearest[:2]
             self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
-        # batches of edges. If a batch has no weights, the weight of an edge is the
-        # larger core distance of its ends
-        self.found: list[tuple[np.ndarray, ...]] = []
+        # batches of edges: weights and nodes. If a batch has no weights, the weight of
+        # an edge is the larger core distance of its ends
+        self.found: list[tuple[np.ndarray, np.ndarray]] = []
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
                 # read-only arrays are copied too, because Numba would compile kernels
@@ -178,7 +182,7 @@ class BoruvkaRounds:
         next search.
         """
         self._allocate_nodes()
-        offered = self._offers()[:3]
+        offered = self._offers()[:2]
         return {
             "component": self.component,
             "sizes": self.sizes,
@@ -188,11 +192,6 @@ class BoruvkaRounds:
             "found": self.found,
             "offered": offered,
         }
-
-    def _no_edges(self, number: int) -> Best:
-        """Return a `Best` for `number` components without any edge yet."""
-        ends = (np.full(number, -1, np.int32) for _ in range(2))
-        return np.full(number, np.inf), *ends, self.names
 
     def _allocate_nodes(self) -> None:
         if len(self.to) < len(self.component):
@@ -217,62 +216,34 @@ class BoruvkaRounds:
 
     def _offers(self) -> Best:
         """Return the best edge of each component that is known without a search."""
-        best, nodes = self._no_edges(self.components), len(self.component)
+        best = no_edges(self.components, self.names)
         nearest = self.near, self.away, self.beyond
         known = self.component, self.core, self.names, *nearest, self.least, self.to
-        parts = self._parts(nodes // MIN_OFFERED)
 
-        def offer(number: int, own: Best) -> None:
-            cuts = [nodes * k // parts for k in (number, number + 1)]
-            boruvka.offer_listed(*known, own, *cuts)
+        def offer(start: int, stop: int) -> None:
+            boruvka.offer_listed(*known, best, start, stop)
 
-        self._in_parts(offer, parts, best)
+        self._shared_out(offer, len(self.component), MIN_OFFERED)
         return best
 
-    def _parts(self, most: int) -> int:
-        """Return into how many parts threads cut a step of a round; at most `most`.
-
-        Each part has its own edges of all components. There are few parts while there
-        are many components, so that these edges take little memory.
-        """
-        if self.components < self.rows:
-            most = min(most, self.rows // self.components)
-        return max(1, min(self.threads if len(self.sides) == 1 else 1, most))
-
-    def _in_parts(
-        self, step: Callable[[int, Best], None], parts: int, best: Best
+    def _shared_out(
+        self, step: Callable[[int, int], None], n: int, least: int, turns: int = 1
     ) -> None:
-        """Call `step` for each part, with the edges that it may replace by better ones;
-        collect the best edges of all parts in `best`.
-        """
-        # while each node is a component, no two parts write to the same edge
-        if parts == 1 or self.components == self.rows:
-            together([functools.partial(step, number, best) for number in range(parts)])
-            return
+        shared_out(step, n, self.threads, min_items=least, turns=turns)
 
-        def separately(number: int) -> Best:
-            own = *(column.copy() for column in best[:3]), self.names
-            step(number, own)
-            return own
-
-        calls = [functools.partial(separately, number) for number in range(parts)]
-        found = together(calls)
-
-        def merge(start: int, stop: int) -> None:
-            for own in found:
-                boruvka.merge_best(own, start, stop, best)
-
-        shared_out(merge, self.components, parts, min_items=MIN_OFFERED)
-
-    def _wanted(self, searching: np.ndarray, best: Best) -> np.ndarray:
+    def _wanted(self, searching: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the nodes that must search, as one 64-bit mask per tile.
 
         A node must search if it may have an edge as light as its component's best known
-        edge, or lighter.
+        edge, or lighter. `weights`: the weights of these edges.
         """
         wanted = np.empty(self.sides[-1].last // cpu_tiles.TILE, np.uint64)
         known = self.component, self.core, self.least, self.to, self.beyond
-        boruvka.who_searches(*known, searching, best[0], wanted)
+
+        def mark(start: int, stop: int) -> None:
+            boruvka.who_searches(*known, searching, weights, wanted, start, stop)
+
+        self._shared_out(mark, len(wanted), MIN_OFFERED // cpu_tiles.TILE)
         return wanted
 
     def _search(self, wanted: np.ndarray, best: Best) -> None:
@@ -285,15 +256,6 @@ class BoruvkaRounds:
             if side.rows:
                 own = self.component[side.first : side.last]
                 boruvka.tag_boxes(own, side.index["levels"], side.tags)
-        parts = self._parts(int(np.count_nonzero(wanted)) // MIN_SEARCHED_TILES)
-
-        def search(number: int, own: Best) -> None:
-            some = _part_of(wanted, (number, parts)) if parts > 1 else wanted
-            self._search_from(some, own)
-
-        self._in_parts(search, parts, best)
-
-    def _search_from(self, wanted: np.ndarray, best: Best) -> None:
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if q.rows and d.rows:
                 self._search_side(q, d, wanted, best)
@@ -303,10 +265,16 @@ class BoruvkaRounds:
         after the search.
         """
         across = self.sides[-1].first
-        if len(self.to):
+        if not len(self.to):
+            return
+
+        def settle(start: int, stop: int) -> None:
+            bounds = self.least, self.to
             boruvka.raise_bounds(
-                self.component, wanted, best, across, self.least, self.to
+                self.component, wanted, best, across, *bounds, start, stop
             )
+
+        self._shared_out(settle, len(wanted), MIN_OFFERED // cpu_tiles.TILE)
 
     def _join(self, searching: np.ndarray, best: Best) -> None:
         """Join the components that searched along their best edges, and number the
@@ -319,9 +287,7 @@ class BoruvkaRounds:
         # in the first round of one index each node is a component, so `component` can
         # be the output
         parent = self.component[:many] if alone else np.empty(many, np.int32)
-        number, left = boruvka.join_components(
-            self.component, searching, best, parent, best[:3], 0
-        )
+        number, left = boruvka.join_components(self.component, searching, best, parent)
         # every component that searched has found an edge, so at least two have been
         # joined
         assert left < many
@@ -329,27 +295,27 @@ class BoruvkaRounds:
         boruvka.number_nodes(
             self.component, parent[:0] if alone else parent, self.sizes
         )
-        for column in best[:3]:
+        for column in best[:2]:
             # in place: shrinks the array without a copy
             column.resize(number, refcheck=False)
-        self.found += self._without_weights(best[:3]) if alone else [best[:3]]
+        edges = best[:2]
+        self.found += self._without_weights(*edges) if alone else [edges]
 
     def _without_weights(
-        self, edges: tuple[np.ndarray, ...]
-    ) -> list[tuple[np.ndarray, ...]]:
+        self, weight: np.ndarray, nodes: np.ndarray
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Save memory: drop the weights of edges whose weight is the larger core
         distance of their ends.
 
         Return a batch of these edges and a batch of the others. If fewer than half are
         such edges, return all edges as one batch, with weights.
         """
-        number = boruvka.part_edges(self.core, *edges)
-        if 2 * number < len(edges[0]):
-            return [edges]
-        others = tuple(column[number:].copy() for column in edges)
-        for column in edges[1:]:
-            column.resize(number, refcheck=False)
-        return [(NO_NODES[0], *edges[1:]), others]
+        number = boruvka.part_edges(self.core, weight, nodes)
+        if 2 * number < len(nodes):
+            return [(weight, nodes)]
+        others = weight[number:].copy(), nodes[number:].copy()
+        nodes.resize(number, refcheck=False)
+        return [(NO_NODES[0], nodes), others]
 
     def _search_side(
         self, q: _RoundSide, d: _RoundSide, wanted: np.ndarray, best: Best
@@ -370,31 +336,40 @@ class BoruvkaRounds:
             for side in (q, d)
         )
         own = d.index
-        spanning.search_others(
-            q.terms(True),
-            q.index["low"],
-            q.index["high"],
-            d.terms(False),
-            own["low"],
-            own["high"],
-            (own["lower"], own["upper"], own["levels"]),
-            (own["least"], d.tags, d.cores),
-            terms,
-            q is d,
-            kind_of(self.layout.norm),
-            wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE],
-            rows,
-            best,
-            spanning.scratch(
-                len(own["low"]), len(own["lower"]), dims, own["lower"].dtype
-            ),
-        )
+        wanted = wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE]
+        tiles = np.flatnonzero(wanted)
+
+        def search(start: int, stop: int) -> None:
+            spanning.search_others(
+                q.terms(True),
+                q.index["low"],
+                q.index["high"],
+                d.terms(False),
+                own["low"],
+                own["high"],
+                (own["lower"], own["upper"], own["levels"]),
+                (own["least"], d.tags, d.cores),
+                terms,
+                q is d,
+                kind_of(self.layout.norm),
+                wanted,
+                int(tiles[start]),
+                int(tiles[stop - 1]) + 1,
+                rows,
+                best,
+                spanning.scratch(
+                    len(own["low"]), len(own["lower"]), dims, own["lower"].dtype
+                ),
+            )
+
+        if len(tiles):
+            self._shared_out(search, len(tiles), MIN_SEARCHED_TILES, TURNS)
 
     def run(
         self, known: tuple[np.ndarray, ...] | None = None
-    ) -> list[tuple[np.ndarray, ...]]:
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Run rounds until one component is left; return the edges of the tree in
-        batches.
+        batches, as in `found`.
 
         `known`: weights, start nodes and end nodes of further edges that may be in the
         tree.
@@ -407,7 +382,7 @@ class BoruvkaRounds:
                 kept = boruvka.offer_edges(self.component, self.names, *known, best)
                 known = tuple(column[:kept] for column in known)
             searching = self._searching()
-            wanted = self._wanted(searching, best)
+            wanted = self._wanted(searching, best[0])
             self._search(wanted, best)
             self._settle(wanted, best)
             self._join(searching, best)
@@ -415,21 +390,21 @@ class BoruvkaRounds:
             self._allocate_nodes()
         return self.found
 
-    def share(self, offered: Best, part: Part) -> Found:
+    def share(self, offered: Sequence[np.ndarray], part: Part) -> Found:
         """Run one part of a round's searches; there must be one index. See
         `Spanner.share`.
         """
-        best = *(column.copy() for column in offered), self.names
-        wanted = self._wanted(self._searching(), best)
+        best = with_locks(offered[0].copy(), offered[1].copy(), self.names)
+        wanted = self._wanted(self._searching(), best[0])
         self._search(_part_of(wanted, part), best)
-        better = (best[1] != offered[1]) | (best[2] != offered[2])
-        return tuple(column[better] for column in best[:3])
+        better = best[1] != offered[1]
+        return best[0][better], *ends_of(best[1][better])
 
-    def join(self, offered: Best, parts: Sequence[Found]) -> None:
+    def join(self, offered: Sequence[np.ndarray], parts: Sequence[Found]) -> None:
         """Finish a round with the edges of all parts: see `Spanner.join`."""
-        best = *(column.copy() for column in offered), self.names
+        best = with_locks(offered[0].copy(), offered[1].copy(), self.names)
         searching = self._searching()
-        wanted = self._wanted(searching, best)
+        wanted = self._wanted(searching, best[0])
         for weight, start, end in parts:
             # copies, because `offer_edges` overwrites its arguments
             found = weight.copy(), start.copy(), end.copy()
@@ -444,7 +419,7 @@ class BoruvkaRounds:
         progress = self.progress
         while self.components > 1:
             offered = progress["offered"]
-            wanted = self._wanted(self._searching(), (*offered, self.names))
+            wanted = self._wanted(self._searching(), offered[0])
             if np.unpackbits(wanted.view(np.uint8)).sum() * parts > self.rows // ALONE:
                 break
             self.join(offered, [self.share(offered, (0, 1))])

@@ -21,6 +21,7 @@ import numpy as np
 
 from dask_simjoin.engine.cpu import sinks
 from dask_simjoin.engine.cpu.kernels import boruvka, components, hierarchy, optics
+from dask_simjoin.engine.cpu.kernels.best_edges import ends_of
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
 from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce
@@ -143,32 +144,32 @@ def contracted(
 
 def in_order(
     names: np.ndarray,
-    found: list[tuple[np.ndarray, ...]],
+    found: list[tuple[np.ndarray, np.ndarray]],
     core: np.ndarray,
     threads: int = 1,
 ) -> Edges:
     """Convert edges from nodes to row ids, the smaller id first, and sort them by
     weight and ids.
 
-    `names`: row id of each node. `found`: batches of edges (weights, and both nodes);
-    the list is emptied. If a batch has no weights, the weight of an edge is the larger
-    core distance of its ends.
+    `names`: row id of each node. `found`: batches of edges, as in `BoruvkaRounds`; the
+    list is emptied.
     """
-    if not found:
-        return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
-    low, high = (np.concatenate([part[column] for part in found]) for column in (1, 2))
-    weight = np.empty(len(low))
-    number = 0
-    for own, start, end in found:
-        some = weight[number : number + len(start)]
-        if len(own) == len(start):
-            some[:] = own
+    number = sum(len(nodes) for _, nodes in found)
+    weight = np.empty(number)
+    low, high = np.empty(number, np.int32), np.empty(number, np.int32)
+    at = 0
+    for own, nodes in found:
+        here = slice(at, at + len(nodes))
+        start, end = ends_of(nodes)
+        if len(own) == len(nodes):
+            weight[here] = own
         else:
-            np.maximum(core[start], core[end], out=some)
-        number += len(start)
+            np.maximum(core[start], core[end], out=weight[here])
+        start, end = names[start], names[end]
+        np.minimum(start, end, out=low[here])
+        np.maximum(start, end, out=high[here])
+        at = here.stop
     found.clear()
-    low, high = names[low], names[high]
-    low, high = np.minimum(low, high), np.maximum(low, high, out=high)
     key = low.astype(np.int64)
     key <<= 32
     key |= high
@@ -264,10 +265,11 @@ class CpuSpanner:
         )
         rounds.least, rounds.to = least, np.full(len(least), -1, np.int32)
         rounds.sizes = sizes[: rounds.components]
-        found: list[tuple[np.ndarray, ...]] = []
-        for weight, start, end in rounds.run(known):
+        found = []
+        for weight, nodes in rounds.run(known):
+            start, end = ends_of(nodes)
             kept = (start < across) != (end < across)
-            found.append((weight[kept], start[kept], end[kept]))
+            found.append((weight[kept], nodes[kept]))
         return in_order(rounds.names, found, rounds.core)
 
     @staticmethod

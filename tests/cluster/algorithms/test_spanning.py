@@ -15,7 +15,7 @@ from tests.support.frames import computed
 from tests.support.hierarchy import (
     tree_by_definition,
 )
-from tests.support.points import frame_of
+from tests.support.points import frame_of, make_points, without_overflow
 from tests.support.profiles import examples
 
 
@@ -45,12 +45,26 @@ def test_nearest_rows_that_are_far_behind(samples, monkeypatch):
 
 def test_what_is_not_needed_any_more_is_let_go_of():
     frame = frame_of(np.random.default_rng(3).normal(size=(300_000, 2)))
-    frame.iloc[:1000].simjoin.hdbscan(50, min_samples=10)
+    frame.simjoin.hdbscan(50, min_samples=10)  # compiles all kernels
     tracemalloc.start()
     frame.simjoin.hdbscan(50, min_samples=10)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 85 * len(frame)
+
+
+@pytest.mark.parametrize("kind", ["clusters", "lattice", "scales"])
+@pytest.mark.parametrize("dims", [2, 8])
+def test_any_number_of_threads_finds_the_same_tree(kind, dims):
+    """Threads replace the best edges of the same components; many edges tie."""
+    rng = np.random.default_rng(dims)
+    frame = frame_of(without_overflow(make_points(kind, 8000, dims, rng)))
+    one, *others = (
+        frame.simjoin.spanning_tree(min_samples=4, threads=threads)
+        for threads in (1, 2, 7, 32)
+    )
+    for other in others:
+        pd.testing.assert_frame_equal(other, one)
 
 
 @pytest.mark.parametrize(

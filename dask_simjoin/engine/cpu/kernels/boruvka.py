@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels.best_edges import NO_EDGE, offer
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
-from dask_simjoin.engine.cpu.kernels.spanning import offer
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
@@ -44,7 +44,7 @@ def offer_listed(
     instead, 0 for none. `away` (n, k): the totals between the node and these nodes; (n,
     0) if no total exceeds the node's core distance. `beyond` (n,): a lower bound of the
     totals to all nodes that are not in `near`. The bound is set to -1 when all nodes of
-    `near` are in the node's component. `best`: see `spanning.offer`.
+    `near` are in the node's component. `best`: see `best_edges`.
     """
     k = near.shape[1]
     for i in range(start, stop):
@@ -81,18 +81,6 @@ def offer_listed(
 
 
 @kernel
-def merge_best(found: Any, start: int, stop: int, best: Any) -> None:
-    """Offer the edges in `found` to the components `start` ... `stop` - 1. Both are as
-    `best` in `spanning.offer`.
-    """
-    weights, starts, ends, names = found
-    for c in range(start, stop):
-        i, j = starts[c], ends[c]
-        if i >= 0:
-            offer(best, c, weights[c], names[i], names[j], i, j)
-
-
-@kernel
 def offer_edges(
     component: Array, names: Array, weight: Array, low: Array, high: Array, best: Any
 ) -> int:
@@ -123,8 +111,10 @@ def who_searches(
     searching: Array,
     weights: Array,
     wanted: Array,
-) -> int:
-    """Mark the nodes that must search, and return their number.
+    start: int,
+    stop: int,
+) -> None:
+    """Mark the nodes that must search, in the tiles `start` ... `stop` - 1.
 
     A node must search if it may have an edge as light as its component's best known
     edge, or lighter. `searching`: mask of the components that search; empty: all
@@ -132,8 +122,7 @@ def who_searches(
     `least` and `to` are empty, `beyond` is used as `least`. `wanted`: output, one
     64-bit mask of searching nodes per tile.
     """
-    number = 0
-    for a in range(wanted.size):
+    for a in range(start, stop):
         mask = np.uint64(0)
         for t in range(TILE):
             i = a * TILE + t
@@ -146,23 +135,28 @@ def who_searches(
                 may = max(np.float64(beyond[i]), core[i]) <= weights[c]
             if may:
                 mask |= np.uint64(1) << np.uint64(t)
-                number += 1
         wanted[a] = mask
-    return number
 
 
 @kernel
 def raise_bounds(
-    component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array
+    component: Array,
+    wanted: Array,
+    best: Any,
+    across: int,
+    least: Array,
+    to: Array,
+    start: int,
+    stop: int,
 ) -> None:
-    """Raise the bounds of the nodes that searched: none of them has an edge lighter
-    than its component's best.
+    """Raise the bounds of the nodes that searched, in the tiles `start` ... `stop` - 1:
+    none of them has an edge lighter than its component's best.
 
     `wanted`: masks of these nodes. `across`: first node of the second index; 0: there
     is one index.
     """
-    weights, starts, ends, _ = best
-    for a in range(wanted.size):
+    weights, nodes, _, _ = best
+    for a in range(start, stop):
         mask = wanted[a]
         if mask == 0:
             continue
@@ -171,44 +165,34 @@ def raise_bounds(
                 i = a * TILE + t
                 c = component[i]
                 least[i] = max(least[i], weights[c])
-                if starts[c] == i and (
-                    across == 0 or (i < across) != (ends[c] < across)
+                end = nodes[c] & 0xFFFFFFFF
+                if nodes[c] >> 32 == i and (
+                    across == 0 or (i < across) != (end < across)
                 ):
-                    to[i] = ends[c]
+                    to[i] = end
 
 
 @kernel
 def join_components(
-    component: Array,
-    searching: Array,
-    best: Any,
-    parent: Array,
-    edges: Any,
-    number: int,
+    component: Array, searching: Array, best: Any, parent: Array
 ) -> tuple[int, int]:
     """Join components along their best edges, and number the new components.
 
     `searching`: mask of the components whose best edge is known; empty: all. `parent`:
     output, the new number of each component. If each node is a component, `parent` may
-    be the array `component`. `edges`: output, from index `number` on: weights and both
-    nodes of the edges that join components. These arrays may be the arrays of `best`.
-    Return the number of edges in `edges`, and the number of components.
+    be the array `component`. The edges that join components move to the front of
+    `best`. Return their number, and the number of components.
     """
-    weights, starts, ends, _ = best
-    weight, start, end = edges
-    many = parent.size
+    weights, nodes, _, _ = best
+    many, number = parent.size, 0
     for c in range(many):
         parent[c] = c
     for c in range(many):
-        if (searching.size == 0 or searching[c]) and starts[c] >= 0:
-            a, b = find(parent, c), find(parent, component[ends[c]])
+        if (searching.size == 0 or searching[c]) and nodes[c] != NO_EDGE:
+            a, b = find(parent, c), find(parent, component[nodes[c] & 0xFFFFFFFF])
             if a != b:
                 parent[max(a, b)] = min(a, b)
-                weight[number], start[number], end[number] = (
-                    weights[c],
-                    starts[c],
-                    ends[c],
-                )
+                weights[number], nodes[number] = weights[c], nodes[c]
                 number += 1
     left = 0
     # a root comes before its descendants, so its new number is known when they need it
@@ -223,17 +207,17 @@ def join_components(
 
 
 @kernel
-def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
+def part_edges(core: Array, weight: Array, nodes: Array) -> int:
     """Move edges to the front if their weight is the larger core distance of their
-    ends; count them.
+    ends; count them. `nodes`: see `best_edges`.
     """
     first, last = 0, weight.size - 1
     while first <= last:
-        if weight[first] == max(core[start[first]], core[end[first]]):
+        start, end = nodes[first] >> 32, nodes[first] & 0xFFFFFFFF
+        if weight[first] == max(core[start], core[end]):
             first += 1
             continue
-        for column in (start, end):
-            column[first], column[last] = column[last], column[first]
+        nodes[first], nodes[last] = nodes[last], nodes[first]
         weight[first], weight[last] = weight[last], weight[first]
         last -= 1
     return first

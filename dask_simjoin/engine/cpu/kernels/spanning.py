@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
+from dask_simjoin.engine.cpu.kernels.best_edges import comes_first, offer, weight_of
+from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _gaps, _pop, _push
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     begin,
@@ -33,41 +34,6 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import NONE, ONE, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array, DType
-
-
-@inline_source
-def comes_first(best: Any, c: int, a: int, b: int) -> bool:
-    """Whether an edge between row ids `a` and `b` wins a tie against the best edge of
-    component `c`.
-    """
-    _, starts, ends, names = best
-    if starts[c] < 0:
-        return True
-    low, high = names[starts[c]], names[ends[c]]
-    if low > high:
-        low, high = high, low
-    if a > b:
-        a, b = b, a
-    return bool(a < low or (a == low and b < high))
-
-
-@device_function
-def offer(
-    best: Any, c: int, weight: float, a: int, b: int, start: int, end: int
-) -> bool:
-    """If the given edge comes before the best edge of component `c`, replace the best
-    edge and return True.
-
-    Edges are ordered by (weight, smaller id, larger id). `start`, `end`: nodes of the
-    edge; `a`, `b`: their row ids. `best`: weight, start and end of the best edge of
-    each component, and the row id of each node. Start and end are -1 if there is no
-    edge yet.
-    """
-    weights, starts, ends, _ = best
-    if weight > weights[c] or (weight == weights[c] and not comes_first(best, c, a, b)):
-        return False
-    weights[c], starts[c], ends[c] = weight, start, end
-    return True
 
 
 @inline_source
@@ -91,7 +57,7 @@ def scan_exact(
     (q_component, q_core, q_names, q_first), (d_component, d_core, d_names, d_first) = (
         rows
     )
-    distances = work[0]
+    distances, weights = work[0], best[0].ctypes.data
     z = d[0]
     dims, size = np.int64(z.shape[1]), z.itemsize
     tile, points = (
@@ -109,7 +75,7 @@ def scan_exact(
         wanted &= wanted - ONE
         i = a * TILE + t
         c = q_component[i]
-        bound = best[0][c]
+        bound = weight_of(weights, c)
         if c != last:
             last, others = c, lanes_other(components, c)
         if others == NONE:
@@ -172,7 +138,7 @@ def scan_filtered(
         mask &= others
         if mask == NONE:
             continue
-        mask &= lanes_within(cores, best[0][c])
+        mask &= lanes_within(cores, weight_of(best[0].ctypes.data, c))
         while mask != NONE:
             j = b * TILE + lowest_bit(mask)
             mask &= mask - ONE
@@ -238,19 +204,22 @@ def search_others(
     own_tiles: bool,
     norm: Kind,
     wanted: Array,
+    first: int,
+    last: int,
     rows: Any,
     best: Any,
     work: Any,
 ) -> None:
-    """Search edges from the `wanted` queries to points of `d`, and update the best
-    edges of components.
+    """Search edges from the `wanted` queries in the tiles `first` ... `last` - 1 to
+    points of `d`, and update the best edges of components.
 
     `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`. `wanted`: one 64-bit
     mask per tile. `d_nodes`: for each box, the smallest row id in it, the component of
     all its points or -1, and the smallest core distance. `rows`: see `scan_exact`;
-    `best`: see `offer`; `work`: see `scratch`.
+    `best`: see `best_edges`; `work`: see `scratch`.
     """
     (components, cores, names, _), _ = rows
+    weights = best[0].ctypes.data
     lower, upper, levels = d_tree
     d_least, d_tags, d_cores = d_nodes
     dims, tiles = q_low.shape[1], d_low.shape[0]
@@ -285,7 +254,7 @@ def search_others(
     scan_work = distances, picked, masks, lanes
     kind = lower.dtype.type
     zero = kind(0)
-    for a in range(wanted.size):
+    for a in range(first, last):
         valid = wanted[a]
         if valid == NONE:
             continue
@@ -317,7 +286,7 @@ def search_others(
                     t = lowest_bit(left)
                     left &= left - ONE
                     i = a * TILE + t
-                    bound = best[0][components[i]]
+                    bound = weight_of(weights, components[i])
                     # all edges of this row are heavier than its component's best edge,
                     # so it need not search
                     if cores[i] > bound:
