@@ -4,7 +4,8 @@
 --case 17`` runs one of them.  With ``--digests FILE`` a line for each case is written
 with a digest of its results, and a digest of all is printed: files of two runs or
 versions are compared by ``diff``.  Dask then shuffles by tasks before a verb meets a
-frame, as with files it leaves the order of rows to chance.
+frame, as with files it leaves the order of rows to chance.  With ``--threads 7`` verbs
+and Dask use so many threads, which share even little work.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from tests.support.random_verbs import (
     grouping_columns,
     side_of,
 )
+from tests.support.threads import LITTLE
 
 NAMED = (
     "self_join",
@@ -241,12 +243,21 @@ def computed(result: Any) -> Any:
     return result.compute() if is_dask_collection(result) else result
 
 
-def run(seed: int, case: int, shuffle: str | None = None) -> tuple[str, str]:
+def sharing(threads: int | None) -> dict[str, Any]:
+    """Return a configuration with so many threads; None: Dask uses one."""
+    if threads is None:
+        return {"scheduler": "sync"}
+    return {"scheduler": "threads", "num_workers": threads, "simjoin.threads": threads}
+
+
+def run(
+    seed: int, case: int, shuffle: str | None = None, threads: int | None = None
+) -> tuple[str, str]:
     """Run one case: ("compared", verb), ("skipped", why) or ("failed", the trace)."""
     draw = Draw(seed, case, shuffle)
     with (
         tempfile.TemporaryDirectory() as folder,
-        dask.config.set(scheduler="sync"),
+        dask.config.set(sharing(threads)),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # Dask and pandas warn of what histories do
@@ -283,7 +294,11 @@ def main() -> int:
     parser.add_argument("--case", type=int)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--digests", type=Path, metavar="FILE")
+    parser.add_argument("--threads", type=int)
     wanted = parser.parse_args()
+    if wanted.threads is not None:
+        for (module, name), value in LITTLE.items():
+            setattr(module, name, value)
     first = wanted.start
     cases = range(first, first + wanted.cases) if wanted.case is None else [wanted.case]
     tally: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -292,7 +307,9 @@ def main() -> int:
     digests = wanted.digests and wanted.digests.open("w", buffering=1)
     for case in cases:
         start = time.perf_counter()
-        outcome, what = run(wanted.seed, case, "tasks" if digests else None)
+        outcome, what = run(
+            wanted.seed, case, "tasks" if digests else None, wanted.threads
+        )
         took = time.perf_counter() - start
         if outcome == "failed":
             failed += 1

@@ -1,7 +1,30 @@
-"""Calls in threads of their own, for tests that do something beside them."""
+"""Calls in threads of their own, for tests that do something beside them; and verbs
+that give threads little work.
+"""
 
 import threading
 from concurrent.futures import Future
+
+from dask_simjoin.cluster.algorithms import dbscan
+from dask_simjoin.engine import process
+from dask_simjoin.engine.cpu import rounds, sorting
+from dask_simjoin.tasks import local, nearest
+
+LITTLE = {
+    (process, "GROWTH"): 2,
+    (process, "FIRST_WORK"): 64,
+    (process, "LEAST"): 64,
+    (process, "LEAST_NUMBERS"): 64,
+    (sorting, "MIN_KEYS_PER_THREAD"): 64,
+    (local, "PAIRS_APART"): 64,
+    (nearest, "MIN_SEARCHED"): 64,
+    (dbscan, "MIN_PLACES"): 64,
+    (rounds, "MIN_SEARCHED_TILES"): 1,
+    (rounds, "MIN_OFFERED"): 64,
+}
+"""Module and name of each least amount of work of a thread -> an amount with which
+several threads join small tables, in several parts.
+"""
 
 
 def started(function, *args, **options):

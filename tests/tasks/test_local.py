@@ -14,35 +14,20 @@ import pandas as pd
 import pytest
 
 import dask_simjoin  # noqa: F401
-from dask_simjoin.cluster.algorithms import dbscan
 from dask_simjoin.engine import process
-from dask_simjoin.engine.cpu import rounds, sorting
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.tasks import local, nearest
+from dask_simjoin.tasks import local
 from tests.support.gates import PATIENCE
 from tests.support.profiles import in_turns
+from tests.support.threads import LITTLE
 
 THREADS = [1, 2, 7, 32]
 
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
-    """Give threads so little work that small tables are joined by several, in several
-    parts.
-    """
-    monkeypatch.setattr(process, "GROWTH", 2)
-    for module, name in (
-        (process, "FIRST_WORK"),
-        (process, "LEAST"),
-        (process, "LEAST_NUMBERS"),
-        (sorting, "MIN_KEYS_PER_THREAD"),
-        (local, "PAIRS_APART"),
-        (nearest, "MIN_SEARCHED"),
-        (dbscan, "MIN_PLACES"),
-        (rounds, "MIN_SEARCHED_TILES"),
-        (rounds, "MIN_OFFERED"),
-    ):
-        monkeypatch.setattr(module, name, 64 if name != "MIN_SEARCHED_TILES" else 1)
+    for (module, name), value in LITTLE.items():
+        monkeypatch.setattr(module, name, value)
 
 
 def table(rows, dims, seed=0):
