@@ -149,7 +149,28 @@ class SearchMethod(Protocol):
 class Ranged(Protocol):
     """A method that can count, connect and label the rows of one index in ranges, which
     several threads share.
+
+    `one_sided`: whether it takes no longer to count the pairs of some rows alone than to
+    count each pair once, for both of its rows.
     """
+
+    one_sided: bool
+
+    def weights_of(
+        self,
+        q: Index,
+        d: Index,
+        layout: Layout,
+        rows: Rows,
+        found: np.ndarray,
+        *,
+        is_self_join: bool,
+    ) -> None:
+        """Add to `found` (rows,), int64, the number of pairs of each row of `q` at the
+        places `rows` with rows of `d`.
+
+        In a self-join, `q` is `d`, and only pairs with later places count.
+        """
 
     def counts_of(
         self,

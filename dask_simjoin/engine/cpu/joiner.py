@@ -323,18 +323,17 @@ class CpuJoiner:
             ]
         by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
         # these methods can count only the neighbors of the places `rows`, in one call.
-        # Ranged methods then find each pair from both sides, which is faster only if
-        # they may stop early
-        ranged = module if isinstance(module, Ranged) and enough is not None else None
-        if is_self_join and (ranged is not None or isinstance(module, sinks.OneSided)):
+        # Some then find each pair from both sides, which is faster only if they may
+        # stop early
+        if (
+            is_self_join
+            and isinstance(module, Ranged)
+            and (module.one_sided or enough is not None)
+        ):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:
-                if ranged is not None:
-                    ranged.counts_of(q, layout, rows, count, enough)
-                elif isinstance(module, sinks.OneSided):
-                    module.one_sided(q, q, layout, count[some], rows)
-                    count[some] -= 1  # the row itself was counted
+                module.counts_of(q, layout, rows, count, enough)
             if isinstance(rows_of_places(q), slice):
                 return [count[: len(by_position[0])]]
             by_position[0][q["order"][some]] = count[some]
@@ -358,12 +357,13 @@ class CpuJoiner:
     ) -> np.ndarray:
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
-        if isinstance(module, sinks.OneSided):
-            found = np.zeros(stop - start, np.int64)
-            if stop > start and len(d["order"]) > SWEEP_LANES:
-                module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
-            return found
         pairs = np.zeros(stop - start, np.int64)
+        if isinstance(module, Ranged):
+            if stop > start and len(d["order"]) > SWEEP_LANES:
+                module.weights_of(
+                    q, d, layout, (start, stop), pairs, is_self_join=is_self_join
+                )
+            return pairs
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             # `both` separates the counts at earlier places, which are the result, from
             # those at later places

@@ -452,33 +452,6 @@ class RangedPairs(Protocol):
 
 
 @runtime_checkable
-class OneSided(Protocol):
-    """A method that can count the neighbors of queries alone.
-
-    This takes no longer than counting for both sides.
-    """
-
-    def one_sided(
-        self,
-        q: Index,
-        d: Index,
-        layout: Layout,
-        q_counts: np.ndarray,
-        rows: Rows | None = None,
-        *,
-        later: bool = False,
-    ) -> None:
-        """Add to `q_counts` the number of points of `d` near each point of `q`.
-
-        In a self-join, each point is near itself, so it is counted, too.
-
-        `rows`: count only for the queries at these places, which then alone have an
-        entry in `q_counts`. `later`: `q` is `d`, and only points at later places are
-        counted.
-        """
-
-
-@runtime_checkable
 class Tallying(Protocol):
     """A method that can count pairs for several thresholds in one call, without writing
     the pairs.

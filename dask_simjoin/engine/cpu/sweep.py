@@ -463,20 +463,23 @@ def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndar
     return np.ones(1)
 
 
-def one_sided(
+one_sided = True
+
+
+def weights_of(
     q: Index,
     d: Index,
     layout: SweepLayout,
-    q_counts: np.ndarray,
-    rows: Rows | None = None,
+    rows: Rows,
+    found: np.ndarray,
     *,
-    later: bool = False,
+    is_self_join: bool,
 ) -> None:
-    some, first = (q, 0) if rows is None else (grids.queries(q, *rows), rows[0])
+    some = grids.queries(q, *rows)
     if layout.dims is not None:
-        _add_up(some, d, layout, later, (q_counts,), first)
+        _add_up(some, d, layout, is_self_join, (found,), rows[0])
         return
-    _count(some, d, layout, later, q_counts, first)
+    _count(some, d, layout, is_self_join, found, rows[0])
 
 
 def counts_of(
@@ -487,7 +490,7 @@ def counts_of(
     enough: int | None = None,
 ) -> None:
     own = counts_[slice(*rows)]
-    one_sided(index, index, layout, own, rows)
+    weights_of(index, index, layout, rows, own, is_self_join=False)
     own -= 1  # each point was counted as its own neighbor
 
 

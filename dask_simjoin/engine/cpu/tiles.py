@@ -378,6 +378,7 @@ def _note(
         window=1 + min(MAX_NEXT, enough // POINTS_PER_NEXT) if may_stop else 1,
         turns=own_round if may_stop else own_round + last - first,
         both=True,
+        later=False,
     )
     names = [q["order"], d["order"]]
     state, scratch = marks.new_state(), marks.scratch(len(d["low"]))
@@ -434,6 +435,51 @@ def _count(
     start, stop = rows or (0, len(d["y"]))
     some = more[start // TILE : -(-stop // TILE)]
     d_counts[start:stop] += np.repeat(np.cumsum(some), TILE)[: stop - start]
+
+
+one_sided = False
+
+
+def weights_of(
+    q: Index,
+    d: Index,
+    layout: TilesLayout,
+    rows: Rows,
+    found: np.ndarray,
+    *,
+    is_self_join: bool,
+) -> None:
+    # one count for each place of whole tiles; the addresses begin at place 0
+    first, last = rows[0] // TILE, -(-rows[1] // TILE)
+    count = np.zeros((last - first) * TILE, np.int64)
+    values = count.ctypes.data - first * TILE * count.itemsize
+    q, d = _align(q, d)
+    marked = len(d["z"]) + len(d["lower"])
+    q_marks = np.zeros(len(q["z"]), np.int64)
+    d_marks = (np.zeros if is_self_join else np.ones)(marked, np.int64)
+    notes = marks.Notes(
+        marks.COUNT,
+        marks.ENDLESS,
+        values,
+        values,
+        q_low=0,
+        d_low=0,
+        q_marks=q_marks.ctypes.data,
+        d_marks=d_marks.ctypes.data,
+        parent=0,
+        more=0,
+        first=first,
+        stop=last,
+        window=1,
+        turns=(last - first) * (1 + is_self_join),
+        both=False,
+        later=is_self_join,
+    )
+    state, scratch = marks.new_state(), marks.scratch(len(d["low"]))
+    names = [q["order"], d["order"]]
+    join = _tile_join(q, d, layout, is_self_join, names, scratch)
+    record_pairs(join, notes, state.ctypes.data)
+    found += count[rows[0] - first * TILE :][: len(found)]
 
 
 def counts_of(

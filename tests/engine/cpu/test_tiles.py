@@ -32,6 +32,30 @@ def little(monkeypatch):
     monkeypatch.setattr(process, "LEAST", 100)
 
 
+@in_turns(2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"])
+def test_pairs_belong_to_the_earlier_of_their_places(kind, dims):
+    n, rng = 700, np.random.default_rng(dims)
+    x = np.asfortranarray(some_points(kind, n, dims))
+    moments = x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0)
+    every = totals(x, x)
+    for share in (0.01, 0.3, 1.0):
+        threshold = float(np.quantile(every, share))
+        layout = JOINER.layout("tiles", *moments, threshold)
+        index = JOINER.build(x, layout)
+        order = index["order"][:n]
+        near = every[order][:, order] <= threshold
+        ends = [0, *sorted(rng.choice(np.arange(64, n, 64), 3, False).tolist()), n]
+        for alone, within in ((False, near.sum(1)), (True, np.triu(near, 1).sum(1))):
+            how = {"is_self_join": alone}
+            found = [
+                JOINER.weights(index, index, layout, rows=rows, **how)
+                for rows in itertools.pairwise(ends)
+            ]
+            assert np.concatenate(found).tolist() == within.tolist()
+            whole = JOINER.weights(index, index, layout, **how)
+            assert whole.tolist() == within.tolist()
+
+
 @in_turns(
     2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5]
 )

@@ -232,9 +232,12 @@ class Notes(NamedTuple):
     # In the first it is compared with its window, and in the second with all other
     # tiles
     turns: int
-    # whether a pair of a self-join counts for both of its points; if not, all data must
-    # be marked 1
+    # whether a pair counts for both of its points. If not, either all data are marked 1,
+    # or pairs count for the earlier of their places
     both: bool
+    # for `COUNT` in a self-join: whether a pair counts only for the earlier of its
+    # places
+    later: bool
 
 
 @inline_function
@@ -383,7 +386,8 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
         return
     for i in range(first, last):
         add_long(notes.q_values, i, last - 1 - i)
-        add_long(notes.d_values, i, i - first)
+        if not notes.later:
+            add_long(notes.d_values, i, i - first)
     put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, points))
 
 

@@ -382,7 +382,7 @@ def _recorder(compare: Any, neighbors: Any, variant: str) -> Any:
             else:
                 count = candidates(join, _searching(join, notes, a), notes)
             # first compare tiles that are near in the index, then all others
-            near_first = later >= 0 and (task == LOWEST or not notes.both)
+            near_first = later >= 0 and updates and (task == LOWEST or not notes.both)
             trial = Trial(0, 0)
             for step in range(2 * count if near_first else count):
                 c = step if step < count else step - count
@@ -491,7 +491,7 @@ def _searching(join: TileJoin, notes: Notes, a: int) -> Turn:
     if not join.is_self_join:
         return _turn(join, a, 0, 0)
     before = a + 1 - notes.window
-    if notes.task == LINK:  # each pair of tiles unites sets once, from the earlier one
+    if notes.task == LINK or notes.later:  # each pair of tiles once, from the earlier
         before = 0
     elif notes.both or before < notes.first:
         before = notes.first
@@ -515,7 +515,7 @@ def _undecided_queries(join: TileJoin, notes: Notes, a: int, b: int) -> Comparis
         near = open_points(task, enough, notes.q_values, notes.q_low, a, points, y)
         return Comparison(a, b, near, True, False)
     alike = task == LINK and x >= 0 and y >= 0
-    return Comparison(a, b, _lanes_before(points - a * TILE), False, alike)
+    return Comparison(a, b, _lanes_before(points - a * TILE), notes.later, alike)
 
 
 @inline_source
