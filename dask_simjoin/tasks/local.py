@@ -232,6 +232,7 @@ def _in_turns(
     block_pair: BlockPair,
     plan: Plan,
     threads: int,
+    turns: int = TURNS,
 ) -> list[Made]:
     """Run work for ranges of places of the first chunk, one range after the other."""
     queries, data = (len(chunk["ids"]) for chunk in block_pair[:2])
@@ -246,7 +247,7 @@ def _in_turns(
         _threads_for(block_pair, plan, threads),
         cost / longer,
         block_pair.layout.grain,
-        TURNS,
+        turns,
         TURN_SECONDS * longer,
     )
 
@@ -317,7 +318,8 @@ def _each_pair_once(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
         with lock:
             total = found if total is None else np.add(total, found, out=total)
 
-    _in_turns(count, block_pair, plan, threads)
+    # few parts, because each has an array with counts of all rows
+    _in_turns(count, block_pair, plan, threads, turns=1)
     return total
 
 
