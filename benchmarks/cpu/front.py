@@ -3,7 +3,9 @@ pandas and Dask frames, the engine, and every peer.
 
 Each row has a process of its own on one core, where all tools take turns.  Before,
 all rows run at once on few points, which compiles and loads kernels and peers.  The
-file is written after each row, so that a run that is cut keeps what it measured.
+file is written after each row, so that a run that is cut keeps what it measured.  With
+``--together`` all rows run at the same time, each on another core: they share caches
+and memory, as do the tools of one row.
 """
 
 from __future__ import annotations
@@ -420,15 +422,22 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="a fiftieth of the rows, to try it"
     )
+    parser.add_argument(
+        "--together", action="store_true", help="all rows at once, a core for each"
+    )
     parser.add_argument("--output", type=Path, help="JSON file (standard output)")
     parser.add_argument("--one", choices=FRONT, help=argparse.SUPPRESS)
+    parser.add_argument("--core", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, default=1, help=argparse.SUPPRESS)
     return parser.parse_args(given)
 
 
-def apart(name: str, part: int, repeat: int, limit: float) -> dict[str, Any]:
-    """Measure a row in a process of its own."""
+def apart(
+    name: str, part: int, repeat: int, limit: float, core: int = 0
+) -> dict[str, Any]:
+    """Measure a row in a process of its own. `core`: see `pin`."""
     command = [sys.executable, "-m", "benchmarks", "cpu.front", "--one", name]
+    command += ["--core", str(core)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "row.json"
         command += ["--part", str(part), "--repeat", str(repeat), "--output", str(path)]
@@ -455,7 +464,7 @@ def main() -> int:
     """Run the benchmark; return 1 if numbers disagree or one of our calls failed."""
     options = arguments()
     if options.one:
-        pin()
+        pin(options.core)
         found = front.measure(
             FRONT[options.one], options.repeat, options.part, told=_tell
         )
@@ -468,6 +477,7 @@ def main() -> int:
         "environment": environment(tools, ours.VERSION),
         "unit": "CPU seconds of one core",
         "quick": options.quick,
+        "together": options.together,
         "rows": {},
         "wrong": [],
     }
@@ -481,13 +491,25 @@ def main() -> int:
             )
         )
     report["compiling"] = round(time.monotonic() - began, 1)
+    if options.together and cores < len(options.rows):
+        _tell(f"{len(options.rows)} rows need as many cores; there are {cores}")
+        return 2
+    pool = concurrent.futures.ThreadPoolExecutor(len(options.rows))
+    started = {
+        name: pool.submit(apart, name, part, options.repeat, LIMIT, core)
+        for core, name in enumerate(options.rows if options.together else ())
+    }
     for name in options.rows:
         passed = time.monotonic() - began
         _tell(f"{passed:6.1f} s: {name}")
-        if passed > options.seconds:
+        if passed > options.seconds and not started:
             report["wrong"].append(f"{name}: no time was left")
             continue
-        found = apart(name, part, options.repeat, LIMIT)
+        found = (
+            started[name].result()
+            if started
+            else apart(name, part, options.repeat, LIMIT)
+        )
         report["rows"][name] = found
         report["wrong"] += (
             [f"{name}: {found['failed']}"]

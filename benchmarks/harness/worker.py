@@ -64,10 +64,12 @@ def measure_apart(tool: str, row: str, repeat: int, quick: bool) -> dict[str, An
     return result | {"load": round(os.getloadavg()[0], 2)}
 
 
-def pin() -> None:
-    """Stay on one core, if the system allows it."""
+def pin(number: int = 0) -> None:
+    """Stay on one core, if the system allows it: the last one, or the one that is
+    `number` cores before it.
+    """
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1 - number]})
 
 
 def main() -> None:
