@@ -28,6 +28,7 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.optics import Edges
 from dask_simjoin.engine.base import (
     frames_for,
+    host_kernels,
     searcher_for,
     searcher_of_library,
     spanner_for,
@@ -129,14 +130,14 @@ def _offsets(
     return found, np.where(lost.any(axis=1), np.minimum(beyond, 0.0), beyond)
 
 
-def _number_stored(totals: Array) -> int:
-    """Return how many nearest rows to store per row. `totals` has one more column than
-    core distances need.
+def _number_stored(searched: int) -> int:
+    """Return how many nearest rows to store per row. `searched`: one more than core
+    distances need.
 
     An edge of a row may lead to any row within its core distance. If too many rows are
     within it, only a few are stored, and the next distance serves as a bound.
     """
-    number = max(0, totals.shape[1] - 1)
+    number = max(0, searched - 1)
     return number if number <= MAX_STORED else MIN_STORED
 
 
@@ -154,7 +155,7 @@ def core_distances_of_state(
     """
     totals, numbers = state["totals"], state["row_numbers"]
     xp = module_of(totals)
-    numbers = xp.ascontiguousarray(numbers[:, : _number_stored(totals)])
+    numbers = xp.ascontiguousarray(numbers[:, : _number_stored(totals.shape[1])])
     if isinstance(own, int):
         here, row = numbers // CHUNK == own, numbers % CHUNK
     else:
@@ -206,7 +207,12 @@ def search_core_distances(
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
     result: dict[str, Array] = {}
-    step = searcher.at_once(number)
+    step, padded = searcher.at_once(number), part[1] == 1
+    if xp is np:
+        others = max(0, min(min_samples, rows) - 1)
+        dims = query["low"].shape[1]
+        result = _on_host(last - first, number, others, dims, padded)
+        keep = host_kernels("boruvka").keep_nearest
 
     def search(start: int) -> None:
         stop = min(start + step, last)
@@ -214,14 +220,34 @@ def search_core_distances(
         here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
         totals, names = searcher.fresh(stop - start, number)
         searcher.nearest(here, query, layout, totals, names, is_self_join=True)
-        near = looked_up(place, names[:, : _number_stored(totals)])
+        if xp is np:
+            keep(totals, names, place, start, others, start - first, *result.values())
+            return
+        near = looked_up(place, names[:, : _number_stored(number)])
         distances = _core_distances(chunk, start, totals, near, min_samples, rows)
-        _keep(result, distances, start - first, last - first, padded=part[1] == 1)
+        _keep(result, distances, start - first, last - first, padded)
 
-    search(first)  # allocates the result
-    calls = [functools.partial(search, at) for at in range(first + step, last, step)]
-    together(calls, threads if xp is np else 1)
+    calls = [functools.partial(search, at) for at in range(first, last, step)]
+    together(calls or [lambda: search(first)], threads if xp is np else 1)
     return cast(CoreDistances, result)
+
+
+def _on_host(
+    rows: int, number: int, others: int, dims: int, padded: bool
+) -> dict[str, Array]:
+    """Return the arrays of `CoreDistances` before any search, in the order of
+    `keep_nearest`. `number`: how many nearest rows are searched.
+    """
+    listed = _number_stored(number)
+    kind = np.int16 if dims <= CLOSE_DIMS else np.int32
+    core = np.empty(_padded(rows) if padded else rows)
+    core[rows:] = np.nan
+    return {
+        "core": core,
+        "near": np.empty((rows, listed), kind),
+        "away": np.empty((rows, listed if listed > others else 0)),
+        "beyond": np.empty(rows, np.float32),
+    }
 
 
 def _keep(
@@ -245,7 +271,7 @@ def _keep_some() -> None:
     """
     totals, names = searcher_of_library("cudf").fresh(TILE, MIN_STORED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
-    near = looked_up(place, names[:, : _number_stored(totals)])
+    near = looked_up(place, names[:, : _number_stored(MIN_STORED + 1)])
     distances = _core_distances(cast(Chunk, {}), 0, totals, near, MIN_STORED + 1, TILE)
     _keep({}, distances, 0, TILE + 1, padded=True)
 

@@ -54,14 +54,14 @@ SEARCHED = (
 rounds.
 """
 
-MIN_SEARCHED_TILES, MIN_OFFERED = 8, 1 << 15
+MIN_SEARCHED_TILES, MIN_OFFERED = 128, 1 << 15
 """Minimum number of tiles that a thread searches from in a round, and of nodes whose
 known edges it offers.
 """
 
-TURNS = 16
+TURNS = 4
 """Parts of a round per thread: searches from some tiles take much longer than from
-others.
+others. Each part takes .1 ms during which other threads cannot start theirs.
 """
 
 

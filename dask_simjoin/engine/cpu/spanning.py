@@ -154,31 +154,36 @@ def in_order(
     `names`: row id of each node. `found`: batches of edges, as in `BoruvkaRounds`; the
     list is emptied.
     """
-    number = sum(len(nodes) for _, nodes in found)
-    weight = np.empty(number)
-    low, high = np.empty(number, np.int32), np.empty(number, np.int32)
-    at = 0
-    for own, nodes in found:
-        here = slice(at, at + len(nodes))
-        start, end = ends_of(nodes)
+    number, at = sum(len(nodes) for _, nodes in found), 0
+    weight, key = np.empty(number), np.empty(number, np.int64)
+
+    def fill(start: int, stop: int) -> None:
+        a, b = ends_of(nodes[start:stop])
+        here = slice(at + start, at + stop)
         if len(own) == len(nodes):
-            weight[here] = own
+            weight[here] = own[start:stop]
         else:
-            np.maximum(core[start], core[end], out=weight[here])
-        start, end = names[start], names[end]
-        np.minimum(start, end, out=low[here])
-        np.maximum(start, end, out=high[here])
-        at = here.stop
-    found.clear()
-    key = low.astype(np.int64)
-    key <<= 32
-    key |= high
+            np.maximum(core[a], core[b], out=weight[here])
+        a, b = names[a], names[b]
+        key[here] = np.minimum(a, b)
+        key[here] <<= 32
+        key[here] |= np.maximum(a, b)
+
+    while found:
+        own, nodes = found.pop(0)
+        shared_out(fill, len(nodes), threads)
+        at += len(nodes)
     order = argsorted(weight, threads)
     optics.sort_ties(order, weight, key)
-    del key
-    weight = weight[order]
-    low = low[order]
-    return weight, low, high[order]
+    away = np.empty(number)
+    low, high = np.empty(number, np.int32), np.empty(number, np.int32)
+
+    def take(start: int, stop: int) -> None:
+        here, some = slice(start, stop), order[start:stop]
+        away[here], (low[here], high[here]) = weight[some], ends_of(key[some])
+
+    shared_out(take, number, threads)
+    return away, low, high
 
 
 class CpuSpanner:

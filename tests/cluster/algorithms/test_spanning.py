@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.cluster.algorithms import spanning as algorithms
 from dask_simjoin.cluster.algorithms.spanning import in_order, merge_trees
+from dask_simjoin.engine.cpu.kernels import boruvka
 from tests.support.frames import computed
 from tests.support.hierarchy import (
     tree_by_definition,
@@ -23,14 +24,15 @@ from tests.support.profiles import examples
 def test_nearest_rows_that_are_far_behind(samples, monkeypatch):
     x = np.random.default_rng(samples).normal(size=(70_000, 2)).round(3)
     lost = []
-    behind = algorithms._offsets
+    keep = boruvka.keep_nearest
 
-    def counted(near, start, beyond):
-        found = behind(near, start, beyond)
-        lost.append(np.count_nonzero((found[0] == 0) & (near >= 0)))
-        return found
+    def counted(totals, names, *others):
+        keep(totals, names, *others)
+        at, near = others[3], others[5]
+        own = near[at : at + len(totals)]
+        lost.append(np.count_nonzero((own == 0) & (names[:, : own.shape[1]] >= 0)))
 
-    monkeypatch.setattr(algorithms, "_offsets", counted)
+    monkeypatch.setattr(boruvka, "keep_nearest", counted)
     found = frame_of(x).simjoin.spanning_tree(min_samples=samples)
     assert sum(lost) > 0
     parts = dd.from_pandas(frame_of(x), npartitions=3)

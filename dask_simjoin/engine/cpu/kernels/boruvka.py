@@ -22,6 +22,57 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 
+@device_function
+def float32_below(value: float) -> np.float32:
+    """Return the largest float32 that is not above a value."""
+    found = np.float32(value)
+    if found > value:
+        found = np.nextafter(found, np.float32(-np.inf))
+    return np.float32(found)
+
+
+@kernel
+def keep_nearest(
+    totals: Array,
+    names: Array,
+    place: Array,
+    start: int,
+    others: int,
+    at: int,
+    core: Array,
+    near: Array,
+    away: Array,
+    beyond: Array,
+) -> None:
+    """Keep the result of a search for the places from `start` on, in the rows from `at`
+    on of four arrays.
+
+    `totals`, `names` (n, k): the nearest rows; the name -1 stands for none. `place`:
+    name -> place. `others`: number of other rows within the core distance. The arrays
+    are those of `offer_listed`.
+    """
+    listed, known = near.shape[1], away.shape[1]
+    for r in range(totals.shape[0]):
+        i, o = start + r, at + r
+        lost = False
+        for s in range(listed):
+            name = names[r, s]
+            j = np.int64(place[name]) if name >= 0 else np.int64(-1)
+            if near.itemsize == 2:
+                behind = j - i if j >= 0 else np.int64(0)
+                fits = -32768 <= behind <= 32767
+                near[o, s] = behind if fits else 0
+                lost |= not fits
+            else:
+                near[o, s] = j
+            if known:
+                away[o, s] = totals[r, s]
+        core[o] = totals[r, others - 1] if others else 0.0
+        most = totals[r, listed] if listed < totals.shape[1] else -1.0
+        # if an offset does not fit, the row is not listed
+        beyond[o] = float32_below(min(most, 0.0) if lost else most)
+
+
 @kernel
 def offer_listed(
     component: Array,
