@@ -22,14 +22,20 @@ from dask_simjoin.planning.budget import (
     MARGIN,
     PEAK,
     enough_result,
-    eps_by_neighbors,
     fewer_pairs,
+    smaller,
     verbs_without_pairs,
 )
 from dask_simjoin.planning.limits import FREE, SHARE, Limits
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
-from dask_simjoin.request.messages import counted, listed, shown, size_text
+from dask_simjoin.request.messages import (
+    about_many,
+    counted,
+    listed,
+    shown,
+    size_text,
+)
 from dask_simjoin.request.spec import JoinSpec, check_dims
 from dask_simjoin.request.units import check_threshold
 
@@ -245,7 +251,7 @@ def check_outputs(
             f"The result would have {outputs:,.0f} partitions of at most "
             f"{size_text(limits.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use "
-            f"{larger}{fewer_pairs(cause, two)}.",
+            f"{larger}{smaller(cause)}.",
             remedies=[
                 *([Remedy(config=config)] if fits else []),
                 *verbs_without_pairs(cause, two),
@@ -260,24 +266,26 @@ def check_result(
     cause: str,
     two: bool = False,
     counted: bool = False,
+    options: str | None = None,
+    equal: bool = False,
 ) -> None:
     """Refuse a result that is certainly larger than the configuration or the disk
     allows.
 
     `cause`: the option that messages name as the cause of the size.  `two`: whether
-    there are two tables. `counted`: whether `rows` is exact.
+    there are two tables. `counted`: whether `rows` is exact. `options`, `equal`: see
+    `fewer_pairs`.
     """
     need = rows * pair_bytes
     found = (
-        f"{rows:,.0f} pairs"
+        f"{rows:,.0f} pair{'s' * (rows != 1)}"
         if counted
-        else f"at least {rows:,.0f} pairs, estimated from a sample"
+        else f"an estimated {about_many(rows)} pairs or more"
     )
     if need > limits.result:
         raise BudgetError(
-            f"{cause} gives {found}, which take "
-            f"{size_text(need, limits.result)}. "
-            f"{_limited(need, limits, fewer_pairs(cause, two), eps_by_neighbors(cause, two))}",
+            f"{cause} gives {found} ({size_text(need, limits.result)}). "
+            f"{_limited(need, limits, fewer_pairs(cause, two, options, equal))}",
             remedies=[
                 Remedy(config=enough_result(need, limits.result)),
                 *verbs_without_pairs(cause, two),
@@ -291,9 +299,12 @@ def check_nearest(rows: int, row_bytes: float, k: int, limits: Limits) -> None:
     """
     need = rows * (row_bytes + RANK_BYTES)
     if need > limits.result:
-        less = "a smaller k, max_distance=, or k_distances(), which returns one number per row"
+        less = (
+            "Use a smaller k, or max_distance=. If you only need one distance per row, "
+            "use k_distances()."
+        )
         raise BudgetError(
-            f"k={shown(k)} gives {rows:,} rows, which take {size_text(need, limits.result)}. "
+            f"k={shown(k)} gives {rows:,} rows ({size_text(need, limits.result)}). "
             f"{_limited(need, limits, less)}",
             remedies=[
                 Remedy(config=enough_result(need, limits.result)),
@@ -302,19 +313,18 @@ def check_nearest(rows: int, row_bytes: float, k: int, limits: Limits) -> None:
         )
 
 
-def _limited(need: float, limits: Limits, less: str, hint: str = "") -> str:
+def _limited(need: float, limits: Limits, less: str) -> str:
     """Describe the limit of a result, and the remedies.
 
-    `less`: options that make the result smaller, in words. `hint`: another sentence
-    about them.
+    `less`: sentences about options that make the result smaller.
     """
     where = (
         "you only aggregate the result, or write it to a larger disk"
         if limits.result_origin == FREE
-        else "there is space for it"
+        else "you have the space"
     )
     return (
-        f"The limit is {size_text(limits.result)} ({limits.result_origin}). Use {less}.{hint} "
+        f"The limit is {size_text(limits.result)} ({limits.result_origin}). {less} "
         f"If {where}, raise the "
         f"limit: dask.config.set({enough_result(need, limits.result)})."
     )
@@ -329,8 +339,8 @@ def check_edges(pairs: float, max_eps: float, memory: int | None) -> None:
     if memory is not None and need > TREE_SHARE * memory:
         room = size_text(TREE_SHARE * memory, memory)
         raise BudgetError(
-            f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a "
-            f"sample. Their edges take {size_text(need, memory)}, and the process that "
+            f"max_eps={max_eps!r} gives an estimated {about_many(pairs)} pairs or more. "
+            f"Their edges take {size_text(need, memory)}, and the process that "
             f"orders the rows has {room} for them. Use mode='forest', which stores at "
             "most one edge per row, a smaller max_eps, or more memory.",
             remedies=[Remedy({"mode": "forest"})],

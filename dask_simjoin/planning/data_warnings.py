@@ -26,15 +26,18 @@ from dask_simjoin.metrics.distances import Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
 from dask_simjoin.planning.budget import (
     enough_result,
-    eps_by_neighbors,
     fewer_pairs,
     verbs_without_pairs,
 )
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
-from dask_simjoin.request.column_names import is_identifier, latitude_and_longitude
-from dask_simjoin.request.messages import counted, listed, size_text
+from dask_simjoin.request.column_names import (
+    are_points,
+    is_identifier,
+    latitude_and_longitude,
+)
+from dask_simjoin.request.messages import about_many, counted, listed, size_text
 from dask_simjoin.request.spec import JoinSpec
 
 MIN_ROWS = 500
@@ -104,24 +107,27 @@ def check_share(
     rows: float,
     row_bytes: float,
     spec: JoinSpec,
+    equal: bool = False,
 ) -> None:
     """Refuse a large result that has most of the possible pairs, unless a limit of
     results is configured.
 
     `share`: number of the result's pairs, divided by the number of all possible pairs.
-    `rows`: lower bound of the number of the result's rows.
+    `rows`: lower bound of the number of the result's rows. `equal`: whether all rows
+    have the same coordinates.
     """
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
         return
     causes = _causes(data_warnings)
     likely = "".join(f"{cause} " for cause in causes)
-    of_all = "" if causes else f", at least {share:.0%} of all pairs of rows"
+    of_all = "" if causes else f", {share:.0%} of all pairs"
     raise BudgetError(
-        f"{likely}{spec.request} gives at least {rows:,.0f} pairs{of_all}, estimated "
-        f"from a sample, which take {size_text(size)}. Use {fewer_pairs(spec.request)}."
-        f"{eps_by_neighbors(spec.request)} If you want all of these pairs, allow them "
-        f"first: dask.config.set({enough_result(size)}).",
+        f"{likely}{spec.request} gives an estimated {about_many(rows)} pairs or more "
+        f"({size_text(size)}{of_all}). "
+        f"{fewer_pairs(spec.request, options=spec.same_options, equal=equal)} If you "
+        "want all of these pairs, allow them first: "
+        f"dask.config.set({enough_result(size)}).",
         remedies=[
             *(cause.remedy for cause in causes.values() if cause.remedy is not None),
             Remedy(config=enough_result(size)),
@@ -301,7 +307,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     metric is for a plane.
     """
     every, spec = side.every, side.spec
-    points = _are_points(spec)
+    points = are_points(spec.on)
     places = (
         (1, 0)
         if points
@@ -349,14 +355,6 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
             UnitsWarning(text), remedy=Remedy({"metric": Haversine.name, **in_order})
         )
     ]
-
-
-def _are_points(spec: JoinSpec) -> bool:
-    """Return whether the coordinates are the columns that were added for points of a
-    GeoDataFrame.
-    """
-    names = [str(name) for name in spec.on]
-    return len(names) == 2 and [f"{names[0][:-2]}.{axis}" for axis in "xy"] == names
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:

@@ -137,6 +137,20 @@ def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
     return None
 
 
+def are_points(names: Sequence[Hashable]) -> bool:
+    """Return whether coordinates are the columns that were added for the points of a
+    GeoDataFrame.
+
+    Examples
+    --------
+    >>> are_points(["geometry.y", "geometry.x"]), are_points(["x", "y"])
+    (True, False)
+    """
+    found = [str(name) for name in names]
+    stem = found[0][:-2] if found else ""
+    return sorted(found) == [f"{stem}.x", f"{stem}.y"]
+
+
 def _on_spheres(names: Sequence[Hashable]) -> list[tuple[list[int], list[int]]]:
     """For each entry of `ON_SPHERES`, return the positions of the names of its first
     coordinate, and of its second.

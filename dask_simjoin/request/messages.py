@@ -39,6 +39,34 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" + "s" * (number != 1)
 
 
+def about_many(number: float) -> str:
+    """Format an estimated lower bound, rounded down to three digits.
+
+    Examples
+    --------
+    >>> about_many(1_997_154_338_296), about_many(64_329_755), about_many(12_345.6)
+    ('1.99 trillion', '64.3 million', '12,300')
+    """
+    for size, word in LARGE_NUMBERS:
+        if number >= size:
+            count = decimal.Decimal(int(number)) / size
+            digits = max(0, 2 - count.adjusted())
+            unit = decimal.Decimal(1).scaleb(-digits)
+            return f"{count.quantize(unit, decimal.ROUND_FLOOR):,f} {word}"
+    step = 10 ** max(0, len(str(int(number))) - 3)
+    return f"{int(number) // step * step:,}"
+
+
+LARGE_NUMBERS = (
+    (10**18, "quintillion"),
+    (10**15, "quadrillion"),
+    (10**12, "trillion"),
+    (10**9, "billion"),
+    (10**6, "million"),
+)
+"""Numbers that have a name, from the largest."""
+
+
 def size_text(size: float, like: float = 1, up: bool = False) -> str:
     """Format a number of bytes in the units that users write: "400 MB", "64 MiB".
 

@@ -47,7 +47,7 @@ POINTS = pd.DataFrame(
     {"x": np.arange(10.0), "y": np.arange(10.0) % 3, "t": list("abcdefghij")}
 )
 LAZY = dd.from_pandas(POINTS, npartitions=2)
-EQUAL = pd.DataFrame({"x": np.zeros(2_000_000)})
+CROWDED = pd.DataFrame({"x": np.linspace(0, 10, 2_000_000)})
 VECTORS = pd.DataFrame({"v": list(RNG.normal(size=(2000, 4)) + 1)})
 
 
@@ -68,9 +68,9 @@ MISTAKES = {
     "a similarity as eps of cosine": lambda: VECTORS.simjoin.count_pairs(
         0.95, on="v", metric="cosine"
     ),
-    "eps far too large": lambda: EQUAL.simjoin.self_join(1.0),
+    "eps far too large": lambda: CROWDED.simjoin.self_join(1.0),
     "the same, lazily": lambda: (
-        dd.from_pandas(EQUAL, npartitions=2).simjoin.self_join(1.0).npartitions
+        dd.from_pandas(CROWDED, npartitions=2).simjoin.self_join(1.0).npartitions
     ),
     "a column of dates": lambda: with_column(
         pd.date_range("2020", periods=10)
@@ -412,7 +412,12 @@ JOBS = {
     ),
     "box: far too large a distance": Mistake(
         lambda: dask_simjoin.self_join(RNG.random((400_000, 3)), 0.9),
-        ("within eps=0.9", "k_distances(10)", "count_pairs()", "'simjoin.result-lim"),
+        (
+            "within eps=0.9",
+            "k_distances(frame, 10)",
+            "count_pairs()",
+            "'simjoin.result-lim",
+        ),
     ),
     # clusters of a population
     "population: kilometers": Mistake(
