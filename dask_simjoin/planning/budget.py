@@ -175,7 +175,7 @@ def fewer_pairs(
     ("eps=1", say), and verbs that count pairs.
 
     `options`: the options of the call that determine distances: see
-    `JoinSpec.same_options`; None: they are unknown.  `equal`: whether all rows have the
+    `JoinSpec.same_options`; None: no eps can be recommended.  `equal`: whether all rows have the
     same coordinates.
     """
     if equal and not two:
@@ -196,11 +196,10 @@ def _eps_by_neighbors(cause: str, two: bool, options: str | None) -> str:
     """Return a sentence that says how to choose an eps, if it is the cause of a large
     result, and there are not two tables.
     """
-    if two or not cause.startswith("eps="):
+    if two or options is None or not cause.startswith("eps="):
         return ""
-    same = ", on=..., metric=..." if options is None else options
     return (
-        f" For example, eps=numpy.median(dask_simjoin.k_distances(frame, 10{same})) "
+        f" For example, eps=numpy.median(dask_simjoin.k_distances(frame, 10{options})) "
         "gives half of the rows at least 10 neighbors."
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ from dask_simjoin.planning.budget import (
 from dask_simjoin.planning.limits import FREE, SHARE, Limits
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
+from dask_simjoin.request.column_names import are_points
 from dask_simjoin.request.messages import (
     about_many,
     counted,
@@ -490,16 +492,43 @@ def resolve_dims(
     ], spec
 
 
-def _object_number(
-    name: Hashable, row: int, number: int, label: str, what: str
-) -> CoordinateError:
-    """Return the error for a number in a column of objects, which may hold lists."""
-    kind = what.partition(",")[0]
+SHAPES = re.compile(
+    r"an? ((Multi)?(Point|LineString|Polygon)|LinearRing|GeometryCollection)"
+)
+"""Matches the types of shapely's geometries."""
+
+
+def _unlike(name: Hashable, what: str, where: str) -> CoordinateError:
+    """Return the error for a row of a column of objects that has no list of numbers, or
+    a list of another length. `what`: the value; `where`: its row.
+    """
+    kind, column = what.partition(",")[0], f"df[{name!r}]"
+    if "not a list" not in what:
+        other = "pad" if "length" in what else "convert"
+        return CoordinateError(
+            f"Column {name!r} must hold lists of numbers of equal length: {where} holds "
+            f"{what}. Leave such rows out first, or {other} the lists."
+        )
+    if what.endswith(A_NUMBER):
+        return CoordinateError(
+            f"Column {name!r} holds {kind} in {where}, but coordinates must be "
+            "integers or floats. If all values are numbers, convert them: "
+            f"{column} = {column}.astype('float64'). This rounds each to the nearest "
+            "float64."
+        )
+    problem = (
+        f"Column {name!r} holds {kind} in {where}, but coordinates must be numbers, or "
+        "lists of numbers of equal length."
+    )
+    if SHAPES.fullmatch(kind):
+        return CoordinateError(
+            f"{problem} Shapes cannot be joined; use the coordinates of their "
+            f"centroids: {column} = {column}.map(lambda shape: [shape.centroid.x, "
+            "shape.centroid.y])."
+        )
     return CoordinateError(
-        f"Column {name!r} holds objects instead of numbers of at most 64 bits: row "
-        f"{row} of partition {number} (label {label}) holds {kind}. If all values are "
-        f"numbers, df[{name!r}].astype('float64') makes them coordinates, and rounds "
-        "each to the nearest float64."
+        f"{problem} If other rows hold lists, leave such rows out first. Otherwise "
+        "name columns of numbers with on=."
     )
 
 
@@ -526,18 +555,8 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     for number, summary in enumerate(summaries):
         if summary.unlike is not None:
             row, what, label = summary.unlike
-            if what.endswith(A_NUMBER):
-                raise _object_number(spec.on[0], row, number, label, what)
-            remedy = (
-                "If other rows hold lists, leave such rows out first. Otherwise name "
-                "columns of numbers with on=."
-                if "not a list" in what
-                else "Leave such rows out first, or pad the lists."
-            )
-            raise CoordinateError(
-                f"Column {spec.on[0]!r} must hold lists of numbers of equal length: "
-                f"row {row} of partition {number} (label {label}) holds {what}. {remedy}"
-            )
+            place = _place(row, number, label, len(summaries))
+            raise _unlike(spec.on[0], what, place)
     problems, groups = [], ""
     for name in spec.on:
         found = [(n, *s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
@@ -550,10 +569,22 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             lacking = f"{listed(spec.coordinates.by)}, missing in {counted(missing, 'row')} {where}"
             groups = f"Columns of by= must not have missing values: {lacking}. "
             continue
-        rows = "rows with " if spec.coordinates.lists else ""
-        kinds = [f"{missing:,} {rows}missing or NaN"] if missing else []
-        kinds += [f"{infinite:,} {rows}infinite"] if infinite else []
-        problems.append(f"column {name!r} has {' and '.join(kinds)} {where}")
+        kinds = [
+            f"{counted(many, 'row')} with {kind} numbers"
+            if spec.coordinates.lists
+            else counted(many, f"{kind} value")
+            for many, kind in ((missing, "missing"), (infinite, "infinite"))
+            if many
+        ]
+        if are_points(spec.on) and not infinite:
+            # both coordinates of a missing point are missing
+            kinds = [
+                f"{missing:,} missing or empty geometr{'y' if missing == 1 else 'ies'}"
+            ]
+            name = str(name)[:-2]
+        problem = f"column {name!r} has {' and '.join(kinds)} {where}"
+        if problem not in problems:
+            problems.append(problem)
     if problems or groups:
         numbers = (
             f"Coordinates must be finite numbers: {'; '.join(problems)}. "
@@ -561,8 +592,8 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             else ""
         )
         raise CoordinateError(
-            f"{numbers}{groups}{DROPNA} (those rows then have no partner), or fill "
-            "them first."
+            f"{numbers}{groups}{DROPNA} (those rows then have no partner), or "
+            f"{'drop such rows' if are_points(spec.on) else 'replace these values'} first."
         )
     _check_directions(summaries, spec)
     _check_limits(summaries, spec)
@@ -570,13 +601,19 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         for number, summary in enumerate(summaries):
             if name in summary.inexact:
                 raise CoordinateError(
-                    f"Column {name!r} holds the integer {summary.inexact[name]} "
-                    "(partition "
-                    f"{number}), beyond 2**53, where float64 cannot represent every "
-                    "integer. Subtract an "
-                    "offset first, or convert it with .astype('float64') if rounding "
-                    "is fine."
+                    f"Column {name!r} holds the integer {summary.inexact[name]}"
+                    f"{f' (partition {number})' if len(summaries) > 1 else ''}. Beyond "
+                    "2**53, float64 cannot represent every integer. If these are ids, "
+                    f"use id={name!r} and other coordinates. Otherwise subtract an "
+                    "offset first. Or, if rounding is fine, convert the column: "
+                    f"df[{name!r}] = df[{name!r}].astype('float64')."
                 )
+
+
+def _place(row: int, number: int, label: str, partitions: int) -> str:
+    """Return the place of a row, with its partition if there are several."""
+    where = f" of partition {number}" if partitions > 1 else ""
+    return f"row {row}{where} (label {label})"
 
 
 def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
@@ -584,15 +621,15 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     if found:
         number, (_, row, label) = found[0]
         zeros = sum(zero[0] for _, zero in found)
-        rows = (
-            "There is 1 such row: "
+        rows, it = (
+            ("There is 1 such row: ", "it")
             if zeros == 1
-            else f"There are {zeros:,} such rows; the first is "
+            else (f"There are {zeros:,} such rows; the first is ", "them")
         )
+        place = _place(row, number, label, len(summaries))
         raise CoordinateError(
             f"metric={spec.metric.name!r} compares directions, and a row of zeros has no "
-            f"direction. {rows}row {row} of partition {number} "
-            f"(label {label}). {DROPNA} to leave them out, or drop them first."
+            f"direction. {rows}{place}. {DROPNA} to leave {it} out, or drop {it} first."
         )
 
 
@@ -615,7 +652,7 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
                 f"{first.example!r} at label {first.label}{where}."
             )
             drop = (
-                f"Drop such rows first. In pandas: df[df[{name!r}].between({lowest:g}, "
+                f"Drop such rows first: df = df[df[{name!r}].between({lowest:g}, "
                 f"{highest:g})]. They are not missing, so dropna=True keeps them."
             )
             swapped = (
@@ -623,7 +660,8 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
                 "this order, in degrees. The columns may be swapped, or their values "
                 "may have another unit, such as meters."
             )
-            marks = "91 and 181 often stand for 'not available', as in AIS."
+            mark = 91 if wanted == metric.columns[0] else 181
+            marks = f"{mark} often stands for 'not available', as in AIS."
             if markers == total:
                 raise CoordinateError(f"{text} {marks} {drop}")
             if markers > 1:

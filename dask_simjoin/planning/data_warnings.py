@@ -24,6 +24,7 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics.distances import Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
+from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.planning.budget import (
     enough_result,
     fewer_pairs,
@@ -66,8 +67,11 @@ DEAR = 2 << 30
 possible pairs.
 """
 
-ENDS = ". To end this warning, rename the columns"
-"""End of warnings that depend on names of columns."""
+SILENCE = (
+    "To silence this warning: warnings.simplefilter('ignore', "
+    "dask_simjoin.errors.UnitsWarning)."
+)
+"""End of warnings that nothing else ends but other data."""
 
 SMALLER = ", or use a smaller eps"
 """End of warnings about many pairs. Errors about them name more remedies instead."""
@@ -166,7 +170,8 @@ def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
         if isinstance(one.warning, UnitsWarning) and not one.if_none
     )
     return {
-        str(one.warning).replace(ENDS, "").replace(SMALLER, ""): one for one in units
+        str(one.warning).replace(f" {SILENCE}", "").replace(SMALLER, ""): one
+        for one in units
     }
 
 
@@ -290,14 +295,14 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     )
     if not near:
         return []
-    named = " and ".join(repr(name) for name in spec.on)
+    columns = f"frame[[{listed(spec.on[:2])}]]"
+    convert = "" if are_points(spec.on) else f": {columns} *= 180 / numpy.pi"
     return [
         _units(
-            f"All {every.rows:,} values of {named} are at most pi/2 and pi in size, as "
-            "angles in radians are. "
-            f"But metric={spec.metric.name!r} takes degrees. If the values are radians, "
-            "convert them, for example "
-            "with numpy.degrees."
+            f"All {every.rows:,} values of {spec.on[0]!r} are between -pi/2 and pi/2, and "
+            f"those of {spec.on[1]!r} between -pi and pi, as angles in radians are. But "
+            f"metric={spec.metric.name!r} takes degrees. If the values are radians, "
+            f"convert them{convert}. {SILENCE}"
         )
     ]
 
@@ -345,16 +350,40 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     )
     text = (
         f"{named} look like degrees, but metric={spec.metric.name!r} compares them on a "
-        "plane, with eps= in "
-        "degrees. For distances on the sphere, use metric='haversine' with "
-        f"on=[{named}] and eps= in "
-        f"meters{ENDS}."
+        f"plane{_in_meters(spec, named)} {SILENCE}"
     )
     return [
         DataWarning(
             UnitsWarning(text), remedy=Remedy({"metric": Haversine.name, **in_order})
         )
     ]
+
+
+def _in_meters(spec: JoinSpec, named: str) -> str:
+    """Return advice to measure distances on the sphere, with the largest distance in
+    meters, unless it is too large for degrees.
+    """
+    name, eps = spec.limit.option, spec.eps
+    use = f"metric={Haversine.name!r}, on=[{named}]"
+    if (
+        spec.metric.name == "sqeuclidean"
+        or spec.radius is not None
+        or spec.several
+        or not 0 < eps <= MANY_DEGREES
+    ):
+        return (
+            f", with distances in degrees. For meters, use {use} and {name}= in meters."
+        )
+    meters = math.radians(eps) * RADIUS
+    size = f"{meters:.3g} m" if meters < 1000 else f"{meters / 1000:.3g} km"
+    return (
+        f", so {name}={eps:g} means {eps:g} degrees, about {size} of latitude. For "
+        f"distances on the sphere, use {use}, {name}={size!r}."
+    )
+
+
+MANY_DEGREES = 10
+"""A larger distance is hardly meant in degrees."""
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
@@ -371,7 +400,7 @@ def _swapped(side: TableSummary) -> list[DataWarning]:
         _units(
             f"metric={spec.metric.name!r} takes latitude first, but {first!r} is first in "
             "on=, and usually names the "
-            f"longitude. If it does, use on=[{listed([second, first])}]{ENDS}."
+            f"longitude. If it does, use on=[{listed([second, first])}]. {SILENCE}"
         )
     ]
 
@@ -540,9 +569,9 @@ def small_distance(
     if extent < EXTENT:
         return ""
     return (
-        f"{name}={distance:g} is in meters with metric={spec.metric.name!r}, and the rows "
-        f"extend over {extent / 1000:,.0f} km. If you mean kilometers, use "
-        f"{name}='{distance:g} km'; {name}='{distance:g} m' ends this warning."
+        f"{name}={distance:g} is in meters with metric={spec.metric.name!r}, and the "
+        f"points span {extent / 1000:,.0f} km. If you mean kilometers, use "
+        f"{name}='{distance:g} km'. {_with_unit(name, distance)}"
     )
 
 
@@ -607,7 +636,7 @@ def _perhaps_degrees(
     return (
         f"If {first!r} and {second!r} are degrees and eps is in meters, use "
         f"on=[{listed(on)}] (latitude, then longitude) and metric={metric!r}. Otherwise "
-        f"check that eps has their unit{SMALLER}."
+        f"check that eps is in the unit of {first!r} and {second!r}{SMALLER}."
     )
 
 
@@ -672,13 +701,16 @@ def far_from_eps(
     if away < FAR * spec.eps:
         return ""
     return (
-        f"In a sample, no pair of unequal rows is within eps={spec.eps!r} meters, and "
-        "the nearest rows "
-        f"are about {away:,.0f} meters apart. With metric={spec.metric.name!r}, eps= is in "
-        "meters; "
-        f"if you mean kilometers, use eps={1000 * spec.eps:g}. eps='{spec.eps:g} m' "
-        "ends this warning."
+        f"In a sample, no two different points are within eps={spec.eps!r} meters of "
+        f"each other, and nearest points are about {away:,.0f} meters apart. With "
+        f"metric={spec.metric.name!r}, eps= is in meters. If you mean kilometers, use "
+        f"eps='{spec.eps:g} km'. {_with_unit('eps', spec.eps)}"
     )
+
+
+def _with_unit(name: str, distance: float) -> str:
+    """Return a sentence about how to end a warning about meters."""
+    return f"If you mean meters, {name}='{distance:g} m' ends this warning."
 
 
 def far_from_max_distance(left: Array, right: Array, spec: JoinSpec, far: float) -> str:
@@ -697,8 +729,7 @@ def far_from_max_distance(left: Array, right: Array, spec: JoinSpec, far: float)
         f"No row has a neighbor within max_distance={far!r} meters: in a sample, the "
         "nearest rows are about "
         f"{away:,.0f} meters away. With metric={spec.metric.name!r}, max_distance= is in "
-        "meters; if you mean "
-        f"kilometers, use max_distance={1000 * far:g}, and for degrees "
+        f"meters. If you mean kilometers, use max_distance='{far:g} km'; for degrees, "
         f"max_distance='{far:g} deg'."
     )
 

@@ -59,9 +59,8 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
     raise ColumnError(
         f"Without on= the coordinates are all numeric columns, {listed(kinds)}. But "
         f"{listed(found)} "
-        f"{how}. Name the coordinates with on=[...]{suggested(kinds)}, or leave out the "
-        "identifier with "
-        f"id={found[0]!r}."
+        f"{how}. Name the coordinates with on=[...]{suggested(kinds)}. If "
+        f"{found[0]!r} holds the ids of rows, also use id={found[0]!r}."
     )
 
 
@@ -191,7 +190,7 @@ def suggested(kinds: dict[Hashable, str]) -> str:
     if len(first) == len(second) == 1:
         chosen = [names[first[0]], names[second[0]]]
         others = [name for name in names if name not in chosen]
-        without = f", which leaves out {listed(others)}" if others else ""
+        without = f" (without {listed(others)})" if others else ""
         return f", such as on=[{listed(chosen)}]{without}"
     integers = [name for name, kind in rest.items() if kind in INTEGERS]
     if len(integers) > 1:
@@ -219,7 +218,9 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     # an error
     plain = isinstance(name, str)
     if plain and any(name in table.index.names for table in tables):
-        meant = ", but the name of the index; frame.reset_index() makes it a column"
+        meant = (
+            ", but the name of the index; use frame.reset_index() to make it a column"
+        )
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
         every = (
             "df.columns"

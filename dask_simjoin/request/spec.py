@@ -249,17 +249,16 @@ class JoinSpec(RowSpec):
         return f"{option}={value} {self.measure.unit}".rstrip()
 
     @property
-    def same_options(self) -> str:
-        """The options that determine distances, as a message repeats them for another
-        verb: ", on=['x', 'y'], metric='manhattan'".
+    def same_options(self) -> str | None:
+        """The options that determine distances, as a message repeats them for
+        `k_distances`: ", on=['x', 'y'], metric='manhattan'". None: it has no option
+        `by`.
         """
-        by = list(self.coordinates.by)
-        on = list(self.on[:-1] if by else self.on)
+        if self.coordinates.by:
+            return None
         given: dict[str, Any] = {}
-        if self.defaults is None and not are_points(on):
-            given["on"] = on
-        if by:
-            given["by"] = by
+        if self.defaults is None and not are_points(self.on):
+            given["on"] = list(self.on)
         if self.metric.name != MetricOptions().name:
             given["metric"] = self.metric.name
         if self.metric.name == "minkowski":

@@ -59,7 +59,7 @@ def test_a_result_is_limited_by_the_disk(disks, tmp_path):
         lazy().simjoin.plan(0.3)
 
 
-PLACES = FRAME.assign(g=np.arange(2000) % 2)
+PLACES = 50 * FRAME
 
 
 @pytest.mark.parametrize("kind", ["plain", "lazy", "array"])
@@ -68,9 +68,9 @@ PLACES = FRAME.assign(g=np.arange(2000) % 2)
     [
         {},
         {"on": ["y", "x"], "metric": "haversine"},
-        {"on": "x", "by": "g", "metric": "minkowski", "p": 3},
+        {"on": "x", "metric": "minkowski", "p": 3},
     ],
-    ids=["all", "sphere", "groups"],
+    ids=["all", "sphere", "one"],
 )
 def test_the_eps_that_is_recommended_gives_neighbors(kind, options):
     if kind == "lazy":
@@ -78,18 +78,25 @@ def test_the_eps_that_is_recommended_gives_neighbors(kind, options):
     elif kind == "array":
         if options:
             pytest.skip("columns of arrays have no names")
-        frame = FRAME.to_numpy()
+        frame = PLACES.to_numpy()
     else:
         frame = PLACES
     refused = pytest.raises(BudgetError)
     with dask.config.set({"simjoin.result-limit": "1 kB"}), refused as caught:
-        eps = 1e6 if options.get("metric") == "haversine" else 0.9
+        eps = 1e6 if options.get("metric") == "haversine" else 25.0
         len(dask_simjoin.self_join(frame, eps, **options))
     found = re.search(r"eps=(numpy.*?\)\)) gives half", str(caught.value))
     assert found, str(caught.value)
     names = {"numpy": np, "dask_simjoin": dask_simjoin, "frame": frame}
     counts = dask_simjoin.neighbor_counts(frame, eval(found[1], names), **options)
     assert 0.5 <= np.mean(np.asarray(counts) >= 10) < 0.6
+
+
+def test_no_eps_is_recommended_for_groups():
+    frame = PLACES.assign(g=np.arange(2000) % 2)
+    refused = pytest.raises(BudgetError, match=r"Use a smaller eps\. If you only need")
+    with dask.config.set({"simjoin.result-limit": "1 kB"}), refused:
+        frame.simjoin.self_join(9.0, on=["x", "y"], by="g")
 
 
 def test_several_chunks_on_a_gpu_leave_room_to_make_another():
