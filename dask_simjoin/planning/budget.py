@@ -182,8 +182,15 @@ def fewer_pairs(
         use = "All rows have the same coordinates, so a smaller eps does not help."
     else:
         use = f"Use {smaller(cause)}.{_eps_by_neighbors(cause, two, options)}"
+    return f"{use}{without_pairs(cause, two)}"
+
+
+def without_pairs(cause: str, two: bool = False) -> str:
+    """Return a sentence that recommends the verbs that count pairs; "" if there are
+    none.
+    """
     counts = " or ".join(f"{one.verb}()" for one in verbs_without_pairs(cause, two))
-    return f"{use} If you only need numbers, use {counts}." if counts else use
+    return f" If you only need numbers, use {counts}." if counts else ""
 
 
 def smaller(cause: str) -> str:

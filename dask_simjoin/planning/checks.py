@@ -26,6 +26,7 @@ from dask_simjoin.planning.budget import (
     fewer_pairs,
     smaller,
     verbs_without_pairs,
+    without_pairs,
 )
 from dask_simjoin.planning.limits import FREE, SHARE, Limits
 from dask_simjoin.planning.partition import PartitionSummary
@@ -253,7 +254,7 @@ def check_outputs(
             f"The result would have {outputs:,.0f} partitions of at most "
             f"{size_text(limits.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use "
-            f"{larger}{smaller(cause)}.",
+            f"{larger}{smaller(cause)}.{without_pairs(cause, two)}",
             remedies=[
                 *([Remedy(config=config)] if fits else []),
                 *verbs_without_pairs(cause, two),

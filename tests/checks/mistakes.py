@@ -49,6 +49,7 @@ POINTS = pd.DataFrame(
 )
 LAZY = dd.from_pandas(POINTS, npartitions=2)
 CROWDED = pd.DataFrame({"x": np.linspace(0, 10, 2_000_000)})
+DATES = pd.date_range("2020", periods=10)
 VECTORS = pd.DataFrame({"v": list(RNG.normal(size=(2000, 4)) + 1)})
 
 
@@ -80,9 +81,7 @@ MISTAKES = {
     "the same, lazily": lambda: (
         dd.from_pandas(CROWDED, npartitions=2).simjoin.self_join(1.0).npartitions
     ),
-    "a column of dates": lambda: with_column(
-        pd.date_range("2020", periods=10)
-    ).simjoin.self_join(1, on="z"),
+    "a column of dates": lambda: with_column(DATES).simjoin.self_join(1, on="z"),
     "a column of texts": lambda: POINTS.simjoin.self_join(1, on="t"),
     "a column that the right table lacks": lambda: POINTS.simjoin.join(
         POINTS[["x"]], 1, on=["x", "y"]

@@ -428,7 +428,7 @@ def test_suggested_conversions_of_columns_work(kind):
     df = pd.DataFrame({"v": CONVERTIBLE[kind]})
     with pytest.raises(ColumnError) as error:
         df.simjoin.self_join(1e9, on="v")
-    df = repaired(str(error.value), df)["df"]
+    df = repaired(str(error.value), df)
     assert len(df.simjoin.self_join(1e9, on="v")) == 1
 
 

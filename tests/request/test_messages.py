@@ -85,7 +85,7 @@ def test_the_remedy_for_times_works(times, lazy):
     if lazy:
         df = dd.from_pandas(df, npartitions=2)
     text = told(ColumnError, df.simjoin.count_pairs, 1.0, on=["x", "t"])
-    df = repaired(text, df)["df"]
+    df = repaired(text, df)
     found = df.simjoin.count_pairs(86_400.0, on=["x", "t"])
     assert (found.compute() if lazy else found) == 3
 
@@ -155,7 +155,7 @@ def test_numbers_as_text_are_converted_as_told():
     df = pd.DataFrame({"x": ["1", "2.5"]}, dtype="string")
     text = told(ColumnError, df.simjoin.count_pairs, 2.0, on="x")
     assert "on= names 'x' of dtype" in text
-    assert repaired(text, df)["df"].simjoin.count_pairs(2.0, on="x") == 1
+    assert repaired(text, df).simjoin.count_pairs(2.0, on="x") == 1
 
 
 @pytest.mark.parametrize("verb", ["join", "knn_join"])
@@ -332,14 +332,14 @@ def test_shapes_are_replaced_by_their_centroids_as_told():
     df = pd.DataFrame({"o": [Polygon(0.0, 0.0), Polygon(0.0, 1.0), Polygon(9.0, 9.0)]})
     text = told(CoordinateError, df.simjoin.self_join, 1.0, on="o")
     assert "holds a Polygon in row 0 (label 0)" in text and "Shapes cannot be" in text
-    assert repaired(text, df)["df"].simjoin.count_pairs(1.0, on="o") == 1
+    assert repaired(text, df).simjoin.count_pairs(1.0, on="o") == 1
 
 
 def test_a_number_as_an_object_is_no_list():
     df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
     text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
     assert "holds a Decimal in row 0 (label 0), but coordinates must be" in text
-    assert repaired(text, df)["df"].simjoin.count_pairs(1.0, on="o") == 1
+    assert repaired(text, df).simjoin.count_pairs(1.0, on="o") == 1
 
 
 @pytest.mark.parametrize(
