@@ -109,8 +109,8 @@ class Points:
                 if one.system is None:
                     use = f"{name} = {name}.set_crs(...) with the system of its points"
             raise OptionError(
-                f"The points of the left table have {_system(self)}, and those of the "
-                f"right table have {_system(other)}. Use {use}."
+                f"The points of the left table have {_system(self)}, and the points of "
+                f"the right table have {_system(other)}. Use {use}."
             )
 
 

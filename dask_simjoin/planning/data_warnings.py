@@ -300,7 +300,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     return [
         _units(
             f"All {every.rows:,} values of {spec.on[0]!r} are between -pi/2 and pi/2, and "
-            f"those of {spec.on[1]!r} between -pi and pi, as angles in radians are. But "
+            f"all of {spec.on[1]!r} between -pi and pi, as angles in radians are. But "
             f"metric={spec.metric.name!r} takes degrees. If the values are radians, "
             f"convert them{convert}. {SILENCE}"
         )

@@ -43,11 +43,10 @@ def no_number(name: Hashable, dtype: DType, names: Sequence[Hashable]) -> Column
     """Return the error for a column without real numbers; its message suggests a
     conversion. `names`: all columns that `on` names.
     """
-    kind = (
-        "integers or floats of at most 64 bits"
-        if is_decimal(dtype) or getattr(dtype, "kind", "") in ("c", "f")
-        else "numbers"
-    )
+    kind = "numbers"
+    if is_decimal(dtype) or getattr(dtype, "kind", "") in ("c", "f"):
+        kind = "integers or floats of at most 64 bits"
+        kind += ", not decimal numbers" if is_decimal(dtype) else ""
     text = f"on= names {name!r} of dtype {dtype}, but coordinates must be {kind}."
     if getattr(dtype, "kind", "") in ("M", "m"):
         others = [other for other in names if other != name]

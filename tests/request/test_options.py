@@ -312,6 +312,7 @@ def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
     what = "numbers"
     if kind in ("Arrow decimal", "complex", "longdouble"):
         what = "integers or floats of at most 64 bits"
+        what += ", not decimal numbers" if kind == "Arrow decimal" else ""
     text = rf"on= names 'c' of dtype {dtype}, but coordinates must be {what}\. .*"
     times = {
         "M": r"df\['c'\] = \(df\['c'\] - df\['c'\]\.min\(\)\)\.dt\.total_seconds",
