@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -286,9 +287,22 @@ def in_table(which: str | None) -> Iterator[None]:
         if which is None:
             raise
         # not chained, because a traceback would show the message twice
-        raise type(error)(f"In the {which} table: {error}").with_traceback(
+        text = FIRST_WORD.sub(lambda word: word[0].lower(), str(error))
+        advice = OTHER_NAMES if NOT_IN_TABLE.search(text) else ""
+        raise type(error)(f"In the {which} table, {text}{advice}").with_traceback(
             error.__traceback__
         ) from None
+
+
+FIRST_WORD = re.compile(r"^[A-Z](?=[a-z]* )")
+"""Matches the capital letter of a word that begins a message."""
+
+NOT_IN_TABLE = re.compile(r"^on= names .* which is not a column;")
+"""Matches a message about a column that one of two tables lacks, unless a similar
+column is suggested.
+"""
+
+OTHER_NAMES = " Use on= with columns of both tables, or left_on= and right_on= where names differ."
 
 
 P = ParamSpec("P")

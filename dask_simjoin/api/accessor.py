@@ -79,10 +79,13 @@ class SimJoinAccessor(Generic[F]):
 
     def __getattr__(self, name: str) -> NoReturn:
         verbs = sorted(VERBS)
-        raise AttributeError(
-            f".simjoin has no verb {name!r}{elsewhere(name, SYNONYMS, verbs)}; "
-            f"its verbs are {', '.join(verbs)}."
+        hint = elsewhere(name, SYNONYMS, verbs)
+        every = (
+            "dir(frame.simjoin) lists its verbs"
+            if hint
+            else f"its verbs are {', '.join(verbs)}"
         )
+        raise AttributeError(f".simjoin has no verb {name!r}{hint}; {every}.")
 
 
 for _name, _verb in VERBS.items():

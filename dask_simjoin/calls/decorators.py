@@ -168,22 +168,52 @@ def check_call(
     ]
     for name in options:
         if name not in known and name not in places:
-            rest = not_an_option(name, known, {*places[: len(args)], *options})
+            all_given = {*places[: len(args)], *options}
+            rest = not_an_option(name, known, all_given, called, options[name])
             raise OptionTypeError(f"{called}() has no option {name!r}{rest}")
     if len(args) > len(places):
+        more = args[len(places)]
+        names = [name for name in known if name not in places]
+        columns = [more] if isinstance(more, str) else more
+        if "on" in names and (
+            isinstance(columns, (list, tuple))
+            and columns
+            and all(isinstance(one, str) for one in columns)
+        ):
+            use = f"For coordinates, use on={more!r}; pass all other options by name."
+        else:
+            use = (
+                f"Pass it by name, as one of {', '.join(f'{name}=' for name in names)}."
+            )
         raise OptionTypeError(
             f"{called}({', '.join(places)}) got another positional argument, "
-            f"{shown(args[len(places)])}; "
-            "pass it by name, as one of "
-            f"{', '.join(f'{name}=' for name in known if name not in places)}."
+            f"{shown(more)}. {use}"
         )
     missing = [name for name in needed[len(args) :] if name not in options]
     if missing:
         raise OptionTypeError(
             f"{' and '.join(f'{name}=' for name in missing)} "
             f"{'is' if len(missing) == 1 else 'are'} "
-            f"missing: use {called}({', '.join(needed)}, ...)."
+            f"missing: use {called}({', '.join(needed)}, ...){_meaning(missing)}."
         )
+
+
+MEANINGS = {
+    "eps": "the largest distance of a pair, such as 0.5",
+    "max_eps": "the largest distance of a pair, such as 0.5",
+    "threshold": "the smallest similarity of a pair, such as 0.8",
+    "on": "the column that is compared",
+    "other": "the second table",
+    "frame": "the table",
+    "pairs": "a table with the columns 'left' and 'right'",
+}
+"""Option that may be missing -> what it is, in messages."""
+
+
+def _meaning(missing: Sequence[str]) -> str:
+    """Return what missing options mean, to end a message."""
+    texts = [f"{name}= is {MEANINGS[name]}" for name in missing if name in MEANINGS]
+    return f", where {' and '.join(texts)}" if texts else ""
 
 
 P = ParamSpec("P")

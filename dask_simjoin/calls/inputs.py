@@ -46,8 +46,8 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
     if ids.nlevels > 1:
         raise ColumnError(
             "The index is a MultiIndex, whose labels cannot be ids in a result. Use "
-            "id= with a "
-            "column of unique values, or add one with frame.simjoin.with_row_id()."
+            "id= with a column of unique values, or add one: frame = "
+            "frame.simjoin.with_row_id(), then id='row_id'."
         )
     return ids
 
@@ -104,10 +104,13 @@ class Points:
     def check_same(self, other: Points) -> None:
         """Raise an error if other points are in another coordinate system."""
         if self.system != other.system:
+            use = "other = other.to_crs(frame.crs)"
+            for name, one in (("frame", self), ("other", other)):
+                if one.system is None:
+                    use = f"{name} = {name}.set_crs(...) with the system of its points"
             raise OptionError(
-                "The tables' points are in different coordinate systems, "
-                f"{_called(self)} and {_called(other)}; use other.to_crs(frame.crs) "
-                "first."
+                f"The points of the left table have {_system(self)}, and the points of "
+                f"the right table have {_system(other)}. Use {use}."
             )
 
 
@@ -336,8 +339,10 @@ def _check_no_unit(given: Mapping[str, Any]) -> None:
             )
 
 
-def _called(points: Points) -> str:
-    return "none" if points.system is None else _name_of(points.system)
+def _system(points: Points) -> str:
+    if points.system is None:
+        return "no coordinate system"
+    return f"the coordinate system {_name_of(points.system)}"
 
 
 def _name_of(system: Any) -> str:
@@ -520,7 +525,7 @@ def check_other(call: str, other: object, **second: object) -> None:
     if is_frame(other):
         return
     swapped = [
-        f" {name}= is a data frame: the table comes first."
+        f" {name}= is one, so the arguments are swapped."
         for name, value in second.items()
         if is_frame(value)
     ]

@@ -158,7 +158,7 @@ class VerbCommand(click.Command):
                 hint = f". Did you mean {flag(meant[0])}?"
             elif other in NO_OPTIONS:
                 names = {*options_of_command(self), "keep", "return_distance"}
-                hint = f": {in_words(NO_OPTIONS[other], names).rstrip(';,.')}."
+                hint = f". {in_words(NO_OPTIONS[other], names).rstrip(';,.')}."
             else:
                 raise
             text = f"No such option {error.option_name!r}{hint}"
@@ -423,4 +423,8 @@ def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
 
 def no_rows(tables: Sequence[str], use: str) -> str:
     """Return a sentence about tables without rows; `use`: what rows are for."""
-    return f"There are no rows to {use} in {' and '.join(tables)}."
+    files = "this file" if len(tables) == 1 else "these files"
+    return (
+        f"There are no rows to {use} in {' and '.join(tables)}. If you expected rows, "
+        f"check {files}."
+    )

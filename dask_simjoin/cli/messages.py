@@ -48,25 +48,27 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
         r"--workers \1 --memory-limit '\2'",
     ),
     (
-        re.compile(r"With eps=frame\.simjoin\.k_distances\(10\)\.median\(\), "),
-        "The command k-distances -k 10 shows distances: with their median as eps, ",
+        re.compile(r"For example, eps=numpy\.median\(.*?\)\) gives"),
+        "The command k-distances -k 10 shows distances; their median as eps= gives",
     ),
     (
-        re.compile(r"count_pairs\(\) or neighbor_counts\(\), which make"),
-        "the commands count-pairs or counts, which make",
+        re.compile(r"count_pairs\(\) or neighbor_counts\(\)"),
+        "the commands count-pairs or counts",
     ),
     (
-        re.compile(r"count_set_pairs\(\) or set_neighbor_counts\(\), which make"),
-        "the commands sets count-pairs or sets counts, which make",
+        re.compile(r"count_set_pairs\(\) or set_neighbor_counts\(\)"),
+        "the commands sets count-pairs or sets counts",
     ),
     (
-        re.compile(r"\bjoin\(\) and knn_join\(\) compare"),
-        "the commands join and knn compare",
+        re.compile(r"\bOnly join\(\) and knn_join\(\) compare"),
+        "Only the commands join and knn compare",
     ),
-    (re.compile(r"\bjoin\(\) with"), "the command join with"),
-    (re.compile(r"k_distances\(\), which"), "the command k-distances, which"),
+    (
+        re.compile(r"\bpairs = frame\.simjoin\.join\(other, eps, (.*?)\)"),
+        r"the command join with \1",
+    ),
+    (re.compile(r"use k_distances\(\)"), "use the command k-distances"),
     (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
-    (re.compile(r" \(Dask converts lists in a pandas DataFrame.*$", re.S), ""),
     (re.compile(r"use \('(\w+)', (?:'(.*?)'|(\d+))\)"), r"use \1:\2\3"),
     (
         re.compile(r"'whitespace', 'words', \('delimiter'.*?one of dask_simjoin\.sets"),
@@ -180,7 +182,7 @@ def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
                 f"'{shown}'."
             )
         text = text.replace(
-            " Name numeric columns", f"{_first_text(text, files)} Name numeric columns"
+            "must be numbers.", f"must be numbers.{_first_text(text, files)}"
         )
         error.args = (text,)
         raise
@@ -212,9 +214,25 @@ def naming_places(reader: TableReader) -> Iterator[None]:
         elif found := MISSING_CELLS.search(text):
             places = reader.places(next(filter(None, found.groups())), None)[:1]
         if places:
-            text = f"{text} See {' and '.join(places)}."
+            text = f"{text} See {_in_words(places)}."
         error.args = (text,)
         raise
+
+
+def _in_words(places: Sequence[str]) -> str:
+    """Join places of one file or two, such as "a.csv, line 2".
+
+    Examples
+    --------
+    >>> _in_words(["a.csv, line 2", "a.csv, line 9"])
+    'lines 2 and 9 of a.csv'
+    >>> _in_words(["a.csv, line 2", "b.csv, line 9"])
+    'a.csv, line 2 and b.csv, line 9'
+    """
+    names, _, lines = zip(*(one.rpartition(", line ") for one in places), strict=True)
+    if len(names) == 2 and names[0] == names[1]:
+        return f"lines {lines[0]} and {lines[1]} of {names[0]}"
+    return " and ".join(places)
 
 
 def _first_text(text: str, files: Sequence[Frame]) -> str:

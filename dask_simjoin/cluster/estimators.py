@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 
@@ -317,7 +318,7 @@ def points_frame(X: Points) -> Frame:
         return frame
     if hasattr(X, "tocsr"):
         raise OptionTypeError(
-            "X is sparse data, and dense data is required; use X.toarray()."
+            "X is sparse, but dense data is required; use X.toarray()."
         )
     if is_dask_array(X):
         import dask.dataframe as dd
@@ -374,9 +375,11 @@ def advising_pipelines(estimator: BaseEstimator, X: Points) -> Iterator[None]:
     try:
         yield
     except CoordinateError as error:
-        problem, found, _ = (
-            str(error).removeprefix("In the left table: ").partition(DROPNA)
-        )
+        text = str(error)
+        if text != (own := text.removeprefix("In the left table, ")):
+            # as before the name of the table was added
+            text = re.sub(r"^[a-z](?=[a-z]* )", lambda first: first[0].upper(), own)
+        problem, found, _ = text.partition(DROPNA)
         if found:
             problem += _remedy_in_pipelines(estimator, X, problem)
         error.args = (problem,)

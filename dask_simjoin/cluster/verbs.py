@@ -203,11 +203,13 @@ def _not_pairs(columns: list[Any], missing: list[str]) -> str:
         new = dict(zip(free, missing, strict=True))
         text += f"If these are pairs, rename them: pairs.rename(columns={new!r}). "
     else:
-        text += "If two of these are the ids of pairs, rename them. "
+        text += (
+            "If two of these are the ids of pairs, rename them to 'left' and 'right'. "
+        )
     return text + (
         "If each row is a point or a text, make pairs first, for example "
         "connected_components(frame.simjoin.self_join(eps)). Or use "
-        "frame.simjoin.dbscan(eps, min_samples=1), which numbers the group of each row."
+        "frame.simjoin.dbscan(eps, min_samples=1), which returns the group of each row."
     )
 
 

@@ -98,7 +98,7 @@ class UpdateReport(FieldsReport):
         Whether the batch was already committed, so that nothing was written.
     """
 
-    title = "An update of an index"
+    title = "Index update"
 
     inserted: int = 0
     replaced: int = 0
@@ -110,7 +110,8 @@ class UpdateReport(FieldsReport):
     left_out: int = 0
 
     def _further_facts(self) -> list[tuple[str, str]]:
-        facts = [fact for fact in super()._further_facts() if fact[0] != "known"]
+        hidden = {"known"} if self.left_out else {"known", "left out"}
+        facts = [fact for fact in super()._further_facts() if fact[0] not in hidden]
         return [*facts, ("batch", "committed before")] if self.known else facts
 
 

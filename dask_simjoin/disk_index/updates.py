@@ -141,7 +141,7 @@ def changed_by(
     again = existing[~_among(existing, gone)]
     if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
-            f"The index already has {counted(len(again), 'row')} with ids of new rows: "
+            f"The index already contains {len(again):,} of the new ids: "
             f"{listed(again['id'], 5)}. Use if_exists='replace' to replace them, "
             "or if_exists='ignore' to keep the old rows."
         )

@@ -11,7 +11,7 @@ import psutil
 
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits
-from dask_simjoin.request.messages import size_text
+from dask_simjoin.request.messages import about_many, size_text
 
 SURE = 1 << 26
 """Results up to this number of bytes are never refused."""
@@ -36,7 +36,7 @@ DEVICE_PEAK = 1.5
 It exceeds 1, because growing columns are copied.
 """
 
-LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
+LAZY = f"Or use dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts."
 """Remedy for a result that does not fit in memory, in the words of messages."""
 
 
@@ -78,13 +78,16 @@ def check_room(
     sampled: bool,
     device: int | None = None,
     free: int | None = None,
+    options: str | None = None,
+    equal: bool = False,
 ) -> None:
     """Refuse a result that does not fit in memory while it is built.
 
     `rows`: lower bound of the number of rows.  `cause`: the option that messages name
     as the cause of these rows.  `sampled`: whether `rows` is estimated.  `device`: free
     bytes of the GPU that holds the result, if any.  `free`: free bytes of host memory
-    before the join; None: use the memory that is free now.
+    before the join; None: use the memory that is free now. `options`, `equal`: see
+    `fewer_pairs`.
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
@@ -96,13 +99,17 @@ def check_room(
         free = free_memory()
     if need > free:
         where = "free in this machine's memory" if device is None else "on the GPU"
-        source = ", estimated from a sample," if sampled else ","
+        number = (
+            f"an estimated {about_many(rows)} rows or more"
+            if sampled
+            else f"at least {rows:,.0f} rows"
+        )
         raise BudgetError(
-            f"{cause} gives at least {rows:,.0f} rows{source} which take "
+            f"{cause} gives {number}, which take "
             f"{size_text(size, free)}, and "
             f"{size_text(need, free)} while they are built. Only "
             f"{size_text(free)} are {where}. "
-            f"{_remedy(cause)}",
+            f"{_remedy(cause, options, equal)}",
             remedies=_remedies(cause),
         )
 
@@ -116,22 +123,22 @@ def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int]
 
 
 @contextlib.contextmanager
-def within_memory(cause: str) -> Iterator[None]:
+def within_memory(cause: str, options: str | None = None) -> Iterator[None]:
     """Convert a `MemoryError` to a `BudgetError` that names the cause of the large
-    result.
+    result. `options`: see `fewer_pairs`.
     """
     try:
         yield
     except MemoryError as error:
         raise BudgetError(
             f"{cause} gives a result that does not fit memory: {error}. "
-            f"{_remedy(cause)}",
+            f"{_remedy(cause, options)}",
             remedies=_remedies(cause),
         ) from error
 
 
-def _remedy(cause: str) -> str:
-    return f"Use {fewer_pairs(cause)}, {LAZY}.{eps_by_neighbors(cause)}"
+def _remedy(cause: str, options: str | None, equal: bool = False) -> str:
+    return f"{fewer_pairs(cause, options=options, equal=equal)} {LAZY}"
 
 
 def _remedies(cause: str) -> list[Remedy]:
@@ -161,25 +168,46 @@ def enough_result(need: float, like: float = 1) -> dict[str, str]:
     return {"simjoin.result-limit": size_text(MARGIN * need, like, up=True)}
 
 
-def fewer_pairs(cause: str, two: bool = False) -> str:
-    """Recommend options that give fewer pairs than `cause` ("eps=1", say), or verbs
-    that count pairs.
+def fewer_pairs(
+    cause: str, two: bool = False, options: str | None = None, equal: bool = False
+) -> str:
+    """Return sentences that recommend an option that gives fewer pairs than `cause`
+    ("eps=1", say), and verbs that count pairs.
+
+    `options`: the options of the call that determine distances: see
+    `JoinSpec.same_options`; None: no eps can be recommended.  `equal`: whether all rows have the
+    same coordinates.
     """
-    name, verbs = cause.partition("=")[0], verbs_without_pairs(cause, two)
-    other = f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
-    counts = " or ".join(f"{remedy.verb}()" for remedy in verbs)
-    return f"{other}, {counts}, which make no pairs" if verbs else other
+    if equal and not two:
+        use = "All rows have the same coordinates, so a smaller eps does not help."
+    else:
+        use = f"Use {smaller(cause)}.{_eps_by_neighbors(cause, two, options)}"
+    return f"{use}{without_pairs(cause, two)}"
 
 
-def eps_by_neighbors(cause: str, two: bool = False) -> str:
+def without_pairs(cause: str, two: bool = False) -> str:
+    """Return a sentence that recommends the verbs that count pairs; "" if there are
+    none.
+    """
+    counts = " or ".join(f"{one.verb}()" for one in verbs_without_pairs(cause, two))
+    return f" If you only need numbers, use {counts}." if counts else ""
+
+
+def smaller(cause: str) -> str:
+    """Return the change of an option that gives fewer pairs: "a smaller eps"."""
+    name = cause.partition("=")[0]
+    return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
+
+
+def _eps_by_neighbors(cause: str, two: bool, options: str | None) -> str:
     """Return a sentence that says how to choose an eps, if it is the cause of a large
     result, and there are not two tables.
     """
-    if two or not cause.startswith("eps="):
+    if two or options is None or not cause.startswith("eps="):
         return ""
     return (
-        " With eps=frame.simjoin.k_distances(10).median(), half of the rows have at "
-        "least 10 neighbors (pass on= and metric= to it as here)."
+        f" For example, eps=numpy.median(dask_simjoin.k_distances(frame, 10{options})) "
+        "gives half of the rows at least 10 neighbors."
     )
 
 
@@ -232,8 +260,12 @@ class Fitting:
 
         `sampled`: `entries` is an estimated lower bound, not a count.
         """
-        about = f"eps={self.eps!r} gives {'at least ' if sampled else ''}{entries:,.0f} entries"
-        about += ", estimated from a sample" if sampled else ""
+        number = (
+            f"an estimated {about_many(entries)} entries or more"
+            if sampled
+            else f"{entries:,.0f} entries"
+        )
+        about = f"eps={self.eps!r} gives {number}"
         if self.max_entries is not None and entries > self.max_entries:
             raise BudgetError(
                 f"{about}, and a sparse matrix of this CuPy has at most "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 
@@ -22,14 +23,22 @@ from dask_simjoin.planning.budget import (
     MARGIN,
     PEAK,
     enough_result,
-    eps_by_neighbors,
     fewer_pairs,
+    smaller,
     verbs_without_pairs,
+    without_pairs,
 )
 from dask_simjoin.planning.limits import FREE, SHARE, Limits
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
-from dask_simjoin.request.messages import counted, listed, shown, size_text
+from dask_simjoin.request.column_names import are_points
+from dask_simjoin.request.messages import (
+    about_many,
+    counted,
+    listed,
+    shown,
+    size_text,
+)
 from dask_simjoin.request.spec import JoinSpec, check_dims
 from dask_simjoin.request.units import check_threshold
 
@@ -245,7 +254,7 @@ def check_outputs(
             f"The result would have {outputs:,.0f} partitions of at most "
             f"{size_text(limits.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use "
-            f"{larger}{fewer_pairs(cause, two)}.",
+            f"{larger}{smaller(cause)}.{without_pairs(cause, two)}",
             remedies=[
                 *([Remedy(config=config)] if fits else []),
                 *verbs_without_pairs(cause, two),
@@ -260,24 +269,26 @@ def check_result(
     cause: str,
     two: bool = False,
     counted: bool = False,
+    options: str | None = None,
+    equal: bool = False,
 ) -> None:
     """Refuse a result that is certainly larger than the configuration or the disk
     allows.
 
     `cause`: the option that messages name as the cause of the size.  `two`: whether
-    there are two tables. `counted`: whether `rows` is exact.
+    there are two tables. `counted`: whether `rows` is exact. `options`, `equal`: see
+    `fewer_pairs`.
     """
     need = rows * pair_bytes
     found = (
-        f"{rows:,.0f} pairs"
+        f"{rows:,.0f} pair{'s' * (rows != 1)}"
         if counted
-        else f"at least {rows:,.0f} pairs, estimated from a sample"
+        else f"an estimated {about_many(rows)} pairs or more"
     )
     if need > limits.result:
         raise BudgetError(
-            f"{cause} gives {found}, which take "
-            f"{size_text(need, limits.result)}. "
-            f"{_limited(need, limits, fewer_pairs(cause, two), eps_by_neighbors(cause, two))}",
+            f"{cause} gives {found} ({size_text(need, limits.result)}). "
+            f"{_limited(need, limits, fewer_pairs(cause, two, options, equal))}",
             remedies=[
                 Remedy(config=enough_result(need, limits.result)),
                 *verbs_without_pairs(cause, two),
@@ -291,9 +302,12 @@ def check_nearest(rows: int, row_bytes: float, k: int, limits: Limits) -> None:
     """
     need = rows * (row_bytes + RANK_BYTES)
     if need > limits.result:
-        less = "a smaller k, max_distance=, or k_distances(), which returns one number per row"
+        less = (
+            "Use a smaller k, or max_distance=. If you only need one distance per row, "
+            "use k_distances()."
+        )
         raise BudgetError(
-            f"k={shown(k)} gives {rows:,} rows, which take {size_text(need, limits.result)}. "
+            f"k={shown(k)} gives {rows:,} rows ({size_text(need, limits.result)}). "
             f"{_limited(need, limits, less)}",
             remedies=[
                 Remedy(config=enough_result(need, limits.result)),
@@ -302,19 +316,18 @@ def check_nearest(rows: int, row_bytes: float, k: int, limits: Limits) -> None:
         )
 
 
-def _limited(need: float, limits: Limits, less: str, hint: str = "") -> str:
+def _limited(need: float, limits: Limits, less: str) -> str:
     """Describe the limit of a result, and the remedies.
 
-    `less`: options that make the result smaller, in words. `hint`: another sentence
-    about them.
+    `less`: sentences about options that make the result smaller.
     """
     where = (
         "you only aggregate the result, or write it to a larger disk"
         if limits.result_origin == FREE
-        else "there is space for it"
+        else "you have the space"
     )
     return (
-        f"The limit is {size_text(limits.result)} ({limits.result_origin}). Use {less}.{hint} "
+        f"The limit is {size_text(limits.result)} ({limits.result_origin}). {less} "
         f"If {where}, raise the "
         f"limit: dask.config.set({enough_result(need, limits.result)})."
     )
@@ -329,8 +342,8 @@ def check_edges(pairs: float, max_eps: float, memory: int | None) -> None:
     if memory is not None and need > TREE_SHARE * memory:
         room = size_text(TREE_SHARE * memory, memory)
         raise BudgetError(
-            f"max_eps={max_eps!r} gives at least {pairs:,.0f} pairs, estimated from a "
-            f"sample. Their edges take {size_text(need, memory)}, and the process that "
+            f"max_eps={max_eps!r} gives an estimated {about_many(pairs)} pairs or more. "
+            f"Their edges take {size_text(need, memory)}, and the process that "
             f"orders the rows has {room} for them. Use mode='forest', which stores at "
             "most one edge per row, a smaller max_eps, or more memory.",
             remedies=[Remedy({"mode": "forest"})],
@@ -480,16 +493,43 @@ def resolve_dims(
     ], spec
 
 
-def _object_number(
-    name: Hashable, row: int, number: int, label: str, what: str
-) -> CoordinateError:
-    """Return the error for a number in a column of objects, which may hold lists."""
-    kind = what.partition(",")[0]
+SHAPES = re.compile(
+    r"an? ((Multi)?(Point|LineString|Polygon)|LinearRing|GeometryCollection)"
+)
+"""Matches the types of shapely's geometries."""
+
+
+def _unlike(name: Hashable, what: str, where: str) -> CoordinateError:
+    """Return the error for a row of a column of objects that has no list of numbers, or
+    a list of another length. `what`: the value; `where`: its row.
+    """
+    kind, column = what.partition(",")[0], f"df[{name!r}]"
+    if "not a list" not in what:
+        other = "pad" if "length" in what else "convert"
+        return CoordinateError(
+            f"Column {name!r} must hold lists of numbers of equal length: {where} holds "
+            f"{what}. Leave such rows out first, or {other} the lists."
+        )
+    if what.endswith(A_NUMBER):
+        return CoordinateError(
+            f"Column {name!r} holds {kind} in {where}, but coordinates must be "
+            "integers or floats. If all values are numbers, convert them: "
+            f"{column} = {column}.astype('float64'). This rounds each to the nearest "
+            "float64."
+        )
+    problem = (
+        f"Column {name!r} holds {kind} in {where}, but coordinates must be numbers, or "
+        "lists of numbers of equal length."
+    )
+    if SHAPES.fullmatch(kind):
+        return CoordinateError(
+            f"{problem} Shapes cannot be joined; use the coordinates of their "
+            f"centroids: {column} = {column}.map(lambda shape: [shape.centroid.x, "
+            "shape.centroid.y])."
+        )
     return CoordinateError(
-        f"Column {name!r} holds objects instead of numbers of at most 64 bits: row "
-        f"{row} of partition {number} (label {label}) holds {kind}. If all values are "
-        f"numbers, df[{name!r}].astype('float64') makes them coordinates, and rounds "
-        "each to the nearest float64."
+        f"{problem} If other rows hold lists, leave such rows out first. Otherwise "
+        "name columns of numbers with on=."
     )
 
 
@@ -516,18 +556,8 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     for number, summary in enumerate(summaries):
         if summary.unlike is not None:
             row, what, label = summary.unlike
-            if what.endswith(A_NUMBER):
-                raise _object_number(spec.on[0], row, number, label, what)
-            remedy = (
-                "If other rows hold lists, leave such rows out first. Otherwise name "
-                "columns of numbers with on=."
-                if "not a list" in what
-                else "Leave such rows out first, or pad the lists."
-            )
-            raise CoordinateError(
-                f"Column {spec.on[0]!r} must hold lists of numbers of equal length: "
-                f"row {row} of partition {number} (label {label}) holds {what}. {remedy}"
-            )
+            place = _place(row, number, label, len(summaries))
+            raise _unlike(spec.on[0], what, place)
     problems, groups = [], ""
     for name in spec.on:
         found = [(n, *s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
@@ -540,10 +570,22 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             lacking = f"{listed(spec.coordinates.by)}, missing in {counted(missing, 'row')} {where}"
             groups = f"Columns of by= must not have missing values: {lacking}. "
             continue
-        rows = "rows with " if spec.coordinates.lists else ""
-        kinds = [f"{missing:,} {rows}missing or NaN"] if missing else []
-        kinds += [f"{infinite:,} {rows}infinite"] if infinite else []
-        problems.append(f"column {name!r} has {' and '.join(kinds)} {where}")
+        kinds = [
+            f"{counted(many, 'row')} with {kind} numbers"
+            if spec.coordinates.lists
+            else counted(many, f"{kind} value")
+            for many, kind in ((missing, "missing"), (infinite, "infinite"))
+            if many
+        ]
+        if are_points(spec.on) and not infinite:
+            # both coordinates of a missing point are missing
+            kinds = [
+                f"{missing:,} missing or empty geometr{'y' if missing == 1 else 'ies'}"
+            ]
+            name = str(name)[:-2]
+        problem = f"column {name!r} has {' and '.join(kinds)} {where}"
+        if problem not in problems:
+            problems.append(problem)
     if problems or groups:
         numbers = (
             f"Coordinates must be finite numbers: {'; '.join(problems)}. "
@@ -551,8 +593,8 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             else ""
         )
         raise CoordinateError(
-            f"{numbers}{groups}{DROPNA} (those rows then have no partner), or fill "
-            "them first."
+            f"{numbers}{groups}{DROPNA} (those rows then have no partner), or "
+            f"{'drop such rows' if are_points(spec.on) else 'replace these values'} first."
         )
     _check_directions(summaries, spec)
     _check_limits(summaries, spec)
@@ -560,13 +602,19 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         for number, summary in enumerate(summaries):
             if name in summary.inexact:
                 raise CoordinateError(
-                    f"Column {name!r} holds the integer {summary.inexact[name]} "
-                    "(partition "
-                    f"{number}), beyond 2**53, where float64 cannot represent every "
-                    "integer. Subtract an "
-                    "offset first, or convert it with .astype('float64') if rounding "
-                    "is fine."
+                    f"Column {name!r} holds the integer {summary.inexact[name]}"
+                    f"{f' (partition {number})' if len(summaries) > 1 else ''}. Beyond "
+                    "2**53, float64 cannot represent every integer. If these are ids, "
+                    f"use id={name!r} and other coordinates. Otherwise subtract an "
+                    "offset first. Or, if rounding is fine, convert the column: "
+                    f"df[{name!r}] = df[{name!r}].astype('float64')."
                 )
+
+
+def _place(row: int, number: int, label: str, partitions: int) -> str:
+    """Return the place of a row, with its partition if there are several."""
+    where = f" of partition {number}" if partitions > 1 else ""
+    return f"row {row}{where} (label {label})"
 
 
 def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
@@ -574,15 +622,15 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     if found:
         number, (_, row, label) = found[0]
         zeros = sum(zero[0] for _, zero in found)
-        rows = (
-            "There is 1 such row: "
+        rows, it = (
+            ("There is 1 such row: ", "it")
             if zeros == 1
-            else f"There are {zeros:,} such rows; the first is "
+            else (f"There are {zeros:,} such rows; the first is ", "them")
         )
+        place = _place(row, number, label, len(summaries))
         raise CoordinateError(
             f"metric={spec.metric.name!r} compares directions, and a row of zeros has no "
-            f"direction. {rows}row {row} of partition {number} "
-            f"(label {label}). {DROPNA} to leave them out, or drop them first."
+            f"direction. {rows}{place}. {DROPNA} to leave {it} out, or drop {it} first."
         )
 
 
@@ -605,7 +653,7 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
                 f"{first.example!r} at label {first.label}{where}."
             )
             drop = (
-                f"Drop such rows first. In pandas: df[df[{name!r}].between({lowest:g}, "
+                f"Drop such rows first: df = df[df[{name!r}].between({lowest:g}, "
                 f"{highest:g})]. They are not missing, so dropna=True keeps them."
             )
             swapped = (
@@ -613,7 +661,8 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
                 "this order, in degrees. The columns may be swapped, or their values "
                 "may have another unit, such as meters."
             )
-            marks = "91 and 181 often stand for 'not available', as in AIS."
+            mark = 91 if wanted == metric.columns[0] else 181
+            marks = f"{mark} often stands for 'not available', as in AIS."
             if markers == total:
                 raise CoordinateError(f"{text} {marks} {drop}")
             if markers > 1:

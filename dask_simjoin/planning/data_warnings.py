@@ -24,17 +24,21 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics.distances import Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
+from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.planning.budget import (
     enough_result,
-    eps_by_neighbors,
     fewer_pairs,
     verbs_without_pairs,
 )
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.table import TableSummary
-from dask_simjoin.request.column_names import is_identifier, latitude_and_longitude
-from dask_simjoin.request.messages import counted, listed, size_text
+from dask_simjoin.request.column_names import (
+    are_points,
+    is_identifier,
+    latitude_and_longitude,
+)
+from dask_simjoin.request.messages import about_many, counted, listed, size_text
 from dask_simjoin.request.spec import JoinSpec
 
 MIN_ROWS = 500
@@ -63,8 +67,11 @@ DEAR = 2 << 30
 possible pairs.
 """
 
-ENDS = ". To end this warning, rename the columns"
-"""End of warnings that depend on names of columns."""
+SILENCE = (
+    "To silence this warning: warnings.simplefilter('ignore', "
+    "dask_simjoin.errors.UnitsWarning)."
+)
+"""End of warnings that nothing else ends but other data."""
 
 SMALLER = ", or use a smaller eps"
 """End of warnings about many pairs. Errors about them name more remedies instead."""
@@ -104,24 +111,27 @@ def check_share(
     rows: float,
     row_bytes: float,
     spec: JoinSpec,
+    equal: bool = False,
 ) -> None:
     """Refuse a large result that has most of the possible pairs, unless a limit of
     results is configured.
 
     `share`: number of the result's pairs, divided by the number of all possible pairs.
-    `rows`: lower bound of the number of the result's rows.
+    `rows`: lower bound of the number of the result's rows. `equal`: whether all rows
+    have the same coordinates.
     """
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
         return
     causes = _causes(data_warnings)
     likely = "".join(f"{cause} " for cause in causes)
-    of_all = "" if causes else f", at least {share:.0%} of all pairs of rows"
+    of_all = "" if causes else f", {share:.0%} of all pairs"
     raise BudgetError(
-        f"{likely}{spec.request} gives at least {rows:,.0f} pairs{of_all}, estimated "
-        f"from a sample, which take {size_text(size)}. Use {fewer_pairs(spec.request)}."
-        f"{eps_by_neighbors(spec.request)} If you want all of these pairs, allow them "
-        f"first: dask.config.set({enough_result(size)}).",
+        f"{likely}{spec.request} gives an estimated {about_many(rows)} pairs or more "
+        f"({size_text(size)}{of_all}). "
+        f"{fewer_pairs(spec.request, options=spec.same_options, equal=equal)} If you "
+        "want all of these pairs, allow them first: "
+        f"dask.config.set({enough_result(size)}).",
         remedies=[
             *(cause.remedy for cause in causes.values() if cause.remedy is not None),
             Remedy(config=enough_result(size)),
@@ -160,7 +170,8 @@ def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
         if isinstance(one.warning, UnitsWarning) and not one.if_none
     )
     return {
-        str(one.warning).replace(ENDS, "").replace(SMALLER, ""): one for one in units
+        str(one.warning).replace(f" {SILENCE}", "").replace(SMALLER, ""): one
+        for one in units
     }
 
 
@@ -284,14 +295,14 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     )
     if not near:
         return []
-    named = " and ".join(repr(name) for name in spec.on)
+    columns = f"frame[[{listed(spec.on[:2])}]]"
+    convert = "" if are_points(spec.on) else f": {columns} *= 180 / numpy.pi"
     return [
         _units(
-            f"All {every.rows:,} values of {named} are at most pi/2 and pi in size, as "
-            "angles in radians are. "
-            f"But metric={spec.metric.name!r} takes degrees. If the values are radians, "
-            "convert them, for example "
-            "with numpy.degrees."
+            f"All {every.rows:,} values of {spec.on[0]!r} are between -pi/2 and pi/2, and "
+            f"all of {spec.on[1]!r} between -pi and pi, as angles in radians are. But "
+            f"metric={spec.metric.name!r} takes degrees. If the values are radians, "
+            f"convert them{convert}. {SILENCE}"
         )
     ]
 
@@ -301,7 +312,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     metric is for a plane.
     """
     every, spec = side.every, side.spec
-    points = _are_points(spec)
+    points = are_points(spec.on)
     places = (
         (1, 0)
         if points
@@ -339,10 +350,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     )
     text = (
         f"{named} look like degrees, but metric={spec.metric.name!r} compares them on a "
-        "plane, with eps= in "
-        "degrees. For distances on the sphere, use metric='haversine' with "
-        f"on=[{named}] and eps= in "
-        f"meters{ENDS}."
+        f"plane{_in_meters(spec, named)} {SILENCE}"
     )
     return [
         DataWarning(
@@ -351,12 +359,31 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     ]
 
 
-def _are_points(spec: JoinSpec) -> bool:
-    """Return whether the coordinates are the columns that were added for points of a
-    GeoDataFrame.
+def _in_meters(spec: JoinSpec, named: str) -> str:
+    """Return advice to measure distances on the sphere, with the largest distance in
+    meters, unless it is too large for degrees.
     """
-    names = [str(name) for name in spec.on]
-    return len(names) == 2 and [f"{names[0][:-2]}.{axis}" for axis in "xy"] == names
+    name, eps = spec.limit.option, spec.eps
+    use = f"metric={Haversine.name!r}, on=[{named}]"
+    if (
+        spec.metric.name == "sqeuclidean"
+        or spec.radius is not None
+        or spec.several
+        or not 0 < eps <= MANY_DEGREES
+    ):
+        return (
+            f", with distances in degrees. For meters, use {use} and {name}= in meters."
+        )
+    meters = math.radians(eps) * RADIUS
+    size = f"{meters:.3g} m" if meters < 1000 else f"{meters / 1000:.3g} km"
+    return (
+        f", so {name}={eps:g} means {eps:g} degrees, about {size} of latitude. For "
+        f"distances on the sphere, use {use}, {name}={size!r}."
+    )
+
+
+MANY_DEGREES = 10
+"""A larger distance is hardly meant in degrees."""
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
@@ -373,7 +400,7 @@ def _swapped(side: TableSummary) -> list[DataWarning]:
         _units(
             f"metric={spec.metric.name!r} takes latitude first, but {first!r} is first in "
             "on=, and usually names the "
-            f"longitude. If it does, use on=[{listed([second, first])}]{ENDS}."
+            f"longitude. If it does, use on=[{listed([second, first])}]. {SILENCE}"
         )
     ]
 
@@ -542,9 +569,9 @@ def small_distance(
     if extent < EXTENT:
         return ""
     return (
-        f"{name}={distance:g} is in meters with metric={spec.metric.name!r}, and the rows "
-        f"extend over {extent / 1000:,.0f} km. If you mean kilometers, use "
-        f"{name}='{distance:g} km'; {name}='{distance:g} m' ends this warning."
+        f"{name}={distance:g} is in meters with metric={spec.metric.name!r}, and the "
+        f"points span {extent / 1000:,.0f} km. If you mean kilometers, use "
+        f"{name}='{distance:g} km'. {_with_unit(name, distance)}"
     )
 
 
@@ -609,7 +636,7 @@ def _perhaps_degrees(
     return (
         f"If {first!r} and {second!r} are degrees and eps is in meters, use "
         f"on=[{listed(on)}] (latitude, then longitude) and metric={metric!r}. Otherwise "
-        f"check that eps has their unit{SMALLER}."
+        f"check that eps is in the unit of {first!r} and {second!r}{SMALLER}."
     )
 
 
@@ -674,13 +701,16 @@ def far_from_eps(
     if away < FAR * spec.eps:
         return ""
     return (
-        f"In a sample, no pair of unequal rows is within eps={spec.eps!r} meters, and "
-        "the nearest rows "
-        f"are about {away:,.0f} meters apart. With metric={spec.metric.name!r}, eps= is in "
-        "meters; "
-        f"if you mean kilometers, use eps={1000 * spec.eps:g}. eps='{spec.eps:g} m' "
-        "ends this warning."
+        f"In a sample, no two different points are within eps={spec.eps!r} meters of "
+        f"each other, and nearest points are about {away:,.0f} meters apart. With "
+        f"metric={spec.metric.name!r}, eps= is in meters. If you mean kilometers, use "
+        f"eps='{spec.eps:g} km'. {_with_unit('eps', spec.eps)}"
     )
+
+
+def _with_unit(name: str, distance: float) -> str:
+    """Return a sentence about how to end a warning about meters."""
+    return f"If you mean meters, {name}='{distance:g} m' ends this warning."
 
 
 def far_from_max_distance(left: Array, right: Array, spec: JoinSpec, far: float) -> str:
@@ -699,8 +729,7 @@ def far_from_max_distance(left: Array, right: Array, spec: JoinSpec, far: float)
         f"No row has a neighbor within max_distance={far!r} meters: in a sample, the "
         "nearest rows are about "
         f"{away:,.0f} meters away. With metric={spec.metric.name!r}, max_distance= is in "
-        "meters; if you mean "
-        f"kilometers, use max_distance={1000 * far:g}, and for degrees "
+        f"meters. If you mean kilometers, use max_distance='{far:g} km'; for degrees, "
         f"max_distance='{far:g} deg'."
     )
 

@@ -50,7 +50,7 @@ from dask_simjoin.planning.sample import (
     every_point,
     moments,
 )
-from dask_simjoin.request.messages import shown
+from dask_simjoin.request.messages import counted, shown
 from dask_simjoin.request.spec import JoinSpec
 
 RIGHT = 1 << 40
@@ -555,8 +555,8 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
                 else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."
             )
             raise DuplicateIdError(
-                f"{describe_ids(id)} are missing in {summary.missing} rows of "
-                f"partition {number}, but every "
+                f"{describe_ids(id)} are missing in {counted(summary.missing, 'row')}"
+                f"{f' of partition {number}' if len(summaries) > 1 else ''}, but every "
                 f"row needs a unique id. {_remedy(id)}{without}"
             )
         if summary.repeated is not None:

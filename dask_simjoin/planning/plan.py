@@ -467,12 +467,14 @@ def _check_result(
     pair_bytes, two = result.pair_bytes, len(statistics.each) > 1
     own = sum(statistics.rows) if spec.result.include_self else 0
     rows = found.total_low * directions(spec) + own
-    check_result(rows, pair_bytes, limits, spec.request, two, found.counted)
+    equal = bool((statistics.every.upper <= statistics.every.lower).all())
+    same: dict[str, Any] = {"options": spec.same_options, "equal": equal}
+    check_result(rows, pair_bytes, limits, spec.request, two, found.counted, **same)
     share = found.total_low / max(1.0, statistics.candidates)
-    check_share(tables.warnings, share, rows, pair_bytes, spec)
+    check_share(tables.warnings, share, rows, pair_bytes, spec, equal)
     if limits.plain:
         device = frames_of_library(spec.library).memory()
-        check_room(rows, pair_bytes, spec.request, not found.counted, device)
+        check_room(rows, pair_bytes, spec.request, not found.counted, device, **same)
 
 
 def _expect_memory(

@@ -139,7 +139,7 @@ def check_worker_memory(limit: int | None) -> None:
         f"A worker has a memory limit of {size_text(limit)}. Dask pauses it at "
         f"{size_text(pause * limit, limit)}, but its libraries alone take about "
         f"{size_text(LOADED, limit)}, so it would be paused all the time. A worker needs "
-        f"at least {size_text(LOADED / pause, limit, up=True)}, better 700 MB. Use "
+        f"at least {size_text(LOADED / pause, limit, up=True)}, and preferably 700 MB. Use "
         "fewer workers with more memory each, such as LocalCluster(n_workers=1, "
         "memory_limit='700 MB')."
     )

@@ -59,9 +59,8 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
     raise ColumnError(
         f"Without on= the coordinates are all numeric columns, {listed(kinds)}. But "
         f"{listed(found)} "
-        f"{how}. Name the coordinates with on=[...]{suggested(kinds)}, or leave out the "
-        "identifier with "
-        f"id={found[0]!r}."
+        f"{how}. Name the coordinates with on=[...]{suggested(kinds)}. If "
+        f"{found[0]!r} holds the ids of rows, also use id={found[0]!r}."
     )
 
 
@@ -137,6 +136,20 @@ def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
     return None
 
 
+def are_points(names: Sequence[Hashable]) -> bool:
+    """Return whether coordinates are the columns that were added for the points of a
+    GeoDataFrame.
+
+    Examples
+    --------
+    >>> are_points(["geometry.y", "geometry.x"]), are_points(["x", "y"])
+    (True, False)
+    """
+    found = [str(name) for name in names]
+    stem = found[0][:-2] if found else ""
+    return sorted(found) == [f"{stem}.x", f"{stem}.y"]
+
+
 def _on_spheres(names: Sequence[Hashable]) -> list[tuple[list[int], list[int]]]:
     """For each entry of `ON_SPHERES`, return the positions of the names of its first
     coordinate, and of its second.
@@ -177,7 +190,7 @@ def suggested(kinds: dict[Hashable, str]) -> str:
     if len(first) == len(second) == 1:
         chosen = [names[first[0]], names[second[0]]]
         others = [name for name in names if name not in chosen]
-        without = f", which leaves out {listed(others)}" if others else ""
+        without = f" (without {listed(others)})" if others else ""
         return f", such as on=[{listed(chosen)}]{without}"
     integers = [name for name, kind in rest.items() if kind in INTEGERS]
     if len(integers) > 1:
@@ -205,7 +218,9 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     # an error
     plain = isinstance(name, str)
     if plain and any(name in table.index.names for table in tables):
-        meant = ", but the name of the index; frame.reset_index() makes it a column"
+        meant = (
+            ", but the name of the index; use frame.reset_index() to make it a column"
+        )
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
         every = (
             "df.columns"

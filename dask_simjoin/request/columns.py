@@ -43,81 +43,75 @@ def no_number(name: Hashable, dtype: DType, names: Sequence[Hashable]) -> Column
     """Return the error for a column without real numbers; its message suggests a
     conversion. `names`: all columns that `on` names.
     """
+    kind = "numbers"
+    if is_decimal(dtype) or getattr(dtype, "kind", "") in ("c", "f"):
+        kind = "integers or floats of at most 64 bits"
+        kind += ", not decimal numbers" if is_decimal(dtype) else ""
+    text = f"on= names {name!r} of dtype {dtype}, but coordinates must be {kind}."
     if getattr(dtype, "kind", "") in ("M", "m"):
-        return _times(name, dtype, [other for other in names if other != name])
-    text = f"on= names {name!r} of dtype {dtype}, whose values are {_not_float(dtype)}."
-    converted = _converted(name, dtype)
-    if not converted:
-        return ColumnError(f"{text} Name numeric columns only.")
-    return ColumnError(
-        f"{text} Name numeric columns only, or convert this one, for example with "
-        f"{converted}"
+        others = [other for other in names if other != name]
+        return ColumnError(f"{text} {_for_times(name, dtype, others)}")
+    converted = _converted(name, dtype) or "Name numeric columns only."
+    return ColumnError(f"{text} {converted}")
+
+
+def _for_times(name: Hashable, dtype: DType, others: list[Hashable]) -> str:
+    """Return the remedies for times as coordinates; other coordinates have another
+    unit.
+    """
+    column = f"df[{name!r}]"
+    seconds = "" if getattr(dtype, "kind", "") == "m" else f" - {column}.min()"
+    source = f"({column}{seconds})" if seconds else column
+    convert = f"{column} = {source}.dt.total_seconds()."
+    if not others:
+        return f"To use the times in seconds: {convert}"
+    left, right = (f"pairs[{f'{name}_{side}'!r}]" for side in ("left", "right"))
+    return (
+        f"For rows that are near in space and in time, use on=[{listed(others)}] and "
+        f"keep=[{name!r}]. Then drop the pairs that are too far apart in time. In "
+        f"pandas: pairs[({left} - {right}).abs() <= pd.Timedelta('10min')]. To use the "
+        f"times in seconds as a coordinate: {convert}"
     )
-
-
-def _times(name: Hashable, dtype: DType, others: list[Hashable]) -> ColumnError:
-    """Return the error for times as coordinates; other coordinates have another unit."""
-    text = f"on= names {name!r} of dtype {dtype}, which holds times"
-    if others:
-        left, right = (f"pairs[{f'{name}_{side}'!r}]" for side in ("left", "right"))
-        text += (
-            f", together with {listed(others)}. For rows that are near in space and in "
-            f"time, join with on=[{listed(others)}] and keep=[{name!r}]. Then drop the "
-            "pairs that are too far apart in time. In pandas: "
-            f"pairs[({left} - {right}).abs() <= pd.Timedelta('10min')]"
-        )
-    return ColumnError(
-        f"{text}. To use the seconds as a coordinate, convert the column, for example "
-        f"with {_converted(name, dtype)}"
-    )
-
-
-def _not_float(dtype: DType) -> str:
-    if is_decimal(dtype):
-        return "decimal numbers, which float64 may not represent exactly"
-    return "not real numbers of at most 64 bits"
 
 
 def _converted(name: Hashable, dtype: Any) -> str:
-    """Return an expression that converts a column to numbers, to end a message."""
+    """Return sentences about how to convert a column to numbers; "" if there is no way."""
     column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
-    if kind == "M":
-        return f"({column} - {column}.min()).dt.total_seconds()."
-    if kind == "m":
-        return f"{column}.dt.total_seconds()."
+    as_floats = f"{column} = {column}.astype('float64')"
     if kind == "c":
-        return f"numpy.real({column}) and numpy.imag({column})."
+        return f"Use two columns, numpy.real({column}) and numpy.imag({column})."
     if is_decimal(dtype) or kind == "f":
         return (
-            f"{column}.astype('float64'), which rounds each value to the nearest "
+            f"Convert the column: {as_floats}. This rounds each value to the nearest "
             "float64."
         )
     arrow = arrow_type(dtype)
     if arrow is not None and not pa.types.is_dictionary(arrow) and not _is_text(dtype):
         return _converted_arrow(name, arrow)
     if isinstance(dtype, pd.PeriodDtype):
-        return f"{column}.astype('int64'), which counts periods."
+        return f"To count periods: {column} = {column}.astype('int64')."
     if isinstance(dtype, pd.IntervalDtype):
-        return f"pd.IntervalIndex({column}).mid."
-    as_sets = f"Texts are compared by their words: set_self_join({name!r}, threshold)."
+        return f"Use the middles: {column} = pd.IntervalIndex({column}).mid."
+    as_texts = (
+        f"To compare texts, use edit_self_join({name!r}, k=2) or set_self_join({name!r}, "
+        "0.8, tokenizer='words')."
+    )
     if isinstance(dtype, pd.CategoricalDtype) or (
         arrow is not None and not _is_text(dtype)
     ):
         return (
-            ".astype('float64'), if its categories are numbers. If its values must be "
-            "equal in both rows, "
-            f"use by={name!r}."
+            f"If its categories are numbers: {as_floats}. If its values must be equal "
+            f"in both rows, use by={name!r}."
         )
     if _is_text(dtype):
-        return (
-            ".astype('float64'), if it holds numbers as text. If some texts are not "
-            "numbers, use "
-            f"pd.to_numeric({column}, errors='coerce') and dropna=True. "
-            f"{as_sets}{of_dask(dtype)}"
-        )
+        lists = of_dask(dtype, name)
+        return f"{lists}If the texts are numbers: {as_floats}. {as_texts}"
     if isinstance(dtype, np.dtype) and kind == "O":
-        return f".astype('float64'), if it holds numbers as text or as objects, such as Decimal. {as_sets}"
-    return ".astype('float64')."
+        return (
+            "If the column holds numbers as text or as objects, such as Decimal: "
+            f"{as_floats}. {as_texts}"
+        )
+    return f"Convert the column: {as_floats}."
 
 
 def _is_text(dtype: DType) -> bool:
@@ -133,28 +127,32 @@ def _converted_arrow(name: Hashable, kind: pa.DataType) -> str:
     inner = getattr(kind, "storage_type", kind)  # of tensors: lists
     lists = "astype(pd.ArrowDtype(pa.list_(pa.float64())))"
     if types.is_time(kind):
-        return f"pd.to_timedelta({column}.astype(str)).dt.total_seconds()."
+        return (
+            f"To use the times in seconds: {column} = "
+            f"pd.to_timedelta({column}.astype(str)).dt.total_seconds()."
+        )
     if types.is_struct(kind) and kind.num_fields:
-        return f"{column}.struct.field({kind.field(0).name!r})."
+        field = f"{column}.struct.field({kind.field(0).name!r})"
+        return f"To use a field: {column} = {field}."
     if types.is_map(kind) or not hasattr(inner, "value_type"):
         return ""
     if types.is_nested(inner.value_type):
-        return f"{column}.map(np.concatenate), if each value is a matrix."
+        return f"If each value is a matrix: {column} = {column}.map(np.concatenate)."
     if _is_text(pd.ArrowDtype(inner.value_type)):
         return (
-            f"{column}.{lists}, if the lists hold numbers as text. Lists of words are "
-            f"compared as sets: set_self_join({name!r}, threshold)."
+            f"If the lists hold numbers as text: {column} = {column}.{lists}. To compare "
+            f"lists of words, use set_self_join({name!r}, 0.8)."
         )
-    return f"{column}.{lists}, with pyarrow as pa."
+    return f"Convert the lists: {column} = {column}.{lists}, with pyarrow as pa."
 
 
-def of_dask(dtype: DType) -> str:
-    """Return a hint for messages, in case Dask has converted lists to strings; else ""."""
+def of_dask(dtype: DType, name: Hashable) -> str:
+    """Return a sentence in case Dask has converted lists to strings; else ""."""
     if isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA:
         return ""
     return (
-        " (Dask converts lists in a pandas DataFrame to strings, except within "
-        "dask.config.set({'dataframe.convert-string': False}).)"
+        f"If {name!r} held lists, Dask has converted them to texts: create the Dask "
+        "DataFrame again after dask.config.set({'dataframe.convert-string': False}). "
     )
 
 
@@ -305,11 +303,11 @@ def own_radius(meta: Frame, eps: object) -> str | None:
                 f"eps={shown(eps)} is not a number; use a finite number >= 0{instead}."
             )
         meant = meant_columns(eps, meta.columns)
+        own = numeric_columns(meta, ()) or list(meta.columns)
         raise OptionTypeError(
-            f"eps={shown(eps)} is not a number; use a finite number >= 0. For one "
-            f"distance per row, name a column. No column has this name{meant}; the "
-            "columns are "
-            f"{listed(meta.columns)}."
+            f"eps={shown(eps)} is neither a number nor a column{meant}. Use a finite "
+            "number >= 0, or for one distance per row a numeric column, such as "
+            f"{listed(own)}."
         )
     if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):
         convert = (

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from typing import Any, TypeGuard
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -37,6 +38,34 @@ def shown(value: object) -> str:
 def counted(number: int, thing: str) -> str:
     """Format a number with a noun in the singular or the plural: "1 row", "2 rows"."""
     return f"{number:,} {thing}" + "s" * (number != 1)
+
+
+def about_many(number: float) -> str:
+    """Format an estimated lower bound, rounded down to three digits.
+
+    Examples
+    --------
+    >>> about_many(1_997_154_338_296), about_many(64_329_755), about_many(12_345.6)
+    ('1.99 trillion', '64.3 million', '12,300')
+    """
+    for size, word in LARGE_NUMBERS:
+        if number >= size:
+            count = decimal.Decimal(int(number)) / size
+            digits = max(0, 2 - count.adjusted())
+            unit = decimal.Decimal(1).scaleb(-digits)
+            return f"{count.quantize(unit, decimal.ROUND_FLOOR):,f} {word}"
+    step = 10 ** max(0, len(str(int(number))) - 3)
+    return f"{int(number) // step * step:,}"
+
+
+LARGE_NUMBERS = (
+    (10**18, "quintillion"),
+    (10**15, "quadrillion"),
+    (10**12, "trillion"),
+    (10**9, "billion"),
+    (10**6, "million"),
+)
+"""Numbers that have a name, from the largest."""
 
 
 def size_text(size: float, like: float = 1, up: bool = False) -> str:
@@ -91,7 +120,7 @@ def listed(names: Iterable[object], max_names: int = 12) -> str:
     are counted.
     """
     texts = [repr(name) for name in names]
-    more = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
+    more = f" and {len(texts) - max_names:,} more" if len(texts) > max_names else ""
     return ", ".join(texts[:max_names]) + more
 
 
@@ -165,30 +194,42 @@ METRICS: Names = {
 }
 """Metric of other libraries -> its name in this package."""
 
+FUNCTIONS = {
+    "dist": "euclidean",
+    "cityblock": "manhattan",
+    **{
+        name + end: name
+        for name in ("euclidean", "manhattan", "chebyshev", "cosine", "haversine")
+        for end in ("", "_distance", "_distances")
+    },
+}
+"""Name of a function of Python, SciPy or scikit-learn -> metric."""
+
 NO_TIMES = (
-    "time windows are not supported; join with keep=['time'], and drop the pairs that "
+    "Time windows are not supported. Join with keep=['time'], and drop the pairs that "
     "are too far apart in time. In pandas: "
     "pairs[(pairs['time_left'] - pairs['time_right']).abs() <= pd.Timedelta('10min')]"
 )
 NO_ORDER = (
-    "the nearest row may be earlier or later. For earlier rows only, use join() with "
-    "keep=['time'] and return_distance=True, and drop the pairs whose right row is "
-    "later. In pandas: pairs.query('time_right <= time_left').sort_values('distance')"
-    ".drop_duplicates('left'). If the time is the only coordinate, use "
-    "pandas.merge_asof(frame, other, on='time')"
+    "Neighbors cannot be restricted to earlier rows. Use pairs = frame.simjoin.join("
+    "other, eps, keep=['time'], return_distance=True) with a large enough eps; other "
+    "may be the frame itself. Then take the nearest earlier row. In pandas: "
+    "pairs.query('time_right < time_left').sort_values('distance')"
+    ".drop_duplicates('left')"
 )
 NO_BOXES = (
-    "periodic boxes are not supported. Add copies of the rows near each border, moved "
-    "by the size of the box, and drop the results of the copies"
+    "Periodic boxes are not supported. Add copies of the rows within eps of a border, "
+    "shifted by the size of the box, and drop the results of the copies. Or use "
+    "scipy.spatial.cKDTree(x, boxsize=...)"
 )
 NO_EXCLUDED = (
-    "pairs within a group cannot be left out; join with keep=['group'], and drop the "
+    "Pairs within a group cannot be left out. Join with keep=['group'], and drop the "
     "pairs of rows in the same group. In pandas: "
     "pairs[pairs['group_left'] != pairs['group_right']]"
 )
 ONE_TABLE = (
-    "join() and knn_join() compare two tables; pairs.groupby('left').size() counts the "
-    "pairs of each left row"
+    "Only join() and knn_join() compare two tables. To count the pairs of each left row, "
+    "use pairs.groupby('left').size()"
 )
 """Texts of `NO_OPTIONS` for several options each."""
 
@@ -207,32 +248,34 @@ NO_OPTIONS: dict[str, str] = {
         NO_EXCLUDED,
     ),
     **dict.fromkeys(("other", "right", "right_df"), ONE_TABLE),
-    "similarity": "with metric='cosine' eps= is one minus the minimum similarity",
-    "inplace": "verbs return a new object, and the frame does not change",
-    "algorithm": "method= chooses the algorithm, and all methods find the same pairs",
-    **dict.fromkeys(("max_rows", "limit", "nrows"), "take .head(n) of the result"),
-    "sort": "sort the result, as by .sort_values(['left', 'right'])",
-    "keep": "keep= adds columns to pairs; assign a result with one value per row: df.assign(n=...)",
-    "return_distance": "knn_join() always returns distances, and verbs without pairs have none",
-    "crs": "metric='haversine' takes degrees, and gives meters",
-    "lat": "on= names both coordinates, as in on=['lat', 'lon']",
-    "unit": "eps= takes text with a unit, such as '2 km'",
+    "similarity": "With metric='cosine', eps= is one minus the minimum similarity",
+    "inplace": "Verbs return a new object, and the frame does not change",
+    "algorithm": "Use method= to choose the algorithm; all methods find the same pairs",
+    **dict.fromkeys(("max_rows", "limit", "nrows"), "Take .head(n) of the result"),
+    "sort": "Sort the result, for example with .sort_values(['left', 'right'])",
+    "keep": "It returns one value per row, which you can add to the frame: "
+    "frame.assign(n=...)",
+    "return_distance": "Only verbs that return pairs have it; knn_join() always returns "
+    "distances",
+    "crs": "With metric='haversine', coordinates are in degrees, and eps= is in meters",
+    "lat": "Name both coordinates with on=, as in on=['lat', 'lon']",
+    "unit": "Pass eps= as text with a unit, such as '2 km'",
     **dict.fromkeys(
         ("left_by", "right_by"),
-        "columns of by= need the same name in both tables; rename one of them first",
+        "Columns of by= need the same name in both tables; rename one of them first",
     ),
-    "sample_weight": "only an estimator takes weights of rows: "
+    "sample_weight": "Only an estimator takes weights of rows: "
     "dask_simjoin.cluster.DBSCAN(eps).fit(frame, sample_weight=...)",
-    "w": "multiply each column by w ** (1 / p) first",
-    "lower": "an object such as tokenizer=dask_simjoin.sets.Words(lower=True) ignores case",
+    "w": "Multiply each column by w ** (1 / p) first",
+    "lower": "To ignore case, use tokenizer=dask_simjoin.sets.Words(lower=True)",
 }
 """Option that only other libraries have -> what to use instead."""
 
 NO_METRICS: dict[str, str] = (
     dict.fromkeys(
         ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-        "an inner product is not a distance; for rows of length 1, metric='cosine' is one "
-        "minus the product",
+        "An inner product is not a distance. If you scale each row to norm 1, "
+        "metric='cosine' is one minus the inner product",
     )
     | dict.fromkeys(
         (
@@ -245,14 +288,14 @@ NO_METRICS: dict[str, str] = (
             "jaro_winkler",
             "minhash",
         ),
-        "set_self_join() compares sets of tokens, and edit_self_join() compares texts by "
-        "edit distance",
+        "Use set_self_join() to compare sets of tokens, and edit_self_join() to compare "
+        "texts by edit distance",
     )
     | {
-        "hamming": "for columns of 0 and 1, metric='manhattan' counts the columns that "
-        "differ; for texts, compare the pairs of edit_self_join()",
-        "precomputed": "distances are computed from the columns of on=; "
-        "connected_components() takes pairs that you have",
+        "hamming": "For columns of 0 and 1, metric='manhattan' counts the columns that "
+        "differ. For texts, compare the pairs of edit_self_join()",
+        "precomputed": "Distances are computed from the columns of on=. If you have "
+        "pairs, use connected_components()",
     }
 )
 """Metric that only other libraries have -> what to use instead."""
@@ -260,12 +303,12 @@ NO_METRICS: dict[str, str] = (
 NO_CHOICES: dict[str, dict[str, str]] = {
     "similarity": dict.fromkeys(
         ("levenshtein", "edit", "edit_distance", "jaro", "jaro_winkler", "hamming"),
-        "texts that differ by few letters share most q-grams: use tokenizer=('qgrams', "
+        "Texts that differ by few letters share most q-grams: use tokenizer=('qgrams', "
         "3)",
     )
     | dict.fromkeys(
         ("euclidean", "haversine", "manhattan"),
-        "numbers are compared by self_join() and join()",
+        "To compare numbers, use self_join() or join()",
     ),
     "method": dict.fromkeys(
         (
@@ -280,7 +323,7 @@ NO_CHOICES: dict[str, dict[str, str]] = {
             "faiss",
             "exact",
         ),
-        "all methods find the same pairs, and 'auto' is usually the fastest",
+        "All methods find the same pairs, and 'auto' is usually the fastest",
     ),
 }
 """Option -> value that other libraries support -> what to use instead."""
@@ -308,22 +351,57 @@ VERBS: Names = {
 
 
 def not_an_option(
-    name: object, known: Collection[object], given: Collection[object] = ()
+    name: object,
+    known: Collection[object],
+    given: Collection[object] = (),
+    verb: str = "",
+    value: object = None,
 ) -> str:
     """Return the end of a message about an unknown option: the name that it has in this
     package, or what to use instead.
 
-    `given`: options of the call. Some explanations need one of them.
+    `given`: options of the call. Some explanations need one of them.  `verb`, `value`:
+    the verb that was called, and the value of the option.
     """
     options = f"; its options are {', '.join(map(str, known)) or 'none'}."
     key = name.lower() if isinstance(name, str) else ""
     meant = [own for own in OPTIONS.get(key, ()) if own in known]
     if key in NO_OPTIONS and all(own in given for own in meant):
-        return f": {NO_OPTIONS[key]}."
+        if key == "keep" and verb.startswith("count_"):
+            return f". {OF_COUNTS[verb]}."
+        if key == "similarity" and is_share(value):
+            return (
+                f". For a similarity of at least {value}, use metric='cosine' and "
+                f"eps={1 - float(value):.6g}, which is one minus it. For sets of tokens, "
+                f"use set_self_join(..., threshold={value})."
+            )
+        return f". {NO_OPTIONS[key]}."
     distance = key != "threshold" and (key == "eps" or "eps" in OPTIONS.get(key, ()))
     if distance and "transpositions" in known:
         return f" (did you mean 'k'?){options}"  # between texts, a number of edits
     return elsewhere(name, OPTIONS, known) + options
+
+
+OF_COUNTS = {
+    f"count_{kind}pairs": "It returns a single number. For columns of both rows of each "
+    f"pair, use {join}_join(..., keep=...). For a number per row, use "
+    f"{counts}neighbor_counts()"
+    for kind, join, counts in (
+        ("", "self", ""),
+        ("set_", "set_self", "set_"),
+        ("edit_", "edit_self", "edit_"),
+    )
+}
+"""Verb that counts pairs -> what to use if columns are to be kept."""
+
+
+def is_share(value: Any) -> TypeGuard[float]:
+    """Return whether a value is a number from 0 to 1."""
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and 0 <= value <= 1
+    )
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:
@@ -351,7 +429,7 @@ def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> 
 
 NO_UNICODE = (
     "which is not valid Unicode, as it has half of a surrogate pair (replace it, for "
-    "example by "
+    "example with "
     ".encode(errors='replace').decode())"
 )
 """End of a message about a text that Arrow does not accept."""
@@ -378,7 +456,10 @@ def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
     if is_dask_collection(value) and not _dims(value):
         return f", such as {name}.compute()"
     if by_row and _holds_several(value):
-        return ", or the name of a column with a distance for each row"
+        return (
+            f". For one distance per row, make it a column: frame.assign(r={name}), then "
+            f"{name}='r' (in self_join() with pairs='both')"
+        )
     return number_in_text(value) if isinstance(value, str) else ""
 
 
@@ -414,9 +495,12 @@ def instead_of_frame(value: object) -> str:
     if isinstance(value, os.PathLike) or (
         isinstance(value, str) and ("." in value or "/" in value)
     ):
-        return " Read files first, as by dask.dataframe.read_parquet() or read_csv()."
+        return (
+            " Read files first, for example with dask.dataframe.read_parquet() or "
+            "read_csv()."
+        )
     if isinstance(value, (list, tuple)) and any(_is_table(one) for one in value):
-        return " Put tables together first, as by pandas.concat() or dask.dataframe.concat()."
+        return " Combine tables first, with pandas.concat() or dask.dataframe.concat()."
     if _dims(value) == 1 and hasattr(value, "to_frame"):
         return (
             " Use .to_frame() to make a frame from one column; on= names its columns."

@@ -411,7 +411,10 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
     if not isinstance(how, str) or how not in allowed:
         hint = did_you_mean(how, allowed)
         if isinstance(how, str) and how == "right":
-            hint = f". Or swap the tables: {swapped}"
+            hint = (
+                f". Or swap the tables: {swapped}. The columns 'left' and 'right' of "
+                "the result are then swapped, too"
+            )
         elif isinstance(how, str) and how == "outer":
             anti = swapped.replace(repr(LEFT), "'leftanti'")
             hint = f". Or use how={LEFT!r}, and add the rows of {anti}"

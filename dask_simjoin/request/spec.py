@@ -10,6 +10,7 @@ from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Grouped, Metric, Totals, make_metric
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Norm
+from dask_simjoin.request.column_names import are_points
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Settings, read_settings
 
@@ -246,6 +247,23 @@ class JoinSpec(RowSpec):
         if several:
             value = shown(list(several))
         return f"{option}={value} {self.measure.unit}".rstrip()
+
+    @property
+    def same_options(self) -> str | None:
+        """The options that determine distances, as a message repeats them for
+        `k_distances`: ", on=['x', 'y'], metric='manhattan'". None: it has no option
+        `by`.
+        """
+        if self.coordinates.by:
+            return None
+        given: dict[str, Any] = {}
+        if self.defaults is None and not are_points(self.on):
+            given["on"] = list(self.on)
+        if self.metric.name != MetricOptions().name:
+            given["metric"] = self.metric.name
+        if self.metric.name == "minkowski":
+            given["p"] = self.metric.p
+        return "".join(f", {name}={value!r}" for name, value in given.items())
 
     @property
     def score(self) -> str | None:

@@ -7,7 +7,7 @@ import numbers
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.distances import METRICS, Cosine, Metric, make_metric
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.sphere import RADIUS
-from dask_simjoin.request.messages import METRICS as SYNONYMS
 from dask_simjoin.request.messages import (
+    FUNCTIONS,
     NO_CHOICES,
     NO_METRICS,
     did_you_mean,
@@ -24,6 +24,7 @@ from dask_simjoin.request.messages import (
     instead_of_distance,
     shown,
 )
+from dask_simjoin.request.messages import METRICS as SYNONYMS
 from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
 LENGTHS = {
@@ -132,11 +133,16 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     number, unit = found
     units = units_of(metric)
     if not units:
+        written = cast(re.Match[str], WITH_UNIT.fullmatch(str(eps)))[2]
+        degrees = (
+            " For latitudes and longitudes in degrees, use metric='haversine'."
+            if unit in LENGTHS or unit in ANGLES
+            else ""
+        )
         raise OptionError(
             f"{name}={shown(eps)} has a unit, but with metric={metric.name!r} "
-            "distances are in the unit of "
-            "the columns. Use a plain number, or metric='haversine' with latitudes and "
-            "longitudes in degrees."
+            "distances are in the unit of the columns. Use a plain number, such as "
+            f"{name}={number:g} if the columns are in {written}.{degrees}"
         )
     if unit not in units:
         raise _unknown(eps, unit, name, units)
@@ -306,7 +312,7 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
                 if isinstance(value, str)
                 else None
             )
-            choices = f"use one of {names}{f' ({hint})' if hint else did_you_mean(value, allowed)}"
+            choices = f"use one of {names}{f'. {hint}' if hint else did_you_mean(value, allowed)}"
         raise OptionError(f"{name}={shown(value)} is not allowed; {choices}.")
 
 
@@ -316,10 +322,11 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
     Raise an error for values that are not allowed.
     """
     if callable(name):
+        meant = FUNCTIONS.get(getattr(name, "__name__", ""))
+        hint = f" Instead of this function, use {meant!r}." if meant else ""
         raise OptionError(
-            f"metric={shown(name)} is a function, but only known formulas find the "
-            "same pairs on "
-            f"every machine; use one of {', '.join(map(repr, METRICS))}."
+            f"metric={shown(name)} is a function, and functions are not supported. Use "
+            f"one of {', '.join(map(repr, METRICS))}.{hint}"
         )
     if isinstance(name, str) and name not in METRICS:
         raise OptionError(
@@ -352,7 +359,7 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
 
 def _metric_meant(name: str) -> str:
     hint = NO_METRICS.get(name.lower())
-    return f" ({hint})" if hint else elsewhere(name, SYNONYMS, METRICS)
+    return f". {hint}" if hint else elsewhere(name, SYNONYMS, METRICS)
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:

@@ -185,9 +185,9 @@ def refused(
     plain = label.item() if isinstance(label, np.generic) else label
     column = f"df[{spec.on[0]!r}]"
     remedy = (
-        "Drop such rows, or make texts of them first, for example with "
-        f"{column}.map(str, na_action='ignore')."
-        if error.what.endswith("), which is not a text")
+        f"Drop such rows, or convert them: {column} = {column}.map(str, "
+        "na_action='ignore')."
+        if error.what.endswith("), which is not text")
         else "Drop or convert such rows first."
     )
     return (

@@ -68,7 +68,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds texts; say with tokenizer= "
             "how they become "
-            f"sets of tokens: {ALLOWED}.{of_dask(dtype)}"
+            f"sets of tokens: {ALLOWED}. {of_dask(dtype, name)}".rstrip()
         )
     if content == LISTS and tokenizer is not None:
         raise ColumnError(
@@ -236,7 +236,7 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
             is_list = isinstance(value, (list, tuple, set, np.ndarray))
             kind = type(value).__name__
             what = a_value(value) if is_list else f"{shown(value)} ({kind})"
-            raise ListError(row, f"{what}, which is not a text{hint * is_list}")
+            raise ListError(row, f"{what}, which is not text{hint * is_list}")
     return np.fromiter(
         (isinstance(value, str) for value in values), np.bool_, len(values)
     )

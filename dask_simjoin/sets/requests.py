@@ -197,8 +197,8 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
     ):
         raise OptionTypeError(
             f"on={shown(on)} is not a column, and threshold={shown(given)} is not a "
-            "number: the "
-            "column comes first, as in set_self_join('text', 0.8)."
+            "number. The arguments are swapped: use set_self_join("
+            f"{given!r}, {on!r}, tokenizer={request.tokenizer or 'words'!r})."
         )
     threshold = check_threshold(given, request.similarity)
     tokenizer = tokenizer_of(request.tokenizer)
@@ -266,8 +266,8 @@ def the_column(meta: Frame, on: object, values: str) -> Hashable:
         put = " + ' ' + ".join(f"df[{name!r}]" for name in names[:2])
         raise ColumnError(
             f"on={shown(on)} names {len(names)} columns, but {values} are compared in "
-            f"one; use on={names[-1]!r}, or another one. To compare texts of several "
-            f"columns, put them together first, as in df.assign(both={put})."
+            f"one. Use on={names[-1]!r}, or another single column. To compare texts of "
+            f"several columns, combine them: df['both'] = {put}, then on='both'."
         )
     (name,) = names
     check_column_exists("on", name, [meta])

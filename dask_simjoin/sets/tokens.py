@@ -273,7 +273,7 @@ class Delimiter:
     def __post_init__(self) -> None:
         if not isinstance(self.delimiter, str):
             raise OptionTypeError(
-                f"Delimiter(delimiter={shown(self.delimiter)}) is not a text; use one, "
+                f"Delimiter(delimiter={shown(self.delimiter)}) is not text; use a text, "
                 "as in Delimiter(',')."
             )
         if not self.delimiter:

@@ -259,7 +259,7 @@ class EditPlanReport(SetPlanReport):
         (
             "characters",
             lambda r: (
-                f"about {r.characters:,.0f}, {r.characters / max(r.rows, 1):.3g} of a "
+                f"about {r.characters:,.0f}, {r.characters / max(r.rows, 1):.3g} per "
                 "row"
             ),
         ),

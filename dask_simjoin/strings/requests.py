@@ -191,11 +191,8 @@ def rule_of(request: Any) -> tuple[EditRule, str]:
     if (k is None) == (similarity is None):
         which = "are both given" if k is not None else "are both missing"
         raise OptionTypeError(
-            f"k= and similarity= {which}. Use only k=, the largest number of edits, as "
-            "in "
-            f"{request.verb}(..., k=2). Or use only similarity=, the smallest "
-            "similarity, as in "
-            f"{request.verb}(..., similarity=0.9)."
+            f"k= and similarity= {which}. Give one of them: {request.verb}(..., k=2) "
+            f"for at most 2 edits, or {request.verb}(..., similarity=0.9)."
         )
     swaps = check_flag("transpositions", request.transpositions)
     if similarity is None:

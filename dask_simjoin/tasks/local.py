@@ -152,7 +152,10 @@ class LocalJoins(LocalDriver):
             like, alone = example, unmatched_rows(queries, counts, spec, example)
         if not plan.meets:
             return example
-        with naming_causes(lambda: plan.tables.warnings), within_memory(spec.request):
+        with (
+            naming_causes(lambda: plan.tables.warnings),
+            within_memory(spec.request, spec.same_options),
+        ):
             columns = list(example.columns)
             found = join(work.block_pair, columns, plan, self.threads, like, alone)
         itself = plan.rows * spec.result.include_self

@@ -97,7 +97,7 @@ def test_frames_are_refused_as_self_join_does(frame):
 def test_data_are_refused_as_when_a_join_is_planned(frame, how):
     bad = frame.copy()
     bad.iloc[17, 0] = np.inf
-    with pytest.raises(CoordinateError, match="'c0' has 1 infinite"):
+    with pytest.raises(CoordinateError, match="'c0' has 1 infinite value"):
         lay(bad, how).simjoin.plan(EPS)
     twice = frame.set_axis([*range(899), 3])
     with pytest.raises(DuplicateIdError):

@@ -395,10 +395,10 @@ def test_rows_without_coordinates_have_no_match():
     right.iloc[4, 1] = np.inf
     on = ["c0", "c1"]
     with pytest.raises(
-        CoordinateError, match=r"In the left table: .*'c0' has 1 missing"
+        CoordinateError, match=r"In the left table, .*'c0' has 1 missing"
     ):
         left.simjoin.join(right, 0.5, on=on)
-    with pytest.raises(CoordinateError, match="'c1' has 1 infinite"):
+    with pytest.raises(CoordinateError, match="'c1' has 1 infinite value"):
         left.drop(left.index[3]).simjoin.join(right, 0.5, on=on)
     for a in (left, split(left, [20])):
         joined = a.simjoin.join
@@ -475,7 +475,7 @@ def test_what_is_refused_at_the_call():
     with pytest.raises(OptionError, match="a column 'left', a name that is reserved"):
         left.assign(left=1).simjoin.join(right, 1.0, on="c0", keep="left")
     with pytest.raises(
-        OptionTypeError, match=r"eps='radius' is not a number; .* name a column"
+        OptionTypeError, match=r"eps='radius' is neither a number nor a column"
     ):
         join(right, "radius", on="c0")
     with pytest.raises(ColumnError, match="eps='when' names a column of dtype"):
@@ -497,11 +497,11 @@ def test_what_is_refused_when_planned():
     again = right.set_index(np.zeros(20, int))
     lazy = split(left, [5]).simjoin.join(split(again, [5]), 1.0, on=on)
     with pytest.raises(
-        DuplicateIdError, match=r"In the right table: .* 0 repeats(?: in partition 0)?,"
+        DuplicateIdError, match=r"In the right table, .* 0 repeats(?: in partition 0)?,"
     ):
         lazy.compute()
     with pytest.raises(
-        DuplicateIdError, match=r"In the right table: .* 0 repeats(?: in partition 0)?,"
+        DuplicateIdError, match=r"In the right table, .* 0 repeats(?: in partition 0)?,"
     ):
         left.simjoin.join(again, 1.0, on=on)
     dear = pytest.raises(BudgetError, match="The limit is 100 B")

@@ -14,6 +14,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -47,8 +48,16 @@ POINTS = pd.DataFrame(
     {"x": np.arange(10.0), "y": np.arange(10.0) % 3, "t": list("abcdefghij")}
 )
 LAZY = dd.from_pandas(POINTS, npartitions=2)
-EQUAL = pd.DataFrame({"x": np.zeros(2_000_000)})
+CROWDED = pd.DataFrame({"x": np.linspace(0, 10, 2_000_000)})
+DATES = pd.date_range("2020", periods=10)
 VECTORS = pd.DataFrame({"v": list(RNG.normal(size=(2000, 4)) + 1)})
+
+
+class Polygon:
+    """A shape with a centroid, as in shapely, which is an optional dependency."""
+
+    def __init__(self, x, y):
+        self.centroid = types.SimpleNamespace(x=x, y=y)
 
 
 def with_column(values):
@@ -68,13 +77,11 @@ MISTAKES = {
     "a similarity as eps of cosine": lambda: VECTORS.simjoin.count_pairs(
         0.95, on="v", metric="cosine"
     ),
-    "eps far too large": lambda: EQUAL.simjoin.self_join(1.0),
+    "eps far too large": lambda: CROWDED.simjoin.self_join(1.0),
     "the same, lazily": lambda: (
-        dd.from_pandas(EQUAL, npartitions=2).simjoin.self_join(1.0).npartitions
+        dd.from_pandas(CROWDED, npartitions=2).simjoin.self_join(1.0).npartitions
     ),
-    "a column of dates": lambda: with_column(
-        pd.date_range("2020", periods=10)
-    ).simjoin.self_join(1, on="z"),
+    "a column of dates": lambda: with_column(DATES).simjoin.self_join(1, on="z"),
     "a column of texts": lambda: POINTS.simjoin.self_join(1, on="t"),
     "a column that the right table lacks": lambda: POINTS.simjoin.join(
         POINTS[["x"]], 1, on=["x", "y"]
@@ -100,7 +107,7 @@ MISTAKES = {
     ),
     "a NumPy array": lambda: dask_simjoin.self_join(np.zeros(5), 1),
     "a column of objects, as shapes are": lambda: with_column(
-        [object()] * 10
+        [Polygon(k, 0.0) for k in range(10)]
     ).simjoin.self_join(1, on="z"),
     "right ascensions from 0 to 360": lambda: pd.DataFrame(
         {"dec": [0.0, 0.0], "ra": [359.9999, 0.0001]}
@@ -326,7 +333,7 @@ JOBS = {
         lambda: with_value(SHIPS, 7, lat=math.nan).simjoin.self_join(
             500, on=["lat", "lon"], metric="haversine"
         ),
-        ("'lat' has 1 missing", "label 7", "Use dropna=True", "no partner"),
+        ("'lat' has 1 missing value", "label 7", "Use dropna=True", "no partner"),
     ),
     "AIS: longitude before latitude": Mistake(
         lambda: SHIPS.simjoin.self_join(500, on=["lon", "lat"], metric="haversine"),
@@ -336,9 +343,10 @@ JOBS = {
         lambda: SHIPS.simjoin.self_join(500, on=["lat", "lon", "t"]),
         (
             "'t' of dtype datetime64",
+            "coordinates must be numbers",
             "on=['lat', 'lon'] and keep=['t']",
             "pd.Timedelta('10min')",
-            ".dt.total_seconds()",
+            "df['t'] = (df['t'] - df['t'].min()).dt.total_seconds()",
         ),
     ),
     "AIS: kilometers, and ships at anchor": Mistake(
@@ -349,7 +357,7 @@ JOBS = {
         lambda: with_value(SHIPS, 7, lat=91.0, lon=181.0).simjoin.self_join(
             500, on=["lat", "lon"], metric="haversine"
         ),
-        ("91.0 at label 7", "-90 to 90", "stand for 'not available'", ".between(-90"),
+        ("91.0 at label 7", "-90 to 90", "stands for 'not available'", ".between(-90"),
     ),
     # readings without a similar one
     "novelty: no coordinates named": Mistake(
@@ -365,16 +373,21 @@ JOBS = {
     ),
     "novelty: only earlier rows": Mistake(
         lambda: SENSORS.simjoin.knn_join(k=1, direction="backward", **FEATURES),
-        ("'direction'", "or later", "keep=['time']", ".drop_duplicates", "merge_asof"),
+        (
+            "'direction'",
+            "earlier rows",
+            "join(other, eps, keep=['time']",
+            "< time_left",
+        ),
     ),
     # stops near addresses
     "stops: a missing geometry": Mistake(
         lambda: with_hole().simjoin.knn_join(points(), 1, how="left"),
-        ("'geometry.x' has 1 missing", "label 3", "then have no partner"),
+        ("'geometry' has 1 missing", "label 3", "Use dropna=True", "no partner"),
     ),
     "stops: two coordinate systems": Mistake(
         lambda: points().simjoin.knn_join(points(crs=4326), 1),
-        ("EPSG:2056 and EPSG:4326", "use other.to_crs(frame.crs)"),
+        ("EPSG:2056", "right table", "EPSG:4326", "other = other.to_crs(frame.crs)"),
     ),
     "stops: areas": Mistake(
         lambda: points().simjoin.knn_join(with_areas(), 1),
@@ -383,7 +396,7 @@ JOBS = {
     # products that are listed twice
     "products: two columns of texts": Mistake(
         lambda: PRODUCTS.simjoin.edit_self_join(["brand", "title"], 2),
-        ("on=['brand', 'title'] names 2 columns", "in one; use on='title'"),
+        ("on=['brand', 'title'] names 2 columns", "Use on='title'", "df['both'] = "),
     ),
     "products: a similarity as number of edits": Mistake(
         lambda: PRODUCTS.simjoin.edit_self_join("title", 0.9),
@@ -399,7 +412,12 @@ JOBS = {
     ),
     "products: a number among texts": Mistake(
         lambda: with_value(PRODUCTS, 4, title=42).simjoin.edit_self_join("title", 2),
-        ("label 4", "holds 42 (int)", "must hold texts", "df['title'].map(str"),
+        (
+            "label 4",
+            "holds 42 (int)",
+            "must hold texts",
+            "df['title'] = df['title'].map(",
+        ),
     ),
     # particles in a box
     "box: rows and columns swapped": Mistake(
@@ -408,24 +426,34 @@ JOBS = {
     ),
     "box: boxsize=": Mistake(
         lambda: dask_simjoin.neighbor_counts(BOX, 0.05, boxsize=1.0),
-        ("'boxsize'", "not supported", "Add copies of the rows near each border"),
+        ("'boxsize'", "not supported", "Add copies of the rows within eps of a border"),
     ),
     "box: far too large a distance": Mistake(
         lambda: dask_simjoin.self_join(RNG.random((400_000, 3)), 0.9),
-        ("within eps=0.9", "k_distances(10)", "count_pairs()", "'simjoin.result-lim"),
+        (
+            "within eps=0.9",
+            "k_distances(frame, 10)",
+            "count_pairs()",
+            "'simjoin.result-lim",
+        ),
     ),
     # clusters of a population
     "population: kilometers": Mistake(
         lambda: SHIPS[:1800].simjoin.dbscan(
             0.4, 5, on=["lat", "lon"], metric="haversine"
         ),
-        ("within eps=0.4 meters", "eps= is in meters", "use eps=400"),
+        ("within eps=0.4 meters", "eps= is in meters", "use eps='0.4 km'"),
     ),
     "population: degrees": Mistake(
         lambda: SHIPS.rename(columns={"lon": "x", "lat": "y"}).simjoin.dbscan(
             400, 5, on=["x", "y"]
         ),
-        ("within eps=400", "on=['y', 'x']", "metric='haversine'", "are degrees"),
+        (
+            "within eps=400",
+            "on=['y', 'x']",
+            "metric='haversine'",
+            "eps is in the unit of",
+        ),
     ),
     "population: workers with 400 MB": Mistake(
         small_workers,
@@ -440,7 +468,7 @@ JOBS = {
     ),
     "galaxies: megaparsecs": Mistake(
         lambda: GALAXIES.simjoin.self_join("0.05 Mpc", **SPACE),
-        ("'0.05 Mpc'", "in the unit of the columns", "Use a plain number"),
+        ("'0.05 Mpc'", "in the unit of the columns", "such as eps=0.05", "in Mpc"),
     ),
     "galaxies: groups of rows instead of pairs": Mistake(
         lambda: dask_simjoin.connected_components(GALAXIES),
@@ -522,7 +550,12 @@ JOBS = {
     ),
     "nightly: an empty file": Mistake(
         lambda: program(MAKE, update("new"), assets=ASSETS, new=HEADER),
-        ("exit 0", "There are no rows to add in new.csv.", "Wrote 0 added pairs"),
+        (
+            "exit 0",
+            "no rows to add in new.csv",
+            "check this file",
+            "Wrote 0 added pairs",
+        ),
     ),
     "nightly: an id that repeats": Mistake(
         lambda: program(JOIN, assets=f"{ASSETS}A0,50,8\n"),
@@ -530,7 +563,7 @@ JOBS = {
             "exit 3",
             "'A0' repeats",
             "Correct these ids",
-            "line 2 and assets.csv, line 6",
+            "See lines 2 and 6002 of assets.csv.",
         ),
     ),
     # pipelines of scikit-learn
@@ -553,7 +586,7 @@ JOBS = {
             np.where(BOX[4, 1] == BOX, math.nan, BOX)
         ),
         (
-            "column 1 has 1 missing",
+            "column 1 has 1 missing value",
             "label 4",
             "make_pipeline(SimpleImputer(), RadiusNeighborsTransformer(...))",
             "X[np.isfinite(X).all(axis=1)]",
@@ -565,7 +598,7 @@ JOBS = {
     ),
     "pipeline: a function as metric": Mistake(
         lambda: DBSCAN(eps=0.5, metric=math.dist).fit(BOX),
-        ("metric=<built-in function dist>", "only known formulas", "'euclidean'"),
+        ("metric=<built-in function dist>", "not supported", "use 'euclidean'"),
     ),
 }
 """Mistakes in ten jobs."""

@@ -117,11 +117,11 @@ def test_missing_cells_and_repeated_ids_are_named():
     words = "self-join", "good.csv", "a.csv", "-o", "o.csv"
     write("good.csv", "id,x,k\n7,3,u\n")
     said = run(*words, *NEAR, code=3).stderr
-    assert "column 'x' has 1 missing or NaN" in said and "See a.csv, line 3." in said
+    assert "column 'x' has 1 missing value" in said and "See a.csv, line 3." in said
     write("a.csv", "id,x,k\n1,0,u\n2,5,u\n2,1,\n")
     said = run(*words, *NEAR, "--id", "id", code=3).stderr
     assert "not unique: 2 repeats" in said and "Labels" not in said
-    assert "See a.csv, line 3 and a.csv, line 4." in said
+    assert "See lines 3 and 4 of a.csv." in said
 
 
 def test_errors_of_workers_are_those_of_threads(two_workers):

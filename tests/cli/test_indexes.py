@@ -190,7 +190,7 @@ def test_tables_without_rows_are_named(points):
     how = ("-o", "changes.csv", "--scheduler", "synchronous")
     said = run("update", "grown", "empty.csv", *how).stderr
     assert said.endswith(
-        "There are no rows to add in empty.csv.\n"
+        "There are no rows to add in empty.csv. If you expected rows, check this file.\n"
         "Wrote 0 added pairs and 0 removed pairs to changes.csv.\n"
     )
     said = run("update", "grown", "--delete", "k0", *how, "--overwrite").stderr
@@ -314,7 +314,7 @@ def test_an_index_of_whole_numbers(tmp_path, monkeypatch):
         ("1.5,3", "column 'x' has '1.5', which is not a whole number, as in the index"),
         ("2,x3", "column 'id' has 'x3', which is not a whole number"),
         ("2,", "column 'id' has '', which is missing"),
-        (",3", "column 'x' has 1 missing or NaN"),
+        (",3", "column 'x' has 1 missing value"),
         (f"2,{2**63}", f"column 'id' has '{2**63}', which is not a whole number"),
     ):
         (tmp_path / "b.csv").write_text(f"x,id\n2,9\n{row}\n")

@@ -121,7 +121,7 @@ def test_new_points_are_assigned_to_clusters():
 
 def test_refused_points():
     model = NearestNeighbors().fit(POINTS)
-    with pytest.raises(OptionError, match=r"use other\.to_crs\(frame\.crs\)"):
+    with pytest.raises(OptionError, match=r"Use other = other\.to_crs\(frame\.crs\)"):
         model.kneighbors(QUERIES.to_crs(2227))
     with pytest.raises(ColumnError, match=r"X has no columns 'geometry\.y'"):
         model.kneighbors(pd.DataFrame({"population": [1.0]}))

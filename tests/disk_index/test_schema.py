@@ -161,9 +161,7 @@ def test_equal_ids_of_other_dtypes_are_the_same(kind, tmp_path):
                 first = frame(pd.Series(values[:3], dtype=object).astype(own))
                 new = frame(pd.Series(values[2:], dtype=object).astype(came), 5.0)
                 index = first.simjoin.index(1.0, folder, on="x", id="key", row_group=2)
-                with pytest.raises(
-                    DuplicateIdError, match="1 row with ids of new rows"
-                ):
+                with pytest.raises(DuplicateIdError, match="contains 1 of the new ids"):
                     index.update(new)
                 report = index.update(new, if_exists="replace").report
                 assert (report.inserted, report.replaced, len(index)) == (1, 1, 4)

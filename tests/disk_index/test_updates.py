@@ -299,7 +299,7 @@ def test_options(options, error, message, tmp_path):
         (
             FRAME.assign(x=[0.0, np.nan, 1.0]),
             "CoordinateError",
-            "'x' has 1 missing or NaN",
+            "'x' has 1 missing value",
         ),
         (FRAME.assign(key=[1, 1, 2]), "DuplicateIdError", "are not unique: 1 repeats"),
         (
@@ -376,7 +376,7 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
             FRAME,
             {},
             "DuplicateIdError",
-            r"already has 3 rows with ids of new rows: 1, 2, 3\. Use if_exists='replace'",
+            r"already contains 3 of the new ids: 1, 2, 3\. Use if_exists='replace'",
         ),
         (NEW.assign(key=[8, 8]), {}, "DuplicateIdError", "are not unique: 8 repeats"),
         (
@@ -410,7 +410,12 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
             "CoordinateError",
             r"a column each, but the new rows .* as lists",
         ),
-        (NEW.assign(x=[0.5, np.inf]), {}, "CoordinateError", r"'x' has 1 infinite"),
+        (
+            NEW.assign(x=[0.5, np.inf]),
+            {},
+            "CoordinateError",
+            r"'x' has 1 infinite value",
+        ),
         (7, {}, "UnsupportedFrameError", r"is not a data frame"),
         (
             NEW,
@@ -506,7 +511,7 @@ def test_versions(made):
 @pytest.mark.parametrize(
     ("frame", "error", "message"),
     [
-        (NEW.assign(x=[np.nan, 1.0]), "CoordinateError", "'x' has 1 missing or NaN"),
+        (NEW.assign(x=[np.nan, 1.0]), "CoordinateError", "'x' has 1 missing value"),
         (NEW.assign(key=[8, 8]), "DuplicateIdError", "are not unique: 8 repeats"),
         (NEW.drop(columns="x"), "ColumnError", "on= names 'x', which is not a column"),
         (

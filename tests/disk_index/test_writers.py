@@ -70,7 +70,7 @@ def test_the_slower_writer_tries_again(made, monkeypatch):
 def test_ids_are_looked_up_again(made, monkeypatch):
     """What the faster writer took in is known when the slower one tries again."""
     before_commits(monkeypatch, [lambda: made[1].update(frame([10]))])
-    with pytest.raises(DuplicateIdError, match=r"1 row with ids of new rows: 10\. Use"):
+    with pytest.raises(DuplicateIdError, match=r"contains 1 of the new ids: 10\. Use"):
         made[0].update(frame([10, 11]))
     assert len(made[0]) == 7
 
@@ -235,7 +235,7 @@ def test_files_stay_where_nobody_can_tell_whether_a_version_was_made(made, links
         made[1].vacuum(keep=1)
 
     links(FileExistsError, made=True, then=others)
-    with pytest.raises(DuplicateIdError, match=r"1 row with ids of new rows: 10\."):
+    with pytest.raises(DuplicateIdError, match=r"contains 1 of the new ids: 10\."):
         made[0].update(frame([10]))
     assert sorted(made[0].rows().compute()["key"]) == [*range(6), 10, 20]
     assert made[0].update(frame([10]), if_exists="ignore").report.ignored == 1

@@ -318,7 +318,7 @@ def test_strings_that_dask_makes_of_lists_are_pointed_out():
     ddf = dd.from_pandas(pd.DataFrame({"vec": [[0.0, 1.0], [1.0, 0.0]]}), npartitions=1)
     with pytest.raises(
         ColumnError,
-        match=r"Dask converts lists in a pandas DataFrame to strings, except",
+        match=r"If 'vec' held lists, Dask has converted them to texts: create",
     ):
         ddf.simjoin.count_pairs(1.0, on="vec")
 
@@ -335,7 +335,7 @@ def test_lists_of_other_lengths(how, kind):
     if how == "dask-3":  # of two rows each
         text = r"row 1 of partition 1 \(label 'd'\) holds a list of length 3, after lists of length 2"
     else:
-        text = r"row 3 of partition 0 \(label 'd'\) holds a list of length 3, after lists of length 2"
+        text = r"row 3 \(label 'd'\) holds a list of length 3, after lists of length 2"
     for dropna in (False, True):
         with pytest.raises(
             CoordinateError,
@@ -363,9 +363,9 @@ def test_partitions_of_other_lengths():
 @pytest.mark.parametrize(
     ("rows", "what"),
     [
-        ([[0.0], 5], "an int, which is not a list, tuple or array"),
-        (["ab", [0.0]], "a str, which is not a list, tuple or array"),
-        ([np.zeros((1, 2)), [0.0]], "a ndarray, which is not a list, tuple or array"),
+        ([[0.0], 5], "an int"),
+        (["ab", [0.0]], "a str"),
+        ([np.zeros((1, 2)), [0.0]], "a ndarray"),
         ([[0.0], ["1"]], "a list with a str in it, which is not a real number"),
         ([[0.0], [[1.0]]], "a list with a list in it, which is not a real number"),
         ([[0.0], [1j]], "a list with a complex in it, which is not a real number"),
@@ -375,7 +375,9 @@ def test_what_is_no_list_of_numbers(how, rows, what):
     frame = pd.DataFrame({"vec": pd.Series(rows, dtype=object)})
     with pytest.raises(
         CoordinateError,
-        match=rf"row [01] of partition [01] \(label [01]\) holds {what}",
+        match=rf"holds {what} in row [01].* \(label [01]\), but coordinates"
+        if what.count(" ") == 1
+        else rf"row [01].* \(label [01]\) holds {what}",
     ):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="vec"))
 
@@ -384,9 +386,9 @@ def test_objects_that_are_numbers(how):
     rows = [None, decimal.Decimal("0.5"), decimal.Decimal(2)]
     frame = pd.DataFrame({"x": pd.Series(rows, dtype=object)})
     text = (
-        r"Column 'x' holds objects instead of numbers of at most 64 bits: row \d of "
-        r"partition \d \(label 1\) holds a Decimal. If all values are numbers, "
-        r"df\['x'\].astype\('float64'\) makes them coordinates"
+        r"Column 'x' holds a Decimal in row \d.* \(label 1\), but coordinates must be "
+        r"integers or floats. If all values are numbers, convert them: df\['x'\] = "
+        r"df\['x'\].astype\('float64'\)\."
     )
     with pytest.raises(CoordinateError, match=text):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="x"))
@@ -406,7 +408,7 @@ def test_missing_and_infinite_numbers(how, kind):
     rows = [[0.0, 1], None, [NAN, 1], [INF, NAN], [0, 1.5], [0, -INF]]
     column = arrow(rows, pa.list_(pa.float64())) if kind == "list" else rows
     frame = pd.DataFrame({"vec": column})
-    text = r"column 'vec' has 3 rows with missing or NaN and 2 rows with infinite \(first at label 1"
+    text = r"column 'vec' has 3 rows with missing numbers and 2 rows with infinite numbers \(first at label 1"
     with pytest.raises(CoordinateError, match=text):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="vec"))
     pairs = lay(frame, how).simjoin.self_join(1.0, on="vec", dropna=True)
@@ -433,7 +435,7 @@ def test_partitions_of_missing_lists_only(kind):
         pairs = lay(frame, "dask-3").simjoin.self_join(1.0, **options)
         assert as_set(pairs.compute()) == {(0, 1), (0, 4), (1, 4)}
     with pytest.raises(
-        CoordinateError, match="column 'vec' has 3 rows with missing or NaN"
+        CoordinateError, match="column 'vec' has 3 rows with missing numbers"
     ):
         lay(frame, "dask-3").simjoin.count_pairs(1.0, on="vec").compute()
 
@@ -487,7 +489,9 @@ def test_masked_numbers_in_lists_are_missing(dtype):
     rows = np.ma.masked_array(np.arange(8).reshape(4, 2), dtype=dtype)
     rows[1, 0] = np.ma.masked
     frame = pd.DataFrame({"v": pd.Series(list(rows), dtype=object)})
-    with pytest.raises(CoordinateError, match="column 'v' has 1 rows with missing"):
+    with pytest.raises(
+        CoordinateError, match="column 'v' has 1 row with missing numbers"
+    ):
         frame.simjoin.count_pairs(9.0, on="v")
     assert frame.simjoin.count_pairs(3.0, on="v", dropna=True) == 1
     plain = pd.DataFrame({"v": pd.Series(list(rows[2:]), dtype=object)})

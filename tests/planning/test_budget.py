@@ -1,5 +1,6 @@
 """How large a result of Dask frames may be where nobody says: as the disk has room."""
 
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 from distributed.system import MEMORY_LIMIT as DISTRIBUTED_LIMIT
 
+import dask_simjoin
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.limits import MAX_RESULT, MEMORY_LIMIT, Limits, memory_limit
 from dask_simjoin.planning.resources import limits_for
@@ -38,14 +40,14 @@ def lazy():
 
 def test_a_result_is_limited_by_the_disk(disks, tmp_path):
     text = (
-        r"gives [0-9,]+ pairs, .*The limit is 1 MB \(the free space on the disk\)\. Use a "
-        r"smaller eps, .* write it to a larger disk, raise the "
+        r"gives [0-9,]+ pairs \([0-9.]+ MB\)\. The limit is 1 MB \(the free space on the "
+        r"disk\)\. Use a smaller eps\. .* write it to a larger disk, raise the "
         r"limit: .*{'simjoin\.result-limit': '[0-9.]+ MB'}\)"
     )
     with pytest.raises(BudgetError, match=text):
         lazy().simjoin.plan(0.3)
     with pytest.raises(
-        BudgetError, match=r"k=500 gives 1,000,000 rows, .*the free space on the disk"
+        BudgetError, match=r"k=500 gives 1,000,000 rows \(.*the free space on the disk"
     ):
         lazy().simjoin.plan(k=500)
     assert lazy().simjoin.plan(0.01).pairs > 0
@@ -55,6 +57,46 @@ def test_a_result_is_limited_by_the_disk(disks, tmp_path):
         lazy().simjoin.plan(0.3)
     with dask.config.set({"simjoin.result-limit": "1 GB"}):
         lazy().simjoin.plan(0.3)
+
+
+PLACES = 50 * FRAME
+
+
+@pytest.mark.parametrize("kind", ["plain", "lazy", "array"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"on": ["y", "x"], "metric": "haversine"},
+        {"on": "x", "metric": "minkowski", "p": 3},
+    ],
+    ids=["all", "sphere", "one"],
+)
+def test_the_eps_that_is_recommended_gives_neighbors(kind, options):
+    if kind == "lazy":
+        frame = dd.from_pandas(PLACES, npartitions=3)
+    elif kind == "array":
+        if options:
+            pytest.skip("columns of arrays have no names")
+        frame = PLACES.to_numpy()
+    else:
+        frame = PLACES
+    refused = pytest.raises(BudgetError)
+    with dask.config.set({"simjoin.result-limit": "1 kB"}), refused as caught:
+        eps = 1e6 if options.get("metric") == "haversine" else 25.0
+        len(dask_simjoin.self_join(frame, eps, **options))
+    found = re.search(r"eps=(numpy.*?\)\)) gives half", str(caught.value))
+    assert found, str(caught.value)
+    names = {"numpy": np, "dask_simjoin": dask_simjoin, "frame": frame}
+    counts = dask_simjoin.neighbor_counts(frame, eval(found[1], names), **options)
+    assert 0.5 <= np.mean(np.asarray(counts) >= 10) < 0.6
+
+
+def test_no_eps_is_recommended_for_groups():
+    frame = PLACES.assign(g=np.arange(2000) % 2)
+    refused = pytest.raises(BudgetError, match=r"Use a smaller eps\. If you only need")
+    with dask.config.set({"simjoin.result-limit": "1 kB"}), refused:
+        frame.simjoin.self_join(9.0, on=["x", "y"], by="g")
 
 
 def test_several_chunks_on_a_gpu_leave_room_to_make_another():

@@ -114,7 +114,7 @@ def test_two_tables():
     assert len(turned) == 160 and turned["distance"].max() > 1000
     with pytest.raises(
         OptionError,
-        match=r"EPSG:4326 and EPSG:32631; use other\.to_crs\(frame\.crs\) first",
+        match=r"EPSG:4326, and .* EPSG:32631\. Use other = other\.to_crs\(frame\.crs\)",
     ):
         POINTS.simjoin.join(POINTS.to_crs(32631), 1)
 

@@ -1,6 +1,7 @@
 """What mistakes are told of: the value, what is allowed, and a remedy that works."""
 
 import datetime
+import math
 import re
 import traceback
 from decimal import Decimal
@@ -21,6 +22,8 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.request.messages import size_text
+from tests.checks.mistakes import Polygon
+from tests.support.remedies import repaired
 
 DAYS = pd.date_range("2020-01-01", periods=4)
 
@@ -82,10 +85,8 @@ def test_the_remedy_for_times_works(times, lazy):
     if lazy:
         df = dd.from_pandas(df, npartitions=2)
     text = told(ColumnError, df.simjoin.count_pairs, 1.0, on=["x", "t"])
-    remedy = re.search(r"for example with (.*)\.$", text)
-    assert remedy, text
-    seconds = eval(remedy[1], {"df": df})
-    found = df.assign(t=seconds).simjoin.count_pairs(86_400.0, on=["x", "t"])
+    df = repaired(text, df)
+    found = df.simjoin.count_pairs(86_400.0, on=["x", "t"])
     assert (found.compute() if lazy else found) == 3
 
 
@@ -101,7 +102,7 @@ SEEN = pd.DataFrame({"x": [0.0, 0.1, 0.2, 0.3], "t": DAYS, "g": list("aabb")})
 
 def test_pairs_of_near_times_are_kept_as_told():
     text = told(ColumnError, SEEN.simjoin.self_join, 1.0, on=["x", "t"])
-    assert "join with on=['x'] and keep=['t']" in text
+    assert "use on=['x'] and keep=['t']" in text
     pairs = SEEN.simjoin.self_join(1.0, on=["x"], keep=["t"])
     kept = in_pandas(text.replace("10min", "2D"), pairs=pairs)
     assert set(zip(kept.left, kept.right, strict=True)) == {
@@ -121,7 +122,7 @@ def test_nearest_earlier_rows_are_found_as_told(option):
     pairs = SEEN.simjoin.join(other, 9.0, on="x", keep=["t"], return_distance=True)
     pairs = pairs.rename(columns=lambda name: name.replace("t_", "time_"))
     found = in_pandas(text, pairs=pairs).set_index("left")["right"]
-    assert found.to_dict() == {0: 8, 1: 9, 2: 9, 3: 8}
+    assert found.to_dict() == {1: 8, 2: 9, 3: 8}
 
 
 def test_pairs_within_a_group_are_dropped_as_told():
@@ -135,7 +136,7 @@ def test_pairs_within_a_group_are_dropped_as_told():
     [
         (["a", "b"], "{'a': 'left', 'b': 'right'}"),
         (["left", "b"], "{'b': 'right'}"),
-        (["x", "y", "z"], "If two of these are the ids of pairs, rename them."),
+        (["x", "y", "z"], "the ids of pairs, rename them to 'left' and 'right'."),
     ],
 )
 def test_rows_that_are_no_pairs_are_told_how_to_make_some(columns, remedy):
@@ -154,13 +155,7 @@ def test_numbers_as_text_are_converted_as_told():
     df = pd.DataFrame({"x": ["1", "2.5"]}, dtype="string")
     text = told(ColumnError, df.simjoin.count_pairs, 2.0, on="x")
     assert "on= names 'x' of dtype" in text
-    remedy = re.search(r"for example with (\S+), if it holds numbers as text", text)
-    assert (
-        df.assign(x=eval(f"df['x']{remedy[1]}", {"df": df})).simjoin.count_pairs(
-            2.0, on="x"
-        )
-        == 1
-    )
+    assert repaired(text, df).simjoin.count_pairs(2.0, on="x") == 1
 
 
 @pytest.mark.parametrize("verb", ["join", "knn_join"])
@@ -176,7 +171,7 @@ def test_numbers_as_text_are_converted_as_told():
 )
 def test_a_missing_column_is_told_with_its_table(verb, options, table):
     with pytest.raises(
-        ColumnError, match=rf"^In the {table} table: .* is not a column"
+        ColumnError, match=rf"^In the {table} table, .* is not a column"
     ) as caught:
         getattr(FRAME.simjoin, verb)(FRAME[["x"]], 1, **options)
     printed = "".join(traceback.format_exception(caught.value))
@@ -188,14 +183,14 @@ def test_an_eps_that_is_no_column():
     text = told(
         OptionTypeError, FRAME.simjoin.self_join, "radius", on="x", pairs="both"
     )
-    assert "No column has this name (did you mean 'radii'?)" in text
-    assert "; the columns are 'x', 'name', 'radii'." in text
+    assert "is neither a number nor a column (did you mean 'radii'?). Use a" in text
+    assert text.endswith("a numeric column, such as 'x', 'radii'.")
 
 
 def test_the_table_comes_before_eps_and_k():
     text = told(UnsupportedFrameError, FRAME.simjoin.join, 1.0, FRAME, on="x")
     assert (
-        "other=1.0 is not a data frame. eps= is a data frame: the table comes first. "
+        "other=1.0 is not a data frame. eps= is one, so the arguments are swapped. "
         "Use join(other, eps)" in text
     )
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, 3, on="x")
@@ -210,15 +205,29 @@ def test_the_table_comes_before_eps_and_k():
     )
 
 
+LARGEST = "the largest distance of a pair, such as 0.5."
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (FRAME.simjoin.self_join, "eps= is missing: use self_join(eps, ...)."),
-        (FRAME.simjoin.optics, "max_eps= is missing: use optics(max_eps, ...)."),
-        (FRAME.simjoin.join, "other= and eps= are missing: use join(other, eps, ...)."),
+        (
+            FRAME.simjoin.self_join,
+            f"eps= is missing: use self_join(eps, ...), where eps= is {LARGEST}",
+        ),
+        (
+            FRAME.simjoin.optics,
+            f"max_eps= is missing: use optics(max_eps, ...), where max_eps= is {LARGEST}",
+        ),
+        (
+            FRAME.simjoin.join,
+            "other= and eps= are missing: use join(other, eps, ...), where other= is the "
+            f"second table and eps= is {LARGEST}",
+        ),
         (
             dask_simjoin.dbscan,
-            "frame= and eps= are missing: use dbscan(frame, eps, ...).",
+            "frame= and eps= are missing: use dbscan(frame, eps, ...), where frame= is "
+            f"the table and eps= is {LARGEST}",
         ),
     ],
 )
@@ -228,10 +237,12 @@ def test_what_is_missing_is_told_without_private_names(call, text):
 
 def test_options_are_named():
     text = told(OptionTypeError, FRAME.simjoin.self_join, 1.0, ["x"])
-    assert text.startswith(
-        "self_join(eps) got another positional argument, ['x']; pass it by name, as "
-        "one of on=, by=,"
+    start = "self_join(eps) got another positional argument, "
+    assert text == (
+        f"{start}['x']. For coordinates, use on=['x']; pass all other options by name."
     )
+    text = told(OptionTypeError, FRAME.simjoin.self_join, 1.0, 2)
+    assert text.startswith(f"{start}2. Pass it by name, as one of on=, by=,")
     assert len(FRAME.simjoin.self_join(eps=1.0, on="x")) == 2
 
 
@@ -245,12 +256,14 @@ def test_verbs_that_are_none(frame):
         ("db_scan", "dbscan"),
     ]:
         text = told(AttributeError, getattr, frame.simjoin, name)
-        assert (
-            f".simjoin has no verb {name!r} (did you mean {meant!r}?); its verbs are "
-            f"{min(VERBS)}," in text
+        assert text == (
+            f".simjoin has no verb {name!r} (did you mean {meant!r}?); "
+            "dir(frame.simjoin) lists its verbs."
         )
+    assert set(VERBS) <= set(dir(frame.simjoin))
     assert not hasattr(frame.simjoin, "_repr_markdown_")
-    assert "did you mean" not in told(AttributeError, getattr, frame.simjoin, "xyz")
+    text = told(AttributeError, getattr, frame.simjoin, "xyz")
+    assert f"no verb 'xyz'; its verbs are {min(VERBS)}," in text
 
 
 def test_a_right_join_is_one_of_the_tables_swapped():
@@ -281,8 +294,11 @@ def test_a_metric_is_no_function():
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric=max)
     assert (
         "metric=<built-in function max> is a function" in text
-        and "use one of 'euclidean'" in text
+        and "Use one of 'euclidean'" in text
+        and text.endswith("'haversine'.")
     )
+    text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric=math.dist)
+    assert text.endswith("Instead of this function, use 'euclidean'.")
 
 
 @pytest.mark.parametrize(
@@ -308,20 +324,22 @@ def test_options_by_other_names(verb, option, meant):
 def test_objects_that_are_no_lists():
     df = pd.DataFrame({"o": [object(), object()]})
     text = told(CoordinateError, df.simjoin.self_join, 1.0, on="o")
-    assert "holds an object, which is not a list" in text
+    assert "holds an object in row 0 (label 0), but coordinates must be num" in text
+    assert "name columns of numbers with on=" in text
+
+
+def test_shapes_are_replaced_by_their_centroids_as_told():
+    df = pd.DataFrame({"o": [Polygon(0.0, 0.0), Polygon(0.0, 1.0), Polygon(9.0, 9.0)]})
+    text = told(CoordinateError, df.simjoin.self_join, 1.0, on="o")
+    assert "holds a Polygon in row 0 (label 0)" in text and "Shapes cannot be" in text
+    assert repaired(text, df).simjoin.count_pairs(1.0, on="o") == 1
 
 
 def test_a_number_as_an_object_is_no_list():
     df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
     text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
-    remedy = re.search(
-        r"holds a Decimal\. If all values are numbers, (df\[.*\)) makes them",
-        text,
-    )
-    assert remedy, text
-    assert (
-        df.assign(o=eval(remedy[1], {"df": df})).simjoin.count_pairs(1.0, on="o") == 1
-    )
+    assert "holds a Decimal in row 0 (label 0), but coordinates must be" in text
+    assert repaired(text, df).simjoin.count_pairs(1.0, on="o") == 1
 
 
 @pytest.mark.parametrize(
@@ -355,7 +373,7 @@ def test_the_name_of_the_index_is_no_column(lazy):
         )
         assert (
             f"{option}= names 'x', which is not a column, but the name of the index; "
-            "frame.reset" in text
+            "use frame.reset_index() to make it a column" in text
         )
     found = df.reset_index().simjoin.count_pairs(1.0, on="x")
     assert (found.compute() if lazy else found) == 2
@@ -385,9 +403,9 @@ def test_all_columns_are_kept_by_their_names(keep):
 
 def test_texts_are_compared_as_sets():
     text = told(ColumnError, FRAME.simjoin.self_join, 1.0, on=["x", "name"])
-    assert (
-        "Texts are compared by their words: set_self_join('name', threshold)." in text
-    )
+    assert "edit_self_join('name', k=2) or set_self_join('name', 0.8, tokeni" in text
+    assert len(FRAME.simjoin.edit_self_join("name", k=2)) == 6
+    assert len(FRAME.simjoin.set_self_join("name", 0.8, tokenizer="words")) == 0
     if HAS_TEXTS:
         assert "convert-string" not in told(
             ColumnError, TEXTS.simjoin.self_join, 1.0, on="name"
@@ -435,8 +453,8 @@ def test_categories_are_named_by_by():
         ("0.123456789", "such as 0.123456789 without quotes"),
         (Decimal("0.1"), "such as float(eps)"),
         (datetime.timedelta(seconds=1), "in the unit of the column"),
-        ([1.0, 2.0], ">= 0, or the name of a column"),
-        (pd.Series([1.0] * 40), ">= 0, or the name of a column"),
+        ([1.0, 2.0], ">= 0. For one distance per row, make it a column: frame.assign("),
+        (pd.Series([1.0] * 40), ">= 0. For one distance per row, make it a column"),
         (dd.from_pandas(FRAME, npartitions=1)["x"].std(), "such as eps.compute()"),
         (dask.delayed(1.0), "such as eps.compute()"),
     ],
@@ -453,7 +471,7 @@ def test_distances_that_are_no_numbers(eps, remedy):
 @pytest.mark.parametrize("eps", ["1e400", "inf", "nan", "-1"])
 def test_numbers_that_are_not_allowed_are_not_recommended(eps):
     text = told(OptionTypeError, FRAME.simjoin.self_join, eps, on="x")
-    assert "finite number >= 0. For" in text and "quotes" not in text
+    assert "finite number >= 0, or for one" in text and "quotes" not in text
 
 
 @pytest.mark.parametrize(
@@ -470,8 +488,11 @@ def test_verbs_that_take_one_distance_say_so(verb):
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [
-        ("a.parquet", "Read files first, as by dask.dataframe.read_parquet()"),
-        ([FRAME, FRAME], "Put tables together first, as by pandas.concat()"),
+        (
+            "a.parquet",
+            "Read files first, for example with dask.dataframe.read_parquet()",
+        ),
+        ([FRAME, FRAME], "Combine tables first, with pandas.concat()"),
         ([[0.0], [1.0]], "Use pandas.DataFrame(...) to make a frame from lists."),
         (FRAME["x"], "Use .to_frame() to make a frame from one column"),
     ],
@@ -497,28 +518,34 @@ def test_two_tables_without_a_name_in_common_are_listed():
 @pytest.mark.parametrize(
     ("verb", "option", "remedy"),
     [
-        ("self_join", "similarity", "one minus the minimum similarity"),
+        (
+            "self_join",
+            "similarity",
+            "use metric='cosine' and eps=0, which is one minus",
+        ),
         ("self_join", "max_rows", ".head(n)"),
         ("drop_near_duplicates", "inplace", "the frame does not change"),
         ("drop_near_duplicates", "subset", "did you mean 'on'?"),
         ("neighbor_counts", "keep", "one value per row"),
+        ("count_pairs", "keep", "use self_join(..., keep=...). For a number per row,"),
+        ("count_set_pairs", "keep", "For a number per row, use set_neighbor_counts()"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
         ("knn_join", "direction", "sort_values('distance').drop_duplicates('left')"),
-        ("self_join", "boxsize", "Add copies of the rows near each border"),
-        ("dbscan", "Periodic", "Add copies of the rows near each border"),
+        ("self_join", "boxsize", "Add copies of the rows within eps of a border"),
+        ("dbscan", "Periodic", "Add copies of the rows within eps of a border"),
         ("self_join", "within", "drop the pairs that are too far apart in time"),
         ("self_join", "tolerance", "drop the pairs that are too far apart in time"),
         ("edit_self_join", "unless", "drop the pairs of rows in the same group"),
-        ("neighbor_counts", "other", "join() and knn_join() compare two tables"),
+        ("neighbor_counts", "other", "Only join() and knn_join() compare two tables"),
         ("dbscan", "sample_weight", "DBSCAN(eps).fit(frame, sample_weight=...)"),
-        ("self_join", "w", "multiply each column by w ** (1 / p) first"),
+        ("self_join", "w", "Multiply each column by w ** (1 / p) first"),
     ],
 )
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):
     text = told(OptionTypeError, getattr(FRAME.simjoin, verb), 1.0, **{option: 1})
     start = f"{verb}() has no option {option!r}"
-    assert text.startswith((f"{start} (did", f"{start}: ")) and remedy in text
+    assert text.startswith((f"{start} (did", f"{start}. ")) and remedy in text
 
 
 def test_what_there_is_in_place_of_a_metric():
@@ -527,14 +554,14 @@ def test_what_there_is_in_place_of_a_metric():
     )
     assert (
         "metric='inner_product' is not allowed" in text
-        and "is one minus the product" in text
+        and "is one minus the inner product" in text
     )
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="Jaccard")
-    assert "set_self_join() compares sets" in text
+    assert "Use set_self_join() to compare sets" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", method="kd_tree")
     assert (
         "method='kd_tree' is not allowed" in text
-        and "all methods find the same pairs" in text
+        and "All methods find the same pairs" in text
     )
     text = told(
         OptionError, FRAME.simjoin.set_self_join, "name", 0.8, similarity="levenshtein"
@@ -544,7 +571,9 @@ def test_what_there_is_in_place_of_a_metric():
 
 def test_sets_whose_arguments_changed_places():
     text = told(OptionTypeError, FRAME.simjoin.set_self_join, 0.8, "name")
-    assert "the column comes first, as in set_self_join('text', 0.8)" in text
+    remedy = "set_self_join('name', 0.8, tokenizer='words')"
+    assert f"The arguments are swapped: use {remedy}." in text
+    assert len(eval(f"frame.simjoin.{remedy}", {"frame": FRAME})) == 0
     assert "(divide percents by 100)" in told(
         OptionTypeError, FRAME.simjoin.set_self_join, "name", "80%"
     )
@@ -567,7 +596,7 @@ def test_an_option_that_was_given_is_not_suggested():
     text = told(OptionTypeError, FRAME.simjoin.self_join, on="x", tolerance=1.0)
     assert "(did you mean 'eps'?)" in text
     text = told(OptionTypeError, FRAME.simjoin.self_join, eps=1.0, tolerance="10 min")
-    assert "time windows are not supported" in text and "eps" not in text
+    assert "Time windows are not supported" in text and "eps" not in text
 
 
 def test_a_comma_in_a_distance_is_the_whole_message():
@@ -584,8 +613,8 @@ def test_rows_of_an_outer_join_are_those_of_two_joins():
 @pytest.mark.parametrize(
     ("metric", "said"),
     [
-        ("hamming", "for columns of 0 and 1, metric='manhattan' counts the columns"),
-        ("precomputed", "connected_components() takes pairs that you have"),
+        ("hamming", "For columns of 0 and 1, metric='manhattan' counts the columns"),
+        ("precomputed", "If you have pairs, use connected_components()"),
     ],
 )
 def test_metrics_without_coordinates(metric, said):

@@ -1,10 +1,38 @@
 """Mistakes that newcomers make are told of, in the package's words."""
 
+import decimal
+import re
+
 import dask
+import numpy as np
+import pandas as pd
 import pytest
 
 from dask_simjoin.errors import SimJoinError
-from tests.checks.mistakes import JOBS, MISTAKES, outcome
+from tests.checks.mistakes import (
+    DATES,
+    GALAXIES,
+    JOBS,
+    MISTAKES,
+    ON,
+    PLACES,
+    POINTS,
+    PRODUCTS,
+    SENSORS,
+    SHIPS,
+    SPACE,
+    SPHERE,
+    TRIPS,
+    VECTORS,
+    Polygon,
+    outcome,
+    points,
+    with_areas,
+    with_column,
+    with_hole,
+    with_value,
+)
+from tests.support.remedies import meant, recommended, repaired
 
 RIGHT = {"right ascensions from 0 to 360"}
 """What was a mistake once."""
@@ -44,3 +72,162 @@ def test_message_names_value_and_remedy(name):
     text = "\n".join(outcome(mistake.call)[0])
     assert not [part for part in mistake.says if part not in text], text
     assert "Traceback" not in text
+
+
+def in_frame(frame, text, verb):
+    """Call a verb of a frame as the message says."""
+    call = re.search(rf"{verb}\([^()]*\)", text)
+    assert call, text
+    return eval(f"frame.simjoin.{call[0]}", {"frame": frame})
+
+
+def numbered(text, frame):
+    """Join with the row numbers that the message recommends as ids."""
+    id = recommended(text.split("then ")[1], "id")
+    return repaired(text, frame).simjoin.self_join(1, on="x", **id)
+
+
+RADIANS = PLACES.assign(**{name: np.radians(PLACES[name]) for name in ON["on"]})
+HOLES = with_column([np.nan, *range(9)])
+PLANE = SHIPS[:1800].rename(columns={"lon": "x", "lat": "y"})
+ZEROS = pd.DataFrame({"v": [[0.0, 0.0], [1.0, 0.0]]})
+HAVERSINE = {"metric": "haversine"}
+AT_SEA = {"on": ["lat", "lon"], **HAVERSINE}
+
+REMEDIES = {
+    "no on=: ids and population are taken for coordinates": lambda text: (
+        PLACES.simjoin.count_pairs(500, **HAVERSINE, **recommended(text, "on", "id"))
+    ),
+    "kilometres for metres": lambda text: PLACES.simjoin.count_pairs(
+        **SPHERE, **recommended(text, "eps")
+    ),
+    "radians for degrees": lambda text: repaired(text, RADIANS).simjoin.count_pairs(
+        "1 km", **SPHERE
+    ),
+    "a similarity as eps of cosine": lambda text: VECTORS.simjoin.count_pairs(
+        on="v", metric="cosine", **recommended(text, "eps")
+    ),
+    "a column of dates": lambda text: repaired(
+        text, with_column(DATES)
+    ).simjoin.self_join(1, on="z"),
+    "a column of texts": lambda text: (
+        in_frame(POINTS, text, "edit_self_join"),
+        in_frame(POINTS, text, "set_self_join"),
+    ),
+    "a column of Decimal": lambda text: repaired(
+        text, with_column([decimal.Decimal(k) for k in range(10)])
+    ).simjoin.self_join(1, on="z"),
+    "metric='l2'": lambda text: POINTS.simjoin.self_join(1, on="x", metric=meant(text)),
+    "n_neighbors=": lambda text: POINTS.simjoin.knn_join(on="x", **{meant(text): 3}),
+    "a function as metric": lambda text: POINTS.simjoin.self_join(
+        1, on="x", metric=eval(text.rsplit("use ")[-1].rstrip("."))
+    ),
+    "a column of objects, as shapes are": lambda text: repaired(
+        text, with_column([Polygon(k, 0.0) for k in range(10)])
+    ).simjoin.self_join(1, on="z"),
+    "longitude before latitude": lambda text: PLACES.simjoin.self_join(
+        1000, **HAVERSINE, **recommended(text, "on")
+    ),
+    "three columns for haversine": lambda text: PLACES.simjoin.self_join(
+        1000, **HAVERSINE, **recommended(text, "on")
+    ),
+    "a misspelt option": lambda text: POINTS.simjoin.self_join(
+        1, on="x", **{meant(text): True}
+    ),
+    "a misspelt column to keep": lambda text: PLACES.simjoin.self_join(
+        1000, **SPHERE, keep=meant(text)
+    ),
+    "a distance with a unit, of columns that have none": lambda text: (
+        POINTS.simjoin.self_join(on=["x", "y"], **recommended(text, "eps"))
+    ),
+    "NaN": lambda text: HOLES.simjoin.self_join(
+        1, on="z", **recommended(text, "dropna")
+    ),
+    "labels that repeat": lambda text: numbered(text, pd.concat([POINTS, POINTS])),
+    "ids that repeat": lambda text: numbered(text, POINTS),
+    "a vector of zeros": lambda text: ZEROS.simjoin.self_join(
+        0.1, on="v", metric="cosine", **recommended(text, "dropna")
+    ),
+    "integers that float64 cannot hold": lambda text: repaired(
+        text, with_column([2**53 + 1, *range(9)])
+    ).simjoin.self_join(1, on="z"),
+    "an index of several levels": lambda text: numbered(
+        text, POINTS.assign(u=POINTS["x"]).set_index(["u", "t"])
+    ),
+    "own distances of rows, pairs once": lambda text: POINTS.simjoin.self_join(
+        "y", on="x", **recommended(text, "pairs")
+    ),
+    "columns by position": lambda text: POINTS.simjoin.self_join(
+        1, **recommended(text, "on")
+    ),
+    "degrees compared as if on a plane": lambda text: PLACES.simjoin.count_pairs(
+        **recommended(text, "metric", "on", "eps")
+    ),
+    "columns in one text": lambda text: POINTS.simjoin.self_join(1, on=meant(text)),
+    "a distance for each row": lambda text: eval(
+        re.search(r"frame\.assign\(.*?\)", text)[0],
+        {"frame": POINTS, "eps": POINTS["y"]},
+    ).simjoin.self_join(on="x", **recommended(text.split("then ")[1], "eps", "pairs")),
+    "similarity= of numbers": lambda text: VECTORS.simjoin.self_join(
+        on="v", **recommended(text, "metric", "eps")
+    ),
+    "column and threshold swapped": lambda text: in_frame(
+        POINTS, text, "set_self_join"
+    ),
+    "AIS: kilometers, and ships at anchor": lambda text: SHIPS.simjoin.self_join(
+        **AT_SEA, **recommended(text, "eps")
+    ),
+    "AIS: times among the coordinates": lambda text: SHIPS.simjoin.self_join(
+        500, **HAVERSINE, **recommended(text, "on", "keep")
+    ),
+    "AIS: a position that is not available": lambda text: repaired(
+        text, with_value(SHIPS, 7, lat=91.0, lon=181.0)
+    ).simjoin.self_join(500, **AT_SEA),
+    "novelty: no coordinates named": lambda text: SENSORS.simjoin.knn_join(
+        k=1, **recommended(text, "on")
+    ),
+    "stops: a missing geometry": lambda text: with_hole().simjoin.knn_join(
+        points(), 1, how="left", **recommended(text, "dropna")
+    ),
+    "stops: two coordinate systems": lambda text: points().simjoin.knn_join(
+        repaired(text, points(), other=points(crs=4326)), 1
+    ),
+    "stops: areas": lambda text: points().simjoin.knn_join(
+        eval(text.split("example: ")[1].rstrip("."), {"frame": with_areas()}), 1
+    ),
+    "products: two columns of texts": lambda text: repaired(
+        text, PRODUCTS
+    ).simjoin.edit_self_join(k=2, **recommended(text.split("then ")[1], "on")),
+    "products: a similarity as number of edits": lambda text: (
+        PRODUCTS.simjoin.edit_self_join("title", **recommended(text, "similarity"))
+    ),
+    "products: a capital letter": lambda text: PRODUCTS.simjoin.edit_self_join(
+        "title", 2, by=meant(text)
+    ),
+    "products: a number among texts": lambda text: repaired(
+        text, with_value(PRODUCTS, 4, title=42)
+    ).simjoin.edit_self_join("title", 2),
+    "population: kilometers": lambda text: SHIPS[:1800].simjoin.dbscan(
+        min_samples=5, **AT_SEA, **recommended(text, "eps")
+    ),
+    "population: degrees": lambda text: PLANE.simjoin.dbscan(
+        400, 5, **recommended(text, "on", "metric")
+    ),
+    "galaxies: megaparsecs": lambda text: GALAXIES.simjoin.self_join(
+        **SPACE, **recommended(text, "eps")
+    ),
+    "pipeline: columns in one text": lambda text: TRIPS.simjoin.self_join(
+        500, on=meant(text), **HAVERSINE, id="Age"
+    ),
+}
+"""Mistake -> a function of its message, which does what the message recommends."""
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_remedies_work(name):
+    if name.startswith("stops"):
+        pytest.importorskip("geopandas")
+    call = MISTAKES[name] if name in MISTAKES else JOBS[name].call
+    text = outcome(call)[0][0].partition(": ")[2]
+    # whatever is raised, or warned of, fails the test
+    assert REMEDIES[name](text) is not None

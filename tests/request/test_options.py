@@ -309,23 +309,19 @@ MAYBE_LISTS = {
 def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
     frame = lay(pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "c": NOT_NUMBERS[kind]}), how)
     dtype = re.escape(str(frame.dtypes["c"]))
-    what = "not real numbers of at most 64 bits"
-    if kind == "Arrow decimal":
-        what = "decimal numbers, which float64 may not represent exactly"
-    text = (
-        rf"on= names 'c' of dtype {dtype}, whose values are {what}. Name "
-        r"numeric columns only, or convert this one, for example with "
-    )
+    what = "numbers"
+    if kind in ("Arrow decimal", "complex", "longdouble"):
+        what = "integers or floats of at most 64 bits"
+        what += ", not decimal numbers" if kind == "Arrow decimal" else ""
+    text = rf"on= names 'c' of dtype {dtype}, but coordinates must be {what}\. .*"
     times = {
-        "M": r"\(df\['c'\] - df\['c'\]\.min\(\)\)\.dt\.total_seconds",
-        "m": r"df\['c'\]\.dt\.total_seconds",
+        "M": r"df\['c'\] = \(df\['c'\] - df\['c'\]\.min\(\)\)\.dt\.total_seconds",
+        "m": r"df\['c'\] = df\['c'\]\.dt\.total_seconds",
     }
-    if kind.startswith(("datetime", "timedelta", "Arrow timestamp")):
-        text = rf"on= names 'c' of dtype {dtype}, which holds times.* for example with "
     own = {
-        "period": r"df\['c'\]\.astype\('int64'\), which counts periods",
-        "interval": r"pd\.IntervalIndex\(df\['c'\]\)\.mid",
-        "Arrow list of strings": r"df\['c'\]\.astype\(pd\.ArrowDtype",
+        "period": r"To count periods: df\['c'\] = df\['c'\]\.astype\('int64'\)",
+        "interval": r"df\['c'\] = pd\.IntervalIndex\(df\['c'\]\)\.mid",
+        "Arrow list of strings": r"df\['c'\] = df\['c'\]\.astype\(pd\.ArrowDtype",
     }
     if kind in own:
         text += own[kind]
@@ -665,14 +661,14 @@ class TestKeywords:
         ):
             with pytest.raises(
                 OptionTypeError,
-                match=rf"{verb}\(\) has no option '{name}'(; its options are|: )",
+                match=rf"{verb}\(\) has no option '{name}'(; its options are|\. )",
             ):
                 by(lay(places, how), verb, 1.0, **{name: None})
 
     def test_options_by_position(self, places, how, verb, by):
         with pytest.raises(
             TypeError,
-            match=rf"^{verb}\(.*eps\) got another positional argument, \['longitude'\]; pass",
+            match=rf"^{verb}\(.*eps\) got another .*, \['longitude'\]\. .*on=\['longitude'\]",
         ):
             by(lay(places, how), verb, 1.0, ["longitude"])
 

@@ -129,7 +129,7 @@ def test_refused():
     for verb in ("self_join", "count_pairs", "neighbor_counts"):
         with pytest.raises(
             OptionTypeError,
-            match="or the name of a column with a distance for each row",
+            match=r"frame\.assign\(r=eps\), then eps='r'",
         ):
             getattr(SKY.simjoin, verb)(SKY["ra"])
 

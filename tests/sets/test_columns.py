@@ -105,7 +105,7 @@ def test_categories_that_are_no_texts():
     for verb in ("set_self_join", "set_plan"):
         with pytest.raises(
             TokenError,
-            match=r"must hold texts: row 2 \(label 2\) holds 1 \(int\), which is not a text",
+            match=r"must hold texts: row 2 \(label 2\) holds 1 \(int\), which is not text",
         ):
             getattr(frame.simjoin, verb)("sets", 0.5, tokenizer="words")
 

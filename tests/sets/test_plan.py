@@ -35,7 +35,7 @@ def test_blocks_are_pruned_by_size():
 
 def test_plans_refuse_as_joins_do(frame):
     ddf = dd.from_pandas(frame, npartitions=3)
-    refused = pytest.raises(BudgetError, match=r"threshold=0\.7 gives at least")
+    refused = pytest.raises(BudgetError, match=r"threshold=0\.7 gives an estimated")
     with dask.config.set({"simjoin.result-limit": "1 kB"}), refused:
         ddf.simjoin.set_plan(**HOW)
     with pytest.raises(DuplicateIdError, match="not unique"):

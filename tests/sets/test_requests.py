@@ -134,8 +134,8 @@ CASES = {
     "two columns": (
         {"on": ["tags", "text"]},
         ColumnError,
-        r"names 2 columns, but sets .* use on='text', or another one\. To .* "
-        r"df\.assign\(both=df\['tags'\] \+ ' ' \+ df\['text'\]\)\.$",
+        r"names 2 columns, but sets .* Use on='text', or another single column\. To .* "
+        r"df\['both'\] = df\['tags'\] \+ ' ' \+ df\['text'\], then on='both'\.$",
     ),
     "no column": (
         {"on": None},
@@ -189,7 +189,7 @@ def test_texts_need_a_tokenizer_and_lists_take_none():
         FRAME.astype({"text": object}).simjoin.set_self_join("text", 0.5)
     with pytest.raises(
         TokenError,
-        match=r"row 0 .* holds a list, which is not a text; leave out tokenizer= for lists",
+        match=r"row 0 .* holds a list, which is not text; leave out tokenizer= for lists",
     ):
         FRAME.simjoin.set_self_join("tags", 0.5, tokenizer="words")
 
@@ -296,7 +296,7 @@ def test_two_tables(frame):
         frame.simjoin.set_join(FRAME, "tags", 0.5, how="right")
     with pytest.raises(
         ColumnError,
-        match=r"^In the right table: on= names 'tags', which is not a column",
+        match=r"^In the right table, on= names 'tags', which is not a column",
     ):
         frame.simjoin.set_join(FRAME[["n"]], "tags", 0.5)
     with pytest.raises(OptionError, match=r"keep=.* and suffixes="):

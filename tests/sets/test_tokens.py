@@ -220,7 +220,7 @@ def test_short_forms(value, expected):
             OptionError,
             r"splits nothing; use a text, such as Delimiter\(','\)",
         ),
-        (("delimiter", 1), OptionTypeError, r"Delimiter\(delimiter=1\) is not a text"),
+        (("delimiter", 1), OptionTypeError, r"Delimiter\(delimiter=1\) is not text"),
         (("grams", 3), OptionError, r"tokenizer=\('grams', 3\) is not allowed"),
         (3, OptionTypeError, r"tokenizer=3 is not allowed"),
         (Whitespace, OptionTypeError, r"tokenizer=Whitespace is a class"),

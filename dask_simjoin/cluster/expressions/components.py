@@ -65,7 +65,7 @@ from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import limits_for
-from dask_simjoin.request.messages import size_text
+from dask_simjoin.request.messages import about_many, size_text
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
@@ -488,7 +488,7 @@ def check_pairs(plan: Plan, keep: object, distance: str, limits: Limits) -> None
         raise BudgetError(
             f"With keep={keep!r} and several chunks, one task needs all pairs. "
             f"{distance} gives "
-            f"at least {pairs:,.0f} pairs, estimated from a sample. They take "
+            f"an estimated {about_many(pairs)} pairs or more. They take "
             f"{size_text(need, free)}, and the "
             f"task has {size_text(free)}. Use grouping='connected', or a smaller "
             "distance. Or sort the rows by the column, and use keep='first' and "
