@@ -278,7 +278,7 @@ def _say(name: str, kind: str, one: dict[str, Any]) -> None:
 def peer_alone(name: str, peer: str, repeat: int, patience: float) -> dict[str, Any]:
     """Measure a peer on the rows of a job."""
     job = JOBS[name]
-    x = POINTS[job.points].frame().to_numpy(copy=True, dtype=float)
+    x = np.ascontiguousarray(POINTS[job.points].frame().to_numpy(dtype=float))
     job.peers[peer](x[: len(x) // WARM_UP])
     return timed(lambda: job.peers[peer](x), repeat, patience)
 
