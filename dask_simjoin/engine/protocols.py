@@ -186,20 +186,28 @@ class Ranged(Protocol):
         Counts of at least `enough` need not be exact.
         """
 
+    def nodes_of(self, taking: np.ndarray) -> np.ndarray:
+        """Return the argument `nodes` of `connect_of`, which all ranges share.
+
+        `taking` (n,): whether a row takes part.
+        """
+
     def connect_of(
         self,
         index: Index,
         layout: Layout,
         rows: Rows,
-        taking: np.ndarray,
+        nodes: np.ndarray,
         parent: np.ndarray,
     ) -> None:
         """Unite the sets of the two rows of each pair whose earlier place is in `rows`,
         if both rows take part.
 
-        `taking` (n,): whether a row takes part. `parent` (n,), int32: the disjoint-set
-        forest, which several threads may change.
+        `parent` (n,), int32: the disjoint-set forest, which several threads may change.
         """
+
+    def marks_of(self, labels: np.ndarray) -> np.ndarray:
+        """Return the argument `marked` of `lowest_of`, which all ranges share."""
 
     def lowest_of(
         self,
@@ -208,6 +216,7 @@ class Ranged(Protocol):
         rows: Rows,
         labels: np.ndarray,
         low: np.ndarray,
+        marked: np.ndarray,
     ) -> None:
         """Lower `low` of each row at the places `rows` that has no label (-1) to the
         lowest label near it. `labels`, `low` (n,): int64.

@@ -30,6 +30,7 @@ from dask_simjoin.cluster.algorithms.edges import (
     cores_by_place,
     counts_by_place,
     joined,
+    nodes_of,
     order_of,
     ranged_of,
     rows_of_places,
@@ -398,7 +399,10 @@ def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) ->
     """
     parent = new_nodes(len(core), block_pair.xp)
     parts = divided(block_pair, threads if parent.dtype == np.int32 else 1)
-    calls = [functools.partial(connect_places, part, core, parent) for part in parts]
+    nodes = nodes_of(block_pair, core) if len(parts) > 1 else None
+    calls = [
+        functools.partial(connect_places, part, core, parent, nodes) for part in parts
+    ]
     together(calls, threads)
     block_pair.joiner.roots(parent, threads)
     return parent
@@ -414,13 +418,14 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
         xp, (low,) = block_pair.xp, lowest_labels(block_pair, [labels])
         return rows_of_places(xp.where(low < NO_LABEL, low, labels), order)
     index, _, layout = block_pair.operands
+    marks = ranged.marks_of(labels)
     low, by_row = np.empty_like(labels), np.empty_like(labels)
     scatter = host_kernels("totals").scatter
 
     def label(start: int, stop: int) -> None:
         some = slice(start, stop)
         low[some] = NO_LABEL
-        ranged.lowest_of(index, layout, (start, stop), labels, low)
+        ranged.lowest_of(index, layout, (start, stop), labels, low, marks)
         final = np.where(low[some] < NO_LABEL, low[some], labels[some])
         scatter(order[some], final, by_row)
 

@@ -281,18 +281,29 @@ def ranged_of(block_pair: BlockPair) -> Ranged | None:
     return joiner.ranged(layout) if block_pair.is_self_join else None
 
 
-def connect_places(block_pair: BlockPair, core: Array, parent: Array) -> None:
+def nodes_of(block_pair: BlockPair, core: Array) -> Array | None:
+    """Return what all shares of the work on a chunk need to connect its core rows, so
+    that it is made once; None: nothing.
+    """
+    ranged = ranged_of(block_pair)
+    return None if ranged is None else ranged.nodes_of(core)
+
+
+def connect_places(
+    block_pair: BlockPair, core: Array, parent: Array, nodes: Array | None = None
+) -> None:
     """Connect the core rows of a chunk along the edges in this share of the work.
 
     `parent`: the parent of each place in a disjoint-set forest. If it is int32 and on
-    the host, several threads may connect its places.
+    the host, several threads may connect its places. `nodes`: see `nodes_of`.
     """
     ranged, rows = ranged_of(block_pair), block_pair.rows
     if ranged is not None and parent.dtype == np.int32:
         index, _, layout = block_pair.operands
         start, stop = rows or (0, len(core))
         if stop > start:
-            ranged.connect_of(index, layout, (start, stop), core, parent)
+            nodes = ranged.nodes_of(core) if nodes is None else nodes
+            ranged.connect_of(index, layout, (start, stop), nodes, parent)
         return
     placed = by_place(block_pair)
     placed.joiner.connect(

@@ -505,18 +505,31 @@ def _in_place(
     return _rows(some), _rows(index), search, index.get("x", NO_COORDINATES)
 
 
+def nodes_of(taking: np.ndarray) -> np.ndarray:
+    return taking
+
+
 def connect_of(
     index: Index,
     layout: SweepLayout,
     rows: Rows,
-    taking: np.ndarray,
+    nodes: np.ndarray,
     parent: np.ndarray,
 ) -> None:
-    sweep.unite_near(*_in_place(index, layout, rows, True), taking, parent)
+    sweep.unite_near(*_in_place(index, layout, rows, True), nodes, parent)
+
+
+def marks_of(labels: np.ndarray) -> np.ndarray:
+    return labels  # not used
 
 
 def lowest_of(
-    index: Index, layout: SweepLayout, rows: Rows, labels: np.ndarray, low: np.ndarray
+    index: Index,
+    layout: SweepLayout,
+    rows: Rows,
+    labels: np.ndarray,
+    low: np.ndarray,
+    marked: np.ndarray,
 ) -> None:
     sweep.lowest_near(*_in_place(index, layout, rows, False), labels, low)
 

@@ -333,12 +333,14 @@ def _note(
     parent: np.ndarray = _NO_NODES,
     enough: int = marks.ENDLESS,
     rows: Rows | None = None,
+    marked: np.ndarray | None = None,
 ) -> np.ndarray:
     """Run a task of `kernels.marks` on all pairs without writing the pairs; return the
     field `more` of the notes.
 
     `values`: see `kernels.marks`. `rows`: search only from the queries at these places.
-    In a self-join, only the values of these queries change.
+    In a self-join, only the values of these queries change. `marked`: the marks of the
+    tiles of data, if they are known.
     """
     assert (
         all(each.dtype == np.int64 for each in (*values, low))
@@ -347,6 +349,8 @@ def _note(
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
+    if marked is not None:
+        d_marks[:tiles] = marked
     q_marks = (
         d_marks
         if task == marks.LINK and is_self_join
@@ -377,7 +381,7 @@ def _note(
         stop=last,
         window=1 + min(MAX_NEXT, enough // POINTS_PER_NEXT) if may_stop else 1,
         turns=own_round if may_stop else own_round + last - first,
-        both=True,
+        both=marked is None,
         later=False,
     )
     names = [q["order"], d["order"]]
@@ -516,24 +520,47 @@ def lowest(
         _note(d, q, layout, False, marks.LOWEST, labels[::-1], low=low[1])
 
 
+def nodes_of(taking: np.ndarray) -> np.ndarray:
+    return np.where(taking, np.arange(len(taking)), -1)
+
+
 def connect_of(
     index: Index,
     layout: TilesLayout,
     rows: Rows,
-    taking: np.ndarray,
+    nodes: np.ndarray,
     parent: np.ndarray,
 ) -> None:
-    nodes = np.where(taking, np.arange(len(taking)), -1)
     _note(
         index, index, layout, True, marks.LINK, (nodes, nodes), parent=parent, rows=rows
     )
 
 
+def marks_of(labels: np.ndarray) -> np.ndarray:
+    """Return the mark of each tile of data for `LOWEST`."""
+    known = np.where(labels < 0, marks.ENDLESS, labels)
+    starts = np.arange(0, len(known), TILE)
+    return np.minimum.reduceat(known, starts) if len(known) else known
+
+
 def lowest_of(
-    index: Index, layout: TilesLayout, rows: Rows, labels: np.ndarray, low: np.ndarray
+    index: Index,
+    layout: TilesLayout,
+    rows: Rows,
+    labels: np.ndarray,
+    low: np.ndarray,
+    marked: np.ndarray,
 ) -> None:
     _note(
-        index, index, layout, False, marks.LOWEST, (labels, labels), low=low, rows=rows
+        index,
+        index,
+        layout,
+        False,
+        marks.LOWEST,
+        (labels, labels),
+        low=low,
+        rows=rows,
+        marked=marked,
     )
 
 

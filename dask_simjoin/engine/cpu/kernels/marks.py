@@ -232,8 +232,9 @@ class Notes(NamedTuple):
     # In the first it is compared with its window, and in the second with all other
     # tiles
     turns: int
-    # whether a pair counts for both of its points. If not, either all data are marked 1,
-    # or pairs count for the earlier of their places
+    # for `COUNT`: whether a pair counts for both of its points. If not, either all data
+    # are marked 1, or pairs count for the earlier of their places. For `LOWEST`: whether
+    # tiles of data have no marks yet
     both: bool
     # for `COUNT` in a self-join: whether a pair counts only for the earlier of its
     # places

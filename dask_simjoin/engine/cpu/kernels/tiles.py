@@ -377,7 +377,7 @@ def _recorder(compare: Any, neighbors: Any, variant: str) -> Any:
                 _mark_queries(join, notes, a)
             if later < 0:
                 count = _successors(join, notes, a)
-            elif not notes.both and long_at(notes.q_marks, a) == 1:
+            elif task == COUNT and not notes.both and long_at(notes.q_marks, a) == 1:
                 count = 0
             else:
                 count = candidates(join, _searching(join, notes, a), notes)
