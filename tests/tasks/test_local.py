@@ -20,9 +20,9 @@ from dask_simjoin.engine.cpu import rounds, sorting
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks import local, nearest
 from tests.support.gates import PATIENCE
-from tests.support.profiles import in_turns
+from tests.support.profiles import chosen, in_turns
 
-THREADS = [1, 2, 7, 32]
+THREADS = chosen([1, 2, 7, 32], [2, 7])
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ def little(monkeypatch):
 
 
 @in_turns(
-    2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5]
+    1, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5]
 )
 def test_tiles_of_several_threads(kind, dims, number):
     n = 700
