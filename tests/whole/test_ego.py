@@ -48,6 +48,7 @@ def test_ties_are_decided_as_the_package_decides(eps):
     assert expected
 
 
+@pytest.mark.slow
 def test_a_total_near_the_threshold_is_summed_in_the_order_of_the_columns():
     """Each of these totals is the threshold in one order of the columns, and not in
     another one.

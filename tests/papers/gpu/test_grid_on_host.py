@@ -118,6 +118,7 @@ def test_counters_are_the_cpus(device):
         assert flow.estimate(join) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", chosen([Grid(), Grid.plain(), Grid.gpu_join(2)], [Grid()])
 )
