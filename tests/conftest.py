@@ -62,6 +62,9 @@ if importlib.util.find_spec("cupy") is None:
         ["dask.dataframe", "distributed", "numba", "pandas", "pyarrow"]
     )
 
+ENDED = itertools.count(1)
+"""Modules whose tests have ended, in this process."""
+
 COMPILED = pytest.StashKey()
 """What was compiled for the tests of a GPU."""
 
@@ -157,10 +160,13 @@ def pytest_collection_finish():
 def kept_from_the_collector():
     """Let the collector also pass by what modules leave, most of it of the compiler:
     after some thousand tests, each `gc.collect()` took 0.8 s.
+
+    After every few modules: this collection itself takes 50 ms.
     """
     yield
-    gc.collect()  # else tables of this module would stay until the end
-    gc.freeze()
+    if next(ENDED) % 4 == 0:
+        gc.collect()  # else tables of these modules would stay until the end
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,7 +21,7 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
-from tests.support.metrics import ENGINE, make_rows
+from tests.support.metrics import ENGINE, make_rows, of_all_norms
 from tests.support.oracle import totals
 from tests.support.points import without_overflow
 from tests.support.profiles import examples
@@ -75,7 +75,7 @@ def tables(rng, metric, two):
     return frames[0], frames[1] if two else None
 
 
-@pytest.mark.parametrize(("metric", "p"), METRICS)
+@pytest.mark.parametrize(("metric", "p"), of_all_norms(METRICS))
 @settings(max_examples=examples(250), deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -22,7 +22,7 @@ from dask_simjoin.tasks import csr
 from tests.support.frames import split
 from tests.support.oracle import roots, squared_distances
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 sparse = pytest.importorskip("scipy.sparse")
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
@@ -57,13 +57,11 @@ def check(graph, want):
     graph.check_format()
 
 
-@pytest.mark.parametrize("itself", [False, True])
-@pytest.mark.parametrize(
-    ("most", "expected"), [(1 << 22, 0.0), (50, 0.0), (1 << 22, 1e12)]
-)
+@in_turns(1, sizes=[(1 << 22, 0.0), (50, 0.0), (1 << 22, 1e12)], itself=[False, True])
 def test_pairs_that_are_kept_more_than_was_thought_or_counted_before(
-    monkeypatch, most, expected, itself
+    monkeypatch, sizes, itself
 ):
+    most, expected = sizes
     x = np.random.default_rng(3).normal(size=(300, 6))
     x[::40, 2] = np.nan
     kept, make = [], csr._list_pairs

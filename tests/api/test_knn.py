@@ -28,7 +28,7 @@ from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.nearest import search_chunk
 from tests.support.frames import split
-from tests.support.metrics import ENGINE, make_rows, metric_cases
+from tests.support.metrics import ENGINE, make_rows, metric_cases, of_all_norms
 from tests.support.oracle import distances, totals
 from tests.support.points import cases, frame_of, without_overflow
 from tests.support.profiles import examples
@@ -107,7 +107,7 @@ def test_any_rows_of_any_metric(case, data):
     assert_nearest(without_overflow(x, p), eps, data, metric, p)
 
 
-@pytest.mark.parametrize(("metric", "p"), ENGINE)
+@pytest.mark.parametrize(("metric", "p"), of_all_norms(ENGINE))
 def test_ties_are_in_the_order_of_the_frame(metric, p):
     """However its rows are dealt to chunks."""
     x = make_rows(metric, 30, 2, np.random.default_rng(2))

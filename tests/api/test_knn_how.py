@@ -13,7 +13,7 @@ import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
-from tests.support.metrics import ENGINE, make_rows
+from tests.support.metrics import ENGINE, make_rows, of_all_norms
 from tests.support.oracle import distances, totals
 from tests.support.points import cases, frame_of, without_overflow
 from tests.support.profiles import examples, in_turns
@@ -291,7 +291,7 @@ def test_many_rows_are_too_near(dims, bounds):
     )
 
 
-@pytest.mark.parametrize(("metric", "p"), ENGINE)
+@pytest.mark.parametrize(("metric", "p"), of_all_norms(ENGINE))
 def test_any_metric(metric, p):
     """A neighbor at the distance counts, and one that is nearer by a unit in the last
     place does not.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dask_simjoin.errors import CoordinateError, OptionError
 from dask_simjoin.neighbors import NearestNeighbors
 from dask_simjoin.request.units import ANGLES, LENGTHS
-from tests.support.metrics import ENGINE, make_rows
+from tests.support.metrics import ENGINE, make_rows, of_all_norms
 from tests.support.oracle import as_set
 from tests.support.points import without_overflow
 from tests.support.profiles import examples
@@ -28,7 +28,7 @@ def drawn(metric, rng, n=40):
     return frame, {"on": ["a", "b"], "metric": metric}
 
 
-@pytest.mark.parametrize(("metric", "p"), METRICS)
+@pytest.mark.parametrize(("metric", "p"), of_all_norms(METRICS))
 @settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_distance_is_an_eps_that_finds_its_pair(metric, p, seed):

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.support.profiles import chosen
+
 PARENT = """
 import json, os, sys
 import dask, numba, pandas, pyarrow  # once, for all processes that are forked
@@ -75,13 +77,16 @@ print(len(pairs.compute()))
 
 ORDERS = [("dask_simjoin", "dask.dataframe"), ("dask.dataframe", "dask_simjoin")]
 
-MODULES = [
-    "graph.dask_private",
-    "graph.base",
-    "graph.pairs",
-    "cluster.expressions.components",
-    "sets.graph",
-]
+MODULES = chosen(
+    [
+        "graph.dask_private",
+        "graph.base",
+        "graph.pairs",
+        "cluster.expressions.components",
+        "sets.graph",
+    ],
+    ["graph.dask_private", "sets.graph"],
+)
 
 PROGRAMS = {
     "plain": PLAIN,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics import make_metric
 from tests.support.frames import split
-from tests.support.metrics import ENGINE, make_rows
+from tests.support.metrics import ENGINE, make_rows, of_all_norms
 from tests.support.oracle import in_unit, totals
 from tests.support.points import without_overflow
 from tests.support.profiles import examples
@@ -43,7 +43,7 @@ def rows_of(found):
     return list(found.itertuples(index=False, name=None))
 
 
-@pytest.mark.parametrize(("metric", "p"), ENGINE)
+@pytest.mark.parametrize(("metric", "p"), of_all_norms(ENGINE))
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_any_rows(metric, p, data):

@@ -16,7 +16,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.errors import ColumnError
 from tests.support.frames import computed, split
-from tests.support.profiles import everything, pairwise
+from tests.support.profiles import everything, in_turns
 
 DAYS = [
     datetime.date(2020, 1, 1),
@@ -136,10 +136,10 @@ def frame_of(column):
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_frames_of_any_two_dtypes(kind):
     """Those that come later, too, so that each two meet one way round or the other; by
-    default one of three.
+    default one of five.
     """
     number = list(KINDS).index(kind)
-    later = list(KINDS.values())[number :: 1 if everything() else 3]
+    later = list(KINDS.values())[number :: 1 if everything() else 5]
     for place, other in enumerate(later):
         sides = [KINDS[kind], other][:: 1 if place % 2 else -1]
         check(*map(frame_of, sides), equal(*sides))
@@ -166,7 +166,7 @@ PAIRED = [
 ]
 
 
-@pairwise(kinds=PAIRED, lazy=["left", "right", "both"], convert=[True, False])
+@in_turns(2, kinds=PAIRED, lazy=["left", "right", "both"], convert=[True, False])
 def test_frames_of_dask_compare_what_they_hold(kinds, lazy, convert):
     """Objects are texts where Dask makes texts of them: those of a plain table become
     such, too.

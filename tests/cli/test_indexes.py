@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 import dask_simjoin
 from dask_simjoin.cli.main import cli
+from tests.support.profiles import every_nth
 
 QUIET = ("--scheduler", "synchronous", "-q")
 
@@ -147,7 +148,8 @@ def test_a_check_names_what_is_damaged(points, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "output", ["changes.csv", "changes.tsv", "changes.parquet", "changes/"]
+    "output",
+    every_nth(2, ["changes.csv", "changes.tsv", "changes.parquet", "changes/"]),
 )
 def test_an_update_prints_its_rows_and_pairs(points, output):
     """As many as Python's result has, also of a batch that is known."""

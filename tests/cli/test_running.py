@@ -16,6 +16,7 @@ from dask_simjoin.cli import running
 from dask_simjoin.cli.main import CODES, main
 from dask_simjoin.cli.tables import OutputWriter
 from tests.support.paths import ROOT
+from tests.support.profiles import every_nth
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -135,7 +136,7 @@ _dask_simjoin_cli.main()
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", every_nth(2, [signal.SIGINT, signal.SIGHUP]))
 def test_a_signal_while_modules_are_imported(number):
     ran = subprocess.run(
         [sys.executable, "-c", WHILE_IMPORTED, str(int(number))],

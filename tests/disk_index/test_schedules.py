@@ -27,13 +27,13 @@ def run(request):
 @pytest.mark.parametrize("run", LOCAL, indirect=True)
 def test_no_order_loses_a_version_or_a_file(listing, run):
     """Some of the orders in which one is stopped once while the others work."""
-    assert run(1, listing, commits=(1, 1), readers=1, step=48)["2 made"] > 3
+    assert run(1, listing, commits=(1, 1), readers=1, step=80)["2 made"] > 3
 
 
 @pytest.mark.parametrize("run", LOCAL, indirect=True)
 def test_files_of_a_running_writer_may_be_taken_for_leftovers(run):
     """The vacuum makes a version before it removes them."""
-    found = run(1, "least", commits=(1, 1), step=8, leftovers=True)
+    found = run(1, "least", commits=(1, 1), step=16, leftovers=True)
     assert any("fences" in name for name in found)
 
 

@@ -28,6 +28,7 @@ from tests.support.oracle import (
     distances,
     totals,
 )
+from tests.support.profiles import in_turns
 
 NAN, INF = np.nan, np.inf
 PARTS = ["entity", "spatial"]
@@ -179,12 +180,13 @@ def test_all_verbs(x, how, kind, metric):
     ) == len(pairs)
 
 
-@pytest.mark.parametrize("partitioning", PARTS)
-@pytest.mark.parametrize(
-    ("kind", "metric"),
-    [("fixed", "euclidean"), ("lists", "cosine"), ("list", "sqeuclidean")],
+@in_turns(
+    1,
+    lists_of=[("fixed", "euclidean"), ("lists", "cosine"), ("list", "sqeuclidean")],
+    partitioning=list(PARTS),
 )
-def test_partitionings(x, partitioning, kind, metric):
+def test_partitionings(x, partitioning, lists_of):
+    kind, metric = lists_of
     frame = pd.DataFrame({"vec": lists(x, kind)})
     eps = 0.02 if metric == "cosine" else 0.5
     with dask.config.set(scheduler="sync"):

@@ -138,8 +138,8 @@ def client():
 @in_turns(
     1,
     lambda moved, way: (moved, way) != ("merge", "partitions"),
-    moved=list(MOVED),
-    way=[*WAYS, "len"],
+    moved=chosen(list(MOVED), ["set_index", "merge", "shuffle"]),
+    way=chosen([*WAYS, "len"], ["compute", "partitions", "to_parquet"]),
 )
 def test_by_network(client, frame, moved, way, tmp_path):
     check(frame, moved, "counts", way, tmp_path)

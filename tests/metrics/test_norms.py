@@ -26,7 +26,7 @@ from tests.support.frames import split
 from tests.support.oracle import as_set
 from tests.support.oracle import totals as totals_of
 from tests.support.points import cases, frame_of, make_points
-from tests.support.profiles import everything, examples, in_turns, pairwise
+from tests.support.profiles import everything, examples, in_turns
 
 SWEEP_MAX_DIMS = METHODS["sweep"].max_dims
 
@@ -199,7 +199,8 @@ def test_few_dimensions(case):
     check(*case)
 
 
-@pairwise(
+@in_turns(
+    3,
     lambda dims, method, norm: method != "sweep" or dims <= SWEEP_MAX_DIMS,
     norm=[2, *NORMS],
     dims=[1, 2, 4, 6],
@@ -221,7 +222,7 @@ def test_lattice_ties(norm, dims, method):
 
 
 @in_turns(
-    3,
+    2,
     norm=NORMS,
     kind=["huge", "tiny", "offset", "duplicates", "scales", "outlier", "constant"],
     method=list(METHODS),
@@ -234,7 +235,7 @@ def test_extreme_points(norm, kind, method):
             check(x, a_total(x, norm, rng, rank), norm, (30,), method, some=False)
 
 
-@in_turns(2, norm=[2, *NORMS], method=list(METHODS))
+@in_turns(1, norm=[2, *NORMS], method=list(METHODS))
 def test_totals_that_overflow(norm, method):
     """They are pairs only where the threshold is infinite, and then all are."""
     x = np.array([-1.7e308, 1.7e308, -1e300, 0.0, 1e300])[

@@ -19,6 +19,7 @@ from dask_simjoin.papers.cpu import kmeans
 from dask_simjoin.papers.lists import WINDOWS, KMeans
 from tests.papers.cpu.test_kmeans import clus8, laid_out, one_sided, squares
 from tests.support.oracle import brute_force
+from tests.support.profiles import in_turns
 
 ROWS = 50_000
 
@@ -64,6 +65,7 @@ it depends on centers.
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [20, 64, pytest.param(256, marks=pytest.mark.slow)])
 def test_what_is_compared(number, rows, visits):
     layout = laid_out(rows, 0.5, KMeans(clusters=number))
@@ -140,8 +142,7 @@ def is_inside(
     )
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e4, -1e9])
-@pytest.mark.parametrize("norm", [1, 2, math.inf])
+@in_turns(1, offset=[0.0, 1e4, -1e9], norm=[1, 2, math.inf])
 def test_windows_hold_what_exact_rationals_say(norm: Any, offset: float):
     """Rows on the window's edge, some units in the last place off: none is lost, and
     few more are in.

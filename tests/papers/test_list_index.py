@@ -44,6 +44,7 @@ share of them.
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lists", "eps", "mean"), MEANS)
 def test_intervals_are_as_long_as_they_must_be(lists, eps, mean):
     x = np.random.default_rng(0).uniform(size=(65_536, 16))

@@ -536,7 +536,7 @@ def test_where_nothing_is_in_doubt(lay):
 # --- memory of plain frames
 # -----------------------------------------------------------------------
 
-EQUAL = pd.DataFrame({"x": np.zeros(3_000_000)})
+EQUAL = pd.DataFrame({"x": np.zeros(1_000_000)})
 
 
 @pytest.mark.parametrize(
@@ -547,8 +547,8 @@ EQUAL = pd.DataFrame({"x": np.zeros(3_000_000)})
         lambda frame: frame.simjoin.join(frame, 1.0),
         lambda frame: frame.simjoin.join(frame, 1.0, how="left"),
         lambda frame: frame.simjoin.neighbor_graph(1.0),
-        lambda frame: frame.simjoin.knn_join(k=1_000_000),
-        lambda frame: frame.simjoin.knn_join(frame, k=1_000_000, max_distance=1.0),
+        lambda frame: frame.simjoin.knn_join(k=900_000),
+        lambda frame: frame.simjoin.knn_join(frame, k=900_000, max_distance=1.0),
     ],
 )
 def test_a_result_that_cannot_fit_is_refused_before_it_is_made(call):

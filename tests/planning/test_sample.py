@@ -163,7 +163,7 @@ def counted(x, threshold, norm):
     )
 
 
-@in_turns(2, norm=[1, 2, np.inf], dims=[2, 3, 5, 6, 8, 16], kind=list(POINTS))
+@in_turns(1, norm=[1, 2, np.inf], dims=[2, 3, 5, 6, 8, 16], kind=list(POINTS))
 def test_a_sample_tells_what_share_of_tiles_is_near(kind, dims, norm):
     """Within a factor of four, of shares from 1 down to one in 1,000."""
     x = POINTS[kind](np.random.default_rng(dims), 150_000, dims)

@@ -21,6 +21,7 @@ from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.frames import lay
 from tests.support.plans import EPS, KINDS, ROW
 from tests.support.points import frame_of
+from tests.support.profiles import pairwise
 
 # --- numbers
 # ---------------------------------------------------------------------------------------
@@ -48,9 +49,7 @@ def test_it_tells_what_the_plan_holds(ddf, chosen):
         assert report.block_pairs >= 9
 
 
-@pytest.mark.parametrize("pairs", ["unique", "both"])
-@pytest.mark.parametrize("include_self", [False, True])
-@pytest.mark.parametrize("distance", [False, True])
+@pairwise(pairs=["unique", "both"], include_self=[False, True], distance=[False, True])
 def test_a_sample_of_all_rows_tells_the_result_exactly(
     ddf, chosen, pairs, include_self, distance
 ):

@@ -21,7 +21,7 @@ from dask_simjoin.request.columns import example_of
 from dask_simjoin.sets import QGrams
 from dask_simjoin.sets.graph import SET_STEPS
 from dask_simjoin.sets.requests import SetSelfJoinRequest
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 from tests.support.sets import as_columns, found_pairs, rows_of_sets
 
 TEXTS = pd.DataFrame({"text": ["a b c", "a b c d", "e f", "a b"]})
@@ -107,8 +107,7 @@ def test_pairs_do_not_depend_on_partitions(rows, kind, cuts, size, special):
     )
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "leftsemi", "leftanti"])
-@pytest.mark.parametrize("special", [False, True])
+@in_turns(1, how=["inner", "left", "leftsemi", "leftanti"], special=[False, True])
 def test_two_tables(how, special):
     frame, other = table(150), table(90, seed=1)
     more = {"how": how, "allow_empty": special, "allow_missing": special}

@@ -7,6 +7,7 @@ from dask_simjoin.strings import joiner as module
 from dask_simjoin.strings.joiner import JOINER
 from dask_simjoin.strings.requests import EditRule
 from tests.support.edits import ALPHABETS, changed, edit_distance
+from tests.support.profiles import everything
 from tests.support.sets_joins import found_by
 
 
@@ -43,7 +44,7 @@ def test_pairs_are_those_of_brute_force(monkeypatch, compared, swaps):
     monkeypatch.setattr(set_joiner, "BATCH", 4)
     monkeypatch.setattr(set_joiner, "TOKENS_APART", 4)
     rng = np.random.default_rng(3)
-    for _ in range(15):
+    for _ in range(15 if everything() else 8):
         rule = EditRule(int(rng.integers(0, 7)), None, swaps)
         (left, one), (right, other) = (
             block_of(texts_of(rng, 30, 25)) for _ in range(2)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from dask_simjoin.metrics import make_metric
@@ -19,6 +20,20 @@ ENGINE = [
     ("haversine", 2),
 ]
 """Metrics that the engines serve, with p."""
+
+EUCLIDEAN = [("sqeuclidean", 2), ("minkowski", 2)]
+"""Those that kernels compute as they do euclidean."""
+
+
+def of_all_norms(metrics):
+    """Return parameters (metric, p); where euclidean is among them, what kernels compute
+    alike is marked slow.
+    """
+    alike = EUCLIDEAN if ("euclidean", 2) in metrics else EUCLIDEAN[1:]
+    return [
+        pytest.param(*one, marks=pytest.mark.slow if one in alike else ())
+        for one in metrics
+    ]
 
 
 def make_rows(metric, n, d, rng):

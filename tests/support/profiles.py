@@ -3,7 +3,7 @@
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,9 @@ WHOLE = 100
 """Examples of a test without a number of its own; other numbers scale with the profile.
 """
 
+QUICK = 6
+"""The same by default, and the fewest of any test."""
+
 COMMON = {
     "deadline": None,
     "print_blob": True,
@@ -20,20 +23,20 @@ COMMON = {
 }
 # derandomize: a tree always gives one answer; `--all` and tests/checks/random_cases.py
 # find new cases
-settings.register_profile("quick", max_examples=WHOLE // 10, derandomize=True, **COMMON)
+settings.register_profile("quick", max_examples=QUICK, derandomize=True, **COMMON)
 settings.register_profile("full", max_examples=WHOLE, derandomize=False, **COMMON)
 
 
 def examples(number: int) -> int:
     """Return the number of examples for the profile: a share of `number`, but at least
-    ten.
+    `QUICK`.
 
     Parameters
     ----------
     number
         Examples in the profile ``full``.
     """
-    return max(min(number, 10), number * settings().max_examples // WHOLE)
+    return max(min(number, QUICK), number * settings().max_examples // WHOLE)
 
 
 def everything() -> bool:
@@ -47,6 +50,14 @@ def chosen(every: list, few: list) -> list:
     """
     assert set(few) <= set(every)
     return every if everything() else few
+
+
+def every_nth(step: int, values: Iterable[Any]) -> list[Any]:
+    """Return all values of a parameter; those between every `step`-th are marked slow."""
+    return [
+        pytest.param(value, marks=pytest.mark.slow if place % step else ())
+        for place, value in enumerate(values)
+    ]
 
 
 def pairwise(

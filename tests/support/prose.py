@@ -193,13 +193,18 @@ def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield docstrings, and string literals of three words and more that may be
     messages.
     """
+    nodes = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr | ast.Constant)
+    ]
     inside = {
         id(part)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.JoinedStr)
         for part in node.values
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts = (
                 part.value if isinstance(part, ast.Constant) else "CODE"

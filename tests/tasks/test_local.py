@@ -18,10 +18,10 @@ from dask_simjoin.engine import process
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks import local
 from tests.support.gates import PATIENCE
-from tests.support.profiles import in_turns
+from tests.support.profiles import chosen, in_turns
 from tests.support.threads import LITTLE
 
-THREADS = [1, 2, 7, 32]
+THREADS = chosen([1, 2, 7, 32], [2, 7])
 
 
 @pytest.fixture(autouse=True)

@@ -237,6 +237,7 @@ def test_the_papers_are_told_without_a_gpu(tmp_path, monkeypatch, capsys):
     assert "published" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_lists_and_clusters_are_compared_with_the_packages_own(tmp_path, monkeypatch):
     found = tmp_path / "found.json"
     figures = ["5.8-10", "7b", "6"]
@@ -357,6 +358,7 @@ def test_nothing_is_compiled_while_joins_of_sets_are_timed():
     assert ran.stdout == "6 []\n", ran.stdout + ran.stderr
 
 
+@pytest.mark.slow
 def test_the_paper_of_sets_is_told_without_a_gpu(tmp_path, monkeypatch, capsys):
     found = tmp_path / "found.json"
     arguments = [

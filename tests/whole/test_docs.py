@@ -31,6 +31,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN = [page for page in PAGES if "explanation" not in page.parts]
 """Pages that show the output of each block."""
 
+DRAWN_SLOWLY = ("docs/guide/hdbscan.md with matplotlib",)
+"""Pictures of thousands of bars, whose plots `tests/cluster/test_plots.py` tests."""
+
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -41,6 +44,8 @@ def cases():
         for needs in libraries:
             marks = [pytest.mark.gpu] if needs == "gpu" else []
             name = str(page.relative_to(ROOT)) + (f" with {needs}" if needs else "")
+            if name in DRAWN_SLOWLY:
+                marks.append(pytest.mark.slow)
             yield pytest.param(page, needs, id=name, marks=marks)
 
 

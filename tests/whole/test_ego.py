@@ -11,6 +11,7 @@ from benchmarks.papers import ego, ego_rows
 from dask_simjoin.metrics import make_metric
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import in_turns
 from tests.whole.test_benchmarks import run
 
 
@@ -23,8 +24,7 @@ def pairs_of(x, eps, threads=1):
     return found
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("dims", [1, 2, 3, 6, 16, 64])
+@in_turns(1, dims=[1, 2, 3, 6, 16, 64], threads=[1, 2])
 def test_pairs_are_those_of_brute_force(dims, threads):
     rng = np.random.default_rng(dims)
     for rows in (0, 1, 2, ego.SHORT, ego.SHORT + 1, 300):
@@ -48,6 +48,7 @@ def test_ties_are_decided_as_the_package_decides(eps):
     assert expected
 
 
+@pytest.mark.slow
 def test_a_total_near_the_threshold_is_summed_in_the_order_of_the_columns():
     """Each of these totals is the threshold in one order of the columns, and not in
     another one.

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.papers import host_loops
 from tests.support.oracle import brute_force, squared_distances
+from tests.support.profiles import in_turns
 from tests.whole.test_benchmarks import run
 
 
@@ -27,8 +28,7 @@ def pairs_of(x, eps, threads):
     return set(found)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("dims", [1, 3, 8])
+@in_turns(1, threads=[1, 2, 3], dims=[1, 3, 8])
 def test_pairs_are_those_of_brute_force(dims, threads):
     rng = np.random.default_rng(dims)
     for rows in (1, 2, host_loops.GROUP + 1, host_loops.BLOCK + 100):

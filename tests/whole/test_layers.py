@@ -426,6 +426,7 @@ def test_importing_the_package_needs_no_optional_library():
     assert not set(loaded) & set(NOT_NEEDED)
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_nothing_more_than_its_dependencies():
     """What Dask, Numba and PyArrow load by themselves is theirs; backends are loaded
     when they are chosen.

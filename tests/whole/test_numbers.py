@@ -12,7 +12,7 @@ from benchmarks.papers import rejoin
 from benchmarks.tables import PAGES, declared, numbers
 from tests.checks import changed_numbers
 from tests.support.paths import ROOT
-from tests.support.profiles import everything
+from tests.support.profiles import every_nth, everything
 
 RESULT = {
     "rows": [
@@ -107,7 +107,7 @@ def test_what_is_missing_is_declared():
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if "<!-- = " in page.read_text()],
+    every_nth(3, [page for page in PAGES if "<!-- = " in page.read_text()]),
     ids=lambda page: page.name,
 )
 def test_a_changed_number_is_seen(page):

@@ -155,6 +155,7 @@ def test_each_name_has_figures():
                 files.FILES.clear()
 
 
+@pytest.mark.slow
 def test_results_name_files_and_stand_ins(tmp_path, monkeypatch, capsys):
     """Without a file the same figure names the data as synthetic."""
     write(tmp_path / "susy.csv", points(18, 900), label=True)

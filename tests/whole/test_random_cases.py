@@ -13,6 +13,7 @@ pytest.importorskip("sklearn")
 from tests.checks.random_cases import run
 from tests.support.frames import split
 from tests.support.paths import ROOT
+from tests.support.profiles import every_nth, in_turns
 from tests.support.random_after import RESULTS, compared
 
 SEED = 11
@@ -20,7 +21,7 @@ SEED = 11
 
 @pytest.mark.parametrize(
     "case",
-    [*range(30), *(pytest.param(k, marks=pytest.mark.slow) for k in range(30, 60))],
+    [*range(15), *(pytest.param(k, marks=pytest.mark.slow) for k in range(15, 60))],
 )
 def test_random_case(case):
     outcome, what = run(SEED, case)
@@ -128,8 +129,7 @@ IDS = {
 }
 
 
-@pytest.mark.parametrize("kind", IDS)
-@pytest.mark.parametrize("place", ["column", "index"])
+@in_turns(1, kind=list(IDS), place=["column", "index"])
 def test_ids_of_any_kind(kind, place):
     frame = POINTS.assign(name=IDS[kind])
     frame, how = (
@@ -153,7 +153,10 @@ def test_ids_of_any_kind(kind, place):
 
 
 @pytest.mark.parametrize(
-    "name", ["left", "distance", "neighbors", "index", "_partitions", 0, ("a", 1), 2.5]
+    "name",
+    every_nth(
+        2, ["left", "distance", "neighbors", "index", "_partitions", 0, ("a", 1), 2.5]
+    ),
 )
 def test_columns_of_any_name(name):
     """Also that of the index."""

@@ -48,9 +48,14 @@ def test_any_points(case, min_samples, rows, partitioning):
     lambda name, partitions, partitioning: (
         partitions == {"entity": 40, "spatial": 1}.get(partitioning) or partitions == 7
     ),
-    name=[
-        n for n in SETS if n not in ("fewer rows than samples", "every row a cluster")
-    ],
+    name=chosen(
+        [
+            n
+            for n in SETS
+            if n not in ("fewer rows than samples", "every row a cluster")
+        ],
+        ["moons", "varied", "wide", "lattice", "identical points"],
+    ),
     partitions=chosen([7, 1, 40], [7, 1]),
     partitioning=["entity", "spatial"],
 )

@@ -89,8 +89,7 @@ def test_any_points(case):
     check(q, d, k, same, q_names, d_names, bound2, filtered, cuts=cuts, order=order)
 
 
-@pytest.mark.parametrize("filtered", [False, True])
-@pytest.mark.parametrize("dims", [1, 2, 3, 4, 5, 8])
+@in_turns(1, dims=[1, 2, 3, 4, 5, 8], filtered=[False, True])
 def test_lattice_ties(dims, filtered):
     """Many neighbours at the same distance, in tiles whose boxes touch: the smaller
     name wins.
@@ -106,7 +105,7 @@ def test_lattice_ties(dims, filtered):
         )
 
 
-@in_turns(4, kind=KINDS, dims=[1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 65, 128])
+@in_turns(2, kind=KINDS, dims=[1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 65, 128])
 def test_every_kind_in_every_width(kind, dims):
     rng = np.random.default_rng(dims)
     x = make_points(kind, 210, dims, rng)

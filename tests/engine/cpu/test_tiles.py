@@ -57,7 +57,7 @@ def test_pairs_belong_to_the_earlier_of_their_places(kind, dims):
 
 
 @in_turns(
-    2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5]
+    1, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"], number=[2, 5]
 )
 def test_tiles_of_several_threads(kind, dims, number):
     n = 700

@@ -246,7 +246,18 @@ def check_compiles(nvrtc, name, architecture, some, haste=HASTE):
         assert not said, f"{constants}: {said}"
 
 
-@pytest.mark.parametrize("some", variants(ONLY), ids=lambda some: f"{some['DIMS']}")
+def all_or_few(every):
+    """Tests of all variants; those that `few` leaves out are slow."""
+    first = few(every, 1)
+    return [
+        pytest.param(one, marks=() if one in first else pytest.mark.slow)
+        for one in every
+    ]
+
+
+@pytest.mark.parametrize(
+    "some", all_or_few(variants(ONLY)), ids=lambda some: f"{some['DIMS']}"
+)
 def test_products_of_warpgroups_compile(nvrtc, some):
     """As they are shipped: what is made in haste waits for each product."""
     check_compiles(nvrtc, ONLY, "sm_90a", [some], [])

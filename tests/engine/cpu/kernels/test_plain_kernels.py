@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from tests.support.profiles import every_nth
 
-@pytest.mark.parametrize("dims", [3, 16])
+
+@pytest.mark.parametrize("dims", every_nth(2, [3, 16]))
 def test_kernels_without_numba(dims):
     ran = subprocess.run(
         [sys.executable, "-m", "tests.support.plain_kernels", str(dims)],

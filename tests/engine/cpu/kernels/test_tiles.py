@@ -17,7 +17,7 @@ def test_tiles_in_few_dimensions(case):
     check(case.x, case.eps, case.cuts, method="tiles")
 
 
-@in_turns(2, n=[1, 2, 63, 64, 65, 127, 128, 129, 4095, 4097], method=list(METHODS))
+@in_turns(1, n=[1, 2, 63, 64, 65, 127, 128, 129, 4095, 4097], method=list(METHODS))
 def test_around_the_width_of_tiles_and_groups(n, method):
     x = np.random.default_rng(n).uniform(size=(n, 4))
     eps = 0.5 * n ** (-1 / 4)
