@@ -155,6 +155,7 @@ class Ranged(Protocol):
     """
 
     one_sided: bool
+    steps: int  # see `connect_of`
 
     def weights_of(
         self,
@@ -186,8 +187,10 @@ class Ranged(Protocol):
         Counts of at least `enough` need not be exact.
         """
 
-    def nodes_of(self, taking: np.ndarray) -> np.ndarray:
-        """Return the argument `nodes` of `connect_of`, which all ranges share.
+    def shared_to_connect(
+        self, index: Index, taking: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """Return the argument `shared` of `connect_of`.
 
         `taking` (n,): whether a row takes part.
         """
@@ -197,13 +200,16 @@ class Ranged(Protocol):
         index: Index,
         layout: Layout,
         rows: Rows,
-        nodes: np.ndarray,
+        shared: tuple[np.ndarray, ...],
         parent: np.ndarray,
+        step: int,
     ) -> None:
-        """Unite the sets of the two rows of each pair whose earlier place is in `rows`,
-        if both rows take part.
+        """Do one of `steps` steps to unite the sets of the two rows of each pair whose
+        earlier place is in `rows`, if both rows take part.
 
-        `parent` (n,), int32: the disjoint-set forest, which several threads may change.
+        `shared`: arrays that all ranges and steps share. `parent` (n,), int32: the
+        disjoint-set forest, which several threads may change. It is faster if all
+        ranges have done a step before the next step begins.
         """
 
     def marks_of(self, labels: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ that give threads little work.
 import threading
 from concurrent.futures import Future
 
-from dask_simjoin.cluster.algorithms import dbscan
+from dask_simjoin.cluster.algorithms import edges
 from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import rounds, sorting
 from dask_simjoin.tasks import local, nearest
@@ -18,7 +18,7 @@ LITTLE = {
     (sorting, "MIN_KEYS_PER_THREAD"): 64,
     (local, "PAIRS_APART"): 64,
     (nearest, "MIN_SEARCHED"): 64,
-    (dbscan, "MIN_PLACES"): 64,
+    (edges, "MIN_PLACES"): 64,
     (rounds, "MIN_SEARCHED_TILES"): 1,
     (rounds, "MIN_OFFERED"): 64,
 }

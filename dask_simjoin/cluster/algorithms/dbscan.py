@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -29,8 +29,9 @@ from dask_simjoin.cluster.algorithms.edges import (
     connect_places,
     cores_by_place,
     counts_by_place,
+    divided,
+    for_places,
     joined,
-    nodes_of,
     order_of,
     ranged_of,
     rows_of_places,
@@ -347,30 +348,6 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
-MIN_PLACES, TURNS = 1 << 14, 4
-"""A single chunk is divided among threads only if each thread gets at least
-`MIN_PLACES` places. Each thread gets `TURNS` ranges of them.
-"""
-
-
-def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
-    """Divide the work on a single chunk into parts for the threads of the host."""
-    number = min(threads, len(block_pair.query["ids"]) // MIN_PLACES)
-    if number < 2 or block_pair.xp is not np:
-        return [block_pair]
-    number *= TURNS
-    return [block_pair._replace(part=(k, number)) for k in range(number)]
-
-
-def _for_places(
-    work: Callable[[int, int], object], block_pair: BlockPair, threads: int
-) -> None:
-    """Call `work` for ranges of places of a single chunk, several for each thread."""
-    n, grain = len(block_pair.query["ids"]), block_pair.layout.grain
-    if n:
-        shared_out(work, n, threads, grain, MIN_PLACES, TURNS)
-
-
 def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
     """For a single chunk, return a mask of the places whose rows are core rows (n,)."""
     ranged = ranged_of(block_pair)
@@ -389,7 +366,7 @@ def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) ->
         ranged.counts_of(index, layout, (start, stop), found, least)
         np.greater_equal(found[start:stop], least, out=core[start:stop])
 
-    _for_places(count, block_pair, threads)
+    for_places(count, block_pair, threads)
     return core
 
 
@@ -398,12 +375,7 @@ def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) ->
     `components_by_place`. All threads unite the sets of one forest.
     """
     parent = new_nodes(len(core), block_pair.xp)
-    parts = divided(block_pair, threads if parent.dtype == np.int32 else 1)
-    nodes = nodes_of(block_pair, core) if len(parts) > 1 else None
-    calls = [
-        functools.partial(connect_places, part, core, parent, nodes) for part in parts
-    ]
-    together(calls, threads)
+    connect_places(block_pair, core, parent, threads)
     block_pair.joiner.roots(parent, threads)
     return parent
 
@@ -429,7 +401,7 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
         final = np.where(low[some] < NO_LABEL, low[some], labels[some])
         scatter(order[some], final, by_row)
 
-    _for_places(label, block_pair, threads)
+    for_places(label, block_pair, threads)
     return by_row
 
 

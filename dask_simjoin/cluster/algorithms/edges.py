@@ -7,13 +7,15 @@ memory. In frame order, each access to a neighbor would miss the CPU cache.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
 
 from dask_simjoin.engine.base import host_kernels, joiner_of_library
 from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Joiner, Ranged
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.checks import MAX_ROWS
@@ -281,30 +283,66 @@ def ranged_of(block_pair: BlockPair) -> Ranged | None:
     return joiner.ranged(layout) if block_pair.is_self_join else None
 
 
-def nodes_of(block_pair: BlockPair, core: Array) -> Array | None:
-    """Return what all shares of the work on a chunk need to connect its core rows, so
-    that it is made once; None: nothing.
+MIN_PLACES, TURNS = 1 << 14, 4
+"""A single chunk is divided among threads only if each thread gets at least
+`MIN_PLACES` places. Each thread gets `TURNS` ranges of them.
+"""
+
+
+def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
+    """Divide the work on a single chunk into parts for the threads of the host."""
+    number = min(threads, len(block_pair.query["ids"]) // MIN_PLACES)
+    if number < 2 or block_pair.xp is not np:
+        return [block_pair]
+    number *= TURNS
+    return [block_pair._replace(part=(k, number)) for k in range(number)]
+
+
+def for_places(
+    work: Callable[[int, int], object], block_pair: BlockPair, threads: int
+) -> None:
+    """Call `work` for ranges of the places of this share of the work on a chunk,
+    several for each thread.
     """
-    ranged = ranged_of(block_pair)
-    return None if ranged is None else ranged.nodes_of(core)
+    first, last = block_pair.rows or (0, len(block_pair.query["ids"]))
+
+    def shifted(start: int, stop: int) -> None:
+        work(first + start, first + stop)
+
+    if last > first:
+        grain = block_pair.layout.grain
+        shared_out(shifted, last - first, threads, grain, MIN_PLACES, TURNS)
 
 
 def connect_places(
-    block_pair: BlockPair, core: Array, parent: Array, nodes: Array | None = None
+    block_pair: BlockPair, core: Array, parent: Array, threads: int = 1
 ) -> None:
     """Connect the core rows of a chunk along the edges in this share of the work.
 
-    `parent`: the parent of each place in a disjoint-set forest. If it is int32 and on
-    the host, several threads may connect its places. `nodes`: see `nodes_of`.
+    `parent`: the parent of each place in a disjoint-set forest. Several `threads` can
+    connect places if it is on the host and int32.
     """
-    ranged, rows = ranged_of(block_pair), block_pair.rows
-    if ranged is not None and parent.dtype == np.int32:
-        index, _, layout = block_pair.operands
-        start, stop = rows or (0, len(core))
-        if stop > start:
-            nodes = ranged.nodes_of(core) if nodes is None else nodes
-            ranged.connect_of(index, layout, (start, stop), nodes, parent)
+    if parent.dtype != np.int32:
+        threads = 1
+    ranged = ranged_of(block_pair)
+    if ranged is None or parent.dtype != np.int32:
+        calls = [
+            functools.partial(_connect_part, part, core, parent)
+            for part in divided(block_pair, threads)
+        ]
+        together(calls, threads)
         return
+    index, _, layout = block_pair.operands
+    shared = ranged.shared_to_connect(index, core)
+    for step in range(ranged.steps):
+
+        def connect(start: int, stop: int, step: int = step) -> None:
+            ranged.connect_of(index, layout, (start, stop), shared, parent, step)
+
+        for_places(connect, block_pair, threads)
+
+
+def _connect_part(block_pair: BlockPair, core: Array, parent: Array) -> None:
     placed = by_place(block_pair)
     placed.joiner.connect(
         *placed.operands,
@@ -312,7 +350,7 @@ def connect_places(
         (core, core),
         0,
         is_self_join=True,
-        rows=rows,
+        rows=block_pair.rows,
     )
 
 

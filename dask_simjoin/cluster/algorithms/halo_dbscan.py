@@ -32,10 +32,9 @@ from dask_simjoin.cluster.algorithms.dbscan import (
     border_labels,
     components_of_chunk,
     cores_of_chunk,
-    divided,
     labels_of_rows,
 )
-from dask_simjoin.cluster.algorithms.edges import order_of
+from dask_simjoin.cluster.algorithms.edges import divided, order_of
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.metrics.norms import Array

@@ -505,18 +505,22 @@ def _in_place(
     return _rows(some), _rows(index), search, index.get("x", NO_COORDINATES)
 
 
-def nodes_of(taking: np.ndarray) -> np.ndarray:
-    return taking
+steps = 1
+
+
+def shared_to_connect(index: Index, taking: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (taking,)
 
 
 def connect_of(
     index: Index,
     layout: SweepLayout,
     rows: Rows,
-    nodes: np.ndarray,
+    shared: tuple[np.ndarray, ...],
     parent: np.ndarray,
+    step: int,
 ) -> None:
-    sweep.unite_near(*_in_place(index, layout, rows, True), nodes, parent)
+    sweep.unite_near(*_in_place(index, layout, rows, True), *shared, parent)
 
 
 def marks_of(labels: np.ndarray) -> np.ndarray:

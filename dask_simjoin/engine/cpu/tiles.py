@@ -457,7 +457,6 @@ def weights_of(
     first, last = rows[0] // TILE, -(-rows[1] // TILE)
     count = np.zeros((last - first) * TILE, np.int64)
     values = count.ctypes.data - first * TILE * count.itemsize
-    q, d = _align(q, d)
     marked = len(d["z"]) + len(d["lower"])
     q_marks = np.zeros(len(q["z"]), np.int64)
     d_marks = (np.zeros if is_self_join else np.ones)(marked, np.int64)
@@ -479,10 +478,7 @@ def weights_of(
         both=False,
         later=is_self_join,
     )
-    state, scratch = marks.new_state(), marks.scratch(len(d["low"]))
-    names = [q["order"], d["order"]]
-    join = _tile_join(q, d, layout, is_self_join, names, scratch)
-    record_pairs(join, notes, state.ctypes.data)
+    _record(q, d, layout, is_self_join, notes)
     found += count[rows[0] - first * TILE :][: len(found)]
 
 
@@ -520,20 +516,64 @@ def lowest(
         _note(d, q, layout, False, marks.LOWEST, labels[::-1], low=low[1])
 
 
-def nodes_of(taking: np.ndarray) -> np.ndarray:
-    return np.where(taking, np.arange(len(taking)), -1)
+steps = 2
+
+
+def shared_to_connect(index: Index, taking: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the node of each place, and the marks of all tiles and boxes."""
+    boxes = len(index["z"]) + len(index["lower"])
+    nodes = np.where(taking, np.arange(len(taking)), -1)
+    return nodes, np.full(boxes, marks.MIXED, np.int64)
 
 
 def connect_of(
     index: Index,
     layout: TilesLayout,
     rows: Rows,
-    nodes: np.ndarray,
+    shared: tuple[np.ndarray, ...],
     parent: np.ndarray,
+    step: int,
 ) -> None:
-    _note(
-        index, index, layout, True, marks.LINK, (nodes, nodes), parent=parent, rows=rows
+    """First connect the rows of each tile, then those of different tiles: when most
+    tiles are in one set, most comparisons of tiles can be left out.
+    """
+    nodes, marked = shared
+    first, last = rows[0] // TILE, -(-rows[1] // TILE)
+    notes = marks.Notes(
+        marks.LINK,
+        marks.ENDLESS,
+        nodes.ctypes.data,
+        nodes.ctypes.data,
+        q_low=0,
+        d_low=0,
+        q_marks=marked.ctypes.data,
+        d_marks=marked.ctypes.data,
+        parent=parent.ctypes.data,
+        more=0,
+        first=first,
+        stop=last,
+        window=1,
+        turns=(last - first) * (step + 1),
+        both=True,
+        later=False,
     )
+    _record(index, index, layout, True, notes, (last - first) * step)
+
+
+def _record(
+    q: Index,
+    d: Index,
+    layout: TilesLayout,
+    is_self_join: bool,
+    notes: marks.Notes,
+    turn: int = 0,
+) -> None:
+    """Do a task from one of its turns on."""
+    q, d = _align(q, d)
+    state, scratch = marks.new_state(turn), marks.scratch(len(d["low"]))
+    names = [q["order"], d["order"]]
+    join = _tile_join(q, d, layout, is_self_join, names, scratch)
+    record_pairs(join, notes, state.ctypes.data)
 
 
 def marks_of(labels: np.ndarray) -> np.ndarray:

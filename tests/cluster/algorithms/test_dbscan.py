@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster.algorithms import dbscan
+from dask_simjoin.cluster.algorithms import edges
 from dask_simjoin.cluster.algorithms.dbscan import (
     border_labels,
     labels_by_place,
@@ -114,7 +114,7 @@ def test_threads_of_a_plain_frame_give_its_labels(case, min_samples, metric, met
     how = {"metric": metric, "method": method}
     on = list(frame.columns)
     with pytest.MonkeyPatch.context() as fine, dask.config.set(num_workers=3):
-        fine.setattr(dbscan, "MIN_PLACES", 1)
+        fine.setattr(edges, "MIN_PLACES", 1)
         found = frame.assign(group=groups).simjoin.dbscan(
             case.eps, min_samples, on=on, by="group", **how
         )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster.algorithms import dbscan
+from dask_simjoin.cluster.algorithms import edges
 from dask_simjoin.cluster.algorithms.halo_dbscan import (
     clusters_of_chunk,
     labels_of_chunk,
@@ -78,7 +78,7 @@ def test_any_points(case, min_samples, rows, threads):
         return
     size = rows * (8 * case.x.shape[1] + 48)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(dbscan, "MIN_PLACES", 4)
+        patched.setattr(edges, "MIN_PLACES", 4)
         found, _ = labels_by_chunk(
             case.x, case.eps, min_samples, size, case.cuts, threads
         )

@@ -16,10 +16,11 @@ if their marks show that none of their pairs can change a value. If the boxes of
 tiles show that all their points are near each other, all pairs are recorded without a
 comparison.
 
-Several threads may share a task. Each thread has its own marks. For `LOWEST`, and for
-`COUNT` in a self-join, it has its own range of query tiles, and changes only values of
-these tiles. For `LINK`, all threads change one forest: sets only grow, so marks stay
-valid.
+Several threads may share a task. For `LOWEST`, and for `COUNT` in a self-join, each
+thread has its own marks and its own range of query tiles, and changes only values of
+these tiles. For `LINK`, all threads change one forest and one array of marks, without
+locks. A mark that is a node says that the points of a tile are in the set of that node.
+Sets only grow, so this stays true, and a thread may replace a mark by an older one.
 """
 
 from __future__ import annotations
