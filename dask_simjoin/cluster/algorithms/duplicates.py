@@ -125,9 +125,9 @@ def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
     """Apply the greedy rule to rows 0 to `rows` - 1: return a mask of the rows to drop
     (n,). `earlier`, `later`: the pairs.
     """
-    order = np.argsort(earlier, kind="stable")
-    found = np.zeros(rows, bool)
-    host_kernels("components").drop_near(earlier[order], later[order], found)
+    found, starts = np.zeros(rows, bool), np.zeros(rows + 2, np.int64)
+    drop_near = host_kernels("components").drop_near
+    drop_near(earlier, later, starts, np.empty_like(later), found)
     return found
 
 
@@ -282,6 +282,15 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
     return order[first]
 
 
+def _best_by_place(within: Array, keys: Array, rows: Array) -> Array:
+    """Do the work of `best_of` for groups that are named by places (n,)."""
+    if module_of(within) is not np:
+        return best_of(within.astype(np.int64), keys, rows)
+    best = np.full(len(within), -1, np.int64)
+    host_kernels("components").best_of_groups(within, keys, rows, best)
+    return best[best >= 0]
+
+
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
     """Convert a column to integers (n,), int64, that sort in the same order as its
     values; missing values come first.
@@ -372,7 +381,7 @@ def best_rows(
     crossing = xp.zeros(len(within), bool)
     crossing[roots] = xp.isin(names[roots], forest[1])
     names[tied], crossing[tied] = elsewhere, True
-    best = best_of(within.astype(np.int64), keys, numbers)
+    best = _best_by_place(within, keys, numbers)
     open_ = best[crossing[within[best]]]
     groups = names[within[open_]]
     # edges to other chunks may connect several components of this chunk to one group,

@@ -178,15 +178,37 @@ def labels_of_roots(
 
 
 @kernel
-def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
-    """Mark the rows to drop: the later row of each pair whose earlier row is kept.
+def drop_near(
+    earlier: Array, later: Array, starts: Array, grouped: Array, dropped: Array
+) -> None:
+    """Mark the rows to drop (n,): the later row of each pair whose earlier row is kept.
 
-    Pairs are in the order of their earlier rows. So all pairs that could drop a row are
-    visited before the pairs that need to know whether this row is kept.
+    Pairs are visited in the order of their earlier rows. So all pairs that could drop a
+    row come before the pairs that need to know whether this row is kept. `starts` (n +
+    2,): zeros. `grouped`: scratch, of the size and dtype of `later`.
     """
     for n in range(earlier.size):
-        if not dropped[earlier[n]]:
-            dropped[later[n]] = True
+        starts[earlier[n] + 2] += 1
+    for row in range(dropped.size):
+        starts[row + 2] += starts[row + 1]
+    for n in range(earlier.size):
+        to = starts[earlier[n] + 1]
+        grouped[to], starts[earlier[n] + 1] = later[n], to + 1
+    for row in range(dropped.size):
+        if not dropped[row]:
+            for n in range(starts[row], starts[row + 1]):
+                dropped[grouped[n]] = True
+
+
+@kernel
+def best_of_groups(group: Array, keys: Array, rows: Array, best: Array) -> None:
+    """For each group, find the index of the largest key, or of the smallest row among
+    equal keys. `best`: output; the caller fills it with -1.
+    """
+    for i in range(group.size):
+        b = best[group[i]]
+        if b < 0 or keys[i] > keys[b] or (keys[i] == keys[b] and rows[i] < rows[b]):
+            best[group[i]] = i
 
 
 GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
