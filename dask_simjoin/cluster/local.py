@@ -98,7 +98,7 @@ class LocalDistances(LocalJoins, LocalNearest):
         work = self.indexed(LISTED_CLUSTERS)
         found = frames_for(example).xp.zeros(len(work.chunks[0]["ids"]), np.bool_)
         if work.plan.meets:
-            found = _marks(work.block_pair, request)
+            found = _marks(work.block_pair, request, self.threads)
             self.check_found(work.plan, found.any(), 0)
         return self.series(found, False, example.name)
 
@@ -235,13 +235,15 @@ class LocalDistances(LocalJoins, LocalNearest):
         return chunk, plan.layout, distances
 
 
-def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
+def _marks(
+    block_pair: BlockPair, request: NearDuplicatedRequest, threads: int
+) -> Array:
     """Return a mask of the rows to drop (n,), if all rows are in one chunk."""
     chunk, layout = block_pair.query, block_pair.layout
     if request.counted:
         return count_block(block_pair, enough=1)[0] > 0
     if request.grouping == CONNECTED:
-        within = components_by_place(block_pair, all_cores(chunk))
+        within = components_by_place(block_pair, all_cores(chunk), threads)
         found = best_of_chunk(
             chunk, 0, request.keep, 0, within, no_edges(block_pair.xp)
         )
@@ -251,4 +253,4 @@ def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
         if request.keep == FIRST
         else by_priority(priorities(chunk, request.keep, 0))
     )
-    return ~stays_of_chunk(chunk, layout, order)
+    return ~stays_of_chunk(chunk, layout, order, threads=threads)

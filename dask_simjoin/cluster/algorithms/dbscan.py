@@ -26,7 +26,7 @@ import numpy as np
 from dask_simjoin.catalog import AUTO
 from dask_simjoin.cluster.algorithms.edges import (
     by_place,
-    connect_places,
+    components_by_place,
     cores_by_place,
     counts_by_place,
     divided,
@@ -370,19 +370,9 @@ def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) ->
     return core
 
 
-def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
-    """For each place of a single chunk, return the first place of its component: see
-    `components_by_place`. All threads unite the sets of one forest.
-    """
-    parent = new_nodes(len(core), block_pair.xp)
-    connect_places(block_pair, core, parent, threads)
-    block_pair.joiner.roots(parent, threads)
-    return parent
-
-
 def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk. `core`: mask of the places with a core row."""
-    within = components_of_chunk(block_pair, core, threads)
+    within = components_by_place(block_pair, core, threads)
     labels = labels_by_place(block_pair.query, threads, core, within)
     del within  # the border labels need the memory
     ranged, order = ranged_of(block_pair), order_of(block_pair.query)

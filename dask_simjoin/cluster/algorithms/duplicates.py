@@ -13,6 +13,8 @@ one with the largest priority. A tree of tasks then finds the best of the compon
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -20,9 +22,10 @@ import numpy as np
 
 from dask_simjoin.catalog import kind_of_number
 from dask_simjoin.cluster.algorithms.dbscan import crossing_places
-from dask_simjoin.cluster.algorithms.edges import order_of, rows_of_places
+from dask_simjoin.cluster.algorithms.edges import TURNS, order_of, rows_of_places
 from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import any_of, module_of, to_host, values_of
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import Joiner, Layout
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Series
 from dask_simjoin.tasks.chunks import Chunk
@@ -64,6 +67,7 @@ def stays(
     joiner: Joiner,
     few: int = FEW_ROWS,
     max_pairs: int = MAX_PAIRS,
+    threads: int = 1,
 ) -> Array:
     """Apply the greedy rule: return a mask of the points to keep (n,).
 
@@ -75,39 +79,50 @@ def stays(
     if n < 2:
         return xp.ones(n, bool)
     capacity = None if n <= few else max_pairs + PAIRS_PER_ROW * n
-    pairs = _pairs(joiner.build(x, layout), layout, joiner, capacity)
+    index = joiner.build(x, layout, threads)
+    pairs = _pairs(index, n, layout, joiner, capacity, threads if xp is np else 1)
     if pairs is not None:
         return xp.asarray(~dropped(n, *pairs))
     half = n // 2
     found = xp.zeros(n, bool)
-    found[:half] = stays(x[:half], layout, joiner, few, max_pairs)
-    kept = joiner.build(x[:half][found[:half]], layout)
-    rest = half + xp.flatnonzero(
-        ~_near_kept(kept, joiner.build(x[half:], layout), layout, joiner)
-    )
-    found[rest] = stays(x[rest], layout, joiner, few, max_pairs)
+    found[:half] = stays(x[:half], layout, joiner, few, max_pairs, threads)
+    kept = joiner.build(x[:half][found[:half]], layout, threads)
+    others = joiner.build(x[half:], layout, threads)
+    rest = half + xp.flatnonzero(~_near_kept(kept, others, layout, joiner))
+    found[rest] = stays(x[rest], layout, joiner, few, max_pairs, threads)
     return found
 
 
 def _pairs(
-    index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None
+    index: Index,
+    rows: int,
+    layout: Layout,
+    joiner: Joiner,
+    max_pairs: int | None,
+    threads: int,
 ) -> HostPairs | None:
-    """List the pairs of near rows within an index, the earlier row first; None if there
-    are more than `max_pairs`.
+    """List the pairs of near rows within an index of so many rows, the earlier row
+    first; None if there are more than `max_pairs`.
     """
     parts: list[HostPairs] = []
-    number = 0
+    number, lock = 0, threading.Lock()
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         nonlocal number
-        number += len(left)
+        one, other = to_host(left), to_host(right)
+        part = np.minimum(one, other), np.maximum(one, other)
+        with lock:
+            number += len(left)
+            parts.append(part)
         if max_pairs is not None and number > max_pairs:
             raise _TooManyError
-        one, other = to_host(left), to_host(right)
-        parts.append((np.minimum(one, other), np.maximum(one, other)))
+
+    def visit(start: int, stop: int) -> None:
+        some = None if (start, stop) == (0, rows) else (start, stop)
+        joiner.visit(index, index, layout, visitor, is_self_join=True, rows=some)
 
     try:
-        joiner.visit(index, index, layout, visitor, is_self_join=True)
+        shared_out(visit, rows, threads, layout.grain, turns=TURNS)
     except _TooManyError:
         return None
     return concatenated(parts)
@@ -146,7 +161,7 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
 
 
 def stays_of_chunk(
-    chunk: Chunk, layout: Layout, order: Array | None, *near: Array
+    chunk: Chunk, layout: Layout, order: Array | None, *near: Array, threads: int = 1
 ) -> Array:
     """Apply the greedy rule to a chunk: return a mask of its rows to keep (n,).
 
@@ -156,13 +171,14 @@ def stays_of_chunk(
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
+    how = functools.partial(stays, layout=layout, joiner=joiner, threads=threads)
     if order is None and not near:
-        return stays(x, layout, joiner)
+        return how(x)
     order = xp.arange(len(x)) if order is None else order
     for some in near:
         order = order[~some[order]]
     found = xp.zeros(len(x), bool)
-    found[order] = stays(x[order], layout, joiner)
+    found[order] = how(x[order])
     return found
 
 

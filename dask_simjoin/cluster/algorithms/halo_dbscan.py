@@ -30,11 +30,14 @@ import numpy as np
 
 from dask_simjoin.cluster.algorithms.dbscan import (
     border_labels,
-    components_of_chunk,
     cores_of_chunk,
     labels_of_rows,
 )
-from dask_simjoin.cluster.algorithms.edges import divided, order_of
+from dask_simjoin.cluster.algorithms.edges import (
+    components_by_place,
+    divided,
+    order_of,
+)
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.metrics.norms import Array
@@ -91,7 +94,7 @@ def clusters_of_chunk(
     order, position = order_of(chunk), chunk["position"]
     core = cores_of_chunk(block_pair, min_samples, threads)
     core[_places(order, chunk["far"])] = False
-    within = components_of_chunk(block_pair, core, threads)
+    within = components_by_place(block_pair, core, threads)
     roots = np.flatnonzero(
         core & (within == np.arange(len(within), dtype=within.dtype))
     )

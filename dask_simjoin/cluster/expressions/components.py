@@ -378,11 +378,12 @@ class MarksInOrder(_Marks):
         plan: Plan = self.operand("plan")
         keep, add, layout = self.operand("keep"), steps.add, plan.layout
         order = list(range(len(refs)))[:: -1 if keep == LAST else 1]
+        stays = functools.partial(stays_of_chunk, threads=plan.indexing.threads)
         near: list[list[TaskRef]] = [[] for _ in refs]
         found: dict[int, TaskRef] = {}
         for c in order:
             first = None if keep == FIRST else add("order", c, _order, refs[c], keep)
-            found[c] = add("stay", c, stays_of_chunk, refs[c], layout, first, *near[c])
+            found[c] = add("stay", c, stays, refs[c], layout, first, *near[c])
             later = [
                 d for _, _, d in blocks_of_chunks(plan)[c] if d != c and d not in found
             ]
