@@ -132,18 +132,28 @@ def test_the_index_is_that_of_float64_points(dims, engine, metric):
     for name in one.keys() - {"y", "vectors", "slices", "vectors_sure"}:
         assert same_bits(other[name], one[name]), name
     for name in one.keys() & {"vectors", "slices"}:
-        found, expected = (in_use(some[name], dims) for some in (other, one))
+        found, expected = (in_use(some[name], name, dims) for some in (other, one))
         assert float((found != expected).mean()) < 1e-3
     empty = gpu_tiles.build(rows[:0], layout)
     assert len(empty["y"]) == 0 and empty["y"].dtype == rows.dtype
 
 
-def in_use(vectors, dims):
-    """The numbers of each tile of vectors without those that pad it, which nobody
-    writes.
+def in_use(vectors, name, dims):
+    """The numbers of each tile of vectors without those that pad them, which nobody
+    writes: the places of `place_in_tile` in `vectors.cu`.
     """
     tiles = vectors.reshape(-1, half.TILE * vectors.shape[1])
-    return tiles[:, : half.TILE * half.width(dims)]
+    if name == "vectors":
+        return tiles
+    width = half.width(dims)
+    row, k = np.arange(half.TILE)[:, None], np.arange(width)
+    last = (width - 1) // 64
+    rest = width - 64 * last
+    numbers = np.where((k // 64 < last) | (rest > 32), 64, rest)
+    piece = k % 64 // 8 ^ row // (64 // numbers) % (numbers // 8)
+    places = k // 64 * half.TILE * 64 + row * numbers + 8 * piece + k % 8
+    assert len(np.unique(places)) == places.size
+    return tiles[:, cupy.asarray(places.ravel())]
 
 
 def pairs_of(q, d, layout, same, rows=None):
