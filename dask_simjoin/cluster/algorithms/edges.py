@@ -323,6 +323,8 @@ def connect_places(
     `parent`: the parent of each place in a disjoint-set forest. Several `threads` can
     connect places if it is on the host and int32.
     """
+    if not len(core):
+        return
     if parent.dtype != np.int32:
         threads = 1
     ranged = ranged_of(block_pair)
