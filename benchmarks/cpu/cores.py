@@ -34,8 +34,8 @@ from benchmarks.harness.report import environment, write
 PARTITIONS = 64
 SEED = 12
 WARM_UP = 8
-"""The first call, which compiles and loads kernels and is not timed, has this part of
-the rows. Fewer rows may need other kernels.
+"""The first call of a peer, which may compile and is not timed, has this part of the
+rows.
 """
 
 
@@ -296,7 +296,8 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
     """Return the measurements of one job."""
     job, found = JOBS[name], {}
     how = options.repeat, options.patience
-    job.verb(frame.iloc[: len(frame) // WARM_UP])
+    most = max(options.threads)
+    job.verb(frame, threads=most)  # compiles kernels
 
     def keep(kind: str, call: Call) -> None:
         found[kind] = timed(call, *how)
@@ -307,6 +308,7 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
             keep(f"pandas, {threads}", lambda n=threads: job.verb(frame, threads=n))
     if "dask" in options.kinds:
         lazy = dd.from_pandas(frame, npartitions=PARTITIONS, sort=False)
+        on_threads(job, lazy, most)
         for threads in options.lazy_threads or options.threads:
             keep(f"dask, {threads}", lambda n=threads: on_threads(job, lazy, n))
         del lazy
