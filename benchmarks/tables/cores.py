@@ -10,28 +10,34 @@ Found = dict[str, Any]
 Rows = list[list[str]]
 
 
-def cores(run: Found) -> Rows:
+def _merged(runs: tuple[Found, ...]) -> Found:
+    """Return the jobs of all runs; a job of a later run replaces that of an earlier."""
+    jobs: Found = {}
+    for run in runs:
+        for job, found in run["jobs"].items():
+            # a run that compiled kernels tells nothing about the verb
+            clean = {k: one for k, one in found.items() if not one.get("compiled")}
+            jobs[job] = clean
+    threads = sorted({n for run in runs for n in run["threads"]})
+    return {"threads": threads, "jobs": jobs}
+
+
+def cores(*runs: Found) -> Rows:
     """Tabulate the seconds of jobs by number of threads, beside the fastest peer."""
-    threads = [n for n in run["threads"] if _is_measured(run, n)]
-    kinds = [
-        kind
-        for kind in ("pandas", "dask")
-        if any(f"{kind}, {n}" in one for one in run["jobs"].values() for n in threads)
-    ]
+    run = _merged(runs)
+    threads = [n for n in run["threads"] if _is_measured(run, f"pandas, {n}")]
+    names = [f"{kind}, {n}" for kind in ("pandas", "dask") for n in threads]
+    names = [name for name in names if _is_measured(run, name)]
     table = [
         [
             "job",
-            *(f"{kind}, {n}" for kind in kinds for n in threads),
+            *names,
             "best peer, all cores",
             f"ratio, pandas, {threads[-1]}",
         ]
     ]
     for job, found in run["jobs"].items():
-        own = [
-            seconds(found.get(f"{kind}, {n}", {}).get("median"))
-            for kind in kinds
-            for n in threads
-        ]
+        own = [seconds(found.get(name, {}).get("median")) for name in names]
         peers = {name: found[name]["median"] for name in found if name in PEERS}
         peer = min(peers, key=lambda name: peers[name], default=None)
         cells = [f"{PEERS[peer]} {seconds(peers[peer])}" if peer else ""]
@@ -41,8 +47,9 @@ def cores(run: Found) -> Rows:
     return table
 
 
-def parts(run: Found) -> Rows:
+def parts(*runs: Found) -> Rows:
     """Tabulate jobs beside the same work on independent parts of the rows."""
+    run = _merged(runs)
     jobs = run["jobs"].values()
     several = [n for n in run["threads"] if any(f"parts, {n}" in one for one in jobs)]
     table = [["job", *(f"{what}, {n}" for n in several for what in ("parts", "ratio"))]]
@@ -58,8 +65,8 @@ def parts(run: Found) -> Rows:
     return table
 
 
-def _is_measured(run: Found, threads: int) -> bool:
-    return any(f"pandas, {threads}" in found for found in run["jobs"].values())
+def _is_measured(run: Found, name: str) -> bool:
+    return any(name in found for found in run["jobs"].values())
 
 
 TABLES = {"cores": cores, "cores-parts": parts}
