@@ -275,7 +275,7 @@ def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
         odd = int(lengths[other[0]])
         raise ListError(
             start + int(other[0]),
-            f"a list of length {odd}, after lists of length {length}",
+            f"a list of length {odd}, and earlier rows lists of length {length}",
         )
     return length
 
@@ -377,7 +377,8 @@ def _on_gpu(column: Series) -> Array:
     other = xp.flatnonzero(lengths != length)
     if len(other):
         row, odd = int(xp.flatnonzero(present)[other[0]]), int(lengths[other[0]])
-        raise ListError(row, f"a list of length {odd}, after lists of length {length}")
+        what = f"a list of length {odd}, and earlier rows lists of length {length}"
+        raise ListError(row, what)
     flat = some.list.leaves.astype("float64")
     numbers = (
         flat.to_cupy(na_value=np.nan) if flat.has_nulls else flat.to_cupy()
