@@ -518,7 +518,7 @@ def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], N
         + 8 * (spec.score is not None)
     )
     device = frames_of_library(spec.library).memory()
-    return running_total(room_now(row_bytes, spec.request, device))
+    return running_total(room_now(row_bytes, spec, len(chunks) > 1, device))
 
 
 def running_total(report: Callable[[int], None]) -> Callable[[int], None]:
