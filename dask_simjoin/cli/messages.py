@@ -78,7 +78,7 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"\bDelimiter\((?:\w+=)?'(.*?)'\)"), r"--tokenizer delimiter:\1"),
     (re.compile(r"\b\w+\(\.\.\., (\w+=[\w.]+)\)"), r"\1"),
     (
-        re.compile(r"Use id= with (?:a|another) column.*?then id='row_id'\."),
+        re.compile(r"(?:Or u|U)se id= with (?:a|another) column.*?then id='row_id'\."),
         "Correct these ids, or use id= with a column of unique values.",
     ),
     (re.compile(r"or make the index with dropna=True"), "or add dropna=True"),
@@ -188,10 +188,7 @@ def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
         raise
 
 
-MISSING_CELLS = re.compile(
-    r"column '(.*?)' has [\d,]+ missing|missing values: '(.*?)'|"
-    r"ids in column '(.*?)' are missing"
-)
+MISSING_CELLS = re.compile(r"column '(.*?)' has [\d,]+ missing|missing values: '(.*?)'")
 """Messages about a column with missing cells."""
 
 REPEATED = re.compile(r"ids in column '(.*?)' are not unique: '?(.*?)'? repeats")

@@ -457,7 +457,8 @@ def read_each(
         with in_table(which):
             read.append(read_rows(frame, own))
             if with_ids:
-                check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
+                ids = summarise_ids(read[-1]["ids"], own.id, frame.index)
+                check_summaries([ids], own.id)
         missing = read[-1]["missing"]
         rows = 0 if missing is None else int(missing.sum())
         others.append(rows_without_a_value(len(frame), (rows,), own))

@@ -151,7 +151,7 @@ def summarised(
     return SetSummary(
         rows,
         int((~present).sum()),
-        None if names is None else summarise_ids(names, spec.id),
+        None if names is None else summarise_ids(names, spec.id, frame.index),
         8.0 if names is None else id_bytes(names),
         bytes_of_columns(frame, spec.keep),
         Sample(rows, places, sizes[:, None]),

@@ -1,7 +1,6 @@
 """Coordinates in one column of lists, as embeddings are kept."""
 
 import decimal
-import re
 
 import dask
 import dask.dataframe as dd
@@ -30,6 +29,7 @@ from tests.support.oracle import (
     totals,
 )
 from tests.support.profiles import in_turns
+from tests.support.remedies import rows_of_one_length
 
 NAN, INF = np.nan, np.inf
 PARTS = ["entity", "spatial"]
@@ -350,14 +350,6 @@ def test_lists_of_other_lengths(how, kind):
             kept = rows_of_one_length(str(caught.value), lay(frame, how))
             pairs = computed(kept.simjoin.self_join(1.0, on="vec"))
             assert pairs.to_numpy().tolist() == [["a", "b"], ["b", "c"]]
-
-
-def rows_of_one_length(text, frame):
-    """Run the code that keeps the rows with lists of the most frequent length."""
-    one, other = re.search(r": (n = .*?), then (df = .*)\.$", text).groups()
-    names = {"df": frame}
-    exec(f"{one}\n{other}", names)
-    return names["df"]
 
 
 def test_missing_lists_and_lists_of_other_lengths():

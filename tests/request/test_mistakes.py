@@ -32,7 +32,7 @@ from tests.checks.mistakes import (
     with_hole,
     with_value,
 )
-from tests.support.remedies import meant, recommended, repaired
+from tests.support.remedies import meant, recommended, repaired, rows_of_one_length
 
 RIGHT = {"right ascensions from 0 to 360"}
 """What was a mistake once."""
@@ -91,6 +91,7 @@ RADIANS = PLACES.assign(**{name: np.radians(PLACES[name]) for name in ON["on"]})
 HOLES = with_column([np.nan, *range(9)])
 PLANE = SHIPS[:1800].rename(columns={"lon": "x", "lat": "y"})
 ZEROS = pd.DataFrame({"v": [[0.0, 0.0], [1.0, 0.0]]})
+UNLIKE = pd.DataFrame({"v": [[0.0], [1.0, 0.0], [2.0, 0.0]]})
 HAVERSINE = {"metric": "haversine"}
 AT_SEA = {"on": ["lat", "lon"], **HAVERSINE}
 
@@ -143,6 +144,12 @@ REMEDIES = {
     "NaN": lambda text: HOLES.simjoin.self_join(
         1, on="z", **recommended(text, "dropna")
     ),
+    "lists of unlike length": lambda text: rows_of_one_length(
+        text, UNLIKE
+    ).simjoin.self_join(2, on="v"),
+    "NaN among ids": lambda text: repaired(
+        text, with_column([np.nan, *range(9)])
+    ).simjoin.self_join(1, on="x", id="z"),
     "labels that repeat": lambda text: numbered(text, pd.concat([POINTS, POINTS])),
     "ids that repeat": lambda text: numbered(text, POINTS),
     "a vector of zeros": lambda text: ZEROS.simjoin.self_join(
