@@ -329,9 +329,6 @@ NO_CHOICES: dict[str, dict[str, str]] = {
 """Option -> value that other libraries support -> what to use instead."""
 
 VERBS: Names = {
-    "radius_join": ("self_join",),
-    "similarity_join": ("self_join",),
-    "radius_neighbors": ("self_join",),
     "query_pairs": ("self_join",),
     "sjoin": ("join",),
     "merge": ("join",),
@@ -348,6 +345,36 @@ VERBS: Names = {
     "drop_duplicates": ("drop_near_duplicates",),
 }
 """Verb of other libraries -> possible names in this package."""
+
+ANY_JOIN = (
+    "radius_join",
+    "radius_neighbors",
+    "similarity_join",
+    "distance_join",
+    "range_join",
+    "near_join",
+    "neighbors",
+    "simjoin",
+)
+"""Verbs of other libraries that may have one table or two."""
+
+
+def no_verb(name: str, verbs: Collection[str], module: str = "") -> str:
+    """Return the end of a message about an unknown verb: which one to use instead.
+
+    `module`: the module where the verb was looked up; "": the accessor.
+    """
+    lister = f"dir({module or 'frame.simjoin'})"
+    if name.lower() in ANY_JOIN:
+        start, table = (f"{module}.", "frame, ") if module else ("", "")
+        return (
+            f". For pairs within one table use {start}self_join({table}eps), for pairs "
+            f"of two tables {start}join({table}other, eps), for the k nearest rows "
+            f"{start}knn_join({table}k=10). {lister} lists all verbs."
+        )
+    hint = elsewhere(name, VERBS, verbs)
+    every = f"{lister} lists all verbs" if hint else f"use one of {', '.join(verbs)}"
+    return f"{hint}; {every}."
 
 
 def not_an_option(

@@ -3,6 +3,8 @@
 import datetime
 import math
 import re
+import subprocess
+import sys
 import traceback
 from decimal import Decimal
 
@@ -21,7 +23,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.request.messages import size_text
+from dask_simjoin.request.messages import ANY_JOIN, size_text
 from tests.checks.mistakes import Polygon
 from tests.support.remedies import repaired
 
@@ -250,20 +252,52 @@ def test_options_are_named():
     "frame", [FRAME, dd.from_pandas(FRAME, npartitions=2)], ids=["pandas", "dask"]
 )
 def test_verbs_that_are_none(frame):
-    for name, meant in [
-        ("radius_join", "self_join"),
-        ("kneighbors", "knn_join"),
-        ("db_scan", "dbscan"),
-    ]:
+    for name, meant in [("kneighbors", "knn_join"), ("db_scan", "dbscan")]:
         text = told(AttributeError, getattr, frame.simjoin, name)
         assert text == (
             f".simjoin has no verb {name!r} (did you mean {meant!r}?); "
-            "dir(frame.simjoin) lists its verbs."
+            "dir(frame.simjoin) lists all verbs."
+        )
+    for name in ANY_JOIN:
+        text = told(AttributeError, getattr, frame.simjoin, name)
+        assert text == (
+            f".simjoin has no verb {name!r}. For pairs within one table use "
+            "self_join(eps), for pairs of two tables join(other, eps), for the k "
+            "nearest rows knn_join(k=10). dir(frame.simjoin) lists all verbs."
         )
     assert set(VERBS) <= set(dir(frame.simjoin))
     assert not hasattr(frame.simjoin, "_repr_markdown_")
     text = told(AttributeError, getattr, frame.simjoin, "xyz")
-    assert f"no verb 'xyz'; its verbs are {min(VERBS)}," in text
+    assert f"no verb 'xyz'; use one of {min(VERBS)}," in text
+
+
+def test_names_that_the_module_lacks():
+    for name, meant in [("kneighbors", "knn_join"), ("db_scan", "dbscan")]:
+        text = told(AttributeError, getattr, dask_simjoin, name)
+        assert text == (
+            f"module 'dask_simjoin' has no attribute {name!r} (did you mean {meant!r}?); "
+            "dir(dask_simjoin) lists all verbs."
+        )
+    text = told(AttributeError, getattr, dask_simjoin, "radius_join")
+    calls = re.findall(r"\bdask_simjoin\.\w+\([^()]*\)", text)
+    assert len(calls) == 3
+    for call in calls:
+        names = {"frame": FRAME[["x"]], "other": FRAME[["x"]], "eps": 1.0}
+        assert len(eval(call, {"dask_simjoin": dask_simjoin}, names))
+    text = told(AttributeError, getattr, dask_simjoin, "xyz")
+    assert f"no attribute 'xyz'; use one of {min(VERBS)}," in text
+    text = told(AttributeError, getattr, dask_simjoin, "__main__")
+    assert text == "module 'dask_simjoin' has no attribute '__main__'"
+
+
+def test_modules_that_are_not_loaded_are_named():
+    code = "import dask_simjoin; dask_simjoin.neighbors"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr.rstrip().endswith(
+        "to load this module: import dask_simjoin.neighbors"
+    )
 
 
 def test_a_right_join_is_one_of_the_tables_swapped():
