@@ -63,10 +63,6 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
         re.compile(r"\bOnly join\(\) and knn_join\(\) compare"),
         "Only the commands join and knn compare",
     ),
-    (
-        re.compile(r"\bpairs = frame\.simjoin\.join\(other, eps, (.*?)\)"),
-        r"the command join with \1",
-    ),
     (re.compile(r"use k_distances\(\)"), "use the command k-distances"),
     (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
     (re.compile(r"use \('(\w+)', (?:'(.*?)'|(\d+))\)"), r"use \1:\2\3"),

@@ -7,12 +7,13 @@ import decimal
 import math
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeGuard
 
 import numpy as np
 from dask.base import is_dask_collection
+from pandas.api.types import is_datetime64_any_dtype
 
 MOST_SHOWN = 100
 """Values in messages are shortened to this many characters."""
@@ -206,16 +207,14 @@ FUNCTIONS = {
 """Name of a function of Python, SciPy or scikit-learn -> metric."""
 
 NO_TIMES = (
-    "Time windows are not supported. Join with keep=['time'], and drop the pairs that "
-    "are too far apart in time. In pandas: "
+    "Time windows are not supported. With a column of times, here called 'time', join "
+    "with keep=['time'], and drop the pairs that are too far apart in time. In pandas: "
     "pairs[(pairs['time_left'] - pairs['time_right']).abs() <= pd.Timedelta('10min')]"
 )
 NO_ORDER = (
-    "Neighbors cannot be restricted to earlier rows. Use pairs = frame.simjoin.join("
-    "other, eps, keep=['time'], return_distance=True) with a large enough eps; other "
-    "may be the frame itself. Then take the nearest earlier row. In pandas: "
-    "pairs.query('time_right < time_left').sort_values('distance')"
-    ".drop_duplicates('left')"
+    "Neighbors cannot be restricted to earlier rows. With a column of times, here "
+    "called 'time', join with keep=['time'] and return_distance=True, drop the pairs "
+    "whose right row is not earlier, and take the nearest rows"
 )
 NO_BOXES = (
     "Periodic boxes are not supported. Add copies of the rows within eps of a border, "
@@ -223,8 +222,9 @@ NO_BOXES = (
     "scipy.spatial.cKDTree(x, boxsize=...)"
 )
 NO_EXCLUDED = (
-    "Pairs within a group cannot be left out. Join with keep=['group'], and drop the "
-    "pairs of rows in the same group. In pandas: "
+    "Pairs within a group cannot be left out. With a column of groups, here called "
+    "'group', join with keep=['group'], and drop the pairs of rows in the same group. "
+    "In pandas: "
     "pairs[pairs['group_left'] != pairs['group_right']]"
 )
 ONE_TABLE = (
@@ -380,16 +380,18 @@ def no_verb(name: str, verbs: Collection[str], module: str = "") -> str:
 def not_an_option(
     name: object,
     known: Collection[object],
-    given: Collection[object] = (),
+    given: Mapping[str, Any] | None = None,
     verb: str = "",
-    value: object = None,
+    frame: object = None,
 ) -> str:
     """Return the end of a message about an unknown option: the name that it has in this
     package, or what to use instead.
 
-    `given`: options of the call. Some explanations need one of them.  `verb`, `value`:
-    the verb that was called, and the value of the option.
+    `given`: options of the call with their values. Some explanations need one of them.
+    `verb`: the verb that was called.  `frame`: the table of the call.
     """
+    given = {} if given is None else given
+    value = given.get(str(name))
     options = f"; its options are {', '.join(map(str, known)) or 'none'}."
     key = name.lower() if isinstance(name, str) else ""
     meant = [own for own in OPTIONS.get(key, ()) if own in known]
@@ -402,12 +404,93 @@ def not_an_option(
                 f"eps={1 - float(value):.6g}, which is one minus it. For sets of tokens, "
                 f"use set_self_join(..., threshold={value})."
             )
-        return f". {NO_OPTIONS[key]}."
+        if NO_OPTIONS[key] is NO_ORDER and verb == "knn_join":
+            return f": it cannot look only at {_in_order(key, given, frame)}"
+        text = _with_column(NO_OPTIONS[key], "time", time_column(frame))
+        group = value if NO_OPTIONS[key] is NO_EXCLUDED else None
+        text = _with_column(text, "group", group if isinstance(group, str) else None)
+        return f". {text}."
     distance = key != "threshold" and (key == "eps" or "eps" in OPTIONS.get(key, ()))
     if distance and "transpositions" in known:
         return f" (did you mean 'k'?){options}"  # between texts, a number of edits
     return elsewhere(name, OPTIONS, known) + options
 
+
+def time_column(frame: Any) -> str | None:
+    """Return the name of the only column of dates and times in a table; None if there
+    is none, or several.
+    """
+    dtypes = getattr(frame, "dtypes", None)
+    if not hasattr(dtypes, "items"):  # a table of another library
+        return None
+    found = [
+        name
+        for name, dtype in dtypes.items()  # type: ignore[union-attr]
+        if isinstance(name, str) and is_datetime64_any_dtype(dtype)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _with_column(text: str, name: str, column: str | None) -> str:
+    """Replace the column "time" or "group" (`name`) in advice by a column of the table,
+    if there is one.
+    """
+    if column is None:
+        return text
+    text = text.replace(
+        f"a column of {name}s, here called {name!r}", f"the {name}s in {column!r}"
+    )
+    for end in ("", "_left", "_right"):
+        text = text.replace(repr(f"{name}{end}"), repr(f"{column}{end}"))
+    return text
+
+
+def _in_order(key: str, given: Mapping[str, Any], frame: object) -> str:
+    """Return the end of a message about `direction` or a similar option (`key`): how to
+    find the nearest earlier rows, or the nearest later ones.
+    """
+    later = key == "after" or given.get(key) == "forward"
+    which, sign = ("later", ">") if later else ("earlier", "<")
+    two = given.get("other") is not None
+    k = given.get("k")
+    k = k if isinstance(k, int) else "k"
+    same, of_distances = (
+        "".join(f", {name}={given[name]!r}" for name in names if name in given)
+        for names in (SAME_IN_JOIN, ("on", "metric", "p"))
+    )
+    distances = f"k_distances(frame, {k}{of_distances})"
+    choose = (
+        "Choose an eps of several times the usual distance"
+        if two
+        else "Choose an eps of several times the distance of the nearest rows, such as "
+        f"eps = 5 * numpy.median(dask_simjoin.{distances})"
+    )
+    rows = f"nearest {which} row" if k == 1 else f"{k} nearest {which} rows"
+    text = (
+        f"{which} rows. With a column of times, here called 'time', take the {rows} "
+        "within eps: pairs = frame.simjoin.join("
+        f"{'other' if two else 'frame'}, eps{same}, keep=['time'], "
+        f"return_distance=True){'.compute()' if is_dask_collection(frame) else ''}, "
+        f"then pairs[pairs['time_right'] {sign} pairs['time_left']]"
+        f".sort_values('distance').groupby('left').head({k}). {choose}, as only "
+        f"{which} rows count."
+    )
+    return _with_column(text, "time", time_column(frame))
+
+
+SAME_IN_JOIN = (
+    "on",
+    "left_on",
+    "right_on",
+    "by",
+    "id",
+    "left_id",
+    "right_id",
+    "metric",
+    "p",
+    "dropna",
+)
+"""Options that `knn_join` and `join` have in common, apart from those of the result."""
 
 OF_COUNTS = {
     f"count_{kind}pairs": "It returns a single number. For columns of both rows of each "

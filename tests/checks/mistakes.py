@@ -376,8 +376,9 @@ JOBS = {
         (
             "'direction'",
             "earlier rows",
-            "join(other, eps, keep=['time']",
-            "< time_left",
+            "here called 'time'",
+            "join(frame, eps, on=['temp', 'volt'], keep=['time']",
+            "pairs['time_right'] < pairs['time_left']",
         ),
     ),
     # stops near addresses

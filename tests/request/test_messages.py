@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import dask
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pytest
 from dask.utils import parse_bytes
@@ -110,8 +111,8 @@ def test_pairs_of_near_times_are_kept_as_told():
     assert set(zip(kept.left, kept.right, strict=True)) == {
         *((0, 1), (1, 2), (2, 3), (0, 2), (1, 3)),
     }
-    pairs = pairs.rename(columns=lambda name: name.replace("t_", "time_"))
     text = told(OptionTypeError, SEEN.simjoin.self_join, 1.0, on="x", max_time="2 days")
+    assert "With the times in 't', join with keep=['t']" in text
     assert len(in_pandas(text.replace("10min", "1D"), pairs=pairs)) == 3
 
 
@@ -120,16 +121,45 @@ def test_nearest_earlier_rows_are_found_as_told(option):
     other = pd.DataFrame(
         {"x": [0.11, 0.3, 0.25], "t": DAYS[[2, 0, 1]]}, index=[7, 8, 9]
     )
-    text = told(OptionTypeError, SEEN.simjoin.knn_join, other, 1, **{option: True})
-    pairs = SEEN.simjoin.join(other, 9.0, on="x", keep=["t"], return_distance=True)
-    pairs = pairs.rename(columns=lambda name: name.replace("t_", "time_"))
-    found = in_pandas(text, pairs=pairs).set_index("left")["right"]
+    wrong = {"on": "x", option: True}
+    text = told(OptionTypeError, SEEN.simjoin.knn_join, other, 1, **wrong)
+    assert "With the times in 't', take the nearest earlier row within eps" in text
+    names = {"frame": SEEN, "other": other, "eps": 9.0}
+    found = in_order(text, names).set_index("left")["right"]
     assert found.to_dict() == {1: 8, 2: 9, 3: 8}
+
+
+def in_order(text, names):
+    """Run the join and the choice of rows that a message gives."""
+    join, choice = re.search(
+        r"(pairs = .*?), then (pairs\[.*?)\. Choose", text
+    ).groups()
+    exec(join, names)
+    return eval(choice, names)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_nearest_rows_in_order_of_one_table(lazy):
+    frame = SEEN.rename(columns={"t": "time"}).assign(more=DAYS)
+    frame = dd.from_pandas(frame, npartitions=2) if lazy else frame
+    for direction, want in [
+        ("backward", {1: [0], 2: [1, 0], 3: [2, 1]}),
+        ("forward", {0: [1, 2], 1: [2, 3], 2: [3]}),
+    ]:
+        wrong = {"on": ["x"], "metric": "manhattan", "direction": direction}
+        text = told(OptionTypeError, frame.simjoin.knn_join, k=2, **wrong)
+        assert "With a column of times, here called 'time', take the 2 nearest" in text
+        names = {"frame": frame, "dask_simjoin": dask_simjoin, "numpy": np}
+        exec(re.search(r"such as (eps = .*), as only", text)[1], names)
+        assert math.isclose(names["eps"], 5 * 0.15)
+        found = in_order(text, names).groupby("left")["right"].agg(list)
+        assert found.to_dict() == want
 
 
 def test_pairs_within_a_group_are_dropped_as_told():
     text = told(OptionTypeError, SEEN.simjoin.self_join, 1.0, on="x", unless="g")
-    pairs = SEEN.assign(group=SEEN["g"]).simjoin.self_join(1.0, on="x", keep="group")
+    assert "With the groups in 'g', join with keep=['g']" in text
+    pairs = SEEN.simjoin.self_join(1.0, on="x", keep="g")
     assert len(in_pandas(text, pairs=pairs)) == 4
 
 
@@ -565,7 +595,9 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("count_set_pairs", "keep", "For a number per row, use set_neighbor_counts()"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
-        ("knn_join", "direction", "sort_values('distance').drop_duplicates('left')"),
+        ("knn_join", "direction", "sort_values('distance').groupby('left').head(k)"),
+        ("self_join", "direction", "drop the pairs whose right row is not earlier"),
+        ("set_self_join", "before", "drop the pairs whose right row is not earlier"),
         ("self_join", "boxsize", "Add copies of the rows within eps of a border"),
         ("dbscan", "Periodic", "Add copies of the rows within eps of a border"),
         ("self_join", "within", "drop the pairs that are too far apart in time"),
@@ -579,7 +611,8 @@ def test_two_tables_without_a_name_in_common_are_listed():
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):
     text = told(OptionTypeError, getattr(FRAME.simjoin, verb), 1.0, **{option: 1})
     start = f"{verb}() has no option {option!r}"
-    assert text.startswith((f"{start} (did", f"{start}. ")) and remedy in text
+    starts = (f"{start} (did", f"{start}. ", f"{start}: it cannot look only at ")
+    assert text.startswith(starts) and remedy in text
 
 
 def test_what_there_is_in_place_of_a_metric():
