@@ -15,6 +15,8 @@ import numpy as np
 from dask.base import is_dask_collection
 from pandas.api.types import is_datetime64_any_dtype
 
+from dask_simjoin.errors import OptionTypeError
+
 MOST_SHOWN = 100
 """Values in messages are shortened to this many characters."""
 
@@ -554,6 +556,36 @@ COMMA = re.compile(r"\s*([+-]?\d+),(\d+)((?:[eE][+-]?\d+)?\s*(?:[^\W\d_]+|[°'\"
 """Pattern for a number with a comma, and perhaps a unit, such as "0,25 km"."""
 
 
+def check_comma(name: str, value: object) -> None:
+    """Raise an error for a distance whose text has a comma instead of a decimal point.
+
+    `name`: the option.
+    """
+    comma = COMMA.fullmatch(value) if isinstance(value, str) else None
+    if comma is None:
+        return
+    before, after, rest = comma.groups()
+    unit = bool(rest.strip())
+    point, thousands = (
+        repr(text) if unit else text
+        for text in (f"{before}.{after}{rest}", before + after + rest)
+    )
+    other = (
+        f" (or {name}={thousands} if the comma separates thousands)"
+        if len(after) == 3
+        else ""
+    )
+    texts = (
+        f". With metric='haversine' it is in meters, or text with a unit, such as {point}"
+        if unit
+        else ""
+    )
+    raise OptionTypeError(
+        f"{name}={shown(value)} has a decimal comma; use a decimal point: "
+        f"{name}={point}{other}. A distance is a finite number >= 0{texts}."
+    )
+
+
 def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
     """Return a hint for a distance that is not a number, as the end of a message.
 
@@ -578,16 +610,9 @@ def number_in_text(value: str) -> str:
 
     Examples
     --------
-    >>> number_in_text("5"), number_in_text("0,25 km")
-    (', such as 5 without quotes', ", with a decimal point instead of a comma, such as '0.25 km'")
+    >>> number_in_text("5")
+    ', such as 5 without quotes'
     """
-    comma = COMMA.fullmatch(value)
-    if comma is not None:
-        before, after, rest = comma.groups()
-        text = repr(f"{before}.{after}{rest}") if rest.strip() else f"{before}.{after}"
-        thousands = repr(before + after + rest) if rest.strip() else before + after
-        other = f", or {thousands} if it separates thousands" if len(after) == 3 else ""
-        return f", with a decimal point instead of a comma, such as {text}{other}"
     try:
         number = float(value)
     except ValueError:

@@ -580,7 +580,12 @@ JOBS = {
         lambda: TRIPS.simjoin.self_join(
             "0,25 km", on=["lat", "lon"], metric="haversine"
         ),
-        ("'0,25 km'", "a finite number >= 0", "such as '0.25 km'."),
+        (
+            "'0,25 km' has a decimal comma",
+            "use a decimal point: eps='0.25 km'",
+            "a finite number >= 0",
+            "in meters",
+        ),
     ),
     "pipeline: NaN": Mistake(
         lambda: RadiusNeighborsTransformer(radius=0.5).fit(

@@ -510,9 +510,11 @@ def test_categories_are_named_by_by():
     ("eps", "remedy"),
     [
         ("0.1", "such as 0.1 without quotes"),
-        ("0,25 km", "a decimal point instead of a comma, such as '0.25 km'."),
-        ("0,25", "a decimal point instead of a comma, such as 0.25."),
-        ("1,000 m", "such as '1.000 m', or '1000 m' if it separates thousands"),
+        ("0,25", "use a decimal point: eps=0.25. A distance is a finite number >= 0."),
+        (
+            "1,000 m",
+            "eps='1.000 m' (or eps='1000 m' if the comma separates thousands).",
+        ),
         ("1e-3", "such as 0.001 without quotes"),
         ("0.123456789", "such as 0.123456789 without quotes"),
         (Decimal("0.1"), "such as float(eps)"),
@@ -526,7 +528,8 @@ def test_categories_are_named_by_by():
 def test_distances_that_are_no_numbers(eps, remedy):
     text = told(OptionTypeError, FRAME.simjoin.self_join, eps, on="x")
     assert (
-        "is not a number; use a finite number >= 0" in text
+        ("is not a number; use" in text or "has a decimal comma; use" in text)
+        and "a finite number >= 0" in text
         and remedy in text
         and "\n" not in text
     )
@@ -668,7 +671,15 @@ def test_an_option_that_was_given_is_not_suggested():
 
 def test_a_comma_in_a_distance_is_the_whole_message():
     text = told(OptionTypeError, FRAME.simjoin.self_join, "0,25 km", on="x")
-    assert text.endswith("with a decimal point instead of a comma, such as '0.25 km'.")
+    assert text == (
+        "eps='0,25 km' has a decimal comma; use a decimal point: eps='0.25 km'. A distance "
+        "is a finite number >= 0. With metric='haversine' it is in meters, or text with a "
+        "unit, such as '0.25 km'."
+    )
+    frame = pd.DataFrame({"lat": [0.0, 0.001], "lon": 0.0})
+    found = re.search(r"use a decimal point: (eps='.*?')", text)[1]
+    join = f"frame.simjoin.count_pairs({found}, metric='haversine')"
+    assert eval(join, {"frame": frame}) == 1
 
 
 def test_rows_of_an_outer_join_are_those_of_two_joins():
