@@ -640,6 +640,8 @@ def instead_of_frame(value: object) -> str:
         return (
             " Use .to_frame() to make a frame from one column; on= names its columns."
         )
+    if hasattr(value, "tocsr"):
+        return " Make a sparse matrix dense first: pandas.DataFrame(x.toarray())."
     if isinstance(value, (list, tuple)):
         return " Use pandas.DataFrame(...) to make a frame from lists."
     if type(value).__name__ == "LazyFrame" and hasattr(value, "collect"):

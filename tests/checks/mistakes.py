@@ -600,7 +600,13 @@ JOBS = {
     ),
     "pipeline: a sparse matrix": Mistake(
         lambda: KNeighborsTransformer(n_neighbors=3).fit(sparse()),
-        ("sparse", "dense data is required", "use X.toarray()"),
+        (
+            "sparse matrix of shape (200, 3)",
+            "dense data is required",
+            "pass X.toarray()",
+            "accept_sparse=True",
+            "takes 4.8 kB",
+        ),
     ),
     "pipeline: a function as metric": Mistake(
         lambda: DBSCAN(eps=0.5, metric=math.dist).fit(BOX),

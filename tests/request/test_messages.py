@@ -25,7 +25,7 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.request.messages import ANY_JOIN, size_text
-from tests.checks.mistakes import Polygon
+from tests.checks.mistakes import Polygon, sparse
 from tests.support.remedies import repaired
 
 DAYS = pd.date_range("2020-01-01", periods=4)
@@ -561,9 +561,10 @@ def test_verbs_that_take_one_distance_say_so(verb):
         ),
         ([FRAME, FRAME], "Combine tables first, with pandas.concat()"),
         ([[0.0], [1.0]], "Use pandas.DataFrame(...) to make a frame from lists."),
+        (sparse(), "Make a sparse matrix dense first: pandas.DataFrame(x.toarray())."),
         (FRAME["x"], "Use .to_frame() to make a frame from one column"),
     ],
-    ids=["path", "frames", "lists", "series"],
+    ids=["path", "frames", "lists", "sparse", "series"],
 )
 def test_what_makes_a_frame(given, remedy):
     assert remedy in told(UnsupportedFrameError, dask_simjoin.self_join, given, 1.0)
