@@ -336,10 +336,14 @@ def test_lists_of_other_lengths(how, kind):
     )
     frame = pd.DataFrame({"vec": column}, index=list("abcdef"))
     if how == "dask-3":  # of two rows each
-        where = r"row 1 of partition 1 \(label 'd'\)"
+        where, number = r"row 1 of partition 1 \(label 'd'\)", "1 of 2"
+        frequent = 3
     else:
-        where = r"row 3 \(label 'd'\)"
-    text = f"{where} holds a list of length 3, and earlier rows lists of length 2"
+        where, number, frequent = r"row 3 \(label 'd'\)", "2 of 6", 2
+    text = (
+        f"{where} holds a list of length 3, and earlier rows lists of length 2 "
+        rf"\({number} lists are not of the most frequent length, {frequent}\)\."
+    )
     for dropna in (False, True):
         with pytest.raises(
             CoordinateError,
