@@ -322,7 +322,7 @@ def points_frame(X: Points) -> Frame:
         raise OptionTypeError(
             f"X is a sparse matrix of shape {X.shape}, but dense data is required. "
             "Outside a pipeline, pass X.toarray(). In a pipeline, let the previous step "
-            "return a dense array, such as OneHotEncoder(sparse_output=False), or put "
+            "return a dense array, such as OneHotEncoder(sparse_output=False). Or put "
             "this step in front (from sklearn.preprocessing): FunctionTransformer(lambda X: "
             f"X.toarray(), accept_sparse=True). The dense array takes {size}."
         )

@@ -164,9 +164,10 @@ def within_memory(
 def _in_parts(
     size: float, things: str, lists: bool, most: bool = False
 ) -> tuple[str, Remedy]:
-    """Return the remedy for a result that does not fit in memory, as a sentence and for
-    programs: a Dask DataFrame, with the configuration that it needs.
+    """Return the remedy for a result that does not fit in memory: a Dask DataFrame, and
+    the configuration that it needs.
 
+    The remedy is a sentence, and a `Remedy` for programs.
     `size`: bytes of the result.  `things`: its rows, in words.  `lists`: whether a
     column holds lists, which Dask would convert to texts.  `most`: whether
     `check_share` would refuse the result.

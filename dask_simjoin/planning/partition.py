@@ -218,7 +218,7 @@ def scan_partition(
         x = x[kept]
         columns = columns[kept] if embeds else x
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
-    # after rows were left out, positions of missing labels are not those of the caller
+    # positions of missing labels count only if no rows were left out
     labels = frame.index if kept is None or spec.id is not None else None
     ids = None if names is None else summarise_ids(names, spec.id, labels)
     found = moments(x, threads)

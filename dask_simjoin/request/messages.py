@@ -492,7 +492,7 @@ SAME_IN_JOIN = (
     "p",
     "dropna",
 )
-"""Options that `knn_join` and `join` have in common, apart from those of the result."""
+"""Options that `knn_join` and `join` have in common, apart from options of the result."""
 
 OF_COUNTS = {
     f"count_{kind}pairs": "It returns a single number. For columns of both rows of each "
