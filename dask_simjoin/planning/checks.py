@@ -506,7 +506,7 @@ def _same_length(name: Hashable, lazy: bool) -> str:
     """
     meta = f", meta=({name!r}, 'float64')" if lazy else ""
     return (
-        "To keep only the rows with lists of the most frequent length: "
+        "To keep only lists of the most frequent length: "
         f"n = df[{name!r}].map(len, na_action='ignore'{meta}), then "
         "df = df[n == max(n.mode())]."
     )

@@ -215,7 +215,7 @@ NO_TIMES = (
 )
 NO_ORDER = (
     "Neighbors cannot be restricted to earlier rows. With a column of times, here "
-    "called 'time', join with keep=['time'] and return_distance=True, drop the pairs "
+    "called 'time', join with keep=['time'] and return_distance=True. Drop the pairs "
     "whose right row is not earlier, and take the nearest rows"
 )
 NO_BOXES = (
@@ -469,11 +469,11 @@ def _in_order(key: str, given: Mapping[str, Any], frame: object) -> str:
     )
     rows = f"nearest {which} row" if k == 1 else f"{k} nearest {which} rows"
     text = (
-        f"{which} rows. With a column of times, here called 'time', take the {rows} "
-        "within eps: pairs = frame.simjoin.join("
+        f"{which} rows. With a column of times, here called 'time', join within eps: "
+        "pairs = frame.simjoin.join("
         f"{'other' if two else 'frame'}, eps{same}, keep=['time'], "
-        f"return_distance=True){'.compute()' if is_dask_collection(frame) else ''}, "
-        f"then pairs[pairs['time_right'] {sign} pairs['time_left']]"
+        f"return_distance=True){'.compute()' if is_dask_collection(frame) else ''}. "
+        f"Then take the {rows}: pairs[pairs['time_right'] {sign} pairs['time_left']]"
         f".sort_values('distance').groupby('left').head({k}). {choose}, as only "
         f"{which} rows count."
     )

@@ -105,7 +105,7 @@ def pairs_in_order(text, frame):
     """Run the join and the choice of rows that a message gives."""
     eps = re.search(r"such as (eps = .*), as only", text)[1]
     join, choice = re.search(
-        r"(pairs = .*?), then (pairs\[.*?)\. Choose", text
+        r"(pairs = .*?)\. Then .*?: (pairs\[.*?)\. Choose", text
     ).groups()
     names = {"frame": frame, "dask_simjoin": dask_simjoin, "numpy": np}
     exec(f"{eps}\n{join}", names)
