@@ -4,6 +4,8 @@ Importing this package adds the accessor ``.simjoin`` to these frames.
 """
 
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import NoReturn
 
 from dask_simjoin import methods
 from dask_simjoin.api.accessor import SimJoinAccessor
@@ -13,6 +15,7 @@ from dask_simjoin.api.registration import register
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cluster.verbs import connected_components
 from dask_simjoin.disk_index.verbs import open_index
+from dask_simjoin.request.messages import no_verb
 
 try:
     __version__ = version("dask-simjoin")
@@ -31,5 +34,16 @@ __all__ = [
     "report",
     *VERBS,
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("_"):
+        rest = ""
+    elif find_spec(f"{__name__}.{name}") is not None:
+        rest = f"; to load this module: import {__name__}.{name}"
+    else:
+        rest = no_verb(name, sorted(VERBS), __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{rest}")
+
 
 register()

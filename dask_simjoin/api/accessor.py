@@ -13,8 +13,7 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.calls.decorators import as_method
 from dask_simjoin.reports.facts import summaries_html
 from dask_simjoin.reports.run import RunReport
-from dask_simjoin.request.messages import VERBS as SYNONYMS
-from dask_simjoin.request.messages import elsewhere
+from dask_simjoin.request.messages import no_verb
 
 F = TypeVar("F")
 
@@ -78,14 +77,9 @@ class SimJoinAccessor(Generic[F]):
         return report(self._frame)
 
     def __getattr__(self, name: str) -> NoReturn:
-        verbs = sorted(VERBS)
-        hint = elsewhere(name, SYNONYMS, verbs)
-        every = (
-            "dir(frame.simjoin) lists its verbs"
-            if hint
-            else f"its verbs are {', '.join(verbs)}"
+        raise AttributeError(
+            f".simjoin has no verb {name!r}{no_verb(name, sorted(VERBS))}"
         )
-        raise AttributeError(f".simjoin has no verb {name!r}{hint}; {every}.")
 
 
 for _name, _verb in VERBS.items():

@@ -293,7 +293,8 @@ def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
     there is only one.
     """
     with in_table(which):
-        check_summaries([summarise_ids(row_ids(frame, spec.id), spec.id)], spec.id)
+        ids = summarise_ids(row_ids(frame, spec.id), spec.id, frame.index)
+        check_summaries([ids], spec.id)
 
 
 def _search(

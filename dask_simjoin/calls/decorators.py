@@ -132,7 +132,7 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def method(self: Any, *args: Any, **given: Any) -> Any:
-        check_call(name, options, args, given)
+        check_call(name, options, args, given, self._frame)
         return function(self._frame, *args, **given)
 
     own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
@@ -155,9 +155,12 @@ def check_call(
     parameters: Sequence[Parameter],
     args: Sequence[object],
     options: Mapping[str, object],
+    table: object = None,
 ) -> None:
     """Raise an error for unknown keywords, too many positional arguments, or missing
     arguments.
+
+    `table`: the table of the call, if it is not the argument `frame`.
     """
     known = [one.name for one in parameters if one.name != "frame"]
     places = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
@@ -168,8 +171,10 @@ def check_call(
     ]
     for name in options:
         if name not in known and name not in places:
-            all_given = {*places[: len(args)], *options}
-            rest = not_an_option(name, known, all_given, called, options[name])
+            # `places` may be fewer than the arguments, which is not the error here
+            all_given = {**dict(zip(places, args, strict=False)), **options}
+            table = all_given.get("frame", table)
+            rest = not_an_option(name, known, all_given, called, table)
             raise OptionTypeError(f"{called}() has no option {name!r}{rest}")
     if len(args) > len(places):
         more = args[len(places)]

@@ -63,10 +63,6 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
         re.compile(r"\bOnly join\(\) and knn_join\(\) compare"),
         "Only the commands join and knn compare",
     ),
-    (
-        re.compile(r"\bpairs = frame\.simjoin\.join\(other, eps, (.*?)\)"),
-        r"the command join with \1",
-    ),
     (re.compile(r"use k_distances\(\)"), "use the command k-distances"),
     (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
     (re.compile(r"use \('(\w+)', (?:'(.*?)'|(\d+))\)"), r"use \1:\2\3"),
@@ -78,7 +74,7 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"\bDelimiter\((?:\w+=)?'(.*?)'\)"), r"--tokenizer delimiter:\1"),
     (re.compile(r"\b\w+\(\.\.\., (\w+=[\w.]+)\)"), r"\1"),
     (
-        re.compile(r"Use id= with (?:a|another) column.*?then id='row_id'\."),
+        re.compile(r"(?:Or u|U)se id= with (?:a|another) column.*?then id='row_id'\."),
         "Correct these ids, or use id= with a column of unique values.",
     ),
     (re.compile(r"or make the index with dropna=True"), "or add dropna=True"),
@@ -188,10 +184,7 @@ def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
         raise
 
 
-MISSING_CELLS = re.compile(
-    r"column '(.*?)' has [\d,]+ missing|missing values: '(.*?)'|"
-    r"ids in column '(.*?)' are missing"
-)
+MISSING_CELLS = re.compile(r"column '(.*?)' has [\d,]+ missing|missing values: '(.*?)'")
 """Messages about a column with missing cells."""
 
 REPEATED = re.compile(r"ids in column '(.*?)' are not unique: '?(.*?)'? repeats")

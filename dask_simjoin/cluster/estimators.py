@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
@@ -43,7 +44,7 @@ from dask_simjoin.planning.checks import DROPNA
 from dask_simjoin.planning.resources import allowed_cores
 from dask_simjoin.request import clusters
 from dask_simjoin.request.columns import example_of, has_column, is_frame
-from dask_simjoin.request.messages import listed, shown
+from dask_simjoin.request.messages import listed, shown, size_text
 from dask_simjoin.request.options import (
     Method,
     MetricName,
@@ -317,8 +318,13 @@ def points_frame(X: Points) -> Frame:
             raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
         return frame
     if hasattr(X, "tocsr"):
+        size = size_text(8 * math.prod(X.shape))
         raise OptionTypeError(
-            "X is sparse, but dense data is required; use X.toarray()."
+            f"X is a sparse matrix of shape {X.shape}, but dense data is required. "
+            "Outside a pipeline, pass X.toarray(). In a pipeline, let the previous step "
+            "return a dense array, such as OneHotEncoder(sparse_output=False). Or put "
+            "this step in front (from sklearn.preprocessing): FunctionTransformer(lambda X: "
+            f"X.toarray(), accept_sparse=True). The dense array takes {size}."
         )
     if is_dask_array(X):
         import dask.dataframe as dd

@@ -248,7 +248,7 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         # NaN for missing lists
         own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)
         lengths.append(own)
-        length = _checked(own, length, start)
+        length = _checked(own, length, start, lengths)
         start += len(chunk)
     for chunk in chunks:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
@@ -260,11 +260,13 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         yield _Part(present, numbers, 1 if length is None else length)
 
 
-def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
+def _checked(
+    lengths: np.ndarray, length: int | None, start: int, every: list[np.ndarray]
+) -> int | None:
     """Return the common length of lists; raise `ListError` if a length differs.
 
     `lengths`: NaN for missing lists; `length`: length of earlier lists, None if there
-    are none; `start`: row of the first list.
+    are none; `start`: row of the first list; `every`: these lengths and earlier ones.
     """
     there = np.flatnonzero(~np.isnan(lengths))
     if not len(there):
@@ -275,9 +277,24 @@ def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
         odd = int(lengths[other[0]])
         raise ListError(
             start + int(other[0]),
-            f"a list of length {odd}, after lists of length {length}",
+            f"a list of length {odd}, and earlier rows lists of length {length} "
+            f"({_frequent(np.concatenate(every))})",
         )
     return length
+
+
+def _frequent(lengths: np.ndarray) -> str:
+    """Return the most frequent length of lists, and how many lists have another one, in
+    words. `lengths`: NaN for missing lists.
+    """
+    values, counts = np.unique(lengths[~np.isnan(lengths)], return_counts=True)
+    # of several, the largest, which the remedy of the message keeps
+    most = len(counts) - 1 - int(np.argmax(counts[::-1]))
+    others = int(counts.sum() - counts[most])
+    return (
+        f"{others:,} of {counts.sum():,} lists are not of the most frequent length, "
+        f"{values[most]:.0f}"
+    )
 
 
 def _object_part(values: np.ndarray) -> _Part:
@@ -297,7 +314,7 @@ def _object_part(values: np.ndarray) -> _Part:
             if _is_number(value) and np.isnan(lengths[:row]).all():
                 what += f" {A_NUMBER}"
             raise ListError(row, what)
-    length = _checked(lengths, None, 0)
+    length = _checked(lengths, None, 0, [lengths])
     present = ~np.isnan(lengths)
     if not length:
         return _Part(present, np.empty(0), 1 if length is None else 0)
@@ -377,7 +394,8 @@ def _on_gpu(column: Series) -> Array:
     other = xp.flatnonzero(lengths != length)
     if len(other):
         row, odd = int(xp.flatnonzero(present)[other[0]]), int(lengths[other[0]])
-        raise ListError(row, f"a list of length {odd}, after lists of length {length}")
+        what = f"a list of length {odd}, and earlier rows lists of length {length}"
+        raise ListError(row, what)
     flat = some.list.leaves.astype("float64")
     numbers = (
         flat.to_cupy(na_value=np.nan) if flat.has_nulls else flat.to_cupy()

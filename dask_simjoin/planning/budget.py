@@ -6,12 +6,15 @@ import contextlib
 import resource
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import psutil
 
 from dask_simjoin.errors import BudgetError, Remedy
-from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits
+from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits, free_disk
 from dask_simjoin.request.messages import about_many, size_text
+from dask_simjoin.request.options import read_settings
+from dask_simjoin.request.spec import RowSpec
 
 SURE = 1 << 26
 """Results up to this number of bytes are never refused."""
@@ -35,9 +38,6 @@ DEVICE_PEAK = 1.5
 
 It exceeds 1, because growing columns are copied.
 """
-
-LAZY = f"Or use dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts."
-"""Remedy for a result that does not fit in memory, in the words of messages."""
 
 
 def free_memory() -> int:
@@ -80,14 +80,18 @@ def check_room(
     free: int | None = None,
     options: str | None = None,
     equal: bool = False,
+    two: bool = False,
+    lists: bool = False,
+    most: bool = False,
+    kind: str = "",
 ) -> None:
     """Refuse a result that does not fit in memory while it is built.
 
     `rows`: lower bound of the number of rows.  `cause`: the option that messages name
     as the cause of these rows.  `sampled`: whether `rows` is estimated.  `device`: free
     bytes of the GPU that holds the result, if any.  `free`: free bytes of host memory
-    before the join; None: use the memory that is free now. `options`, `equal`: see
-    `fewer_pairs`.
+    before the join; None: use the memory that is free now. `two`, `options`, `equal`,
+    `kind`: see `fewer_pairs`. `lists`, `most`: see `_in_parts`.
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
@@ -98,67 +102,107 @@ def check_room(
     elif free is None:
         free = free_memory()
     if need > free:
-        where = "free in this machine's memory" if device is None else "on the GPU"
+        things = "rows" if _is_nearest(cause, kind) else "pairs"
         number = (
-            f"an estimated {about_many(rows)} rows or more"
+            f"an estimated {about_many(rows)} {things} or more"
             if sampled
-            else f"at least {rows:,.0f} rows"
+            else f"at least {rows:,.0f} {things}"
         )
+        # if the result itself is too large, its size is enough
+        built = (
+            "" if size > free else f", and {size_text(need, free)} while it is built"
+        )
+        memory = "memory" if device is None else "the memory of the GPU"
+        lazy, remedy = _in_parts(size, things, lists, most)
         raise BudgetError(
-            f"{cause} gives {number}, which take "
-            f"{size_text(size, free)}, and "
-            f"{size_text(need, free)} while they are built. Only "
-            f"{size_text(free)} are {where}. "
-            f"{_remedy(cause, options, equal)}",
-            remedies=_remedies(cause),
+            f"{cause} gives {number} ({size_text(size, free)}{built}). The result must "
+            f"fit in {memory}, and {size_text(free)} are free. "
+            f"{fewer_pairs(cause, two, options, equal, kind)} {lazy}",
+            remedies=[remedy, *verbs_without_pairs(cause, two, kind)],
         )
 
 
-def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int], None]:
+def room_now(
+    row_bytes: float, spec: RowSpec, two: bool, device: int | None
+) -> Callable[[int], None]:
     """Return a function that checks whether a number of result rows fits in the memory
-    that is free now.
+    that is free now. `two`: whether there are two tables.
     """
     free = free_memory() if device is None else None
-    return lambda rows: check_room(rows, row_bytes, cause, False, device, free)
+    return lambda rows: check_room(
+        rows,
+        row_bytes,
+        spec.request,
+        False,
+        device,
+        free,
+        two=two,
+        lists=spec.of_lists,
+        kind=spec.kind,
+    )
 
 
 @contextlib.contextmanager
-def within_memory(cause: str, options: str | None = None) -> Iterator[None]:
+def within_memory(
+    spec: RowSpec, two: bool, options: str | None = None
+) -> Iterator[None]:
     """Convert a `MemoryError` to a `BudgetError` that names the cause of the large
-    result. `options`: see `fewer_pairs`.
+    result. `two`, `options`: see `fewer_pairs`.
     """
     try:
         yield
     except MemoryError as error:
+        cause, kind = spec.request, spec.kind
+        lazy, remedy = _in_parts(0, "pairs", spec.of_lists)
         raise BudgetError(
-            f"{cause} gives a result that does not fit memory: {error}. "
-            f"{_remedy(cause, options)}",
-            remedies=_remedies(cause),
+            f"{cause} gives a result that does not fit in memory: {error}. "
+            f"{fewer_pairs(cause, two, options, kind=kind)} {lazy}",
+            remedies=[remedy, *verbs_without_pairs(cause, two, kind)],
         ) from error
 
 
-def _remedy(cause: str, options: str | None, equal: bool = False) -> str:
-    return f"{fewer_pairs(cause, options=options, equal=equal)} {LAZY}"
+def _in_parts(
+    size: float, things: str, lists: bool, most: bool = False
+) -> tuple[str, Remedy]:
+    """Return the remedy for a result that does not fit in memory: a Dask DataFrame, and
+    the configuration that it needs.
+
+    The remedy is a sentence, and a `Remedy` for programs.
+    `size`: bytes of the result.  `things`: its rows, in words.  `lists`: whether a
+    column holds lists, which Dask would convert to texts.  `most`: whether
+    `check_share` would refuse the result.
+    """
+    config: dict[str, Any] = {}
+    settings = read_settings()
+    limits = Limits(disk=free_disk(())).sized(None, settings)
+    if size > limits.result or (most and settings.result is None):
+        config |= enough_result(size)
+    if lists:
+        config["dataframe.convert-string"] = False
+    first = f"dask.config.set({config}), then " if config else ""
+    return (
+        f"If you need all {things}, use {first}dd.from_pandas(frame, "
+        f"npartitions={PARTS}), whose result comes in parts.",
+        Remedy(config=config, npartitions=PARTS),
+    )
 
 
-def _remedies(cause: str) -> list[Remedy]:
-    return [Remedy(npartitions=PARTS), *verbs_without_pairs(cause)]
+def _is_nearest(cause: str, kind: str) -> bool:
+    """Return whether an option ("k=5", say) is a number of nearest rows."""
+    return not kind and cause.startswith("k=")
 
 
-def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
+def verbs_without_pairs(cause: str, two: bool = False, kind: str = "") -> list[Remedy]:
     """Return verbs that count pairs without building them.
 
     There are none for nearest rows ("k=5", say), or if there are two tables (`two`).
+    `kind`: see `RowSpec.kind`.
     """
-    if two or cause.startswith("k="):
+    if two or _is_nearest(cause, kind):
         return []
-    of_sets = cause.startswith("threshold=")
-    names = (
-        ("count_set_pairs", "set_neighbor_counts")
-        if of_sets
-        else ("count_pairs", "neighbor_counts")
-    )
-    return [Remedy(verb=name) for name in names]
+    return [
+        Remedy(verb=name) for name in (f"count_{kind}pairs", f"{kind}neighbor_counts")
+    ]
 
 
 def enough_result(need: float, like: float = 1) -> dict[str, str]:
@@ -169,34 +213,40 @@ def enough_result(need: float, like: float = 1) -> dict[str, str]:
 
 
 def fewer_pairs(
-    cause: str, two: bool = False, options: str | None = None, equal: bool = False
+    cause: str,
+    two: bool = False,
+    options: str | None = None,
+    equal: bool = False,
+    kind: str = "",
 ) -> str:
     """Return sentences that recommend an option that gives fewer pairs than `cause`
     ("eps=1", say), and verbs that count pairs.
 
     `options`: the options of the call that determine distances: see
     `JoinSpec.same_options`; None: no eps can be recommended.  `equal`: whether all rows have the
-    same coordinates.
+    same coordinates.  `kind`: see `RowSpec.kind`.
     """
     if equal and not two:
         use = "All rows have the same coordinates, so a smaller eps does not help."
     else:
         use = f"Use {smaller(cause)}.{_eps_by_neighbors(cause, two, options)}"
-    return f"{use}{without_pairs(cause, two)}"
+    return f"{use}{without_pairs(cause, two, kind)}"
 
 
-def without_pairs(cause: str, two: bool = False) -> str:
+def without_pairs(cause: str, two: bool = False, kind: str = "") -> str:
     """Return a sentence that recommends the verbs that count pairs; "" if there are
     none.
     """
-    counts = " or ".join(f"{one.verb}()" for one in verbs_without_pairs(cause, two))
+    verbs = verbs_without_pairs(cause, two, kind)
+    counts = " or ".join(f"{one.verb}()" for one in verbs)
     return f" If you only need numbers, use {counts}." if counts else ""
 
 
 def smaller(cause: str) -> str:
     """Return the change of an option that gives fewer pairs: "a smaller eps"."""
     name = cause.partition("=")[0]
-    return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
+    larger = name in ("threshold", "similarity")
+    return f"a {'larger' if larger else 'smaller'} {name}"
 
 
 def _eps_by_neighbors(cause: str, two: bool, options: str | None) -> str:

@@ -238,12 +238,12 @@ def check_blocks(
 
 
 def check_outputs(
-    outputs: float, limits: Limits, cause: str, two: bool = False
+    outputs: float, limits: Limits, cause: str, two: bool = False, kind: str = ""
 ) -> None:
     """Refuse more partitions of the result than Dask can schedule.
 
     `cause`: the option that messages name as the cause of the size.  `two`: whether
-    there are two tables.
+    there are two tables.  `kind`: see `RowSpec.kind`.
     """
     if outputs > MAX_TASKS:
         size = math.ceil(MARGIN * limits.output * outputs / MAX_TASKS)
@@ -254,10 +254,10 @@ def check_outputs(
             f"The result would have {outputs:,.0f} partitions of at most "
             f"{size_text(limits.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use "
-            f"{larger}{smaller(cause)}.{without_pairs(cause, two)}",
+            f"{larger}{smaller(cause)}.{without_pairs(cause, two, kind)}",
             remedies=[
                 *([Remedy(config=config)] if fits else []),
-                *verbs_without_pairs(cause, two),
+                *verbs_without_pairs(cause, two, kind),
             ],
         )
 
@@ -271,13 +271,14 @@ def check_result(
     counted: bool = False,
     options: str | None = None,
     equal: bool = False,
+    kind: str = "",
 ) -> None:
     """Refuse a result that is certainly larger than the configuration or the disk
     allows.
 
     `cause`: the option that messages name as the cause of the size.  `two`: whether
-    there are two tables. `counted`: whether `rows` is exact. `options`, `equal`: see
-    `fewer_pairs`.
+    there are two tables. `counted`: whether `rows` is exact. `options`, `equal`,
+    `kind`: see `fewer_pairs`.
     """
     need = rows * pair_bytes
     found = (
@@ -288,10 +289,10 @@ def check_result(
     if need > limits.result:
         raise BudgetError(
             f"{cause} gives {found} ({size_text(need, limits.result)}). "
-            f"{_limited(need, limits, fewer_pairs(cause, two, options, equal))}",
+            f"{_limited(need, limits, fewer_pairs(cause, two, options, equal, kind))}",
             remedies=[
                 Remedy(config=enough_result(need, limits.result)),
-                *verbs_without_pairs(cause, two),
+                *verbs_without_pairs(cause, two, kind),
             ],
         )
 
@@ -477,7 +478,7 @@ def resolve_dims(
                 f"The lists of column {spec.on[0]!r} must be of equal length: lists of "
                 "partition "
                 f"{found[0][0]} have {dims} numbers, and lists of partition {number} "
-                f"have {other}."
+                f"have {other}. {_same_length(spec.on[0], True)}"
             )
     if not dims:
         raise CoordinateError(
@@ -499,16 +500,33 @@ SHAPES = re.compile(
 """Matches the types of shapely's geometries."""
 
 
-def _unlike(name: Hashable, what: str, where: str) -> CoordinateError:
+def _same_length(name: Hashable, lazy: bool) -> str:
+    """Return the sentence that recommends to keep the lists of the most frequent
+    length. `lazy`: whether the table is a Dask DataFrame.
+    """
+    meta = f", meta=({name!r}, 'float64')" if lazy else ""
+    return (
+        "To keep only lists of the most frequent length: "
+        f"n = df[{name!r}].map(len, na_action='ignore'{meta}), then "
+        "df = df[n == max(n.mode())]."
+    )
+
+
+def _unlike(name: Hashable, what: str, where: str, lazy: bool) -> CoordinateError:
     """Return the error for a row of a column of objects that has no list of numbers, or
-    a list of another length. `what`: the value; `where`: its row.
+    a list of another length. `what`: the value; `where`: its row; `lazy`: see
+    `_same_length`.
     """
     kind, column = what.partition(",")[0], f"df[{name!r}]"
     if "not a list" not in what:
-        other = "pad" if "length" in what else "convert"
+        use = (
+            _same_length(name, lazy)
+            if "length" in what
+            else "Leave such rows out first, or convert the lists."
+        )
         return CoordinateError(
             f"Column {name!r} must hold lists of numbers of equal length: {where} holds "
-            f"{what}. Leave such rows out first, or {other} the lists."
+            f"{what}. {use}"
         )
     if what.endswith(A_NUMBER):
         return CoordinateError(
@@ -557,7 +575,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         if summary.unlike is not None:
             row, what, label = summary.unlike
             place = _place(row, number, label, len(summaries))
-            raise _unlike(spec.on[0], what, place)
+            raise _unlike(spec.on[0], what, place, len(summaries) > 1)
     problems, groups = [], ""
     for name in spec.on:
         found = [(n, *s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]

@@ -105,37 +105,43 @@ def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) 
             warnings.warn(data_warning.warning, stacklevel=_outside())
 
 
+def is_most(share: float, size: float) -> bool:
+    """Return whether `check_share` refuses a share of all pairs that takes `size` bytes."""
+    return share >= LARGE and size >= DEAR
+
+
 def check_share(
     data_warnings: Iterable[DataWarning],
     share: float,
     rows: float,
     row_bytes: float,
     spec: JoinSpec,
+    two: bool = False,
     equal: bool = False,
 ) -> None:
     """Refuse a large result that has most of the possible pairs, unless a limit of
     results is configured.
 
     `share`: number of the result's pairs, divided by the number of all possible pairs.
-    `rows`: lower bound of the number of the result's rows. `equal`: whether all rows
-    have the same coordinates.
+    `rows`: lower bound of the number of the result's rows. `two`, `equal`: see
+    `fewer_pairs`.
     """
     size = rows * row_bytes
-    if share < LARGE or size < DEAR or spec.settings.result is not None:
+    if not is_most(share, size) or spec.settings.result is not None:
         return
     causes = _causes(data_warnings)
     likely = "".join(f"{cause} " for cause in causes)
-    of_all = "" if causes else f", {share:.0%} of all pairs"
     raise BudgetError(
         f"{likely}{spec.request} gives an estimated {about_many(rows)} pairs or more "
-        f"({size_text(size)}{of_all}). "
-        f"{fewer_pairs(spec.request, options=spec.same_options, equal=equal)} If you "
-        "want all of these pairs, allow them first: "
+        f"({size_text(size)}, {share:.0%} of all pairs). A result with {LARGE:.0%} of "
+        f"all pairs or more is refused from {size_text(DEAR)} on, because eps is "
+        f"probably wrong. {fewer_pairs(spec.request, two, spec.same_options, equal)} If "
+        "you want all of these pairs, allow this size first: "
         f"dask.config.set({enough_result(size)}).",
         remedies=[
             *(cause.remedy for cause in causes.values() if cause.remedy is not None),
             Remedy(config=enough_result(size)),
-            *verbs_without_pairs(spec.request),
+            *verbs_without_pairs(spec.request, two),
         ],
     )
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import resource
+import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import dask
 import psutil
 
 from dask_simjoin.request.messages import size_text
@@ -37,6 +41,23 @@ def memory_limit(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
             continue
     limits.append(resource.getrlimit(resource.RLIMIT_RSS)[1])
     return min(limit for limit in limits if limit > 0)
+
+
+def free_disk(of_workers: Iterable[str]) -> int | None:
+    """Return the free bytes on the disk with the most space, among all that Dask or the
+    caller writes to.
+
+    These are the disks of the working directory, of Dask's temporary directory and of
+    the workers.  None: some workers are on other machines, so their disks are unknown.
+    """
+    scratch = list(of_workers)
+    if not all(Path(folder).exists() for folder in scratch):
+        return None
+    free = []
+    for folder in (".", dask.config.get("temporary-directory", None), *scratch):
+        with contextlib.suppress(OSError):
+            free.append(shutil.disk_usage(folder or ".").free)
+    return max(free, default=None)
 
 
 MEMORY_LIMIT = memory_limit()

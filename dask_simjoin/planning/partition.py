@@ -218,7 +218,9 @@ def scan_partition(
         x = x[kept]
         columns = columns[kept] if embeds else x
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
-    ids = None if names is None else summarise_ids(names, spec.id)
+    # positions of missing labels count only if no rows were left out
+    labels = frame.index if kept is None or spec.id is not None else None
+    ids = None if names is None else summarise_ids(names, spec.id, labels)
     found = moments(x, threads)
     size = 8.0 if names is None else id_bytes(names)
     bad, zero, sample, whole = {}, None, None, None
@@ -428,7 +430,10 @@ def _beyond(frame: Frame, columns: Array, spec: JoinSpec) -> dict[Hashable, Beyo
 
 
 def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
-    label = frame.index[row] if spec.id is None else frame[spec.id].iloc[row]
+    return _value(frame.index[row] if spec.id is None else frame[spec.id].iloc[row])
+
+
+def _value(label: Any) -> str:
     return shown(label.item() if isinstance(label, np.generic) else label)
 
 
@@ -484,7 +489,7 @@ class IdSummary:
     that repeats.
 
     `low` and `high` are None if ids cannot be ordered.  `repeated` is a tuple of one
-    id, or None.
+    id, or None.  `where`: the first row without an id, in words; "" if unknown.
     """
 
     rows: int
@@ -492,10 +497,17 @@ class IdSummary:
     low: Any
     high: Any
     repeated: tuple[Any] | None
+    where: str = ""
 
 
-def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
-    """Summarize the ids of one partition."""
+def summarise_ids(
+    ids: Ids, id: Hashable | None, labels: Ids | None = None
+) -> IdSummary:
+    """Summarize the ids of one partition.
+
+    `labels`: the index of its frame, for messages; None: unknown, or rows were left
+    out.
+    """
     n = len(ids)
     if n == 0:
         return IdSummary(0, 0, None, None, None)
@@ -503,9 +515,14 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     check_indexable(ids.dtype, id)
     if _is_range(ids) or (not ids.hasnans and ids.is_monotonic_increasing):
         return IdSummary(n, 0, ids[0], ids[-1], _first_again(ids))
-    missing = count_of(ids.isna())
+    absent = ids.isna()
+    missing = count_of(absent)
     if missing:
-        return IdSummary(n, missing, None, None, None)
+        where = ""
+        if labels is not None and len(labels) == n:
+            row = int(module_of(absent).flatnonzero(absent)[0])
+            where = f"row {row}" if id is None else f"label {_value(labels[row])}"
+        return IdSummary(n, missing, None, None, None, where)
     if (
         isinstance(ids.dtype, np.dtype)
         and ids.dtype.kind in "iufmM"
@@ -549,15 +566,21 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
     """
     for number, summary in enumerate(summaries):
         if summary.missing:
-            without = (
-                ""
-                if id is None
-                else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."
-            )
+            within = f" in partition {number}" if len(summaries) > 1 else ""
+            where = f" (first at {summary.where}{within})" if summary.where else within
+            missing = sum(one.missing for one in summaries)
+            if id is None:
+                lacks = f"the index has {counted(missing, 'missing label')}{where}"
+                without, use = "", _remedy(id)
+            else:
+                lacks = f"column {id!r} has {counted(missing, 'missing id')}{where}"
+                without = (
+                    "To leave out rows without an id: "
+                    f"frame = frame.dropna(subset=[{id!r}]). "
+                )
+                use = f"Or u{_remedy(id)[1:]}"
             raise DuplicateIdError(
-                f"{describe_ids(id)} are missing in {counted(summary.missing, 'row')}"
-                f"{f' of partition {number}' if len(summaries) > 1 else ''}, but every "
-                f"row needs a unique id. {_remedy(id)}{without}"
+                f"Every row needs a unique id, but {lacks}. {without}{use}"
             )
         if summary.repeated is not None:
             where = f" in partition {number}" if len(summaries) > 1 else ""

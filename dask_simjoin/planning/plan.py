@@ -37,6 +37,7 @@ from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import (
     DataWarning,
     check_share,
+    is_most,
     naming_causes,
     warnings_of_data,
 )
@@ -469,12 +470,21 @@ def _check_result(
     rows = found.total_low * directions(spec) + own
     equal = bool((statistics.every.upper <= statistics.every.lower).all())
     same: dict[str, Any] = {"options": spec.same_options, "equal": equal}
-    check_result(rows, pair_bytes, limits, spec.request, two, found.counted, **same)
     share = found.total_low / max(1.0, statistics.candidates)
-    check_share(tables.warnings, share, rows, pair_bytes, spec, equal)
-    if limits.plain:
-        device = frames_of_library(spec.library).memory()
-        check_room(rows, pair_bytes, spec.request, not found.counted, device, **same)
+    if limits.plain:  # memory is checked first, because no option allows more
+        check_room(
+            rows,
+            pair_bytes,
+            spec.request,
+            not found.counted,
+            frames_of_library(spec.library).memory(),
+            two=two,
+            lists=spec.of_lists,
+            most=is_most(share, rows * pair_bytes),
+            **same,
+        )
+    check_result(rows, pair_bytes, limits, spec.request, two, found.counted, **same)
+    check_share(tables.warnings, share, rows, pair_bytes, spec, two, equal)
 
 
 def _expect_memory(

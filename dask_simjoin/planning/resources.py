@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -28,7 +26,7 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.planning.checks import MAX_ROWS, NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
-from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits
+from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits, free_disk
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import Settings, current_client, on_cluster
@@ -80,7 +78,7 @@ def limits_for(library: str) -> Limits:
     if client is not None and not client.asynchronous:
         workers = workers_of(client)
     local = int(dask.config.get("num_workers", None) or CPU_COUNT)
-    disk = _free_disk(w["local_directory"] for w in workers.values())
+    disk = free_disk(w["local_directory"] for w in workers.values())
     own = frames_of_library(library).memory()
     if own is not None and client is None:
         threads = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
@@ -187,23 +185,6 @@ def allowed_cores() -> int:
         if value.isdigit() and int(value):
             cores.append(int(value))
     return min(cores)
-
-
-def _free_disk(of_workers: Iterable[str]) -> int | None:
-    """Return the free bytes on the disk with the most space, among all that Dask or the
-    caller writes to.
-
-    These are the disks of the working directory, of Dask's temporary directory and of
-    the workers.  None: some workers are on other machines, so their disks are unknown.
-    """
-    scratch = list(of_workers)
-    if not all(Path(folder).exists() for folder in scratch):
-        return None
-    free = []
-    for folder in (".", dask.config.get("temporary-directory", None), *scratch):
-        with contextlib.suppress(OSError):
-            free.append(shutil.disk_usage(folder or ".").free)
-    return max(free, default=None)
 
 
 def shuffle_method(

@@ -28,6 +28,7 @@ from dask_simjoin.request.column_names import (
     meant_columns,
 )
 from dask_simjoin.request.messages import (
+    check_comma,
     instead_of_frame,
     listed,
     number_in_text,
@@ -297,6 +298,7 @@ def own_radius(meta: Frame, eps: object) -> str | None:
     if not has_column(meta.columns, eps):
         if parsed(eps):
             return None
+        check_comma("eps", eps)
         instead = number_in_text(eps)
         if instead:
             raise OptionTypeError(

@@ -22,6 +22,9 @@ PREFIX = "DASK_"
 VARIABLE = "the environment variable "
 """A source that is a variable begins like this."""
 
+FILE = "the file "
+"""A source that is a file begins like this."""
+
 ENDINGS = (".json", ".yaml", ".yml")
 """Endings of the files that Dask reads in its folders."""
 
@@ -66,7 +69,7 @@ def source(
             return f"{VARIABLE}{name}"
     for path, found in _files(key):
         if same(found, value):
-            return f"the file {path!r}"
+            return f"{FILE}{path!r}"
     return "dask.config.set"
 
 
@@ -135,23 +138,34 @@ def check_names(known: Collection[str]) -> None:
 
 def _unknown(key: str, value: Any, known: Collection[str]) -> OptionError:
     where = source(normal(key), value)
-    if not where.startswith(VARIABLE):
-        where = f"{key} of {where}"
+    is_variable = where.startswith(VARIABLE)
     names = {name: f"{NAMESPACE}.{name}" for name in known}
     tail = normal(key).replace("dask-", "").removeprefix(NAMESPACE).lstrip("-.")
     meant = tail if tail in names else ""
     hint = f" (did you mean {meant!r}?)" if meant else did_you_mean(tail, known)
     meant = next((name for name in names if f"{name!r}" in hint), "")
     if meant:
-        is_variable = where.startswith(VARIABLE)
         better = variable(names[meant]) if is_variable else names[meant]
         hint = f" (did you mean {better!r}?)"
-    if where.startswith(VARIABLE):
-        where = where[0].upper() + where[1:]
+    if is_variable:
+        own = where.removeprefix(VARIABLE)
+        use = (
+            f"Correct it, or remove it with: unset {own}. Then start the program again."
+        )
+    elif where.startswith(FILE):
+        use = "Correct the file, then call dask.config.refresh() or start Python again."
+    else:
+        use = (
+            "Correct the call. To drop all values that were set in Python: "
+            "dask.config.refresh()."
+        )
+    subject = where[0].upper() + where[1:] if is_variable else f"{key!r} of {where}"
     return OptionError(
-        f"{where} is not a setting of dask_simjoin; use one of {_listed(known)}{hint}."
+        f"{subject} is not a setting of dask_simjoin{hint}. The settings are "
+        f"{_listed(known, is_variable)}. {use}"
     )
 
 
-def _listed(known: Collection[str]) -> str:
-    return ", ".join(repr(f"{NAMESPACE}.{name}") for name in known)
+def _listed(known: Collection[str], variables: bool = False) -> str:
+    keys = [f"{NAMESPACE}.{name}" for name in known]
+    return ", ".join(map(variable, keys) if variables else map(repr, keys))

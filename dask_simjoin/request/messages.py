@@ -7,12 +7,15 @@ import decimal
 import math
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeGuard
 
 import numpy as np
 from dask.base import is_dask_collection
+from pandas.api.types import is_datetime64_any_dtype
+
+from dask_simjoin.errors import OptionTypeError
 
 MOST_SHOWN = 100
 """Values in messages are shortened to this many characters."""
@@ -206,16 +209,14 @@ FUNCTIONS = {
 """Name of a function of Python, SciPy or scikit-learn -> metric."""
 
 NO_TIMES = (
-    "Time windows are not supported. Join with keep=['time'], and drop the pairs that "
-    "are too far apart in time. In pandas: "
+    "Time windows are not supported. With a column of times, here called 'time', join "
+    "with keep=['time'], and drop the pairs that are too far apart in time. In pandas: "
     "pairs[(pairs['time_left'] - pairs['time_right']).abs() <= pd.Timedelta('10min')]"
 )
 NO_ORDER = (
-    "Neighbors cannot be restricted to earlier rows. Use pairs = frame.simjoin.join("
-    "other, eps, keep=['time'], return_distance=True) with a large enough eps; other "
-    "may be the frame itself. Then take the nearest earlier row. In pandas: "
-    "pairs.query('time_right < time_left').sort_values('distance')"
-    ".drop_duplicates('left')"
+    "Neighbors cannot be restricted to earlier rows. With a column of times, here "
+    "called 'time', join with keep=['time'] and return_distance=True. Drop the pairs "
+    "whose right row is not earlier, and take the nearest rows"
 )
 NO_BOXES = (
     "Periodic boxes are not supported. Add copies of the rows within eps of a border, "
@@ -223,8 +224,9 @@ NO_BOXES = (
     "scipy.spatial.cKDTree(x, boxsize=...)"
 )
 NO_EXCLUDED = (
-    "Pairs within a group cannot be left out. Join with keep=['group'], and drop the "
-    "pairs of rows in the same group. In pandas: "
+    "Pairs within a group cannot be left out. With a column of groups, here called "
+    "'group', join with keep=['group'], and drop the pairs of rows in the same group. "
+    "In pandas: "
     "pairs[pairs['group_left'] != pairs['group_right']]"
 )
 ONE_TABLE = (
@@ -329,9 +331,6 @@ NO_CHOICES: dict[str, dict[str, str]] = {
 """Option -> value that other libraries support -> what to use instead."""
 
 VERBS: Names = {
-    "radius_join": ("self_join",),
-    "similarity_join": ("self_join",),
-    "radius_neighbors": ("self_join",),
     "query_pairs": ("self_join",),
     "sjoin": ("join",),
     "merge": ("join",),
@@ -349,20 +348,52 @@ VERBS: Names = {
 }
 """Verb of other libraries -> possible names in this package."""
 
+ANY_JOIN = (
+    "radius_join",
+    "radius_neighbors",
+    "similarity_join",
+    "distance_join",
+    "range_join",
+    "near_join",
+    "neighbors",
+    "simjoin",
+)
+"""Verbs of other libraries that may have one table or two."""
+
+
+def no_verb(name: str, verbs: Collection[str], module: str = "") -> str:
+    """Return the end of a message about an unknown verb: which one to use instead.
+
+    `module`: the module where the verb was looked up; "": the accessor.
+    """
+    lister = f"dir({module or 'frame.simjoin'})"
+    if name.lower() in ANY_JOIN:
+        start, table = (f"{module}.", "frame, ") if module else ("", "")
+        return (
+            f". For pairs within one table use {start}self_join({table}eps), for pairs "
+            f"of two tables {start}join({table}other, eps), for the k nearest rows "
+            f"{start}knn_join({table}k=10). {lister} lists all verbs."
+        )
+    hint = elsewhere(name, VERBS, verbs)
+    every = f"{lister} lists all verbs" if hint else f"use one of {', '.join(verbs)}"
+    return f"{hint}; {every}."
+
 
 def not_an_option(
     name: object,
     known: Collection[object],
-    given: Collection[object] = (),
+    given: Mapping[str, Any] | None = None,
     verb: str = "",
-    value: object = None,
+    frame: object = None,
 ) -> str:
     """Return the end of a message about an unknown option: the name that it has in this
     package, or what to use instead.
 
-    `given`: options of the call. Some explanations need one of them.  `verb`, `value`:
-    the verb that was called, and the value of the option.
+    `given`: options of the call with their values. Some explanations need one of them.
+    `verb`: the verb that was called.  `frame`: the table of the call.
     """
+    given = {} if given is None else given
+    value = given.get(str(name))
     options = f"; its options are {', '.join(map(str, known)) or 'none'}."
     key = name.lower() if isinstance(name, str) else ""
     meant = [own for own in OPTIONS.get(key, ()) if own in known]
@@ -375,12 +406,93 @@ def not_an_option(
                 f"eps={1 - float(value):.6g}, which is one minus it. For sets of tokens, "
                 f"use set_self_join(..., threshold={value})."
             )
-        return f". {NO_OPTIONS[key]}."
+        if NO_OPTIONS[key] is NO_ORDER and verb == "knn_join":
+            return f": it cannot look only at {_in_order(key, given, frame)}"
+        text = _with_column(NO_OPTIONS[key], "time", time_column(frame))
+        group = value if NO_OPTIONS[key] is NO_EXCLUDED else None
+        text = _with_column(text, "group", group if isinstance(group, str) else None)
+        return f". {text}."
     distance = key != "threshold" and (key == "eps" or "eps" in OPTIONS.get(key, ()))
     if distance and "transpositions" in known:
         return f" (did you mean 'k'?){options}"  # between texts, a number of edits
     return elsewhere(name, OPTIONS, known) + options
 
+
+def time_column(frame: Any) -> str | None:
+    """Return the name of the only column of dates and times in a table; None if there
+    is none, or several.
+    """
+    dtypes = getattr(frame, "dtypes", None)
+    if not hasattr(dtypes, "items"):  # a table of another library
+        return None
+    found = [
+        name
+        for name, dtype in dtypes.items()  # type: ignore[union-attr]
+        if isinstance(name, str) and is_datetime64_any_dtype(dtype)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _with_column(text: str, name: str, column: str | None) -> str:
+    """Replace the column "time" or "group" (`name`) in advice by a column of the table,
+    if there is one.
+    """
+    if column is None:
+        return text
+    text = text.replace(
+        f"a column of {name}s, here called {name!r}", f"the {name}s in {column!r}"
+    )
+    for end in ("", "_left", "_right"):
+        text = text.replace(repr(f"{name}{end}"), repr(f"{column}{end}"))
+    return text
+
+
+def _in_order(key: str, given: Mapping[str, Any], frame: object) -> str:
+    """Return the end of a message about `direction` or a similar option (`key`): how to
+    find the nearest earlier rows, or the nearest later ones.
+    """
+    later = key == "after" or given.get(key) == "forward"
+    which, sign = ("later", ">") if later else ("earlier", "<")
+    two = given.get("other") is not None
+    k = given.get("k")
+    k = k if isinstance(k, int) else "k"
+    same, of_distances = (
+        "".join(f", {name}={given[name]!r}" for name in names if name in given)
+        for names in (SAME_IN_JOIN, ("on", "metric", "p"))
+    )
+    distances = f"k_distances(frame, {k}{of_distances})"
+    choose = (
+        "Choose an eps of several times the usual distance"
+        if two
+        else "Choose an eps of several times the distance of the nearest rows, such as "
+        f"eps = 5 * numpy.median(dask_simjoin.{distances})"
+    )
+    rows = f"nearest {which} row" if k == 1 else f"{k} nearest {which} rows"
+    text = (
+        f"{which} rows. With a column of times, here called 'time', join within eps: "
+        "pairs = frame.simjoin.join("
+        f"{'other' if two else 'frame'}, eps{same}, keep=['time'], "
+        f"return_distance=True){'.compute()' if is_dask_collection(frame) else ''}. "
+        f"Then take the {rows}: pairs[pairs['time_right'] {sign} pairs['time_left']]"
+        f".sort_values('distance').groupby('left').head({k}). {choose}, as only "
+        f"{which} rows count."
+    )
+    return _with_column(text, "time", time_column(frame))
+
+
+SAME_IN_JOIN = (
+    "on",
+    "left_on",
+    "right_on",
+    "by",
+    "id",
+    "left_id",
+    "right_id",
+    "metric",
+    "p",
+    "dropna",
+)
+"""Options that `knn_join` and `join` have in common, apart from options of the result."""
 
 OF_COUNTS = {
     f"count_{kind}pairs": "It returns a single number. For columns of both rows of each "
@@ -444,6 +556,36 @@ COMMA = re.compile(r"\s*([+-]?\d+),(\d+)((?:[eE][+-]?\d+)?\s*(?:[^\W\d_]+|[°'\"
 """Pattern for a number with a comma, and perhaps a unit, such as "0,25 km"."""
 
 
+def check_comma(name: str, value: object) -> None:
+    """Raise an error for a distance whose text has a comma instead of a decimal point.
+
+    `name`: the option.
+    """
+    comma = COMMA.fullmatch(value) if isinstance(value, str) else None
+    if comma is None:
+        return
+    before, after, rest = comma.groups()
+    unit = bool(rest.strip())
+    point, thousands = (
+        repr(text) if unit else text
+        for text in (f"{before}.{after}{rest}", before + after + rest)
+    )
+    other = (
+        f" (or {name}={thousands} if the comma separates thousands)"
+        if len(after) == 3
+        else ""
+    )
+    texts = (
+        f". With metric='haversine' it is in meters, or text with a unit, such as {point}"
+        if unit
+        else ""
+    )
+    raise OptionTypeError(
+        f"{name}={shown(value)} has a decimal comma; use a decimal point: "
+        f"{name}={point}{other}. A distance is a finite number >= 0{texts}."
+    )
+
+
 def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
     """Return a hint for a distance that is not a number, as the end of a message.
 
@@ -468,16 +610,9 @@ def number_in_text(value: str) -> str:
 
     Examples
     --------
-    >>> number_in_text("5"), number_in_text("0,25 km")
-    (', such as 5 without quotes', ", with a decimal point instead of a comma, such as '0.25 km'")
+    >>> number_in_text("5")
+    ', such as 5 without quotes'
     """
-    comma = COMMA.fullmatch(value)
-    if comma is not None:
-        before, after, rest = comma.groups()
-        text = repr(f"{before}.{after}{rest}") if rest.strip() else f"{before}.{after}"
-        thousands = repr(before + after + rest) if rest.strip() else before + after
-        other = f", or {thousands} if it separates thousands" if len(after) == 3 else ""
-        return f", with a decimal point instead of a comma, such as {text}{other}"
     try:
         number = float(value)
     except ValueError:
@@ -505,6 +640,8 @@ def instead_of_frame(value: object) -> str:
         return (
             " Use .to_frame() to make a frame from one column; on= names its columns."
         )
+    if hasattr(value, "tocsr"):
+        return " Make a sparse matrix dense first: pandas.DataFrame(x.toarray())."
     if isinstance(value, (list, tuple)):
         return " Use pandas.DataFrame(...) to make a frame from lists."
     if type(value).__name__ == "LazyFrame" and hasattr(value, "collect"):

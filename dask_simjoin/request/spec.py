@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
@@ -98,6 +98,14 @@ class RowSpec:
     # different joins to Dask
     settings: Settings
     library: str  # the data frame library of the partitions
+
+    kind: ClassVar[str] = ""
+    """Begins the names of verbs, before "self_join": "set_", say."""
+
+    @property
+    def of_lists(self) -> bool:
+        """Whether the compared column holds lists."""
+        return False
 
     @property
     def blocksize(self) -> int | None:
@@ -247,6 +255,11 @@ class JoinSpec(RowSpec):
         if several:
             value = shown(list(several))
         return f"{option}={value} {self.measure.unit}".rstrip()
+
+    @property
+    def of_lists(self) -> bool:
+        """Whether the compared column holds lists."""
+        return self.coordinates.lists
 
     @property
     def same_options(self) -> str | None:

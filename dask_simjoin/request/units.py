@@ -19,6 +19,7 @@ from dask_simjoin.request.messages import (
     FUNCTIONS,
     NO_CHOICES,
     NO_METRICS,
+    check_comma,
     did_you_mean,
     elsewhere,
     instead_of_distance,
@@ -258,6 +259,7 @@ def check_eps(eps: Any, name: str, by_row: bool = False) -> float:
     `by_row`: whether the option may name a column of distances, for messages.
     """
     if not is_number(eps):
+        check_comma(name, eps)
         instead = instead_of_distance(name, eps, by_row)
         raise OptionTypeError(
             f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead}."

@@ -457,7 +457,8 @@ def read_each(
         with in_table(which):
             read.append(read_rows(frame, own))
             if with_ids:
-                check_summaries([summarise_ids(read[-1]["ids"], own.id)], own.id)
+                ids = summarise_ids(read[-1]["ids"], own.id, frame.index)
+                check_summaries([ids], own.id)
         missing = read[-1]["missing"]
         rows = 0 if missing is None else int(missing.sum())
         others.append(rows_without_a_value(len(frame), (rows,), own))
@@ -518,7 +519,7 @@ def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], N
         + 8 * (spec.score is not None)
     )
     device = frames_of_library(spec.library).memory()
-    return running_total(room_now(row_bytes, spec.request, device))
+    return running_total(room_now(row_bytes, spec, len(chunks) > 1, device))
 
 
 def running_total(report: Callable[[int], None]) -> Callable[[int], None]:

@@ -65,7 +65,7 @@ class LocalSets:
         if how == LEFT:
             counts = count_block(block_pair)[0]
             like, alone = example, unmatched_rows(chunks[0], counts, spec, example)
-        with within_memory(spec.request):
+        with within_memory(spec, len(chunks) > 1):
             report, columns = memory_check(chunks, spec), list(example.columns)
             return join_block(
                 block_pair, columns, like=like, alone=alone, report=report

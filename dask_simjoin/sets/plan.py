@@ -151,7 +151,7 @@ def summarised(
     return SetSummary(
         rows,
         int((~present).sum()),
-        None if names is None else summarise_ids(names, spec.id),
+        None if names is None else summarise_ids(names, spec.id, frame.index),
         8.0 if names is None else id_bytes(names),
         bytes_of_columns(frame, spec.keep),
         Sample(rows, places, sizes[:, None]),
@@ -426,7 +426,9 @@ def make_set_plan(
     slices = np.ones(len(blocks), np.int64)
     if output.materialise:
         slices = whole_slices(found.high, pair_bytes, limits).astype(np.int64)
-        check_outputs(float(slices.sum()), limits, spec.request, len(sides) > 1)
+        check_outputs(
+            float(slices.sum()), limits, spec.request, len(sides) > 1, spec.kind
+        )
         check_result(
             found.total_low,
             pair_bytes,
@@ -434,6 +436,7 @@ def make_set_plan(
             spec.request,
             len(sides) > 1,
             found.counted,
+            kind=spec.kind,
         )
     for side in sides:
         check_chunks(

@@ -88,6 +88,13 @@ class SetSpec(ValueSpec):
     return_similarity: bool = False
     other: SetSpec | None = None
 
+    kind: ClassVar[str] = "set_"
+
+    @property
+    def of_lists(self) -> bool:
+        """Whether the compared column holds lists."""
+        return self.tokenizer is None
+
     @property
     def request(self) -> str:
         """The option with its value, as messages show it."""

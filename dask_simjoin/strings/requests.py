@@ -136,6 +136,7 @@ class EditSpec(ValueSpec):
     return_distance: bool = False
     other: EditSpec | None = None
 
+    kind: ClassVar[str] = "edit_"
     allow_missing: ClassVar[bool] = False
     empty_match: ClassVar[bool] = False
     method: ClassVar[str] = "auto"

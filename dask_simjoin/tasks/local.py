@@ -154,7 +154,7 @@ class LocalJoins(LocalDriver):
             return example
         with (
             naming_causes(lambda: plan.tables.warnings),
-            within_memory(spec.request, spec.same_options),
+            within_memory(spec, len(self.frames) > 1, spec.same_options),
         ):
             columns = list(example.columns)
             found = join(work.block_pair, columns, plan, self.threads, like, alone)

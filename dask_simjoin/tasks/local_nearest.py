@@ -68,7 +68,7 @@ class LocalNearest(LocalDriver):
                 return example
             return nearest_or_missing(all_rows, None, spec, example)
         device = frames_for(example).memory()
-        check_neighbors(plan, wanted, device)
+        check_neighbors(plan, wanted, device, spec.of_lists)
         search = functools.partial(
             search_chunk,
             layout=plan.layout,
@@ -97,7 +97,8 @@ class LocalNearest(LocalDriver):
         """Plan the search. Return the report of the plan."""
         output = nearest_output(wanted.k, with_ids=True, max_total=wanted.totals[1])
         made = self.planned(output)
-        check_neighbors(made, wanted, frames_of_library(self.spec.library).memory())
+        device = frames_of_library(self.spec.library).memory()
+        check_neighbors(made, wanted, device, self.spec.of_lists)
         if self.spec.search.approximate:
             made = replace(
                 made, result=replace(made.result, recall=self._recall(made, wanted))
@@ -144,10 +145,12 @@ class LocalNearest(LocalDriver):
         return self.series(found, math.nan, example.name)
 
 
-def check_neighbors(plan: Plan, wanted: Neighbors, device: int | None) -> None:
+def check_neighbors(
+    plan: Plan, wanted: Neighbors, device: int | None, lists: bool
+) -> None:
     """Raise an error if neighbors of plain frames do not fit into the free memory.
 
-    `device`: as in `check_room`.
+    `device`, `lists`: as in `check_room`.
     """
     rows = plan.rows_found(wanted.k)
     row_bytes = (
@@ -165,4 +168,4 @@ def check_neighbors(plan: Plan, wanted: Neighbors, device: int | None) -> None:
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
     else:
         row_bytes = max(NEIGHBOR_BYTES, row_bytes)
-    check_room(rows, row_bytes, wanted.what, False, device)
+    check_room(rows, row_bytes, wanted.what, False, device, lists=lists)

@@ -376,8 +376,9 @@ JOBS = {
         (
             "'direction'",
             "earlier rows",
-            "join(other, eps, keep=['time']",
-            "< time_left",
+            "here called 'time'",
+            "join(frame, eps, on=['temp', 'volt'], keep=['time']",
+            "pairs['time_right'] < pairs['time_left']",
         ),
     ),
     # stops near addresses
@@ -579,7 +580,12 @@ JOBS = {
         lambda: TRIPS.simjoin.self_join(
             "0,25 km", on=["lat", "lon"], metric="haversine"
         ),
-        ("'0,25 km'", "a finite number >= 0", "such as '0.25 km'."),
+        (
+            "'0,25 km' has a decimal comma",
+            "use a decimal point: eps='0.25 km'",
+            "a finite number >= 0",
+            "in meters",
+        ),
     ),
     "pipeline: NaN": Mistake(
         lambda: RadiusNeighborsTransformer(radius=0.5).fit(
@@ -594,7 +600,13 @@ JOBS = {
     ),
     "pipeline: a sparse matrix": Mistake(
         lambda: KNeighborsTransformer(n_neighbors=3).fit(sparse()),
-        ("sparse", "dense data is required", "use X.toarray()"),
+        (
+            "sparse matrix of shape (200, 3)",
+            "dense data is required",
+            "pass X.toarray()",
+            "accept_sparse=True",
+            "takes 4.8 kB",
+        ),
     ),
     "pipeline: a function as metric": Mistake(
         lambda: DBSCAN(eps=0.5, metric=math.dist).fit(BOX),

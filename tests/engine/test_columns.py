@@ -29,6 +29,7 @@ from tests.support.oracle import (
     totals,
 )
 from tests.support.profiles import in_turns
+from tests.support.remedies import rows_of_one_length
 
 NAN, INF = np.nan, np.inf
 PARTS = ["entity", "spatial"]
@@ -335,15 +336,32 @@ def test_lists_of_other_lengths(how, kind):
     )
     frame = pd.DataFrame({"vec": column}, index=list("abcdef"))
     if how == "dask-3":  # of two rows each
-        text = r"row 1 of partition 1 \(label 'd'\) holds a list of length 3, after lists of length 2"
+        where, number = r"row 1 of partition 1 \(label 'd'\)", "1 of 2"
+        frequent = 3
     else:
-        text = r"row 3 \(label 'd'\) holds a list of length 3, after lists of length 2"
+        where, number, frequent = r"row 3 \(label 'd'\)", "2 of 6", 2
+    text = (
+        f"{where} holds a list of length 3, and earlier rows lists of length 2 "
+        rf"\({number} lists are not of the most frequent length, {frequent}\)\."
+    )
     for dropna in (False, True):
         with pytest.raises(
             CoordinateError,
             match=rf"'vec' must hold lists of numbers of equal length: {text}",
-        ):
+        ) as caught:
             computed(lay(frame, how).simjoin.self_join(1.0, on="vec", dropna=dropna))
+        if how != "dask-1":  # it is taken for a pandas DataFrame
+            kept = rows_of_one_length(str(caught.value), lay(frame, how))
+            pairs = computed(kept.simjoin.self_join(1.0, on="vec"))
+            assert pairs.to_numpy().tolist() == [["a", "b"], ["b", "c"]]
+
+
+def test_missing_lists_and_lists_of_other_lengths():
+    frame = pd.DataFrame({"vec": [[0.0], [0.0, 1], None, [1.0, 1]]})
+    with pytest.raises(CoordinateError, match=r"row 1 .* of length 2, and") as caught:
+        frame.simjoin.self_join(2.0, on="vec", dropna=True)
+    kept = rows_of_one_length(str(caught.value), frame)
+    assert kept.simjoin.self_join(2.0, on="vec").to_numpy().tolist() == [[1, 3]]
 
 
 def test_partitions_of_other_lengths():
@@ -358,8 +376,10 @@ def test_partitions_of_other_lengths():
     with pytest.raises(
         CoordinateError,
         match="of partition 0 have 2 numbers, and lists of partition 1 have 3",
-    ):
+    ) as caught:
         lay(frame, "dask-3").simjoin.k_distances(1, on="vec").compute()
+    kept = rows_of_one_length(str(caught.value), lay(frame, "dask-3"))
+    assert len(kept.simjoin.k_distances(1, on="vec").compute()) == 4
 
 
 @pytest.mark.parametrize(

@@ -265,9 +265,15 @@ MISSING = {
 
 @pytest.mark.parametrize("case", MISSING)
 def test_missing_ids(how, where, case):
-    subject = "The ids in column 'key'" if where == "column" else "The index labels"
-    place = " of partition 1" if how == "dask-3" else ""
-    text = rf"^{subject} are missing in 2 rows{place}, but every row .*{REMEDY}(?!.*repeat)"
+    row = "row 0 in partition 1" if how == "dask-3" else "row 2"
+    label = "label 2 in partition 1" if how == "dask-3" else "label 2"
+    subject = (
+        rf"column 'key' has 2 missing ids \(first at {label}\)\. To leave out rows without "
+        r"an id: frame = frame\.dropna\(subset=\['key'\]\)\. "
+        if where == "column"
+        else rf"the index has 2 missing labels \(first at {row}\)\. "
+    )
+    text = rf"^Every row needs a unique id, but {subject}(Or u|U)se id= .*{REMEDY}(?!.*repeat)"
     frame, options = named(MISSING[case], where)
     assert_refused(frame, how, options, text)
 

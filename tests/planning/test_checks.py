@@ -15,7 +15,7 @@ from dask_simjoin.cluster.expressions import components, optics
 from dask_simjoin.cluster.expressions import spanning as trees
 from dask_simjoin.errors import BudgetError, PlanningError, Remedy, ScratchError
 from dask_simjoin.graph import pairs, planner
-from dask_simjoin.planning import budget, checks, chunk_limits
+from dask_simjoin.planning import budget, checks, chunk_limits, data_warnings
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.sets import graph as set_graph
 
@@ -38,7 +38,9 @@ RANDOM = np.random.default_rng(0)
 POINTS = pd.DataFrame(RANDOM.uniform(size=(2000, 2)), columns=["x", "y"]).assign(
     g=range(2000)
 )
+POINTS["lists"] = POINTS[["x", "y"]].to_numpy().tolist()
 SETS = pd.DataFrame({"s": [f"{n % 7} {n % 5} {n % 3}" for n in range(600)]})
+SETS["words"] = SETS["s"].str.split()
 ON = {"on": ["x", "y"]}
 WORDS = {"on": "s", "tokenizer": "whitespace"}
 
@@ -243,6 +245,56 @@ CASES = {
         plain=True,
         constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
     ),
+    "pairs of two plain frames": Case(
+        "join",
+        {"eps": 2.0, **ON},
+        plain=True,
+        constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
+    ),
+    "pairs of a plain frame of lists": Case(
+        "self_join",
+        {"eps": 2.0, "on": "lists"},
+        plain=True,
+        constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
+    ),
+    "pairs of a plain frame, which are most of all": Case(
+        "self_join",
+        {"eps": 2.0, **ON},
+        plain=True,
+        constants={
+            (budget, "free_memory"): lambda: 10**6,
+            (budget, "SURE"): 0,
+            (data_warnings, "DEAR"): 2**20,
+        },
+    ),
+    "pairs of a plain frame, with more bytes than the disk": Case(
+        "self_join",
+        {"eps": 2.0, **ON},
+        plain=True,
+        constants={
+            (budget, "free_memory"): lambda: 10**6,
+            (budget, "SURE"): 0,
+            (budget, "free_disk"): lambda _: 10**6,
+        },
+    ),
+    "pairs of plain sets": Case(
+        "set_self_join",
+        {"threshold": 0.4, "on": "words"},
+        plain=True,
+        constants={(budget, "free_memory"): lambda: 10**4, (budget, "SURE"): 0},
+    ),
+    "pairs of plain texts": Case(
+        "edit_self_join",
+        {"k": 2, "on": "s"},
+        plain=True,
+        constants={(budget, "free_memory"): lambda: 10**4, (budget, "SURE"): 0},
+    ),
+    "pairs of plain texts by similarity": Case(
+        "edit_self_join",
+        {"similarity": 0.5, "on": "s"},
+        plain=True,
+        constants={(budget, "free_memory"): lambda: 10**4, (budget, "SURE"): 0},
+    ),
     "neighbors of a plain frame": Case(
         "knn_join",
         {"k": 900, **ON},
@@ -254,7 +306,7 @@ CASES = {
 
 def call(case, verb, options, npartitions):
     """Build and plan, and compute what planning alone does not check."""
-    frame = SETS if "set" in case.verb else POINTS
+    frame = SETS if "set_" in case.verb or "edit_" in case.verb else POINTS
     plain = case.plain and npartitions is None
     if not plain:
         frame = dd.from_pandas(

@@ -452,7 +452,8 @@ def test_a_refusal_by_memory_names_the_metric(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**7)
     monkeypatch.setattr("dask_simjoin.planning.budget.SURE", 0)
     with pytest.raises(
-        BudgetError, match=r"look like degrees.*are free in this machine's memory"
+        BudgetError,
+        match=r"look like degrees.*must fit in memory, and 10 MB are free\.",
     ) as caught:
         EARTH.simjoin.self_join(100)
     assert {"metric": "haversine"} in [one.options for one in caught.value.remedies]
@@ -564,19 +565,19 @@ def test_free_memory_is_what_counts(monkeypatch):
     some = EQUAL[:10_000]
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**9)
     text = (
-        r"eps=0\.5 gives an estimated 49\.\d million rows or more, .* 1 GB are free .* "
+        r"eps=0\.5 gives an estimated 49\.\d million pairs or more .* 1 GB are free\. "
         r"All rows have the same coordinates, so a smaller eps does not help\. If you "
         r"only need numbers, use count_pairs\(\)"
     )
     # what the result takes fits, and what is taken while it is made does not
     with pytest.raises(
-        BudgetError, match=r"which take 79\d MB, and 1\.04 GB while they are built"
+        BudgetError, match=r"or more \(79\d MB, and 1\.04 GB while it is built\)"
     ):
         some.simjoin.self_join(0.5)
     with pytest.raises(BudgetError, match=text):
         some.simjoin.self_join(0.5)
     with pytest.raises(
-        BudgetError, match=r"k=5000 gives at least 50,000,000 rows, .* Use a smaller k"
+        BudgetError, match=r"k=5000 gives at least 50,000,000 rows .*\. Use a smaller k"
     ):
         some.simjoin.knn_join(k=5000)
     assert some.simjoin.count_pairs(0.5) == 10_000 * 9_999 // 2
@@ -591,9 +592,11 @@ def test_what_is_small_asks_for_no_memory(monkeypatch):
 
 def test_memory_that_runs_out_all_the_same():
     text = (
-        r"^eps=1 gives a result that does not fit memory: no more\. Use a smaller eps"
+        r"^eps=1\.0 gives a result that does not fit in memory: no more\. Use a smaller "
+        r"eps\. If you only need numbers, use count_pairs\(\) .* use dd\.from_pandas\("
     )
-    with pytest.raises(BudgetError, match=text), within_memory("eps=1"):
+    spec = SelfJoinRequest(eps=1.0, on=["x"]).spec(EQUAL)
+    with pytest.raises(BudgetError, match=text), within_memory(spec, False):
         raise MemoryError("no more")
 
 
@@ -629,8 +632,13 @@ def test_most_of_all_pairs_are_refused_from_a_size_on(monkeypatch):
         lambda: x.simjoin.join(x, 9.0),
         lambda: EQUAL[:2000].simjoin.self_join(1.0),
     ):
-        with pytest.raises(BudgetError, match=r"(99|100)% of all pairs"):
+        with pytest.raises(BudgetError, match=r"(99|100)% of all pairs") as caught:
             call()
+        said = str(caught.value)
+        assert "50% of all pairs or more is refused from 1 MiB on" in said
+    with pytest.raises(BudgetError) as caught:
+        x.simjoin.join(x, 9.0)
+    assert "count_pairs" not in str(caught.value)
     assert len(x.simjoin.self_join(0.1)) > 0
     with dask.config.set({"simjoin.result-limit": "1 GiB"}), pytest.warns(UnitsWarning):
         assert len(x.simjoin.self_join(9.0)) == 2000 * 1999 // 2

@@ -3,11 +3,14 @@
 import datetime
 import math
 import re
+import subprocess
+import sys
 import traceback
 from decimal import Decimal
 
 import dask
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pytest
 from dask.utils import parse_bytes
@@ -21,8 +24,8 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.request.messages import size_text
-from tests.checks.mistakes import Polygon
+from dask_simjoin.request.messages import ANY_JOIN, size_text
+from tests.checks.mistakes import Polygon, sparse
 from tests.support.remedies import repaired
 
 DAYS = pd.date_range("2020-01-01", periods=4)
@@ -108,8 +111,8 @@ def test_pairs_of_near_times_are_kept_as_told():
     assert set(zip(kept.left, kept.right, strict=True)) == {
         *((0, 1), (1, 2), (2, 3), (0, 2), (1, 3)),
     }
-    pairs = pairs.rename(columns=lambda name: name.replace("t_", "time_"))
     text = told(OptionTypeError, SEEN.simjoin.self_join, 1.0, on="x", max_time="2 days")
+    assert "With the times in 't', join with keep=['t']" in text
     assert len(in_pandas(text.replace("10min", "1D"), pairs=pairs)) == 3
 
 
@@ -118,16 +121,45 @@ def test_nearest_earlier_rows_are_found_as_told(option):
     other = pd.DataFrame(
         {"x": [0.11, 0.3, 0.25], "t": DAYS[[2, 0, 1]]}, index=[7, 8, 9]
     )
-    text = told(OptionTypeError, SEEN.simjoin.knn_join, other, 1, **{option: True})
-    pairs = SEEN.simjoin.join(other, 9.0, on="x", keep=["t"], return_distance=True)
-    pairs = pairs.rename(columns=lambda name: name.replace("t_", "time_"))
-    found = in_pandas(text, pairs=pairs).set_index("left")["right"]
+    wrong = {"on": "x", option: True}
+    text = told(OptionTypeError, SEEN.simjoin.knn_join, other, 1, **wrong)
+    assert "With the times in 't', join within eps: pairs = " in text
+    names = {"frame": SEEN, "other": other, "eps": 9.0}
+    found = in_order(text, names).set_index("left")["right"]
     assert found.to_dict() == {1: 8, 2: 9, 3: 8}
+
+
+def in_order(text, names):
+    """Run the join and the choice of rows that a message gives."""
+    join, choice = re.search(
+        r"(pairs = .*?)\. Then .*?: (pairs\[.*?)\. Choose", text
+    ).groups()
+    exec(join, names)
+    return eval(choice, names)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_nearest_rows_in_order_of_one_table(lazy):
+    frame = SEEN.rename(columns={"t": "time"}).assign(more=DAYS)
+    frame = dd.from_pandas(frame, npartitions=2) if lazy else frame
+    for direction, want in [
+        ("backward", {1: [0], 2: [1, 0], 3: [2, 1]}),
+        ("forward", {0: [1, 2], 1: [2, 3], 2: [3]}),
+    ]:
+        wrong = {"on": ["x"], "metric": "manhattan", "direction": direction}
+        text = told(OptionTypeError, frame.simjoin.knn_join, k=2, **wrong)
+        assert "With a column of times, here called 'time', join within eps" in text
+        names = {"frame": frame, "dask_simjoin": dask_simjoin, "numpy": np}
+        exec(re.search(r"such as (eps = .*), as only", text)[1], names)
+        assert math.isclose(names["eps"], 5 * 0.15)
+        found = in_order(text, names).groupby("left")["right"].agg(list)
+        assert found.to_dict() == want
 
 
 def test_pairs_within_a_group_are_dropped_as_told():
     text = told(OptionTypeError, SEEN.simjoin.self_join, 1.0, on="x", unless="g")
-    pairs = SEEN.assign(group=SEEN["g"]).simjoin.self_join(1.0, on="x", keep="group")
+    assert "With the groups in 'g', join with keep=['g']" in text
+    pairs = SEEN.simjoin.self_join(1.0, on="x", keep="g")
     assert len(in_pandas(text, pairs=pairs)) == 4
 
 
@@ -250,20 +282,52 @@ def test_options_are_named():
     "frame", [FRAME, dd.from_pandas(FRAME, npartitions=2)], ids=["pandas", "dask"]
 )
 def test_verbs_that_are_none(frame):
-    for name, meant in [
-        ("radius_join", "self_join"),
-        ("kneighbors", "knn_join"),
-        ("db_scan", "dbscan"),
-    ]:
+    for name, meant in [("kneighbors", "knn_join"), ("db_scan", "dbscan")]:
         text = told(AttributeError, getattr, frame.simjoin, name)
         assert text == (
             f".simjoin has no verb {name!r} (did you mean {meant!r}?); "
-            "dir(frame.simjoin) lists its verbs."
+            "dir(frame.simjoin) lists all verbs."
+        )
+    for name in ANY_JOIN:
+        text = told(AttributeError, getattr, frame.simjoin, name)
+        assert text == (
+            f".simjoin has no verb {name!r}. For pairs within one table use "
+            "self_join(eps), for pairs of two tables join(other, eps), for the k "
+            "nearest rows knn_join(k=10). dir(frame.simjoin) lists all verbs."
         )
     assert set(VERBS) <= set(dir(frame.simjoin))
     assert not hasattr(frame.simjoin, "_repr_markdown_")
     text = told(AttributeError, getattr, frame.simjoin, "xyz")
-    assert f"no verb 'xyz'; its verbs are {min(VERBS)}," in text
+    assert f"no verb 'xyz'; use one of {min(VERBS)}," in text
+
+
+def test_names_that_the_module_lacks():
+    for name, meant in [("kneighbors", "knn_join"), ("db_scan", "dbscan")]:
+        text = told(AttributeError, getattr, dask_simjoin, name)
+        assert text == (
+            f"module 'dask_simjoin' has no attribute {name!r} (did you mean {meant!r}?); "
+            "dir(dask_simjoin) lists all verbs."
+        )
+    text = told(AttributeError, getattr, dask_simjoin, "radius_join")
+    calls = re.findall(r"\bdask_simjoin\.\w+\([^()]*\)", text)
+    assert len(calls) == 3
+    for call in calls:
+        names = {"frame": FRAME[["x"]], "other": FRAME[["x"]], "eps": 1.0}
+        assert len(eval(call, {"dask_simjoin": dask_simjoin}, names))
+    text = told(AttributeError, getattr, dask_simjoin, "xyz")
+    assert f"no attribute 'xyz'; use one of {min(VERBS)}," in text
+    text = told(AttributeError, getattr, dask_simjoin, "__main__")
+    assert text == "module 'dask_simjoin' has no attribute '__main__'"
+
+
+def test_modules_that_are_not_loaded_are_named():
+    code = "import dask_simjoin; dask_simjoin.neighbors"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr.rstrip().endswith(
+        "to load this module: import dask_simjoin.neighbors"
+    )
 
 
 def test_a_right_join_is_one_of_the_tables_swapped():
@@ -446,9 +510,11 @@ def test_categories_are_named_by_by():
     ("eps", "remedy"),
     [
         ("0.1", "such as 0.1 without quotes"),
-        ("0,25 km", "a decimal point instead of a comma, such as '0.25 km'."),
-        ("0,25", "a decimal point instead of a comma, such as 0.25."),
-        ("1,000 m", "such as '1.000 m', or '1000 m' if it separates thousands"),
+        ("0,25", "use a decimal point: eps=0.25. A distance is a finite number >= 0."),
+        (
+            "1,000 m",
+            "eps='1.000 m' (or eps='1000 m' if the comma separates thousands).",
+        ),
         ("1e-3", "such as 0.001 without quotes"),
         ("0.123456789", "such as 0.123456789 without quotes"),
         (Decimal("0.1"), "such as float(eps)"),
@@ -462,7 +528,8 @@ def test_categories_are_named_by_by():
 def test_distances_that_are_no_numbers(eps, remedy):
     text = told(OptionTypeError, FRAME.simjoin.self_join, eps, on="x")
     assert (
-        "is not a number; use a finite number >= 0" in text
+        ("is not a number; use" in text or "has a decimal comma; use" in text)
+        and "a finite number >= 0" in text
         and remedy in text
         and "\n" not in text
     )
@@ -494,9 +561,10 @@ def test_verbs_that_take_one_distance_say_so(verb):
         ),
         ([FRAME, FRAME], "Combine tables first, with pandas.concat()"),
         ([[0.0], [1.0]], "Use pandas.DataFrame(...) to make a frame from lists."),
+        (sparse(), "Make a sparse matrix dense first: pandas.DataFrame(x.toarray())."),
         (FRAME["x"], "Use .to_frame() to make a frame from one column"),
     ],
-    ids=["path", "frames", "lists", "series"],
+    ids=["path", "frames", "lists", "sparse", "series"],
 )
 def test_what_makes_a_frame(given, remedy):
     assert remedy in told(UnsupportedFrameError, dask_simjoin.self_join, given, 1.0)
@@ -531,7 +599,9 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("count_set_pairs", "keep", "For a number per row, use set_neighbor_counts()"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
-        ("knn_join", "direction", "sort_values('distance').drop_duplicates('left')"),
+        ("knn_join", "direction", "sort_values('distance').groupby('left').head(k)"),
+        ("self_join", "direction", "Drop the pairs whose right row is not earlier"),
+        ("set_self_join", "before", "Drop the pairs whose right row is not earlier"),
         ("self_join", "boxsize", "Add copies of the rows within eps of a border"),
         ("dbscan", "Periodic", "Add copies of the rows within eps of a border"),
         ("self_join", "within", "drop the pairs that are too far apart in time"),
@@ -545,7 +615,8 @@ def test_two_tables_without_a_name_in_common_are_listed():
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):
     text = told(OptionTypeError, getattr(FRAME.simjoin, verb), 1.0, **{option: 1})
     start = f"{verb}() has no option {option!r}"
-    assert text.startswith((f"{start} (did", f"{start}. ")) and remedy in text
+    starts = (f"{start} (did", f"{start}. ", f"{start}: it cannot look only at ")
+    assert text.startswith(starts) and remedy in text
 
 
 def test_what_there_is_in_place_of_a_metric():
@@ -601,7 +672,15 @@ def test_an_option_that_was_given_is_not_suggested():
 
 def test_a_comma_in_a_distance_is_the_whole_message():
     text = told(OptionTypeError, FRAME.simjoin.self_join, "0,25 km", on="x")
-    assert text.endswith("with a decimal point instead of a comma, such as '0.25 km'.")
+    assert text == (
+        "eps='0,25 km' has a decimal comma; use a decimal point: eps='0.25 km'. A distance "
+        "is a finite number >= 0. With metric='haversine' it is in meters, or text with a "
+        "unit, such as '0.25 km'."
+    )
+    frame = pd.DataFrame({"lat": [0.0, 0.001], "lon": 0.0})
+    found = re.search(r"use a decimal point: (eps='.*?')", text)[1]
+    join = f"frame.simjoin.count_pairs({found}, metric='haversine')"
+    assert eval(join, {"frame": frame}) == 1
 
 
 def test_rows_of_an_outer_join_are_those_of_two_joins():

@@ -7,8 +7,12 @@ import dask
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
+import dask_simjoin
 from dask_simjoin.errors import SimJoinError
+from dask_simjoin.neighbors import KNeighborsTransformer
 from tests.checks.mistakes import (
     DATES,
     GALAXIES,
@@ -27,12 +31,13 @@ from tests.checks.mistakes import (
     Polygon,
     outcome,
     points,
+    sparse,
     with_areas,
     with_column,
     with_hole,
     with_value,
 )
-from tests.support.remedies import meant, recommended, repaired
+from tests.support.remedies import meant, recommended, repaired, rows_of_one_length
 
 RIGHT = {"right ascensions from 0 to 360"}
 """What was a mistake once."""
@@ -91,8 +96,23 @@ RADIANS = PLACES.assign(**{name: np.radians(PLACES[name]) for name in ON["on"]})
 HOLES = with_column([np.nan, *range(9)])
 PLANE = SHIPS[:1800].rename(columns={"lon": "x", "lat": "y"})
 ZEROS = pd.DataFrame({"v": [[0.0, 0.0], [1.0, 0.0]]})
+UNLIKE = pd.DataFrame({"v": [[0.0], [1.0, 0.0], [2.0, 0.0]]})
 HAVERSINE = {"metric": "haversine"}
 AT_SEA = {"on": ["lat", "lon"], **HAVERSINE}
+
+
+def pairs_in_order(text, frame):
+    """Run the join and the choice of rows that a message gives."""
+    eps = re.search(r"such as (eps = .*), as only", text)[1]
+    join, choice = re.search(
+        r"(pairs = .*?)\. Then .*?: (pairs\[.*?)\. Choose", text
+    ).groups()
+    names = {"frame": frame, "dask_simjoin": dask_simjoin, "numpy": np}
+    exec(f"{eps}\n{join}", names)
+    found = eval(choice, names)
+    assert len(found) > len(frame) / 2
+    return found
+
 
 REMEDIES = {
     "no on=: ids and population are taken for coordinates": lambda text: (
@@ -143,6 +163,12 @@ REMEDIES = {
     "NaN": lambda text: HOLES.simjoin.self_join(
         1, on="z", **recommended(text, "dropna")
     ),
+    "lists of unlike length": lambda text: rows_of_one_length(
+        text, UNLIKE
+    ).simjoin.self_join(2, on="v"),
+    "NaN among ids": lambda text: repaired(
+        text, with_column([np.nan, *range(9)])
+    ).simjoin.self_join(1, on="x", id="z"),
     "labels that repeat": lambda text: numbered(text, pd.concat([POINTS, POINTS])),
     "ids that repeat": lambda text: numbered(text, POINTS),
     "a vector of zeros": lambda text: ZEROS.simjoin.self_join(
@@ -216,6 +242,36 @@ REMEDIES = {
     "galaxies: megaparsecs": lambda text: GALAXIES.simjoin.self_join(
         **SPACE, **recommended(text, "eps")
     ),
+    "pipeline: a sparse matrix": lambda text: (
+        KNeighborsTransformer(n_neighbors=3).fit(sparse().toarray()),
+        make_pipeline(
+            eval(
+                re.search(r"FunctionTransformer\(.*?=True\)", text)[0],
+                {"FunctionTransformer": FunctionTransformer},
+            ),
+            KNeighborsTransformer(n_neighbors=3),
+        ).fit_transform(sparse()),
+        make_pipeline(
+            eval(
+                re.search(r"OneHotEncoder\(.*?\)", text)[0],
+                {"OneHotEncoder": OneHotEncoder},
+            ),
+            KNeighborsTransformer(n_neighbors=3),
+        ).fit_transform(PRODUCTS[["brand"]]),
+    ),
+    "pipeline: a decimal comma": lambda text: TRIPS.simjoin.self_join(
+        **{**HAVERSINE, "on": ["lat", "lon"], "id": "Age"}, **recommended(text, "eps")
+    ),
+    "novelty: only earlier rows": lambda text: pairs_in_order(
+        text, SENSORS.assign(time=range(len(SENSORS)))
+    ),
+    "a verb of another library": lambda text: [
+        eval(
+            f"frame.simjoin.{call}",
+            {"frame": POINTS[["x"]], "other": POINTS[["x"]], "eps": 1},
+        )
+        for call in re.findall(r"\w+_?join\([^()]*\)", text)
+    ],
     "pipeline: columns in one text": lambda text: TRIPS.simjoin.self_join(
         500, on=meant(text), **HAVERSINE, id="Age"
     ),

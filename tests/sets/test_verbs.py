@@ -107,7 +107,7 @@ def test_a_result_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     frame = pd.DataFrame({"sets": [[1]] * 5000})
     with pytest.raises(
         BudgetError,
-        match=r"threshold=0.5 gives at least 12,497,500 rows, .*count_set_pairs",
+        match=r"threshold=0.5 gives at least 12,497,500 pairs .*count_set_pairs",
     ):
         frame.simjoin.set_self_join("sets", 0.5)
     assert frame.simjoin.count_set_pairs("sets", 0.5) == 5000 * 4999 // 2
