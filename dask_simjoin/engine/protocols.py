@@ -204,9 +204,9 @@ class Ranged(Protocol):
         parent: np.ndarray,
         step: int,
     ) -> None:
-        """Do one of `steps` steps to unite the sets of the two rows of each pair whose
-        earlier place is in `rows`, if both rows take part.
+        """Do one of `steps` steps to unite the sets of the two rows of each pair.
 
+        Both rows must take part. The earlier place of the pair must be in `rows`.
         `shared`: arrays that all ranges and steps share. `parent` (n,), int32: the
         disjoint-set forest, which several threads may change. It is faster if all
         ranges have done a step before the next step begins.

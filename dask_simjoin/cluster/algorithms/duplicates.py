@@ -101,7 +101,7 @@ def _pairs(
     max_pairs: int | None,
     threads: int,
 ) -> HostPairs | None:
-    """List the pairs of near rows within an index of so many rows, the earlier row
+    """List the pairs of near rows within an index of `rows` rows, the earlier row
     first; None if there are more than `max_pairs`.
     """
     parts: list[HostPairs] = []

@@ -534,8 +534,9 @@ def connect_of(
     parent: np.ndarray,
     step: int,
 ) -> None:
-    """First connect the rows of each tile, then those of different tiles: when most
-    tiles are in one set, most comparisons of tiles can be left out.
+    """First connect the rows of each tile, then rows of different tiles.
+
+    When most tiles are in one set, most comparisons of tiles can be left out.
     """
     nodes, marked = shared
     first, last = rows[0] // TILE, -(-rows[1] // TILE)

@@ -1,9 +1,9 @@
 """The best known edge of each component, which several threads may replace by better
 ones.
 
-Edges are ordered by (weight, smaller row id, larger row id). A best edge only ever
-changes to one that comes before it, so the final one does not depend on the order of
-the offers, nor on the threads that make them.
+Edges are ordered by (weight, smaller row id, larger row id). A best edge is only ever
+replaced by an edge that comes before it. So the final one does not depend on the order
+of the offers or on the threads that make them.
 
 The weight and the two nodes of an edge are in two arrays. Writers of a component take a
 lock, decide again, write the nodes first and the weight last. Readers take no lock.
@@ -15,8 +15,7 @@ weight, or newer, and there are three cases for an edge that they compare:
 - It is as heavy, and the nodes belong to a lighter edge: the edge cannot be the best
   any more, whatever its ids are.
 
-So what a reader leaves out cannot be the best edge. What it offers is decided under the
-lock.
+So a reader never leaves out the best edge. Offers are decided under the lock.
 """
 
 from __future__ import annotations

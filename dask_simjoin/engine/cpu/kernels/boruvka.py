@@ -48,8 +48,8 @@ def keep_nearest(
     on of four arrays.
 
     `totals`, `names` (n, k): the nearest rows; the name -1 stands for none. `place`:
-    name -> place. `others`: number of other rows within the core distance. The arrays
-    are those of `offer_listed`.
+    name -> place. `others`: number of other rows within the core distance. For the
+    arrays see `offer_listed`.
     """
     listed, known = near.shape[1], away.shape[1]
     for r in range(totals.shape[0]):

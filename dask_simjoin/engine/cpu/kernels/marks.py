@@ -17,7 +17,7 @@ tiles show that all their points are near each other, all pairs are recorded wit
 comparison.
 
 Several threads may share a task. For `LOWEST`, and for `COUNT` in a self-join, each
-thread has its own marks and its own range of query tiles, and changes only values of
+thread has its own marks and its own range of query tiles. It changes only values of
 these tiles. For `LINK`, all threads change one forest and one array of marks, without
 locks. A mark that is a node says that the points of a tile are in the set of that node.
 Sets only grow, so this stays true, and a thread may replace a mark by an older one.
