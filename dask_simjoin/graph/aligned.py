@@ -27,15 +27,12 @@ from dask_simjoin.graph.base import (
     RowValues,
     aliases,
     check_guarded,
-    is_filtered,
     picked,
 )
 from dask_simjoin.graph.dask_private import (
     Blockwise,
-    BlockwiseIO,
     CumulativeAggregations,
     Expr,
-    FusedIO,
     List,
     Partitions,
     PartitionsFiltered,
@@ -48,6 +45,7 @@ from dask_simjoin.graph.lazy_join import DISTANCES, JoinTasks, chunk_ref
 from dask_simjoin.graph.source import (
     FrozenSource,
     MapPartition,
+    may_merge,
     may_move,
     optimise_in_place,
 )
@@ -63,19 +61,6 @@ from dask_simjoin.tasks.counts import (
     values_beside,
 )
 from dask_simjoin.tasks.left_out import Fill
-
-
-def may_merge(frame: Expr) -> bool:
-    """Return whether Dask may merge partitions of a frame if it reads only some of the
-    columns.
-    """
-    return any(
-        isinstance(node, BlockwiseIO)
-        and not isinstance(node, FusedIO)
-        and type(node)._fusion_compression_factor
-        is not BlockwiseIO._fusion_compression_factor
-        for node in frame.walk()
-    )
 
 
 class Fingerprints(PartitionsFiltered, LabelledExpr):
@@ -221,7 +206,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         """The source that the join is planned for: the frame as Dask has optimized it."""
         source: FrozenSource = self.operand("source")
         return source.in_step(
-            self.frame if self.operand("chosen") is None else source.inner
+            self.frame if self.operand("chosen") is None else source.given
         )
 
     @property
@@ -252,7 +237,8 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def of_filtered(self) -> bool:
-        return is_filtered(self.operand("source").inner)
+        source: FrozenSource = self.operand("source")
+        return source.is_filtered
 
     def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
         if not isinstance(parent, Partitions):

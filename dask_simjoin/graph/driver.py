@@ -16,7 +16,7 @@ from dask_simjoin.graph.pairs import (
 )
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for
 from dask_simjoin.graph.row_values import MatchCounts, NeighborCounts
-from dask_simjoin.graph.source import freeze
+from dask_simjoin.graph.source import FrozenSource, freeze
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.outputs import PAIRS, OutputSpec, nearest_output
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
@@ -53,7 +53,7 @@ class LazyJoins:
 
     def of_rows(self, expression: type[Expr], *operands: Any) -> Any:
         """Make a lazy result with a value for each row of the left table."""
-        return new_collection(expression(self.source.inner, self.source, *operands))
+        return new_collection(expression(self.source.given, self.source, *operands))
 
     def pairs(self, example: Frame, how: str = "inner") -> Frame:
         if self.other is None:
@@ -81,7 +81,7 @@ class LazyJoins:
         """Make a lazy sparse matrix of the distances between neighbors. It has an empty
         row for each row that `dropna` leaves out.
         """
-        rows = self.frames[0][self.spec.columns]
+        rows = new_collection(self.source.inner)
         meta = rows._meta
         rows = rows.map_partitions(
             numbered,
@@ -89,7 +89,7 @@ class LazyJoins:
             enforce_metadata=False,
             clear_divisions=True,
         )
-        source = freeze(rows, self.spec.columns)
+        source = FrozenSource(rows.expr, is_final=False)
         return LazyGraph(NeighborGraph(source, self.spec, mode, meta))
 
     def plan(self) -> Any:

@@ -176,7 +176,7 @@ class FoundByChunk(Aligned, LazyJoin):
                 *updates_of_rows(own, source, meta),
             )
             return back_to_rows(updates, ROWS.take(source), own, meta, chosen)
-        whole = source.inner.divisions
+        whole = source.given.divisions
         return FoundPartitions(
             f"{self._label}_rows",
             found,

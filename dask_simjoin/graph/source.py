@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import pandas as pd
@@ -21,20 +21,24 @@ from dask.tokenize import normalize_token
 
 from dask_simjoin.engine.process import forkable
 from dask_simjoin.errors import UnsupportedFrameError
-from dask_simjoin.graph.base import RowValues, aliases
+from dask_simjoin.graph.base import RowValues, aliases, is_filtered
 from dask_simjoin.graph.dask_private import (
     IO,
     Blockwise,
+    BlockwiseIO,
     CumulativeAggregations,
     Expr,
     Filter,
     FromGraph,
     FromPandas,
     Fused,
+    FusedIO,
     GraphNode,
+    Head,
     Partitions,
     Projection,
     Repartition,
+    Tail,
     Task,
     TaskRef,
     new_collection,
@@ -52,11 +56,14 @@ class FrozenSource:
     that read it.
 
     `expr`: the expression.  `is_final`: whether Dask's optimizer cannot change its
-    number of partitions.
+    number of partitions. `given`: the same rows as the user gave them, if Dask has
+    optimized `expr`; None: `expr`.
     """
 
-    def __init__(self, expr: Expr, is_final: bool = True) -> None:
-        self._expr, self._is_final = expr, is_final
+    def __init__(
+        self, expr: Expr, is_final: bool = True, given: Expr | None = None
+    ) -> None:
+        self._expr, self._is_final, self._given = expr, is_final, given
         self.plans: dict[Any, Any] = {}
         self.lock = forkable(threading.Lock())
         self._steps: dict[str, FrozenSource] = {}
@@ -83,8 +90,20 @@ class FrozenSource:
         with self.lock:
             return self._steps.setdefault(frame._name, FrozenSource(frame))
 
+    @property
+    def given(self) -> Expr:
+        """The expression whose rows get values, so that Dask sees that both belong
+        together.
+        """
+        return self.inner if self._given is None else self._given
+
+    @functools.cached_property
+    def is_filtered(self) -> bool:
+        # Dask may have moved filters of `inner` into readers of files
+        return is_filtered(self.given)
+
     def __reduce__(self) -> Any:
-        return FrozenSource, (self.inner,)
+        return FrozenSource, (self.inner, True, self._given)
 
     def __dask_tokenize__(self) -> Any:
         return normalize_token(("dask_simjoin.FrozenSource", self._expr._name))
@@ -135,9 +154,68 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
         whole = whole.frame
     if type(whole) is FromPandas:
         seed_divisions(whole)
-    return FrozenSource(
-        ddf.expr[[name for name in ddf.columns.tolist() if name in wanted]],
-        is_final=False,
+    names = [name for name in ddf.columns.tolist() if name in wanted]
+    found = _with_partitions_of_dask(ddf.expr)
+    given = None if found is ddf.expr else ddf.expr[names]
+    return FrozenSource(found[names], is_final=False, given=given)
+
+
+CHOOSING = (Partitions, Head, Tail)
+"""Expressions that choose rows by the numbers of partitions."""
+
+BY_PARTITION = ("MapPartitions", "Sample", "LocUnknown")
+"""Names of expressions whose rows may depend on the other rows of their partition."""
+
+
+def _with_partitions_of_dask(expr: Expr) -> Expr:
+    """Divide files among partitions as Dask does, where this decides which rows there
+    are.
+
+    Dask merges small files, and how many depends on the columns that it reads. So rows
+    that are chosen by partition are read as Dask reads them for the whole frame. But
+    nothing changes if the frame reads other files, too.
+    """
+    found = _optimized_by_partition(expr)
+    return expr if found is expr or _reads_files(found) else found
+
+
+def _optimized_by_partition(expr: Expr) -> Expr:
+    nodes = list(expr.walk())
+    repartitioned = any(isinstance(node, Repartition) for node in nodes)
+    if repartitioned and isinstance(expr, CHOOSING):
+        return cast(Expr, expr.optimize(fuse=False))
+    if type(expr).__name__ in BY_PARTITION and (repartitioned or _reads_files(expr)):
+        return cast(Expr, expr.optimize(fuse=False))
+    operands = [
+        _optimized_by_partition(one) if isinstance(one, Expr) else one
+        for one in expr.operands
+    ]
+    changed = any(
+        new is not old for new, old in zip(operands, expr.operands, strict=True)
+    )
+    return type(expr)(*operands) if changed else expr
+
+
+def _reads_files(expr: Expr) -> bool:
+    """Return whether Dask may still merge partitions that an expression reads."""
+    if isinstance(expr, IO):
+        return _is_mergeable(expr)
+    return any(map(_reads_files, expr.dependencies()))
+
+
+def may_merge(frame: Expr) -> bool:
+    """Return whether Dask may merge partitions of a frame if it reads only some of the
+    columns.
+    """
+    return any(map(_is_mergeable, frame.walk()))
+
+
+def _is_mergeable(node: Expr) -> bool:
+    return (
+        isinstance(node, BlockwiseIO)
+        and not isinstance(node, FusedIO)
+        and type(node)._fusion_compression_factor
+        is not BlockwiseIO._fusion_compression_factor
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib
 import math
 import tempfile
 import time
@@ -50,7 +51,6 @@ from tests.support.random_verbs import (
     grouping_columns,
     side_of,
 )
-from tests.support.threads import LITTLE
 
 NAMED = (
     "self_join",
@@ -297,7 +297,9 @@ def main() -> int:
     parser.add_argument("--threads", type=int)
     wanted = parser.parse_args()
     if wanted.threads is not None:
-        for (module, name), value in LITTLE.items():
+        # only here, because it imports private modules
+        little = importlib.import_module("tests.support.threads").LITTLE
+        for (module, name), value in little.items():
             setattr(module, name, value)
     first = wanted.start
     cases = range(first, first + wanted.cases) if wanted.case is None else [wanted.case]

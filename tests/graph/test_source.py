@@ -135,3 +135,50 @@ def test_other_selections_are_computed():
         lazy[["x", "y"]].loc[10:],
     ):
         assert some.simjoin.count_pairs(1, on="x").compute() == 9
+
+
+def first_rows(part):
+    return part.iloc[:2]
+
+
+CHOSEN = {
+    "some after a repartition": lambda g: g.repartition(npartitions=7).partitions[1:4],
+    "some of fewer": lambda g: g.repartition(npartitions=2).partitions[1:],
+    "head": lambda g: g.repartition(npartitions=4).head(4, compute=False),
+    "tail": lambda g: g.repartition(npartitions=4).tail(7, compute=False),
+    "of each partition": lambda g: g.map_partitions(first_rows),
+    "of columns of each partition": lambda g: g[["x", "y", "k"]].map_partitions(
+        first_rows
+    ),
+    "filtered": lambda g: g[g["x"] > 0.2].map_partitions(first_rows),
+    "twice": lambda g: g.repartition(npartitions=5).map_partitions(first_rows),
+    "sample": lambda g: g.sample(frac=0.5, random_state=3),
+    "labels": lambda g: g.loc[3:20],
+    "beside": lambda g: g.assign(y=g["y"].map_partitions(abs)),
+}
+
+
+@pytest.mark.parametrize("files", [3, 6, 9])
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_rows_that_depend_on_partitions_are_those_of_dask(kind, files, tmp_path):
+    """Dask merges small files, the fewer columns it reads, the more of them."""
+    frame = pd.DataFrame(np.random.default_rng(0).random((40, 3)), columns=list("xyz"))
+    frame = frame.assign(w="abc" * 20, k=range(40))
+    for n, rows in enumerate(np.array_split(np.arange(40), files)):
+        frame.iloc[rows].to_parquet(tmp_path / f"{n}.parquet")
+    chosen = CHOSEN[kind](dd.read_parquet(tmp_path, filesystem="arrow"))
+    expected = chosen.compute(scheduler="sync")["k"].tolist()
+    how = {"on": ["x", "y"]}
+    joined = chosen.simjoin.self_join(9.0, id="k", include_self=True, **how)
+    graph = chosen.simjoin.neighbor_graph(9.0, **how)
+    nearest = chosen.simjoin.knn_join(k=1, id="k", **how)
+    with dask.config.set(scheduler="sync"):
+        assert set(joined.compute()["left"]) == set(expected)
+        assert len(joined) == len(expected) * (len(expected) + 1) // 2
+        assert graph.compute().shape == (len(expected),) * 2
+        assert sorted(nearest.compute()["left"]) == sorted(expected)
+        assert len(chosen.simjoin.neighbor_counts(0.1, **how).compute()) == len(
+            expected
+        )
+        marked = chosen.assign(n=chosen.simjoin.neighbor_counts(0.1, **how))
+        assert marked.compute()["k"].tolist() == expected
