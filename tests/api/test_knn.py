@@ -22,6 +22,7 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.metrics import make_metric
+from dask_simjoin.planning import searches
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import nearest_output
 from dask_simjoin.request.requests import SelfJoinRequest
@@ -357,7 +358,10 @@ def test_results_beyond_the_limit_are_refused():
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("two", [False, True])
-def test_each_part_of_a_chunk_is_one_partition(how, two, monkeypatch):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_each_part_of_a_chunk_is_one_partition(how, two, at_once, monkeypatch):
+    # on a cluster, tasks search the parts of a chunk
+    monkeypatch.setattr(searches, "_is_at_once", lambda *_: at_once)
     monkeypatch.setattr(
         Costs, "pieces", lambda costs, seconds, *_: np.full(len(seconds), 3)
     )
