@@ -672,7 +672,9 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
             )
             drop = (
                 f"Drop such rows first: df = df[df[{name!r}].between({lowest:g}, "
-                f"{highest:g})]. They are not missing, so dropna=True keeps them."
+                f"{highest:g})]. dropna=True does not help: it leaves out only missing "
+                f"values. To treat them as missing: df[{name!r}] = df[{name!r}].where("
+                f"df[{name!r}].between({lowest:g}, {highest:g})), then dropna=True."
             )
             swapped = (
                 f"Use metric={spec.metric.name!r} with {' and '.join(metric.columns)}, in "

@@ -92,6 +92,17 @@ def numbered(text, frame):
     return repaired(text, frame).simjoin.self_join(1, on="x", **id)
 
 
+def both_ways(text, frame):
+    """Join without the rows that a message names, and with missing values there."""
+    dropped, missing = text.split("dropna=True does not help")
+    pairs = repaired(dropped.strip(), frame).simjoin.self_join(500, **AT_SEA)
+    same = repaired(missing, frame).simjoin.self_join(
+        500, **AT_SEA, **recommended(missing, "dropna")
+    )
+    pd.testing.assert_frame_equal(pairs, same)
+    return pairs
+
+
 RADIANS = PLACES.assign(**{name: np.radians(PLACES[name]) for name in ON["on"]})
 HOLES = with_column([np.nan, *range(9)])
 PLANE = SHIPS[:1800].rename(columns={"lon": "x", "lat": "y"})
@@ -206,9 +217,9 @@ REMEDIES = {
     "AIS: times among the coordinates": lambda text: SHIPS.simjoin.self_join(
         500, **HAVERSINE, **recommended(text, "on", "keep")
     ),
-    "AIS: a position that is not available": lambda text: repaired(
+    "AIS: a position that is not available": lambda text: both_ways(
         text, with_value(SHIPS, 7, lat=91.0, lon=181.0)
-    ).simjoin.self_join(500, **AT_SEA),
+    ),
     "novelty: no coordinates named": lambda text: SENSORS.simjoin.knn_join(
         k=1, **recommended(text, "on")
     ),
