@@ -392,7 +392,11 @@ JOBS = {
     ),
     "stops: areas": Mistake(
         lambda: points().simjoin.knn_join(with_areas(), 1),
-        ("20 geometries", "Polygon", "frame.set_geometry(frame['geometry'].centroid)"),
+        (
+            "In the right table, column 'geometry' holds 20 geometries",
+            "a Polygon in row 0 (label 0)",
+            "other = other.set_geometry(other['geometry'].centroid)",
+        ),
     ),
     # products that are listed twice
     "products: two columns of texts": Mistake(

@@ -230,7 +230,7 @@ REMEDIES = {
         repaired(text, points(), other=points(crs=4326)), 1
     ),
     "stops: areas": lambda text: points().simjoin.knn_join(
-        eval(text.split("example: ")[1].rstrip("."), {"frame": with_areas()}), 1
+        repaired(text, points(), other=with_areas()), 1
     ),
     "products: two columns of texts": lambda text: repaired(
         text, PRODUCTS
