@@ -431,7 +431,12 @@ JOBS = {
     ),
     "box: boxsize=": Mistake(
         lambda: dask_simjoin.neighbor_counts(BOX, 0.05, boxsize=1.0),
-        ("'boxsize'", "not supported", "Add copies of the rows within eps of a border"),
+        (
+            "'boxsize'",
+            "not supported",
+            "With coordinates from 0 to L",
+            "add copies of the rows within eps of each border and corner",
+        ),
     ),
     "box: far too large a distance": Mistake(
         lambda: dask_simjoin.self_join(RNG.random((400_000, 3)), 0.9),
