@@ -224,7 +224,7 @@ IN_BOX = (
 )
 COPIES = (
     "For large tables, add copies of the rows within eps of each border and corner, "
-    "shifted by L"
+    "shifted by the box size L"
 )
 NO_BOXES = (
     f"{IN_BOX}.query_pairs(eps, output_type='ndarray'). {COPIES}. Then find the pairs, "
