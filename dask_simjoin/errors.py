@@ -98,9 +98,14 @@ class ListError(CoordinateError):
     ``dropna=True``.
     """
 
-    def __init__(self, row: int, what: str) -> None:
-        super().__init__(row, what)
+    def __init__(
+        self, row: int, what: str, lengths: tuple[tuple[int, int, int], ...] = ()
+    ) -> None:
+        super().__init__(row, what, lengths)
         self.row, self.what = row, what
+        # if lists differ in length: each length, the number of such lists, and the row
+        # of the first of these
+        self.lengths = lengths
 
     def __str__(self) -> str:
         return f"Row {self.row} holds {self.what}."

@@ -21,7 +21,12 @@ from dask_simjoin.catalog import HOME, LIBRARIES, library
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.native import cast_arrow, is_native, native, without_views
-from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import (
+    ColumnError,
+    OptionError,
+    UnsupportedFrameError,
+    in_table,
+)
 from dask_simjoin.metrics.norms import Frame, Ids
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.request.columns import (
@@ -206,10 +211,10 @@ def with_points(
     some = left or right
     assert some is not None
     some.adapt(given, has_unit)
-    added = {}
+    added, two = {}, other is not None
     for side, points, table in (("left", left, frame), ("right", right, other)):
         if points is not None:
-            added[side] = _with_columns(table, points)
+            added[side] = _with_columns(table, points, side if two else None)
             on = "on" if other is None else f"{side}_on"
             given[on] = points.in_order(given["metric"])
     if other is not None and left is not None and right is not None:
@@ -272,28 +277,57 @@ def points_of(frame: Any, on: Any) -> Points | None:
     return None
 
 
-def _with_columns(frame: Frame, points: Points) -> Frame:
-    return by_partition(add_columns, frame, points.name, points.columns)
+def _with_columns(frame: Frame, points: Points, which: str | None) -> Frame:
+    lazy = is_dask_collection(frame)
+    return by_partition(_add_columns, frame, points.name, points.columns, which, lazy)
 
 
-def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
-    """Add the coordinates of points as columns; raise an error for other geometries."""
+def _add_columns(
+    frame: Frame, name: str, columns: list[str], which: str | None, lazy: bool
+) -> Frame:
+    """Add the coordinates of points as columns, with the name of the table, "left" or
+    "right", in errors. None: there is only one table. `lazy`: whether `frame` is a
+    partition.
+    """
+    with in_table(which):
+        return add_columns(frame, name, columns, which == "right", lazy)
+
+
+def add_columns(
+    frame: Frame,
+    name: str,
+    columns: list[str],
+    is_right: bool = False,
+    lazy: bool = False,
+) -> Frame:
+    """Add the coordinates of points as columns; raise an error for other geometries.
+
+    `is_right`: whether it is the right table. `lazy`: whether `frame` is a partition.
+    """
     shapes = frame[name]
     kinds = shapes.geom_type
-    wrong = kinds[kinds.notna() & (kinds != "Point")]
-    if len(wrong):
+    wrong = (kinds.notna() & (kinds != "Point")).to_numpy()
+    table = "other" if is_right else "frame"
+    if wrong.any():
+        row = int(wrong.argmax())
+        label = shown(frame.index[row])
+        place = f"at label {label}" if lazy else f"in row {row} (label {label})"
+        many = int(wrong.sum())
+        things = (
+            "geometry that is not a point"
+            if many == 1
+            else ("geometries that are not points")
+        )
         raise ColumnError(
-            f"Column {name!r} holds {len(wrong):,} geometries that are not points, "
-            "such as a "
-            f"{wrong.iloc[0]}. "
-            "Use their centroids, for example: "
-            f"frame.set_geometry(frame[{name!r}].centroid)."
+            f"Column {name!r} holds {many:,} {things}, such as a {kinds.iloc[row]} "
+            f"{place}. Distances are between points only; to use the centroids: "
+            f"{table} = {table}.set_geometry({table}[{name!r}].centroid)."
         )
     if shapes.has_z.any() and (shapes.z[shapes.has_z].fillna(0) != 0).any():
         raise ColumnError(
             f"Column {name!r} holds points with heights (z), but only x and y of points "
-            "are compared. To ignore the heights, use "
-            f"frame.set_geometry(frame[{name!r}].force_2d()). To compare them, add all "
+            f"are compared. To ignore the heights, use {table} = "
+            f"{table}.set_geometry({table}[{name!r}].force_2d()). To compare them, add all "
             "three coordinates of projected points as columns, and name them with on=."
         )
     return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))

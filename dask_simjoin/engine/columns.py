@@ -240,16 +240,15 @@ def _chunks(column: Series) -> list[Any]:
 
 
 def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
-    length, start, lengths = None, 0, []
-    for chunk in chunks:
-        if pa.types.is_fixed_size_list(chunk.type):
-            length = chunk.type.list_size
-            break
+    if chunks and pa.types.is_fixed_size_list(chunks[0].type):
+        length = chunks[0].type.list_size
+    else:
         # NaN for missing lists
-        own = pc.list_value_length(chunk).to_numpy(zero_copy_only=False)
-        lengths.append(own)
-        length = _checked(own, length, start, lengths)
-        start += len(chunk)
+        lengths = [
+            pc.list_value_length(chunk).to_numpy(zero_copy_only=False)
+            for chunk in chunks
+        ]
+        length = _checked(np.concatenate(lengths)) if lengths else None
     for chunk in chunks:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
         # `flatten` skips missing lists, so `numbers` has values only for the rows in
@@ -260,40 +259,32 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         yield _Part(present, numbers, 1 if length is None else length)
 
 
-def _checked(
-    lengths: np.ndarray, length: int | None, start: int, every: list[np.ndarray]
-) -> int | None:
-    """Return the common length of lists; raise `ListError` if a length differs.
-
-    `lengths`: NaN for missing lists; `length`: length of earlier lists, None if there
-    are none; `start`: row of the first list; `every`: these lengths and earlier ones.
+def _checked(lengths: np.ndarray) -> int | None:
+    """Return the common length of lists, None if there are none; raise `ListError` if
+    lengths differ. `lengths`: NaN for missing lists.
     """
     there = np.flatnonzero(~np.isnan(lengths))
     if not len(there):
-        return length
-    length = int(lengths[there[0]]) if length is None else length
-    other = there[lengths[there] != length]
-    if len(other):
-        odd = int(lengths[other[0]])
-        raise ListError(
-            start + int(other[0]),
-            f"a list of length {odd}, and earlier rows lists of length {length} "
-            f"({_frequent(np.concatenate(every))})",
-        )
-    return length
+        return None
+    _check_lengths(lengths[there], there)
+    return int(lengths[there[0]])
 
 
-def _frequent(lengths: np.ndarray) -> str:
-    """Return the most frequent length of lists, and how many lists have another one, in
-    words. `lengths`: NaN for missing lists.
-    """
-    values, counts = np.unique(lengths[~np.isnan(lengths)], return_counts=True)
-    # of several, the largest, which the remedy of the message keeps
-    most = len(counts) - 1 - int(np.argmax(counts[::-1]))
-    others = int(counts.sum() - counts[most])
-    return (
-        f"{others:,} of {counts.sum():,} lists are not of the most frequent length, "
-        f"{values[most]:.0f}"
+def _check_lengths(lengths: np.ndarray, rows: np.ndarray) -> None:
+    """Raise `ListError` if lengths of lists differ. `rows`: the rows of these lists."""
+    other = np.flatnonzero(lengths != lengths[0])
+    if not len(other):
+        return
+    found = [
+        array.astype(int)
+        for array in np.unique(lengths, return_index=True, return_counts=True)
+    ]
+    by_row = sorted(zip(*found, strict=True), key=lambda one: one[1])
+    raise ListError(
+        int(rows[other[0]]),
+        f"a list of length {lengths[other[0]]:.0f}, and earlier rows lists of length "
+        f"{lengths[0]:.0f}",
+        tuple((int(n), int(many), int(rows[first])) for n, first, many in by_row),
     )
 
 
@@ -314,7 +305,7 @@ def _object_part(values: np.ndarray) -> _Part:
             if _is_number(value) and np.isnan(lengths[:row]).all():
                 what += f" {A_NUMBER}"
             raise ListError(row, what)
-    length = _checked(lengths, None, 0, [lengths])
+    length = _checked(lengths)
     present = ~np.isnan(lengths)
     if not length:
         return _Part(present, np.empty(0), 1 if length is None else 0)
@@ -391,11 +382,8 @@ def _on_gpu(column: Series) -> Array:
         )
     lengths = some.list.len().values
     length = int(lengths[0])
-    other = xp.flatnonzero(lengths != length)
-    if len(other):
-        row, odd = int(xp.flatnonzero(present)[other[0]]), int(lengths[other[0]])
-        what = f"a list of length {odd}, and earlier rows lists of length {length}"
-        raise ListError(row, what)
+    if (lengths != length).any():
+        _check_lengths(xp.asnumpy(lengths), xp.asnumpy(xp.flatnonzero(present)))
     flat = some.list.leaves.astype("float64")
     numbers = (
         flat.to_cupy(na_value=np.nan) if flat.has_nulls else flat.to_cupy()

@@ -113,7 +113,8 @@ def check_room(
             "" if size > free else f", and {size_text(need, free)} while it is built"
         )
         memory = "memory" if device is None else "the memory of the GPU"
-        lazy, remedy = _in_parts(size, things, lists, most)
+        verb = "" if _is_nearest(cause, kind) else _join_verb(two, kind)
+        lazy, remedy = _in_parts(size, things, lists, most, verb)
         raise BudgetError(
             f"{cause} gives {number} ({size_text(size, free)}{built}). The result must "
             f"fit in {memory}, and {size_text(free)} are free. "
@@ -153,7 +154,7 @@ def within_memory(
         yield
     except MemoryError as error:
         cause, kind = spec.request, spec.kind
-        lazy, remedy = _in_parts(0, "pairs", spec.of_lists)
+        lazy, remedy = _in_parts(0, "pairs", spec.of_lists, verb=_join_verb(two, kind))
         raise BudgetError(
             f"{cause} gives a result that does not fit in memory: {error}. "
             f"{fewer_pairs(cause, two, options, kind=kind)} {lazy}",
@@ -161,16 +162,21 @@ def within_memory(
         ) from error
 
 
+def _join_verb(two: bool, kind: str) -> str:
+    """Return the verb that finds pairs. `two`, `kind`: see `fewer_pairs`."""
+    return f"{kind}join" if two else f"{kind}self_join"
+
+
 def _in_parts(
-    size: float, things: str, lists: bool, most: bool = False
+    size: float, things: str, lists: bool, most: bool = False, verb: str = ""
 ) -> tuple[str, Remedy]:
     """Return the remedy for a result that does not fit in memory: a Dask DataFrame, and
     the configuration that it needs.
 
     The remedy is a sentence, and a `Remedy` for programs.
-    `size`: bytes of the result.  `things`: its rows, in words.  `lists`: whether a
-    column holds lists, which Dask would convert to texts.  `most`: whether
-    `check_share` would refuse the result.
+    `size`: bytes of the result; 0: unknown.  `things`: its rows, in words.  `lists`:
+    whether a column holds lists, which Dask would convert to texts.  `most`: whether
+    `check_share` would refuse the result.  `verb`: the verb of the call; "": unknown.
     """
     config: dict[str, Any] = {}
     settings = read_settings()
@@ -179,10 +185,15 @@ def _in_parts(
         config |= enough_result(size)
     if lists:
         config["dataframe.convert-string"] = False
-    first = f"dask.config.set({config}), then " if config else ""
+    first = f"dask.config.set({config}), then " if config else "use "
+    space = f" with more than {size_text(size)} free" if size else ""
+    table = f"dd.from_pandas(frame, npartitions={PARTS})"
+    call = (
+        f"{table}.simjoin.{verb}(...)" if verb else f"the same verb of {table}.simjoin"
+    )
     return (
-        f"If you need all {things}, use {first}dd.from_pandas(frame, "
-        f"npartitions={PARTS}), whose result comes in parts.",
+        f"If you need all {things} and only aggregate them, or write them to a disk"
+        f"{space}: {first}{call}, whose result comes in parts.",
         Remedy(config=config, npartitions=PARTS),
     )
 

@@ -323,7 +323,8 @@ def _limited(need: float, limits: Limits, less: str) -> str:
     `less`: sentences about options that make the result smaller.
     """
     where = (
-        "you only aggregate the result, or write it to a larger disk"
+        "you only aggregate the result, or write it to a disk with more than "
+        f"{size_text(need, limits.result)} free"
         if limits.result_origin == FREE
         else "you have the space"
     )
@@ -478,7 +479,7 @@ def resolve_dims(
                 f"The lists of column {spec.on[0]!r} must be of equal length: lists of "
                 "partition "
                 f"{found[0][0]} have {dims} numbers, and lists of partition {number} "
-                f"have {other}. {_same_length(spec.on[0], True)}"
+                f"have {other}. {_same_length(spec.on[0])}"
             )
     if not dims:
         raise CoordinateError(
@@ -500,33 +501,63 @@ SHAPES = re.compile(
 """Matches the types of shapely's geometries."""
 
 
-def _same_length(name: Hashable, lazy: bool) -> str:
-    """Return the sentence that recommends to keep the lists of the most frequent
-    length. `lazy`: whether the table is a Dask DataFrame.
+def _same_length(name: Hashable) -> str:
+    """Return the sentence that recommends to keep the lists of a Dask DataFrame that
+    have the most frequent length.
     """
-    meta = f", meta=({name!r}, 'float64')" if lazy else ""
     return (
         "To keep only lists of the most frequent length: "
-        f"n = df[{name!r}].map(len, na_action='ignore'{meta}), then "
+        f"n = df[{name!r}].map(len, na_action='ignore', meta=({name!r}, 'float64')), then "
         "df = df[n == max(n.mode())]."
     )
 
 
-def _unlike(name: Hashable, what: str, where: str, lazy: bool) -> CoordinateError:
-    """Return the error for a row of a column of objects that has no list of numbers, or
-    a list of another length. `what`: the value; `where`: its row; `lazy`: see
-    `_same_length`.
+MOST_LENGTHS = 3
+"""Number of lengths of lists that a message names."""
+
+
+def _unlike_lengths(
+    name: Hashable, summary: PartitionSummary, number: int, partitions: int
+) -> CoordinateError:
+    """Return the error for lists of several lengths. `number`: of the partition with
+    these lists.
+    """
+    # of several frequent lengths, the largest, as in `_same_length`
+    frequent = max(summary.lengths, key=lambda one: (one[1], one[0]))
+    others = [one for one in summary.lengths if one is not frequent]
+    named = [
+        one for one in summary.lengths if one in (frequent, *others[: MOST_LENGTHS - 1])
+    ]
+    *texts, last = [
+        f"{counted(many, 'list')} {'has' if many == 1 else 'have'} length {length} "
+        f"(first in row {row}, label {label})"
+        for length, many, row, label in named
+    ]
+    if rest := sum(one[1] for one in others[MOST_LENGTHS - 1 :]):
+        texts.append(last)
+        last = f"{counted(rest, 'list')} {'has' if rest == 1 else 'have'} other lengths"
+    where = f"in partition {number}, " if partitions > 1 else ""
+    use = (
+        _same_length(name)
+        if partitions > 1
+        else f"To keep only the lists of length {frequent[0]}: "
+        f"df = df[df[{name!r}].map(len, na_action='ignore') == {frequent[0]}]."
+    )
+    return CoordinateError(
+        f"Column {name!r} must hold lists of numbers of equal length, but {where}"
+        f"{', '.join(texts)} and {last}. {use}"
+    )
+
+
+def _unlike(name: Hashable, what: str, where: str) -> CoordinateError:
+    """Return the error for a row of a column that has no list of numbers. `what`: the
+    value; `where`: its row.
     """
     kind, column = what.partition(",")[0], f"df[{name!r}]"
     if "not a list" not in what:
-        use = (
-            _same_length(name, lazy)
-            if "length" in what
-            else "Leave such rows out first, or convert the lists."
-        )
         return CoordinateError(
             f"Column {name!r} must hold lists of numbers of equal length: {where} holds "
-            f"{what}. {use}"
+            f"{what}. Leave such rows out first, or convert the lists."
         )
     if what.endswith(A_NUMBER):
         return CoordinateError(
@@ -573,9 +604,11 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     """
     for number, summary in enumerate(summaries):
         if summary.unlike is not None:
+            if summary.lengths:
+                raise _unlike_lengths(spec.on[0], summary, number, len(summaries))
             row, what, label = summary.unlike
             place = _place(row, number, label, len(summaries))
-            raise _unlike(spec.on[0], what, place, len(summaries) > 1)
+            raise _unlike(spec.on[0], what, place)
     problems, groups = [], ""
     for name in spec.on:
         found = [(n, *s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
@@ -672,7 +705,9 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
             )
             drop = (
                 f"Drop such rows first: df = df[df[{name!r}].between({lowest:g}, "
-                f"{highest:g})]. They are not missing, so dropna=True keeps them."
+                f"{highest:g})]. dropna=True does not help: it leaves out only missing "
+                f"values. To treat them as missing: df[{name!r}] = df[{name!r}].where("
+                f"df[{name!r}].between({lowest:g}, {highest:g})), then dropna=True."
             )
             swapped = (
                 f"Use metric={spec.metric.name!r} with {' and '.join(metric.columns)}, in "

@@ -73,6 +73,9 @@ SILENCE = (
 )
 """End of warnings that nothing else ends but other data."""
 
+CHECK_UNIT = "Check that eps and the coordinates have the same unit"
+"""Advice of warnings about many pairs. Errors join it with their own advice."""
+
 SMALLER = ", or use a smaller eps"
 """End of warnings about many pairs. Errors about them name more remedies instead."""
 
@@ -130,20 +133,33 @@ def check_share(
     if not is_most(share, size) or spec.settings.result is not None:
         return
     causes = _causes(data_warnings)
-    likely = "".join(f"{cause} " for cause in causes)
-    raise BudgetError(
-        f"{likely}{spec.request} gives an estimated {about_many(rows)} pairs or more "
+    message = (
+        f"{spec.request} gives an estimated {about_many(rows)} pairs or more "
         f"({size_text(size)}, {share:.0%} of all pairs). A result with {LARGE:.0%} of "
         f"all pairs or more is refused from {size_text(DEAR)} on, because eps is "
         f"probably wrong. {fewer_pairs(spec.request, two, spec.same_options, equal)} If "
         "you want all of these pairs, allow this size first: "
-        f"dask.config.set({enough_result(size)}).",
+        f"dask.config.set({enough_result(size)})."
+    )
+    raise BudgetError(
+        _joined([*causes, message]),
         remedies=[
             *(cause.remedy for cause in causes.values() if cause.remedy is not None),
             Remedy(config=enough_result(size)),
             *verbs_without_pairs(spec.request, two),
         ],
     )
+
+
+def _joined(sentences: list[str]) -> str:
+    """Join causes and the message of an error. The advice to check the unit becomes part
+    of the advice to use a smaller eps.
+    """
+    text, use = " ".join(sentences), "Use a smaller eps"
+    if f" {CHECK_UNIT}." not in text or use not in text:
+        return text
+    text = text.replace(f" {CHECK_UNIT}.", "")
+    return text.replace(use, f"{CHECK_UNIT}{SMALLER}", 1)
 
 
 @contextlib.contextmanager
@@ -156,9 +172,11 @@ def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
     except BudgetError as error:
         (text,) = error.args
         new = {
-            cause: one for cause, one in _causes(find()).items() if cause not in text
+            cause: one
+            for cause, one in _causes(find()).items()
+            if cause.replace(f" {CHECK_UNIT}.", "") not in text
         }
-        error.args = (" ".join([*new, text]),)
+        error.args = (_joined([*new, text]),)
         error.remedies = (
             *(one.remedy for one in new.values() if one.remedy is not None),
             *error.remedies,
@@ -615,11 +633,7 @@ def _large(
             text += f": the largest distance of two rows is at most {length:.4g}"
         if degrees := _perhaps_degrees(spec, lower, upper, length):
             return [_units(f"{text}. {degrees}")]
-    return [
-        _units(
-            f"{text}. Check that eps and the coordinates have the same unit{SMALLER}."
-        )
-    ]
+    return [_units(f"{text}. {CHECK_UNIT}{SMALLER}.")]
 
 
 def _perhaps_degrees(

@@ -106,6 +106,9 @@ class PartitionSummary:
     narrow: bool = False
     # the rows that `dropna` leaves out, by column and reason
     left_out: tuple[LeftOutRows, ...] = ()
+    # if lists differ in length: each length, the number of such lists, and the row
+    # number and label of the first of these
+    lengths: tuple[tuple[int, int, int, str], ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -207,7 +210,9 @@ def scan_partition(
         columns = columns_of(frame, spec) if columns is None else columns
     except ListError as error:
         unlike = (error.row, error.what, _label(frame, spec, error.row))
-        return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike), None
+        unequal = tuple((*one, _label(frame, spec, one[2])) for one in error.lengths)
+        nowhere = moments(np.empty((0, 1)))
+        return PartitionSummary(rows, nowhere, unlike=unlike, lengths=unequal), None
     may_narrow = may_narrow and supports_narrow(spec, columns.shape[1])
     x, kept, lengths = _embedded(columns, spec, may_narrow)
     narrow = may_narrow and _narrowed(columns, x, lengths) is not None

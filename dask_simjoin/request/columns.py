@@ -40,9 +40,12 @@ from dask_simjoin.request.units import parsed
 T = TypeVar("T")
 
 
-def no_number(name: Hashable, dtype: DType, names: Sequence[Hashable]) -> ColumnError:
+def no_number(
+    name: Hashable, dtype: DType, names: Sequence[Hashable], on_sphere: bool = False
+) -> ColumnError:
     """Return the error for a column without real numbers; its message suggests a
-    conversion. `names`: all columns that `on` names.
+    conversion. `names`: all columns that `on` names. `on_sphere`: whether the metric
+    compares latitudes and longitudes only.
     """
     kind = "numbers"
     if is_decimal(dtype) or getattr(dtype, "kind", "") in ("c", "f"):
@@ -51,27 +54,35 @@ def no_number(name: Hashable, dtype: DType, names: Sequence[Hashable]) -> Column
     text = f"on= names {name!r} of dtype {dtype}, but coordinates must be {kind}."
     if getattr(dtype, "kind", "") in ("M", "m"):
         others = [other for other in names if other != name]
-        return ColumnError(f"{text} {_for_times(name, dtype, others)}")
+        return ColumnError(f"{text} {_for_times(name, dtype, others, on_sphere)}")
     converted = _converted(name, dtype) or "Name numeric columns only."
     return ColumnError(f"{text} {converted}")
 
 
-def _for_times(name: Hashable, dtype: DType, others: list[Hashable]) -> str:
+def _for_times(
+    name: Hashable, dtype: DType, others: list[Hashable], on_sphere: bool
+) -> str:
     """Return the remedies for times as coordinates; other coordinates have another
-    unit.
+    unit. `on_sphere`: see `no_number`.
     """
     column = f"df[{name!r}]"
     seconds = "" if getattr(dtype, "kind", "") == "m" else f" - {column}.min()"
     source = f"({column}{seconds})" if seconds else column
-    convert = f"{column} = {source}.dt.total_seconds()."
+    convert = f"{column} = {source}.dt.total_seconds()"
     if not others:
-        return f"To use the times in seconds: {convert}"
+        return f"To use the times in seconds: {convert}."
     left, right = (f"pairs[{f'{name}_{side}'!r}]" for side in ("left", "right"))
+    scaled = (
+        ""
+        if on_sphere
+        else " To use time as a coordinate instead, scale it to the unit of eps: "
+        f"{convert} / seconds_per_unit."
+    )
     return (
         f"For rows that are near in space and in time, use on=[{listed(others)}] and "
-        f"keep=[{name!r}]. Then drop the pairs that are too far apart in time. In "
-        f"pandas: pairs[({left} - {right}).abs() <= pd.Timedelta('10min')]. To use the "
-        f"times in seconds as a coordinate: {convert}"
+        f"keep=[{name!r}]. Then keep the pairs that are at most 10 minutes apart, for "
+        f"example. In pandas: pairs[({left} - {right}).abs() <= "
+        f"pd.Timedelta('10min')].{scaled}"
     )
 
 
@@ -187,11 +198,15 @@ def check_columns(meta: Frame) -> None:
 
 
 def check_on(
-    meta: Frame, on: Columns, id: Hashable | None, radius: str | None
+    meta: Frame,
+    on: Columns,
+    id: Hashable | None,
+    radius: str | None,
+    on_sphere: bool = False,
 ) -> tuple[Hashable, ...]:
     """Return the coordinates: the columns that `on` names, or all numeric columns.
 
-    Raise an error if one is unsuitable.
+    Raise an error if one is unsuitable. `on_sphere`: see `no_number`.
     """
     dtypes = dict(zip(meta.columns.tolist(), meta.dtypes, strict=True))
     if on is None:
@@ -241,7 +256,7 @@ def check_on(
                 "column of lists must "
                 f"be the only one: on={name!r}."
             )
-        raise no_number(name, dtypes[name], names)
+        raise no_number(name, dtypes[name], names, on_sphere)
     return tuple(names)
 
 

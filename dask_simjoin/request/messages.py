@@ -218,10 +218,21 @@ NO_ORDER = (
     "called 'time', join with keep=['time'] and return_distance=True. Drop the pairs "
     "whose right row is not earlier, and take the nearest rows"
 )
+IN_BOX = (
+    "Periodic boxes are not supported. With coordinates from 0 to L, use SciPy: "
+    "scipy.spatial.cKDTree(x, boxsize=L)"
+)
+COPIES = (
+    "For large tables, add copies of the rows within eps of each border and corner, "
+    "shifted by the box size L"
+)
 NO_BOXES = (
-    "Periodic boxes are not supported. Add copies of the rows within eps of a border, "
-    "shifted by the size of the box, and drop the results of the copies. Or use "
-    "scipy.spatial.cKDTree(x, boxsize=...)"
+    f"{IN_BOX}.query_pairs(eps, output_type='ndarray'). {COPIES}. Then find the pairs, "
+    "and replace each copy by its original row"
+)
+NO_BOXES_OF_COUNTS = (
+    f"{IN_BOX}.query_ball_point(x, eps, return_length=True) - 1. {COPIES}, and keep "
+    "only the counts of the original rows"
 )
 NO_EXCLUDED = (
     "Pairs within a group cannot be left out. With a column of groups, here called "
@@ -276,8 +287,9 @@ NO_OPTIONS: dict[str, str] = {
 NO_METRICS: dict[str, str] = (
     dict.fromkeys(
         ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-        "An inner product is not a distance. If you scale each row to norm 1, "
-        "metric='cosine' is one minus the inner product",
+        "An inner product is not a distance. If all rows have norm 1, an inner product "
+        "of at least s is metric='cosine' with eps=1-s (for s=0.9: eps=0.1). For rows "
+        "of other norms, joins by inner product are not supported",
     )
     | dict.fromkeys(
         (
@@ -408,6 +420,8 @@ def not_an_option(
             )
         if NO_OPTIONS[key] is NO_ORDER and verb == "knn_join":
             return f": it cannot look only at {_in_order(key, given, frame)}"
+        if NO_OPTIONS[key] is NO_BOXES and verb == "neighbor_counts":
+            return f". {NO_BOXES_OF_COUNTS}."
         text = _with_column(NO_OPTIONS[key], "time", time_column(frame))
         group = value if NO_OPTIONS[key] is NO_EXCLUDED else None
         text = _with_column(text, "group", group if isinstance(group, str) else None)
@@ -462,20 +476,24 @@ def _in_order(key: str, given: Mapping[str, Any], frame: object) -> str:
     )
     distances = f"k_distances(frame, {k}{of_distances})"
     choose = (
-        "Choose an eps of several times the usual distance"
+        "eps of several times the usual distance"
         if two
-        else "Choose an eps of several times the distance of the nearest rows, such as "
-        f"eps = 5 * numpy.median(dask_simjoin.{distances})"
+        else f"eps, such as eps = 5 * numpy.median(dask_simjoin.{distances})"
     )
     rows = f"nearest {which} row" if k == 1 else f"{k} nearest {which} rows"
+    few = (
+        f"Rows without {'a' if later else 'an'} {which} row within eps are left out"
+        if k == 1
+        else f"Rows with fewer than {k} {which} rows within eps get fewer"
+    )
     text = (
-        f"{which} rows. With a column of times, here called 'time', join within eps: "
-        "pairs = frame.simjoin.join("
+        f"{which} rows. With a column of times, here called 'time', first choose an "
+        f"{choose}. Then join within eps: pairs = frame.simjoin.join("
         f"{'other' if two else 'frame'}, eps{same}, keep=['time'], "
         f"return_distance=True){'.compute()' if is_dask_collection(frame) else ''}. "
         f"Then take the {rows}: pairs[pairs['time_right'] {sign} pairs['time_left']]"
-        f".sort_values('distance').groupby('left').head({k}). {choose}, as only "
-        f"{which} rows count."
+        f".sort_values('distance').groupby('left').head({k}). {few}; if there are too "
+        "many of these, raise eps."
     )
     return _with_column(text, "time", time_column(frame))
 

@@ -194,7 +194,11 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         else meta
     )
     on = check_on(
-        suggested if request.on is None else meta, request.on, request.id, radius
+        suggested if request.on is None else meta,
+        request.on,
+        request.id,
+        radius,
+        bool(metric.columns),
     )
     check_columns_of(metric, on, request.on is None)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None

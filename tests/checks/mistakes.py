@@ -392,7 +392,11 @@ JOBS = {
     ),
     "stops: areas": Mistake(
         lambda: points().simjoin.knn_join(with_areas(), 1),
-        ("20 geometries", "Polygon", "frame.set_geometry(frame['geometry'].centroid)"),
+        (
+            "In the right table, column 'geometry' holds 20 geometries",
+            "a Polygon in row 0 (label 0)",
+            "other = other.set_geometry(other['geometry'].centroid)",
+        ),
     ),
     # products that are listed twice
     "products: two columns of texts": Mistake(
@@ -427,7 +431,12 @@ JOBS = {
     ),
     "box: boxsize=": Mistake(
         lambda: dask_simjoin.neighbor_counts(BOX, 0.05, boxsize=1.0),
-        ("'boxsize'", "not supported", "Add copies of the rows within eps of a border"),
+        (
+            "'boxsize'",
+            "not supported",
+            "With coordinates from 0 to L",
+            "add copies of the rows within eps of each border and corner",
+        ),
     ),
     "box: far too large a distance": Mistake(
         lambda: dask_simjoin.self_join(RNG.random((400_000, 3)), 0.9),

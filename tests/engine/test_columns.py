@@ -1,6 +1,7 @@
 """Coordinates in one column of lists, as embeddings are kept."""
 
 import decimal
+import re
 
 import dask
 import dask.dataframe as dd
@@ -336,18 +337,23 @@ def test_lists_of_other_lengths(how, kind):
     )
     frame = pd.DataFrame({"vec": column}, index=list("abcdef"))
     if how == "dask-3":  # of two rows each
-        where, number = r"row 1 of partition 1 \(label 'd'\)", "1 of 2"
-        frequent = 3
+        text = (
+            "in partition 1, 1 list has length 2 (first in row 0, label 'c') and 1 list "
+            "has length 3 (first in row 1, label 'd'). To keep only lists of the most"
+        )
     else:
-        where, number, frequent = r"row 3 \(label 'd'\)", "2 of 6", 2
-    text = (
-        f"{where} holds a list of length 3, and earlier rows lists of length 2 "
-        rf"\({number} lists are not of the most frequent length, {frequent}\)\."
+        text = (
+            "4 lists have length 2 (first in row 0, label 'a'), 1 list has length 3 "
+            "(first in row 3, label 'd') and 1 list has length 1 (first in row 5, label "
+            "'f'). To keep only the lists of length 2: "
+        )
+    text = re.escape(
+        f"Column 'vec' must hold lists of numbers of equal length, but {text}"
     )
     for dropna in (False, True):
         with pytest.raises(
             CoordinateError,
-            match=rf"'vec' must hold lists of numbers of equal length: {text}",
+            match=text,
         ) as caught:
             computed(lay(frame, how).simjoin.self_join(1.0, on="vec", dropna=dropna))
         if how != "dask-1":  # it is taken for a pandas DataFrame
@@ -356,9 +362,20 @@ def test_lists_of_other_lengths(how, kind):
             assert pairs.to_numpy().tolist() == [["a", "b"], ["b", "c"]]
 
 
+def test_many_lengths_are_counted():
+    frame = pd.DataFrame({"vec": [[0.0] * n for n in (5, 4, 3, 2, 1, 1)]})
+    text = (
+        "1 list has length 5 (first in row 0, label 0), 1 list has length 4 (first in row "
+        "1, label 1), 2 lists have length 1 (first in row 4, label 4) and 2 lists have "
+        "other lengths."
+    )
+    with pytest.raises(CoordinateError, match=re.escape(text)):
+        frame.simjoin.self_join(1.0, on="vec")
+
+
 def test_missing_lists_and_lists_of_other_lengths():
     frame = pd.DataFrame({"vec": [[0.0], [0.0, 1], None, [1.0, 1]]})
-    with pytest.raises(CoordinateError, match=r"row 1 .* of length 2, and") as caught:
+    with pytest.raises(CoordinateError, match=r"2 lists .* row 1, label 1\)") as caught:
         frame.simjoin.self_join(2.0, on="vec", dropna=True)
     kept = rows_of_one_length(str(caught.value), frame)
     assert kept.simjoin.self_join(2.0, on="vec").to_numpy().tolist() == [[1, 3]]

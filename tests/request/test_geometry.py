@@ -15,6 +15,7 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from tests.support.frames import computed, lay
+from tests.support.remedies import repaired
 
 geopandas = pytest.importorskip("geopandas")
 
@@ -143,15 +144,37 @@ def test_other_columns_can_be_named():
 def test_refused():
     areas = POINTS.to_crs(32631).set_geometry(POINTS.to_crs(32631).geometry.buffer(1))
     with pytest.raises(
-        ColumnError,
-        match=r"holds 80 geometries that are not points, such as a Polygon\. Use their",
-    ):
+        ColumnError, match=r"^Column 'geometry' holds 80 geom"
+    ) as caught:
         areas.simjoin.self_join(1)
+    assert len(repaired(str(caught.value), areas).simjoin.knn_join(k=1)) == 80
     with pytest.raises(
         OptionError,
         match=r"has a unit, but the unit of the points is unknown.*use frame\.set_crs\(4326\)",
     ):
         POINTS.set_crs(None, allow_override=True).simjoin.self_join("5 km")
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+@pytest.mark.parametrize("which", ["left", "right"])
+def test_message_names_the_table_with_areas(how, which):
+    metric = POINTS.to_crs(32631)
+    shapes = metric.geometry.copy()
+    shapes.iloc[7] = shapes.iloc[7].buffer(1)
+    areas = metric.set_geometry(shapes)
+    tables = {"left": lay(metric, how), "right": lay(metric, how)}
+    tables[which] = lay(areas, how)
+    with pytest.raises(ColumnError) as caught:
+        computed(tables["left"].simjoin.join(tables["right"], 1))
+    text = str(caught.value)
+    assert text.startswith(
+        f"In the {which} table, column 'geometry' holds 1 geometry that is not a point, "
+        "such as a Polygon "
+    )
+    assert ("in row 7 (label " in text) == (how == "pandas")
+    assert f" label {areas.index[7]!r}" in text.replace("(", " ")
+    name = "frame" if which == "left" else "other"
+    assert f": {name} = {name}.set_geometry({name}['geometry'].centroid)." in text
 
 
 @pytest.mark.parametrize("how", ["pandas", "dask-3"])

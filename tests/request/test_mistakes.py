@@ -1,19 +1,22 @@
 """Mistakes that newcomers make are told of, in the package's words."""
 
 import decimal
+import itertools
 import re
 
 import dask
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.spatial
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 import dask_simjoin
-from dask_simjoin.errors import SimJoinError
+from dask_simjoin.errors import ColumnError, SimJoinError
 from dask_simjoin.neighbors import KNeighborsTransformer
 from tests.checks.mistakes import (
+    BOX,
     DATES,
     GALAXIES,
     JOBS,
@@ -92,6 +95,68 @@ def numbered(text, frame):
     return repaired(text, frame).simjoin.self_join(1, on="x", **id)
 
 
+def both_ways(text, frame):
+    """Join without the rows that a message names, and with missing values there."""
+    dropped, missing = text.split("dropna=True does not help")
+    pairs = repaired(dropped.strip(), frame).simjoin.self_join(500, **AT_SEA)
+    same = repaired(missing, frame).simjoin.self_join(
+        500, **AT_SEA, **recommended(missing, "dropna")
+    )
+    pd.testing.assert_frame_equal(pairs, same)
+    return pairs
+
+
+def counted_in_box(text):
+    """Count neighbors in a periodic box in both ways that a message describes."""
+    eps, size = 0.2, 1.0
+    call = re.search(r"scipy\.spatial\..*? - 1(?=\.)", text)[0]
+    found = eval(call, {"scipy": scipy, "x": BOX, "eps": eps, "L": size})
+    shifts = np.array(list(itertools.product((-size, 0, size), repeat=3)))
+    shifts = shifts[shifts.any(axis=1)]  # not the rows themselves
+    copies = np.concatenate([BOX + shift for shift in shifts])
+    near = ((copies >= -eps) & (copies <= size + eps)).all(axis=1)
+    counts = dask_simjoin.neighbor_counts(np.concatenate([BOX, copies[near]]), eps)
+    own = dask_simjoin.neighbor_counts(BOX, eps)
+    counts = np.asarray(counts)[: len(BOX)]
+    assert found.tolist() == counts.tolist() != np.asarray(own).tolist()
+    return counts
+
+
+def inner_products(text):
+    """Join rows of norm 1 as a message says; compare with their inner products."""
+    s, metric, eps = re.search(
+        r"metric='(\w+)' with eps=1-s \(for s=(.*?): eps=(.*?)\)", text
+    ).group(2, 1, 3)
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    frame = pd.DataFrame({"v": list(rows)})
+    pairs = frame.simjoin.self_join(float(eps), on="v", metric=metric)
+    want = np.argwhere(np.triu(rows @ rows.T >= float(s), 1))
+    assert len(want) and sorted(pairs.to_numpy().tolist()) == want.tolist()
+    return pairs
+
+
+def pairs_near_in_time(text):
+    """Find pairs that are near in space and in time, in both ways of a message."""
+    use, scaled = text.split(" To use time as a coordinate")
+    with pytest.raises(ColumnError) as caught:
+        SHIPS.simjoin.self_join(500, on=["lat", "lon", "t"], metric="haversine")
+    assert str(caught.value) == use  # it has two coordinates
+    near = recommended(use, "on", "keep")
+    # on a plane; no times are 605 seconds apart
+    plane = SHIPS.rename(columns={"lat": "y", "lon": "x"})
+    pairs = plane.simjoin.self_join(
+        0.05, on=["y", "x"], keep=near["keep"], metric="chebyshev"
+    )
+    choice = re.search(r"pairs\[.*\)\]", use)[0].replace("10min", "605s")
+    kept = eval(choice, {"pairs": pairs, "pd": pd})
+    assert 0 < len(kept) < len(pairs)
+    frame = repaired(scaled.replace("seconds_per_unit", "(605 / 0.05)"), plane)
+    boxes = frame.simjoin.self_join(0.05, on=["y", "x", "t"], metric="chebyshev")
+    assert len(boxes) == len(kept)
+    return SHIPS.simjoin.self_join(500, **HAVERSINE, **near)
+
+
 RADIANS = PLACES.assign(**{name: np.radians(PLACES[name]) for name in ON["on"]})
 HOLES = with_column([np.nan, *range(9)])
 PLANE = SHIPS[:1800].rename(columns={"lon": "x", "lat": "y"})
@@ -103,9 +168,9 @@ AT_SEA = {"on": ["lat", "lon"], **HAVERSINE}
 
 def pairs_in_order(text, frame):
     """Run the join and the choice of rows that a message gives."""
-    eps = re.search(r"such as (eps = .*), as only", text)[1]
-    join, choice = re.search(
-        r"(pairs = .*?)\. Then .*?: (pairs\[.*?)\. Choose", text
+    eps, join, choice = re.search(
+        r"such as (eps = .*?)\. Then .*?: (pairs = .*?)\. Then .*?: (pairs\[.*?)\. Rows",
+        text,
     ).groups()
     names = {"frame": frame, "dask_simjoin": dask_simjoin, "numpy": np}
     exec(f"{eps}\n{join}", names)
@@ -203,12 +268,10 @@ REMEDIES = {
     "AIS: kilometers, and ships at anchor": lambda text: SHIPS.simjoin.self_join(
         **AT_SEA, **recommended(text, "eps")
     ),
-    "AIS: times among the coordinates": lambda text: SHIPS.simjoin.self_join(
-        500, **HAVERSINE, **recommended(text, "on", "keep")
-    ),
-    "AIS: a position that is not available": lambda text: repaired(
+    "AIS: times among the coordinates": pairs_near_in_time,
+    "AIS: a position that is not available": lambda text: both_ways(
         text, with_value(SHIPS, 7, lat=91.0, lon=181.0)
-    ).simjoin.self_join(500, **AT_SEA),
+    ),
     "novelty: no coordinates named": lambda text: SENSORS.simjoin.knn_join(
         k=1, **recommended(text, "on")
     ),
@@ -219,7 +282,7 @@ REMEDIES = {
         repaired(text, points(), other=points(crs=4326)), 1
     ),
     "stops: areas": lambda text: points().simjoin.knn_join(
-        eval(text.split("example: ")[1].rstrip("."), {"frame": with_areas()}), 1
+        repaired(text, points(), other=with_areas()), 1
     ),
     "products: two columns of texts": lambda text: repaired(
         text, PRODUCTS
@@ -272,6 +335,8 @@ REMEDIES = {
         )
         for call in re.findall(r"\w+_?join\([^()]*\)", text)
     ],
+    "a metric that is none": inner_products,
+    "box: boxsize=": counted_in_box,
     "pipeline: columns in one text": lambda text: TRIPS.simjoin.self_join(
         500, on=meant(text), **HAVERSINE, id="Age"
     ),
