@@ -382,7 +382,7 @@ def _on_gpu(column: Series) -> Array:
         )
     lengths = some.list.len().values
     length = int(lengths[0])
-    if (lengths != length).any():
+    if len(xp.flatnonzero(lengths != length)):
         _check_lengths(xp.asnumpy(lengths), xp.asnumpy(xp.flatnonzero(present)))
     flat = some.list.leaves.astype("float64")
     numbers = (
