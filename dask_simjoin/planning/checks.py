@@ -506,9 +506,9 @@ def _same_length(name: Hashable) -> str:
     have the most frequent length.
     """
     return (
-        "To keep only lists of the most frequent length: "
-        f"n = df[{name!r}].map(len, na_action='ignore', meta=({name!r}, 'float64')), then "
-        "df = df[n == max(n.mode())]."
+        "To keep the lists of the most frequent length: "
+        f"n = df[{name!r}].map(len, na_action='ignore', meta=({name!r}, 'float64')). "
+        "Then df = df[n == max(n.mode())]."
     )
 
 

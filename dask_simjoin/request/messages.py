@@ -288,8 +288,8 @@ NO_METRICS: dict[str, str] = (
     dict.fromkeys(
         ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
         "An inner product is not a distance. If all rows have norm 1, an inner product "
-        "of at least s is metric='cosine' with eps=1-s (for s=0.9: eps=0.1). For rows "
-        "of other norms, joins by inner product are not supported",
+        "of at least s is metric='cosine' with eps=1-s. For s=0.9, use eps=0.1. For "
+        "rows of other norms, joins by inner product are not supported",
     )
     | dict.fromkeys(
         (

@@ -339,7 +339,7 @@ def test_lists_of_other_lengths(how, kind):
     if how == "dask-3":  # of two rows each
         text = (
             "in partition 1, 1 list has length 2 (first in row 0, label 'c') and 1 list "
-            "has length 3 (first in row 1, label 'd'). To keep only lists of the most"
+            "has length 3 (first in row 1, label 'd'). To keep the lists of the most"
         )
     else:
         text = (

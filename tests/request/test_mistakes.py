@@ -125,7 +125,7 @@ def counted_in_box(text):
 def inner_products(text):
     """Join rows of norm 1 as a message says; compare with their inner products."""
     s, metric, eps = re.search(
-        r"metric='(\w+)' with eps=1-s \(for s=(.*?): eps=(.*?)\)", text
+        r"metric='(\w+)' with eps=1-s. For s=(.*?), use eps=(.*?)\. ", text
     ).group(2, 1, 3)
     rows = np.random.default_rng(0).normal(size=(50, 3))
     rows /= np.linalg.norm(rows, axis=1)[:, None]

@@ -53,7 +53,7 @@ def rows_of_one_length(text, df):
     """Run the code that keeps the rows with lists of the most frequent length."""
     if "only the lists of length" in text:
         return repaired(text, df)
-    one, other = re.search(r": (n = .*?), then (df = .*)\.$", text).groups()
+    one, other = re.search(r": (n = .*?)\. Then (df = .*)\.$", text).groups()
     names = {"df": df}
     exec(f"{one}\n{other}", names)
     return names["df"]
