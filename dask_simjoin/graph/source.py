@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -175,32 +175,50 @@ def _with_partitions_of_dask(expr: Expr) -> Expr:
     that are chosen by partition are read as Dask reads them for the whole frame. But
     nothing changes if the frame reads other files, too.
     """
-    found = _optimized_by_partition(expr)
+    if not any(map(_depends_on_partitions, expr.walk())):
+        return expr
+    found = _optimized_by_partition(expr, {})
     return expr if found is expr or _reads_files(found) else found
 
 
-def _optimized_by_partition(expr: Expr) -> Expr:
-    nodes = list(expr.walk())
-    repartitioned = any(isinstance(node, Repartition) for node in nodes)
-    if repartitioned and isinstance(expr, CHOOSING):
-        return cast(Expr, expr.optimize(fuse=False))
-    if type(expr).__name__ in BY_PARTITION and (repartitioned or _reads_files(expr)):
-        return cast(Expr, expr.optimize(fuse=False))
-    operands = [
-        _optimized_by_partition(one) if isinstance(one, Expr) else one
-        for one in expr.operands
-    ]
-    changed = any(
-        new is not old for new, old in zip(operands, expr.operands, strict=True)
-    )
-    return type(expr)(*operands) if changed else expr
+def _depends_on_partitions(node: Expr) -> bool:
+    return isinstance(node, CHOOSING) or type(node).__name__ in BY_PARTITION
+
+
+def _optimized_by_partition(expr: Expr, known: dict[str, Expr]) -> Expr:
+    """Let Dask optimize the parts of an expression whose rows depend on partitions.
+    `known`: name of an expression -> the result.
+    """
+    if expr._name not in known:
+        divided = any(isinstance(node, Repartition) for node in expr.walk())
+        if _depends_on_partitions(expr) and (
+            divided or (not isinstance(expr, CHOOSING) and _reads_files(expr))
+        ):
+            known[expr._name] = expr.optimize(fuse=False)
+            return known[expr._name]
+        operands = [
+            _optimized_by_partition(one, known) if isinstance(one, Expr) else one
+            for one in expr.operands
+        ]
+        changed = any(
+            new is not old for new, old in zip(operands, expr.operands, strict=True)
+        )
+        known[expr._name] = type(expr)(*operands) if changed else expr
+    return known[expr._name]
 
 
 def _reads_files(expr: Expr) -> bool:
     """Return whether Dask may still merge partitions that an expression reads."""
-    if isinstance(expr, IO):
-        return _is_mergeable(expr)
-    return any(map(_reads_files, expr.dependencies()))
+    stack, seen = [expr], set()
+    while stack:
+        node = stack.pop()
+        if node._name in seen or isinstance(node, FusedIO):
+            continue
+        seen.add(node._name)
+        if _is_mergeable(node):
+            return True
+        stack += node.dependencies()
+    return False
 
 
 def may_merge(frame: Expr) -> bool:
