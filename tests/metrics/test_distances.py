@@ -375,7 +375,7 @@ def test_places_that_are_none(how):
         computed(lay(ships, how).simjoin.count_pairs(1.0, metric="haversine"))
     assert (
         "91 often stands for 'not available', as in AIS. Drop such rows first: df = "
-        "df[df['lat'].between(-90, 90)]. They are not missing"
+        "df[df['lat'].between(-90, 90)]. "
     ) in str(caught.value)
     assert "swapped" not in str(caught.value)
     some = ships.assign(lat=[-95.0, *ships["lat"][1:]])
