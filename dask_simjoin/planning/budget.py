@@ -71,27 +71,93 @@ def limits_now(limits: Limits, size: int, device: int | None) -> Limits:
     )
 
 
+@dataclass(frozen=True)
+class Cause:
+    """The option that makes a result large, and what its remedies depend on."""
+
+    option: str  # with its value: "eps=1"
+    two: bool = False  # whether there are two tables
+    # the options of the call that determine distances: see `RowSpec.same_options`;
+    # None: no eps can be recommended
+    options: str | None = None
+    equal: bool = False  # whether all rows have the same coordinates
+    kind: str = ""  # see `RowSpec.kind`
+    lists: bool = False  # whether a column holds lists, which Dask converts to texts
+
+    @classmethod
+    def of(cls, spec: RowSpec, two: bool, equal: bool = False) -> Cause:
+        """Return the option that limits the pairs of a join."""
+        return cls(
+            spec.request, two, spec.same_options, equal, spec.kind, spec.of_lists
+        )
+
+    @property
+    def is_nearest(self) -> bool:
+        """Whether the option is a number of nearest rows: "k=5", say."""
+        return not self.kind and self.option.startswith("k=")
+
+    @property
+    def counting(self) -> list[Remedy]:
+        """The verbs that count pairs without building them. There are none for nearest
+        rows, or if there are two tables.
+        """
+        if self.two or self.is_nearest:
+            return []
+        names = f"count_{self.kind}pairs", f"{self.kind}neighbor_counts"
+        return [Remedy(verb=name) for name in names]
+
+    @property
+    def smaller(self) -> str:
+        """The change of the option that gives fewer pairs: "a smaller eps"."""
+        name = self.option.partition("=")[0]
+        larger = name in ("threshold", "similarity")
+        return f"a {'larger' if larger else 'smaller'} {name}"
+
+    @property
+    def without_pairs(self) -> str:
+        """A sentence that recommends the verbs that count pairs; "" if there are none."""
+        counts = " or ".join(f"{one.verb}()" for one in self.counting)
+        return f" If you only need numbers, use {counts}." if counts else ""
+
+    @property
+    def fewer_pairs(self) -> str:
+        """Sentences that recommend an option that gives fewer pairs, and verbs that
+        count pairs.
+        """
+        if self.equal and not self.two:
+            use = "All rows have the same coordinates, so a smaller eps does not help."
+        else:
+            use = f"Use {self.smaller}.{self._eps_by_neighbors}"
+        return f"{use}{self.without_pairs}"
+
+    @property
+    def _eps_by_neighbors(self) -> str:
+        """A sentence that says how to choose an eps, if it is the cause, and there are
+        not two tables.
+        """
+        if self.two or self.options is None or not self.option.startswith("eps="):
+            return ""
+        return (
+            " For example, eps=numpy.median(dask_simjoin.k_distances(frame, "
+            f"10{self.options})) gives half of the rows at least 10 neighbors."
+        )
+
+
 def check_room(
     rows: float,
     row_bytes: float,
-    cause: str,
+    cause: Cause,
     sampled: bool,
     device: int | None = None,
     free: int | None = None,
-    options: str | None = None,
-    equal: bool = False,
-    two: bool = False,
-    lists: bool = False,
     most: bool = False,
-    kind: str = "",
 ) -> None:
     """Refuse a result that does not fit in memory while it is built.
 
-    `rows`: lower bound of the number of rows.  `cause`: the option that messages name
-    as the cause of these rows.  `sampled`: whether `rows` is estimated.  `device`: free
-    bytes of the GPU that holds the result, if any.  `free`: free bytes of host memory
-    before the join; None: use the memory that is free now. `two`, `options`, `equal`,
-    `kind`: see `fewer_pairs`. `lists`, `most`: see `_in_parts`.
+    `rows`: lower bound of the number of rows.  `sampled`: whether `rows` is estimated.
+    `device`: free bytes of the GPU that holds the result, if any.  `free`: free bytes
+    of host memory before the join; None: use the memory that is free now. `most`: see
+    `_in_parts`.
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
@@ -102,7 +168,7 @@ def check_room(
     elif free is None:
         free = free_memory()
     if need > free:
-        things = "rows" if _is_nearest(cause, kind) else "pairs"
+        things = "rows" if cause.is_nearest else "pairs"
         number = (
             f"an estimated {about_many(rows)} {things} or more"
             if sampled
@@ -113,84 +179,63 @@ def check_room(
             "" if size > free else f", and {size_text(need, free)} while it is built"
         )
         memory = "memory" if device is None else "the memory of the GPU"
-        verb = "" if _is_nearest(cause, kind) else _join_verb(two, kind)
-        lazy, remedy = _in_parts(size, things, lists, most, verb)
+        lazy, remedy = _in_parts(size, cause, most)
         raise BudgetError(
-            f"{cause} gives {number} ({size_text(size, free)}{built}). The result must "
-            f"fit in {memory}, and {size_text(free)} are free. "
-            f"{fewer_pairs(cause, two, options, equal, kind)} {lazy}",
-            remedies=[remedy, *verbs_without_pairs(cause, two, kind)],
+            f"{cause.option} gives {number} ({size_text(size, free)}{built}). The "
+            f"result must fit in {memory}, and {size_text(free)} are free. "
+            f"{cause.fewer_pairs} {lazy}",
+            remedies=[remedy, *cause.counting],
         )
 
 
 def room_now(
-    row_bytes: float, spec: RowSpec, two: bool, device: int | None
+    row_bytes: float, cause: Cause, device: int | None
 ) -> Callable[[int], None]:
     """Return a function that checks whether a number of result rows fits in the memory
-    that is free now. `two`: whether there are two tables.
+    that is free now.
     """
     free = free_memory() if device is None else None
-    return lambda rows: check_room(
-        rows,
-        row_bytes,
-        spec.request,
-        False,
-        device,
-        free,
-        two=two,
-        lists=spec.of_lists,
-        kind=spec.kind,
-    )
+    return lambda rows: check_room(rows, row_bytes, cause, False, device, free)
 
 
 @contextlib.contextmanager
-def within_memory(
-    spec: RowSpec, two: bool, options: str | None = None
-) -> Iterator[None]:
+def within_memory(cause: Cause) -> Iterator[None]:
     """Convert a `MemoryError` to a `BudgetError` that names the cause of the large
-    result. `two`, `options`: see `fewer_pairs`.
+    result.
     """
     try:
         yield
     except MemoryError as error:
-        cause, kind = spec.request, spec.kind
-        lazy, remedy = _in_parts(0, "pairs", spec.of_lists, verb=_join_verb(two, kind))
+        lazy, remedy = _in_parts(0, cause)
         raise BudgetError(
-            f"{cause} gives a result that does not fit in memory: {error}. "
-            f"{fewer_pairs(cause, two, options, kind=kind)} {lazy}",
-            remedies=[remedy, *verbs_without_pairs(cause, two, kind)],
+            f"{cause.option} gives a result that does not fit in memory: {error}. "
+            f"{cause.fewer_pairs} {lazy}",
+            remedies=[remedy, *cause.counting],
         ) from error
 
 
-def _join_verb(two: bool, kind: str) -> str:
-    """Return the verb that finds pairs. `two`, `kind`: see `fewer_pairs`."""
-    return f"{kind}join" if two else f"{kind}self_join"
-
-
-def _in_parts(
-    size: float, things: str, lists: bool, most: bool = False, verb: str = ""
-) -> tuple[str, Remedy]:
+def _in_parts(size: float, cause: Cause, most: bool = False) -> tuple[str, Remedy]:
     """Return the remedy for a result that does not fit in memory: a Dask DataFrame, and
     the configuration that it needs.
 
-    The remedy is a sentence, and a `Remedy` for programs.
-    `size`: bytes of the result; 0: unknown.  `things`: its rows, in words.  `lists`:
-    whether a column holds lists, which Dask would convert to texts.  `most`: whether
-    `check_share` would refuse the result.  `verb`: the verb of the call; "": unknown.
+    The remedy is a sentence, and a `Remedy` for programs. `size`: bytes of the result;
+    0: unknown.  `most`: whether `check_share` would refuse the result.
     """
     config: dict[str, Any] = {}
     settings = read_settings()
     limits = Limits(disk=free_disk(())).sized(None, settings)
     if size > limits.result or (most and settings.result is None):
         config |= enough_result(size)
-    if lists:
+    if cause.lists:
         config["dataframe.convert-string"] = False
     first = f"dask.config.set({config}), then " if config else "use "
     space = f" with more than {size_text(size)} free" if size else ""
     table = f"dd.from_pandas(frame, npartitions={PARTS})"
-    call = (
-        f"{table}.simjoin.{verb}(...)" if verb else f"the same verb of {table}.simjoin"
-    )
+    join = f"{cause.kind}{'join' if cause.two else 'self_join'}"
+    call = f"{table}.simjoin.{join}(...)"
+    things = "pairs"
+    if cause.is_nearest:  # several verbs find nearest rows
+        call, things = f"the same verb of {table}.simjoin", "rows"
     return (
         f"If you need all {things} and only aggregate them, or write them to a disk"
         f"{space}: {first}{call}, whose result comes in parts.",
@@ -198,78 +243,11 @@ def _in_parts(
     )
 
 
-def _is_nearest(cause: str, kind: str) -> bool:
-    """Return whether an option ("k=5", say) is a number of nearest rows."""
-    return not kind and cause.startswith("k=")
-
-
-def verbs_without_pairs(cause: str, two: bool = False, kind: str = "") -> list[Remedy]:
-    """Return verbs that count pairs without building them.
-
-    There are none for nearest rows ("k=5", say), or if there are two tables (`two`).
-    `kind`: see `RowSpec.kind`.
-    """
-    if two or _is_nearest(cause, kind):
-        return []
-    return [
-        Remedy(verb=name) for name in (f"count_{kind}pairs", f"{kind}neighbor_counts")
-    ]
-
-
 def enough_result(need: float, like: float = 1) -> dict[str, str]:
     """Return the configuration that allows a result of `need` bytes. `like`: see
     `size_text`.
     """
     return {"simjoin.result-limit": size_text(MARGIN * need, like, up=True)}
-
-
-def fewer_pairs(
-    cause: str,
-    two: bool = False,
-    options: str | None = None,
-    equal: bool = False,
-    kind: str = "",
-) -> str:
-    """Return sentences that recommend an option that gives fewer pairs than `cause`
-    ("eps=1", say), and verbs that count pairs.
-
-    `options`: the options of the call that determine distances: see
-    `JoinSpec.same_options`; None: no eps can be recommended.  `equal`: whether all rows have the
-    same coordinates.  `kind`: see `RowSpec.kind`.
-    """
-    if equal and not two:
-        use = "All rows have the same coordinates, so a smaller eps does not help."
-    else:
-        use = f"Use {smaller(cause)}.{_eps_by_neighbors(cause, two, options)}"
-    return f"{use}{without_pairs(cause, two, kind)}"
-
-
-def without_pairs(cause: str, two: bool = False, kind: str = "") -> str:
-    """Return a sentence that recommends the verbs that count pairs; "" if there are
-    none.
-    """
-    verbs = verbs_without_pairs(cause, two, kind)
-    counts = " or ".join(f"{one.verb}()" for one in verbs)
-    return f" If you only need numbers, use {counts}." if counts else ""
-
-
-def smaller(cause: str) -> str:
-    """Return the change of an option that gives fewer pairs: "a smaller eps"."""
-    name = cause.partition("=")[0]
-    larger = name in ("threshold", "similarity")
-    return f"a {'larger' if larger else 'smaller'} {name}"
-
-
-def _eps_by_neighbors(cause: str, two: bool, options: str | None) -> str:
-    """Return a sentence that says how to choose an eps, if it is the cause of a large
-    result, and there are not two tables.
-    """
-    if two or options is None or not cause.startswith("eps="):
-        return ""
-    return (
-        f" For example, eps=numpy.median(dask_simjoin.k_distances(frame, 10{options})) "
-        "gives half of the rows at least 10 neighbors."
-    )
 
 
 ENTRY, DEVICE_ENTRY = 16, 12

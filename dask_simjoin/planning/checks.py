@@ -22,11 +22,8 @@ from dask_simjoin.metrics.norms import add, reach
 from dask_simjoin.planning.budget import (
     MARGIN,
     PEAK,
+    Cause,
     enough_result,
-    fewer_pairs,
-    smaller,
-    verbs_without_pairs,
-    without_pairs,
 )
 from dask_simjoin.planning.limits import FREE, SHARE, Limits
 from dask_simjoin.planning.partition import PartitionSummary
@@ -237,14 +234,8 @@ def check_blocks(
         )
 
 
-def check_outputs(
-    outputs: float, limits: Limits, cause: str, two: bool = False, kind: str = ""
-) -> None:
-    """Refuse more partitions of the result than Dask can schedule.
-
-    `cause`: the option that messages name as the cause of the size.  `two`: whether
-    there are two tables.  `kind`: see `RowSpec.kind`.
-    """
+def check_outputs(outputs: float, limits: Limits, cause: Cause) -> None:
+    """Refuse more partitions of the result than Dask can schedule."""
     if outputs > MAX_TASKS:
         size = math.ceil(MARGIN * limits.output * outputs / MAX_TASKS)
         fits = fits_task(size, limits)
@@ -254,10 +245,10 @@ def check_outputs(
             f"The result would have {outputs:,.0f} partitions of at most "
             f"{size_text(limits.output)}, and "
             f"at most {MAX_TASKS:,} are allowed; use "
-            f"{larger}{smaller(cause)}.{without_pairs(cause, two, kind)}",
+            f"{larger}{cause.smaller}.{cause.without_pairs}",
             remedies=[
                 *([Remedy(config=config)] if fits else []),
-                *verbs_without_pairs(cause, two, kind),
+                *cause.counting,
             ],
         )
 
@@ -266,19 +257,11 @@ def check_result(
     rows: float,
     pair_bytes: float,
     limits: Limits,
-    cause: str,
-    two: bool = False,
+    cause: Cause,
     counted: bool = False,
-    options: str | None = None,
-    equal: bool = False,
-    kind: str = "",
 ) -> None:
     """Refuse a result that is certainly larger than the configuration or the disk
-    allows.
-
-    `cause`: the option that messages name as the cause of the size.  `two`: whether
-    there are two tables. `counted`: whether `rows` is exact. `options`, `equal`,
-    `kind`: see `fewer_pairs`.
+    allows. `counted`: whether `rows` is exact.
     """
     need = rows * pair_bytes
     found = (
@@ -288,11 +271,11 @@ def check_result(
     )
     if need > limits.result:
         raise BudgetError(
-            f"{cause} gives {found} ({size_text(need, limits.result)}). "
-            f"{_limited(need, limits, fewer_pairs(cause, two, options, equal, kind))}",
+            f"{cause.option} gives {found} ({size_text(need, limits.result)}). "
+            f"{_limited(need, limits, cause.fewer_pairs)}",
             remedies=[
                 Remedy(config=enough_result(need, limits.result)),
-                *verbs_without_pairs(cause, two, kind),
+                *cause.counting,
             ],
         )
 

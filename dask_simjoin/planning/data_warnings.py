@@ -26,9 +26,8 @@ from dask_simjoin.metrics.distances import Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.planning.budget import (
+    Cause,
     enough_result,
-    fewer_pairs,
-    verbs_without_pairs,
 )
 from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.sample_pairs import SamplePoints
@@ -119,34 +118,32 @@ def check_share(
     rows: float,
     row_bytes: float,
     spec: JoinSpec,
-    two: bool = False,
-    equal: bool = False,
+    cause: Cause,
 ) -> None:
     """Refuse a large result that has most of the possible pairs, unless a limit of
     results is configured.
 
     `share`: number of the result's pairs, divided by the number of all possible pairs.
-    `rows`: lower bound of the number of the result's rows. `two`, `equal`: see
-    `fewer_pairs`.
+    `rows`: lower bound of the number of the result's rows.
     """
     size = rows * row_bytes
     if not is_most(share, size) or spec.settings.result is not None:
         return
     causes = _causes(data_warnings)
     message = (
-        f"{spec.request} gives an estimated {about_many(rows)} pairs or more "
+        f"{cause.option} gives an estimated {about_many(rows)} pairs or more "
         f"({size_text(size)}, {share:.0%} of all pairs). A result with {LARGE:.0%} of "
         f"all pairs or more is refused from {size_text(DEAR)} on, because eps is "
-        f"probably wrong. {fewer_pairs(spec.request, two, spec.same_options, equal)} If "
+        f"probably wrong. {cause.fewer_pairs} If "
         "you want all of these pairs, allow this size first: "
         f"dask.config.set({enough_result(size)})."
     )
     raise BudgetError(
         _joined([*causes, message]),
         remedies=[
-            *(cause.remedy for cause in causes.values() if cause.remedy is not None),
+            *(one.remedy for one in causes.values() if one.remedy is not None),
             Remedy(config=enough_result(size)),
-            *verbs_without_pairs(spec.request, two),
+            *cause.counting,
         ],
     )
 

@@ -18,7 +18,7 @@ from dask_simjoin.engine.base import (
 )
 from dask_simjoin.engine.index.grids import SweepLayout
 from dask_simjoin.engine.protocols import MethodSearch
-from dask_simjoin.planning.budget import check_room
+from dask_simjoin.planning.budget import Cause, check_room
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
     check_blocks,
@@ -450,7 +450,7 @@ def _divide_pairs(
         )
         slices = np.maximum(slices, parts)
     two = len(statistics.each) > 1
-    check_outputs(float(slices.sum()), limits, spec.request, two)
+    check_outputs(float(slices.sum()), limits, Cause.of(spec, two))
     return slices.astype(np.int64), even
 
 
@@ -469,22 +469,19 @@ def _check_result(
     own = sum(statistics.rows) if spec.result.include_self else 0
     rows = found.total_low * directions(spec) + own
     equal = bool((statistics.every.upper <= statistics.every.lower).all())
-    same: dict[str, Any] = {"options": spec.same_options, "equal": equal}
+    cause = Cause.of(spec, two, equal)
     share = found.total_low / max(1.0, statistics.candidates)
     if limits.plain:  # memory is checked first, because no option allows more
         check_room(
             rows,
             pair_bytes,
-            spec.request,
+            cause,
             not found.counted,
             frames_of_library(spec.library).memory(),
-            two=two,
-            lists=spec.of_lists,
             most=is_most(share, rows * pair_bytes),
-            **same,
         )
-    check_result(rows, pair_bytes, limits, spec.request, two, found.counted, **same)
-    check_share(tables.warnings, share, rows, pair_bytes, spec, two, equal)
+    check_result(rows, pair_bytes, limits, cause, found.counted)
+    check_share(tables.warnings, share, rows, pair_bytes, spec, cause)
 
 
 def _expect_memory(

@@ -18,6 +18,7 @@ import numpy as np
 
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Norm, add, box_gap
+from dask_simjoin.planning.budget import Cause
 from dask_simjoin.planning.checks import RANK_BYTES, check_blocks, check_outputs
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.costs import Costs
@@ -148,7 +149,7 @@ def make_searches(
         divided = (least > 1) & (met > 0)
         parts = np.where(divided, np.maximum(parts, least), parts)
         slices = np.where(divided, parts, 1)
-        check_outputs(float(slices.sum()), limits, f"k={output.k}")
+        check_outputs(float(slices.sum()), limits, Cause(f"k={output.k}"))
     return SearchWork(
         compared_chunks(searches),
         parts,

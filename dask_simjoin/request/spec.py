@@ -108,6 +108,14 @@ class RowSpec:
         return False
 
     @property
+    def same_options(self) -> str | None:
+        """The options that determine distances, as a message repeats them for
+        `k_distances`: ", on=['x', 'y'], metric='manhattan'". None: it does not have
+        them.
+        """
+        return None
+
+    @property
     def blocksize(self) -> int | None:
         """Bytes of a chunk; None: derived from the memory of the workers."""
         raise NotImplementedError
@@ -263,11 +271,7 @@ class JoinSpec(RowSpec):
 
     @property
     def same_options(self) -> str | None:
-        """The options that determine distances, as a message repeats them for
-        `k_distances`: ", on=['x', 'y'], metric='manhattan'". None: it has no option
-        `by`.
-        """
-        if self.coordinates.by:
+        if self.coordinates.by:  # `k_distances` has no such option
             return None
         given: dict[str, Any] = {}
         if self.defaults is None and not are_points(self.on):

@@ -21,7 +21,7 @@ from dask_simjoin.engine.ids import bytes_of_columns, id_bytes, joined, row_ids
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
-from dask_simjoin.planning.budget import room_now
+from dask_simjoin.planning.budget import Cause, room_now
 from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.left_out import LeftOut, LeftOutRows, left_out_in_words
 from dask_simjoin.planning.partition import check_summaries, summarise_ids
@@ -519,7 +519,7 @@ def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], N
         + 8 * (spec.score is not None)
     )
     device = frames_of_library(spec.library).memory()
-    return running_total(room_now(row_bytes, spec, len(chunks) > 1, device))
+    return running_total(room_now(row_bytes, Cause.of(spec, len(chunks) > 1), device))
 
 
 def running_total(report: Callable[[int], None]) -> Callable[[int], None]:

@@ -11,7 +11,7 @@ from dask_simjoin.calls.drivers import Number
 from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.errors import in_table
 from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.budget import limits_now, within_memory
+from dask_simjoin.planning.budget import Cause, limits_now, within_memory
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import RIGHT, check_summaries
 from dask_simjoin.planning.resources import limits_for, plain_threads
@@ -65,7 +65,7 @@ class LocalSets:
         if how == LEFT:
             counts = count_block(block_pair)[0]
             like, alone = example, unmatched_rows(chunks[0], counts, spec, example)
-        with within_memory(spec, len(chunks) > 1):
+        with within_memory(Cause.of(spec, len(chunks) > 1)):
             report, columns = memory_check(chunks, spec), list(example.columns)
             return join_block(
                 block_pair, columns, like=like, alone=alone, report=report

@@ -14,6 +14,7 @@ from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import bytes_of_columns, id_bytes, row_ids
 from dask_simjoin.engine.native import native
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.budget import Cause
 from dask_simjoin.planning.checks import (
     check_blocks,
     check_chunks,
@@ -426,18 +427,9 @@ def make_set_plan(
     slices = np.ones(len(blocks), np.int64)
     if output.materialise:
         slices = whole_slices(found.high, pair_bytes, limits).astype(np.int64)
-        check_outputs(
-            float(slices.sum()), limits, spec.request, len(sides) > 1, spec.kind
-        )
-        check_result(
-            found.total_low,
-            pair_bytes,
-            limits,
-            spec.request,
-            len(sides) > 1,
-            found.counted,
-            kind=spec.kind,
-        )
+        cause = Cause.of(spec, len(sides) > 1)
+        check_outputs(float(slices.sum()), limits, cause)
+        check_result(found.total_low, pair_bytes, limits, cause, found.counted)
     for side in sides:
         check_chunks(
             side.rows,

@@ -18,7 +18,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.engine.process import TURN_SECONDS, in_turns, numbers_apart, together
 from dask_simjoin.metrics.norms import Array, Frame, Series, SparseMatrix
-from dask_simjoin.planning.budget import limits_now, within_memory
+from dask_simjoin.planning.budget import Cause, limits_now, within_memory
 from dask_simjoin.planning.data_warnings import (
     count_copies,
     naming_causes,
@@ -154,7 +154,7 @@ class LocalJoins(LocalDriver):
             return example
         with (
             naming_causes(lambda: plan.tables.warnings),
-            within_memory(spec, len(self.frames) > 1, spec.same_options),
+            within_memory(Cause.of(spec, len(self.frames) > 1)),
         ):
             columns = list(example.columns)
             found = join(work.block_pair, columns, plan, self.threads, like, alone)

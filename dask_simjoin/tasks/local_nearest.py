@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dask_simjoin.engine.base import frames_for, frames_of_library, recall_module
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.planning.budget import check_room
+from dask_simjoin.planning.budget import Cause, check_room
 from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.estimate import Recall
 from dask_simjoin.planning.outputs import nearest_output, rows_found
@@ -150,7 +150,7 @@ def check_neighbors(
 ) -> None:
     """Raise an error if neighbors of plain frames do not fit into the free memory.
 
-    `device`, `lists`: as in `check_room`.
+    `device`: as in `check_room`; `lists`: see `Cause`.
     """
     rows = plan.rows_found(wanted.k)
     row_bytes = (
@@ -168,4 +168,5 @@ def check_neighbors(
         row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
     else:
         row_bytes = max(NEIGHBOR_BYTES, row_bytes)
-    check_room(rows, row_bytes, wanted.what, False, device, lists=lists)
+    cause = Cause(wanted.what, lists=lists)
+    check_room(rows, row_bytes, cause, False, device)

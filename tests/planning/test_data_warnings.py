@@ -17,7 +17,7 @@ from dask_simjoin.cluster import DBSCAN, HDBSCAN
 from dask_simjoin.errors import BudgetError, ColumnError, ColumnsWarning, UnitsWarning
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.neighbors import NearestNeighbors
-from dask_simjoin.planning.budget import check_room, within_memory
+from dask_simjoin.planning.budget import Cause, check_room, within_memory
 from dask_simjoin.planning.data_warnings import (
     PROBED,
     count_copies,
@@ -585,9 +585,9 @@ def test_free_memory_is_what_counts(monkeypatch):
 
 def test_what_is_small_asks_for_no_memory(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", None)
-    check_room(1e6, 16.0, "eps=1", True)
+    check_room(1e6, 16.0, Cause("eps=1"), True)
     with pytest.raises(TypeError):
-        check_room(1e9, 16.0, "eps=1", True)
+        check_room(1e9, 16.0, Cause("eps=1"), True)
 
 
 def test_memory_that_runs_out_all_the_same():
@@ -596,7 +596,7 @@ def test_memory_that_runs_out_all_the_same():
         r"eps\. If you only need numbers, use count_pairs\(\) .* use dd\.from_pandas\("
     )
     spec = SelfJoinRequest(eps=1.0, on=["x"]).spec(EQUAL)
-    with pytest.raises(BudgetError, match=text), within_memory(spec, False):
+    with pytest.raises(BudgetError, match=text), within_memory(Cause(spec.request)):
         raise MemoryError("no more")
 
 
