@@ -85,6 +85,13 @@ class Case:
 FEW_TASKS = {(checks, "MAX_TASKS"): 100}
 TINY_TREES = {(chunk_limits, "WORKING"): 0}
 
+
+def in_pandas(verb, options, free=10**6, constants=None):
+    """A call on a pandas frame, for whose result there are `free` bytes."""
+    few = {(budget, "free_memory"): lambda: free, (budget, "SURE"): 0}
+    return Case(verb, options, plain=True, constants=few | (constants or {}))
+
+
 CASES = {
     "chunks too large": Case(
         "self_join",
@@ -239,68 +246,29 @@ CASES = {
         {"threshold": 0.4, "blocksize": "1 MB", **WORDS},
         workers(1e9, 1e5),
     ),
-    "pairs of a plain frame": Case(
+    "pairs of a plain frame": in_pandas("self_join", {"eps": 2.0, **ON}),
+    "pairs of two plain frames": in_pandas("join", {"eps": 2.0, **ON}),
+    "pairs of a plain frame of lists": in_pandas(
+        "self_join", {"eps": 2.0, "on": "lists"}
+    ),
+    "pairs of a plain frame, which are most of all": in_pandas(
+        "self_join", {"eps": 2.0, **ON}, constants={(data_warnings, "DEAR"): 2**20}
+    ),
+    "pairs of a plain frame, with more bytes than the disk": in_pandas(
         "self_join",
         {"eps": 2.0, **ON},
-        plain=True,
-        constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
+        constants={(budget, "free_disk"): lambda _: 10**6},
     ),
-    "pairs of two plain frames": Case(
-        "join",
-        {"eps": 2.0, **ON},
-        plain=True,
-        constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
+    "pairs of plain sets": in_pandas(
+        "set_self_join", {"threshold": 0.4, "on": "words"}, free=10**4
     ),
-    "pairs of a plain frame of lists": Case(
-        "self_join",
-        {"eps": 2.0, "on": "lists"},
-        plain=True,
-        constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
+    "pairs of plain texts": in_pandas(
+        "edit_self_join", {"k": 2, "on": "s"}, free=10**4
     ),
-    "pairs of a plain frame, which are most of all": Case(
-        "self_join",
-        {"eps": 2.0, **ON},
-        plain=True,
-        constants={
-            (budget, "free_memory"): lambda: 10**6,
-            (budget, "SURE"): 0,
-            (data_warnings, "DEAR"): 2**20,
-        },
+    "pairs of plain texts by similarity": in_pandas(
+        "edit_self_join", {"similarity": 0.5, "on": "s"}, free=10**4
     ),
-    "pairs of a plain frame, with more bytes than the disk": Case(
-        "self_join",
-        {"eps": 2.0, **ON},
-        plain=True,
-        constants={
-            (budget, "free_memory"): lambda: 10**6,
-            (budget, "SURE"): 0,
-            (budget, "free_disk"): lambda _: 10**6,
-        },
-    ),
-    "pairs of plain sets": Case(
-        "set_self_join",
-        {"threshold": 0.4, "on": "words"},
-        plain=True,
-        constants={(budget, "free_memory"): lambda: 10**4, (budget, "SURE"): 0},
-    ),
-    "pairs of plain texts": Case(
-        "edit_self_join",
-        {"k": 2, "on": "s"},
-        plain=True,
-        constants={(budget, "free_memory"): lambda: 10**4, (budget, "SURE"): 0},
-    ),
-    "pairs of plain texts by similarity": Case(
-        "edit_self_join",
-        {"similarity": 0.5, "on": "s"},
-        plain=True,
-        constants={(budget, "free_memory"): lambda: 10**4, (budget, "SURE"): 0},
-    ),
-    "neighbors of a plain frame": Case(
-        "knn_join",
-        {"k": 900, **ON},
-        plain=True,
-        constants={(budget, "free_memory"): lambda: 10**6, (budget, "SURE"): 0},
-    ),
+    "neighbors of a plain frame": in_pandas("knn_join", {"k": 900, **ON}),
 }
 
 
