@@ -51,6 +51,8 @@ class SimJoinError(Exception):
         changes, too.
     """
 
+    without_table = ""  # the message before `in_table` added the name of the table
+
     def __init__(self, *args: object, remedies: Iterable[Remedy] = ()) -> None:
         super().__init__(*args)
         self.remedies = tuple(remedies)
@@ -294,9 +296,9 @@ def in_table(which: str | None) -> Iterator[None]:
         # not chained, because a traceback would show the message twice
         text = FIRST_WORD.sub(lambda word: word[0].lower(), str(error))
         advice = OTHER_NAMES if NOT_IN_TABLE.search(text) else ""
-        raise type(error)(f"In the {which} table, {text}{advice}").with_traceback(
-            error.__traceback__
-        ) from None
+        named = type(error)(f"In the {which} table, {text}{advice}")
+        named.without_table = str(error)
+        raise named.with_traceback(error.__traceback__) from None
 
 
 FIRST_WORD = re.compile(r"^[A-Z](?=[a-z]* )")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 
@@ -381,11 +380,7 @@ def advising_pipelines(estimator: BaseEstimator, X: Points) -> Iterator[None]:
     try:
         yield
     except CoordinateError as error:
-        text = str(error)
-        if text != (own := text.removeprefix("In the left table, ")):
-            # as before the name of the table was added
-            text = re.sub(r"^[a-z](?=[a-z]* )", lambda first: first[0].upper(), own)
-        problem, found, _ = text.partition(DROPNA)
+        problem, found, _ = (error.without_table or str(error)).partition(DROPNA)
         if found:
             problem += _remedy_in_pipelines(estimator, X, problem)
         error.args = (problem,)
