@@ -30,7 +30,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     I64,
     Builder,
     Value,
-    const,
+    item_of,
     llvm_function,
 )
 from dask_simjoin.metrics.norms import Array
@@ -67,15 +67,10 @@ def ends_of(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return start, end
 
 
-def _at(builder: Builder, array: Value, place: Value, kind: types.Type) -> Value:
-    address = builder.add(array, builder.mul(place, const(8)))
-    return builder.inttoptr(address, kind.as_pointer())
-
-
 @llvm_function(types.float64, types.int64, types.int64)
 def weight_of(builder: Builder, weights: Value, c: Value) -> Value:
     """Return the weight of component `c`. Later reads see memory at least as new."""
-    found = builder.load_atomic(_at(builder, weights, c, I64), "acquire", 8)
+    found = builder.load_atomic(item_of(builder, weights, c, I64), "acquire", 8)
     return builder.bitcast(found, F64)
 
 
@@ -83,17 +78,17 @@ def weight_of(builder: Builder, weights: Value, c: Value) -> Value:
 def put_weight(builder: Builder, weights: Value, c: Value, weight: Value) -> None:
     """Write the weight of component `c`, after all earlier writes."""
     value = builder.bitcast(weight, I64)
-    builder.store_atomic(value, _at(builder, weights, c, I64), "release", 8)
+    builder.store_atomic(value, item_of(builder, weights, c, I64), "release", 8)
 
 
 @llvm_function(types.int64, types.int64, types.int64)
 def nodes_of_best(builder: Builder, nodes: Value, c: Value) -> Value:
-    return builder.load_atomic(_at(builder, nodes, c, I64), "monotonic", 8)
+    return builder.load_atomic(item_of(builder, nodes, c, I64), "monotonic", 8)
 
 
 @llvm_function(types.void, types.int64, types.int64, types.int64)
 def put_nodes(builder: Builder, nodes: Value, c: Value, both: Value) -> None:
-    builder.store_atomic(both, _at(builder, nodes, c, I64), "monotonic", 8)
+    builder.store_atomic(both, item_of(builder, nodes, c, I64), "monotonic", 8)
 
 
 @llvm_function(types.boolean, types.int64)

@@ -12,7 +12,6 @@ a node's parent by another of its ancestors, so they may happen in any order.
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
@@ -21,7 +20,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     I64,
     Builder,
     Value,
-    const,
+    item_of,
     llvm_function,
 )
 from dask_simjoin.metrics.norms import Array
@@ -299,15 +298,10 @@ It suffices, because accesses to different nodes may be reordered.
 """
 
 
-def _node(builder: Builder, parent: Value, node: Value) -> Value:
-    address = builder.add(parent, builder.mul(node, const(4)))
-    return builder.inttoptr(address, ir.PointerType(I32))
-
-
 @llvm_function(types.int64, types.int64, types.int64)
 def parent_of(builder: Builder, parent: Value, node: Value) -> Value:
     return builder.sext(
-        builder.load_atomic(_node(builder, parent, node), RELAXED, 4), I64
+        builder.load_atomic(item_of(builder, parent, node, I32), RELAXED, 4), I64
     )
 
 
@@ -315,7 +309,7 @@ def parent_of(builder: Builder, parent: Value, node: Value) -> Value:
 def put_parent(builder: Builder, parent: Value, node: Value, to: Value) -> None:
     """Replace the parent of a node that is not a root by another ancestor."""
     builder.store_atomic(
-        builder.trunc(to, I32), _node(builder, parent, node), RELAXED, 4
+        builder.trunc(to, I32), item_of(builder, parent, node, I32), RELAXED, 4
     )
 
 
@@ -323,14 +317,14 @@ def put_parent(builder: Builder, parent: Value, node: Value, to: Value) -> None:
 def lower_to(builder: Builder, values: Value, at: Value, to: Value) -> None:
     """Replace an int32 value by `to` if that is smaller, as one atomic step."""
     value = builder.trunc(to, I32)
-    builder.atomic_rmw("min", _node(builder, values, at), value, RELAXED)
+    builder.atomic_rmw("min", item_of(builder, values, at, I32), value, RELAXED)
 
 
 @llvm_function(types.boolean, types.int64, types.int64, types.int64)
 def tie_root(builder: Builder, parent: Value, root: Value, to: Value) -> Value:
     """Make `to` the parent of a root; return False if the node is no longer a root."""
     old, new = builder.trunc(root, I32), builder.trunc(to, I32)
-    done = builder.cmpxchg(_node(builder, parent, root), old, new, RELAXED)
+    done = builder.cmpxchg(item_of(builder, parent, root, I32), old, new, RELAXED)
     return builder.extract_value(done, 1)
 
 

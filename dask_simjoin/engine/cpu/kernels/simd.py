@@ -293,6 +293,12 @@ def _where(builder: Builder, address: Value, place: Value, size: int) -> Value:
     return builder.add(address, builder.mul(place, const(size)))
 
 
+def item_of(builder: Builder, array: Value, place: Value, kind: ir.IntType) -> Value:
+    """A pointer to item `place` of an array of integers, which begins at an address."""
+    where = _where(builder, array, place, kind.width // 8)
+    return builder.inttoptr(where, kind.as_pointer())
+
+
 def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
     """Make a function that reads item `place` of the array at an address, and widens
     int32 to int64.
