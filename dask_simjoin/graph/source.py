@@ -196,15 +196,28 @@ def _optimized_by_partition(expr: Expr, known: dict[str, Expr]) -> Expr:
         ):
             known[expr._name] = expr.optimize(fuse=False)
             return known[expr._name]
-        operands = [
-            _optimized_by_partition(one, known) if isinstance(one, Expr) else one
-            for one in expr.operands
-        ]
-        changed = any(
-            new is not old for new, old in zip(operands, expr.operands, strict=True)
-        )
-        known[expr._name] = type(expr)(*operands) if changed else expr
+        known[expr._name] = _with_operands(expr, _optimized_by_partition, known)
     return known[expr._name]
+
+
+def _with_operands(
+    expr: Expr,
+    change: Callable[[Expr, dict[str, Expr]], Expr],
+    known: dict[str, Expr],
+    kind: type[Expr] | None = None,
+) -> Expr:
+    """Return an expression whose operands are changed by `change(operand, known)`.
+
+    `kind`: its class; None: the class of `expr`. If nothing changes, `expr` is
+    returned, because Dask would hash all the rows of a copy to name it.
+    """
+    operands = [
+        change(one, known) if isinstance(one, Expr) else one for one in expr.operands
+    ]
+    pairs = zip(operands, expr.operands, strict=True)
+    if kind is None and all(new is old for new, old in pairs):
+        return expr
+    return (kind or type(expr))(*operands)
 
 
 def _reads_files(expr: Expr) -> bool:
@@ -300,17 +313,9 @@ def optimise_in_place(expr: Expr) -> Expr:
 def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
     """Give fused expressions that end in a step of a join the label of that step."""
     if expr._name not in known:
-        operands = [
-            _labelled(one, known) if isinstance(one, Expr) else one
-            for one in expr.operands
-        ]
         named = isinstance(expr, Fused) and isinstance(expr.exprs[0], MapPartition)
-        changed = named or any(
-            new is not old for new, old in zip(operands, expr.operands, strict=True)
-        )
-        known[expr._name] = (
-            (LabelledFused if named else type(expr))(*operands) if changed else expr
-        )
+        kind = LabelledFused if named else None
+        known[expr._name] = _with_operands(expr, _labelled, known, kind)
     return known[expr._name]
 
 
@@ -332,18 +337,11 @@ def optimise_beside(frame: Expr) -> Expr:
 def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
     """Insert a `FilterBarrier` below each filter of an expression."""
     if expr._name not in known:
-        operands = [
-            _held(operand, known) if isinstance(operand, Expr) else operand
-            for operand in expr.operands
-        ]
-        if isinstance(expr, Filter):
-            operands[0] = FilterBarrier(operands[0])
-        changed = any(
-            new is not old for new, old in zip(operands, expr.operands, strict=True)
-        )
-        # copy only expressions that changed: to name a copy, Dask would hash all its
-        # rows
-        known[expr._name] = type(expr)(*operands) if changed else expr
+        found = _with_operands(expr, _held, known)
+        if isinstance(found, Filter):
+            below, *others = found.operands
+            found = type(found)(FilterBarrier(below), *others)
+        known[expr._name] = found
     return known[expr._name]
 
 
