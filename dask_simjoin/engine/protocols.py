@@ -212,8 +212,8 @@ class Ranged(Protocol):
         ranges have done a step before the next step begins.
         """
 
-    def marks_of(self, labels: np.ndarray) -> np.ndarray:
-        """Return the argument `marked` of `lowest_of`, which all ranges share."""
+    def shared_to_label(self, labels: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the argument `shared` of `lowest_of`."""
 
     def lowest_of(
         self,
@@ -222,10 +222,12 @@ class Ranged(Protocol):
         rows: Rows,
         labels: np.ndarray,
         low: np.ndarray,
-        marked: np.ndarray,
+        shared: tuple[np.ndarray, ...],
     ) -> None:
         """Lower `low` of each row at the places `rows` that has no label (-1) to the
-        lowest label near it. `labels`, `low` (n,): int64.
+        lowest label near it.
+
+        `labels`, `low` (n,): int64. `shared`: arrays that all ranges share.
         """
 
 

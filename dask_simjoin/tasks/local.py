@@ -288,7 +288,8 @@ def count_rows(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
     query, spec, joiner = block_pair.query, block_pair.spec, block_pair.joiner
     if block_pair.xp is not np or spec.radius is not None:
         return count_block(block_pair)[0]
-    twice = block_pair.is_self_join and block_pair.layout.method != "sweep"
+    ranged = joiner.ranged(block_pair.layout)
+    twice = block_pair.is_self_join and not (ranged and ranged.one_sided)
     number = _threads_for(block_pair, plan, threads)
     if spec.several or (twice and number < 3):
         return _each_pair_once(block_pair, plan, threads)

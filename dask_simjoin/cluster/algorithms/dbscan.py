@@ -380,14 +380,14 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
         xp, (low,) = block_pair.xp, lowest_labels(block_pair, [labels])
         return rows_of_places(xp.where(low < NO_LABEL, low, labels), order)
     index, _, layout = block_pair.operands
-    marks = ranged.marks_of(labels)
+    shared = ranged.shared_to_label(labels)
     low, by_row = np.empty_like(labels), np.empty_like(labels)
     scatter = host_kernels("totals").scatter
 
     def label(start: int, stop: int) -> None:
         some = slice(start, stop)
         low[some] = NO_LABEL
-        ranged.lowest_of(index, layout, (start, stop), labels, low, marks)
+        ranged.lowest_of(index, layout, (start, stop), labels, low, shared)
         final = np.where(low[some] < NO_LABEL, low[some], labels[some])
         scatter(order[some], final, by_row)
 

@@ -325,13 +325,12 @@ def connect_places(
     """
     if not len(core):
         return
-    if parent.dtype != np.int32:
-        threads = 1
-    ranged = ranged_of(block_pair)
-    if ranged is None or parent.dtype != np.int32:
+    is_shared = parent.dtype == np.int32
+    ranged = ranged_of(block_pair) if is_shared else None
+    if ranged is None:
         calls = [
             functools.partial(_connect_part, part, core, parent)
-            for part in divided(block_pair, threads)
+            for part in divided(block_pair, threads if is_shared else 1)
         ]
         together(calls, threads)
         return

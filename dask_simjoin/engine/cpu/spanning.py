@@ -409,8 +409,8 @@ def lowest(
         by_place = [[each[0], each[0]] for each in by_place]
     names, found = ((each[0], each[1]) for each in by_place)
     if places is not None and isinstance(module, Ranged):
-        marks = module.marks_of(names[0])
-        module.lowest_of(q, layout, places, names[0], found[0], marks)
+        shared = module.shared_to_label(names[0])
+        module.lowest_of(q, layout, places, names[0], found[0], shared)
     elif isinstance(module, ManyAtOnce):
         module.lowest(q, d, layout, is_self_join, names, found)
     else:

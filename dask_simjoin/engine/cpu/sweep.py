@@ -523,8 +523,8 @@ def connect_of(
     sweep.unite_near(*_in_place(index, layout, rows, True), *shared, parent)
 
 
-def marks_of(labels: np.ndarray) -> np.ndarray:
-    return labels  # not used
+def shared_to_label(labels: np.ndarray) -> tuple[np.ndarray, ...]:
+    return ()
 
 
 def lowest_of(
@@ -533,7 +533,7 @@ def lowest_of(
     rows: Rows,
     labels: np.ndarray,
     low: np.ndarray,
-    marked: np.ndarray,
+    shared: tuple[np.ndarray, ...],
 ) -> None:
     sweep.lowest_near(*_in_place(index, layout, rows, False), labels, low)
 

@@ -364,8 +364,7 @@ def _note(
     # points below it
     may_stop = enough != marks.ENDLESS and is_self_join
     if is_self_join:  # tiles of other ranges are not marked by their points
-        unmarked = 1 if task == marks.COUNT else marks.MIXED
-        d_marks[:first] = d_marks[last:tiles] = unmarked
+        d_marks[:first] = d_marks[last:tiles] = 1
     notes = marks.Notes(
         task,
         enough,
@@ -384,10 +383,7 @@ def _note(
         both=marked is None,
         later=False,
     )
-    names = [q["order"], d["order"]]
-    state, scratch = marks.new_state(), marks.scratch(len(d["low"]))
-    join = _tile_join(q, d, layout, is_self_join, names, scratch)
-    record_pairs(join, notes, state.ctypes.data)
+    _record(q, d, layout, is_self_join, notes)
     # if most queries have enough pairs, the few others search, and each pair counts
     # only for the query
     if may_stop:
@@ -396,7 +392,7 @@ def _note(
         if not both:
             d_marks[:] = 1
         notes = notes._replace(turns=own_round + last - first, both=both)
-        record_pairs(join, notes, state.ctypes.data)
+        _record(q, d, layout, is_self_join, notes, own_round)
     return more
 
 
@@ -577,11 +573,11 @@ def _record(
     record_pairs(join, notes, state.ctypes.data)
 
 
-def marks_of(labels: np.ndarray) -> np.ndarray:
+def shared_to_label(labels: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the mark of each tile of data for `LOWEST`."""
     known = np.where(labels < 0, marks.ENDLESS, labels)
     starts = np.arange(0, len(known), TILE)
-    return np.minimum.reduceat(known, starts) if len(known) else known
+    return (np.minimum.reduceat(known, starts) if len(known) else known,)
 
 
 def lowest_of(
@@ -590,7 +586,7 @@ def lowest_of(
     rows: Rows,
     labels: np.ndarray,
     low: np.ndarray,
-    marked: np.ndarray,
+    shared: tuple[np.ndarray, ...],
 ) -> None:
     _note(
         index,
@@ -601,7 +597,7 @@ def lowest_of(
         (labels, labels),
         low=low,
         rows=rows,
-        marked=marked,
+        marked=shared[0],
     )
 
 
