@@ -4,8 +4,8 @@
 --case 17`` runs one of them.  With ``--digests FILE`` a line for each case is written
 with a digest of its results, and a digest of all is printed: files of two runs or
 versions are compared by ``diff``.  Dask then shuffles by tasks before a verb meets a
-frame, as with files it leaves the order of rows to chance.  With ``--threads 7`` verbs
-and Dask use so many threads, which share even little work.
+frame, as with files it leaves the order of rows to chance.  ``--threads 7``: verbs and
+Dask use 7 threads, and threads share even little work.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def computed(result: Any) -> Any:
 
 
 def sharing(threads: int | None) -> dict[str, Any]:
-    """Return a configuration with so many threads; None: Dask uses one."""
+    """Return a configuration with this number of threads; None: Dask uses one."""
     if threads is None:
         return {"scheduler": "sync"}
     return {"scheduler": "threads", "num_workers": threads, "simjoin.threads": threads}
