@@ -10,8 +10,11 @@ Dask computes the head of a step from the heads of its operands. It computes the
 a sorted frame from the smallest rows of the unsorted frame. There the order of these
 rows can differ from that in the first sorted partition.
 
+Dask chooses partitions of `ddf.loc[5:]` by choosing partitions of `ddf` with the same
+numbers, which hold other rows.
+
 So the guards at the end of this module keep filters, heads and tails from moving below
-values of rows.
+values of rows. Choices of partitions do not move below `loc`.
 """
 
 from __future__ import annotations
@@ -32,11 +35,13 @@ from dask_simjoin.graph.dask_private import (
     Filter,
     FilterAlign,
     List,
+    LocBase,
+    Partitions,
     PartitionsFiltered,
     Task,
     TaskRef,
     fuse_writes,
-    guard_ends,
+    guard_choices,
     guard_filters,
     list_fused_columns,
 )
@@ -199,6 +204,13 @@ def end_must_stay(end: Expr) -> bool:
     # has replaced `RowValues` by steps of a join, so these must be found as well.
     ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
     return any(isinstance(node, ours) for node in end.frame.walk())
+
+
+def partitions_must_stay(choice: Expr) -> bool:
+    """Return whether a choice of partitions must stay above the step of its frame,
+    because the partitions below have other numbers.
+    """
+    return isinstance(choice.frame, LocBase)
 
 
 class Shared(LabelledExpr):
@@ -375,7 +387,13 @@ def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
 
 list_fused_columns()
 fuse_writes(lambda step: isinstance(step, LabelledExpr))
-GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
+GUARDED = all(
+    [
+        guard_filters(must_stay),
+        guard_choices(end_must_stay),
+        guard_choices(partitions_must_stay, [Partitions]),
+    ]
+)
 
 
 def check_guarded() -> None:

@@ -45,10 +45,11 @@ from dask.dataframe.dask_expr._expr import (
     Projection,
     Tail,
 )
+from dask.dataframe.dask_expr._indexing import LocBase
 from dask.dataframe.dask_expr._reductions import Chunk as ReducedPartition
-from dask.dataframe.dask_expr._reductions import TreeReduce
+from dask.dataframe.dask_expr._reductions import NLargest, TreeReduce
 from dask.dataframe.dask_expr._repartition import Repartition, RepartitionToFewer
-from dask.dataframe.dask_expr._shuffle import Shuffle
+from dask.dataframe.dask_expr._shuffle import Shuffle, SortValues
 from dask.dataframe.dask_expr.io.io import (
     IO,
     BlockwiseIO,
@@ -110,7 +111,7 @@ FILTER_HOOK = "is_filter_pushdown_available"
 END_CLASSES = (Head, Tail)
 """Dask's expressions for the first and the last rows of a frame."""
 
-END_HOOK = "_simplify_down"
+CHOICE_HOOK = "_simplify_down"
 """Dask's method that simplifies a step, such as moving the head of a frame beneath
 another step.
 """
@@ -157,27 +158,27 @@ def _guarded_filter(
     return guarded
 
 
-def guard_ends(
+def guard_choices(
     must_stay: Callable[[Any], bool], classes: Iterable[Any] = END_CLASSES
 ) -> bool:
-    """Keep Dask from moving a `Head` or `Tail` below the steps of its frame if
-    ``must_stay(end)`` is true.
+    """Keep Dask from moving a choice of rows, such as `Head`, below the steps of its
+    frame if ``must_stay(choice)`` is true.
 
-    Return False if one of the classes has no method `END_HOOK`. A second call changes
-    nothing. This patch can be removed once an expression can forbid that heads move
-    below it.
+    Return False if one of the classes has no method `CHOICE_HOOK`. A second call
+    changes nothing. This patch can be removed once an expression can forbid that heads
+    and choices of partitions move below it.
     """
     complete = True
     for one in classes:
-        moves = vars(one).get(END_HOOK)
+        moves = vars(one).get(CHOICE_HOOK)
         if moves is None:
             complete = False
         elif not hasattr(moves, MARK):
-            setattr(one, END_HOOK, _guarded_end(moves, must_stay))
+            setattr(one, CHOICE_HOOK, _guarded_choice(moves, must_stay))
     return complete
 
 
-def _guarded_end(
+def _guarded_choice(
     moves: Callable[[Any], Expr | None], must_stay: Callable[[Any], bool]
 ) -> Callable[[Any], Expr | None]:
     @functools.wraps(moves)
@@ -229,7 +230,7 @@ def fuse_writes(
     Dask already simplifies this step. A second call changes nothing. This patch can be
     removed once Dask fuses writes.
     """
-    simplify = vars(barrier).get(END_HOOK)
+    simplify = vars(barrier).get(CHOICE_HOOK)
     if simplify is not None:
         return hasattr(simplify, MARK)
 
@@ -243,7 +244,7 @@ def fuse_writes(
         )
 
     setattr(fused, MARK, True)
-    setattr(barrier, END_HOOK, fused)
+    setattr(barrier, CHOICE_HOOK, fused)
     return True
 
 
@@ -355,8 +356,8 @@ def _columns_read(fused: Any) -> list[Any]:
 
 
 __all__ = [
+    "CHOICE_HOOK",
     "END_CLASSES",
-    "END_HOOK",
     "FILTER_HOOK",
     "FILTER_MODULES",
     "IO",
@@ -377,6 +378,8 @@ __all__ = [
     "GraphNode",
     "Head",
     "List",
+    "LocBase",
+    "NLargest",
     "Partitions",
     "PartitionsFiltered",
     "Projection",
@@ -384,13 +387,14 @@ __all__ = [
     "Repartition",
     "RepartitionToFewer",
     "Shuffle",
+    "SortValues",
     "Tail",
     "Task",
     "TaskRef",
     "TreeReduce",
     "drop_pools",
     "fuse_writes",
-    "guard_ends",
+    "guard_choices",
     "guard_filters",
     "guard_repr",
     "key_split",

@@ -35,9 +35,11 @@ from dask_simjoin.graph.dask_private import (
     FusedIO,
     GraphNode,
     Head,
+    NLargest,
     Partitions,
     Projection,
     Repartition,
+    SortValues,
     Tail,
     Task,
     TaskRef,
@@ -155,9 +157,31 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     if type(whole) is FromPandas:
         seed_divisions(whole)
     names = [name for name in ddf.columns.tolist() if name in wanted]
-    found = _with_partitions_of_dask(ddf.expr)
-    given = None if found is ddf.expr else ddf.expr[names]
+    expr = _with_sorted_columns(ddf.expr, {})
+    found = _with_partitions_of_dask(expr)
+    given = None if found is expr else expr[names]
     return FrozenSource(found[names], is_final=False, given=given)
+
+
+def _with_sorted_columns(expr: Expr, known: dict[str, Expr]) -> Expr:
+    """Insert a `ColumnBarrier` above the first, last, largest and smallest rows.
+    `known`: name of an expression -> the result.
+
+    Dask moves a projection below these steps without the columns that sort the rows,
+    and then fails.
+    """
+    if expr._name not in known:
+        found = _with_operands(expr, _with_sorted_columns, known)
+        known[expr._name] = ColumnBarrier(found) if _sorts(found) else found
+    return known[expr._name]
+
+
+def _sorts(node: Expr) -> bool:
+    """Return whether Dask chooses rows by sorting them, in one reduction."""
+    return isinstance(node, NLargest) or (
+        isinstance(node, (Head, Tail))
+        and any(isinstance(below, SortValues) for below in node.walk())
+    )
 
 
 CHOOSING = (Partitions, Head, Tail)
@@ -345,16 +369,23 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
     return known[expr._name]
 
 
-class FilterBarrier(Blockwise):
-    """Returns a frame unchanged. Dask moves no filter below this step."""
+class ColumnBarrier(Blockwise):
+    """Returns a frame unchanged. Dask moves no projection and no filter below this
+    step.
+    """
 
     _parameters = ["frame"]
-    _projection_passthrough = True
 
     @staticmethod
     def operation(frame: Frame) -> Frame:
         """Return the frame unchanged."""
         return frame
+
+
+class FilterBarrier(ColumnBarrier):
+    """Returns a frame unchanged. Dask moves no filter below this step."""
+
+    _projection_passthrough = True
 
 
 class Given(Expr):

@@ -10,8 +10,8 @@ from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph import base
 from dask_simjoin.graph.base import LISTS, Steps
 from dask_simjoin.graph.dask_private import (
+    CHOICE_HOOK,
     END_CLASSES,
-    END_HOOK,
     FILTER_HOOK,
     FILTER_MODULES,
 )
@@ -59,7 +59,7 @@ def test_plain_filters_move_as_without_this_package(use, monkeypatch, tmp_path):
             module, FILTER_HOOK, getattr(module, FILTER_HOOK).__wrapped__
         )
     for kind in END_CLASSES:
-        monkeypatch.setattr(kind, END_HOOK, getattr(kind, END_HOOK).__wrapped__)
+        monkeypatch.setattr(kind, CHOICE_HOOK, getattr(kind, CHOICE_HOOK).__wrapped__)
     assert names() == guarded
 
 

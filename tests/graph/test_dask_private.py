@@ -23,8 +23,8 @@ from dask_simjoin.graph import (
     lazy_join,  # noqa: F401  (with graph.base, it installs the guards)
 )
 from dask_simjoin.graph.dask_private import (
+    CHOICE_HOOK,
     END_CLASSES,
-    END_HOOK,
     FILTER_HOOK,
     FILTER_MODULES,
     MARK,
@@ -36,7 +36,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
     fuse_writes,
-    guard_ends,
+    guard_choices,
     guard_filters,
     guard_repr,
 )
@@ -79,6 +79,9 @@ def test_collections_are_made_of_expressions():
         ("Head", lambda frame: frame.head(1, compute=False)),
         ("Tail", lambda frame: frame.tail(1, compute=False)),
         ("Partitions", lambda frame: frame.partitions[1]),
+        ("LocBase", lambda frame: frame.loc[2:]),
+        ("SortValues", lambda frame: frame.sort_values("x")),
+        ("NLargest", lambda frame: frame.nlargest(2, "x")),
         ("Repartition", lambda frame: frame.repartition(npartitions=2)),
         ("FromGraph", lambda frame: frame.persist(scheduler="synchronous")),
     ],
@@ -238,18 +241,18 @@ def test_filters_are_guarded_once():
     assert not guard_filters(lambda step, found: False, [SimpleNamespace()])
 
 
-def test_ends_are_guarded_once():
+def test_choices_are_guarded_once():
     class End:
         def _simplify_down(self):
             return "moved"
 
     stays, moves = End(), End()
-    assert guard_ends(lambda end: end is stays, [End]) and guard_ends(
+    assert guard_choices(lambda end: end is stays, [End]) and guard_choices(
         lambda end: True, [End]
     )
     assert (stays._simplify_down(), moves._simplify_down()) == (None, "moved")
-    assert not guard_ends(lambda end: False, [type("Head", (), {})])
-    assert all(hasattr(vars(kind)[END_HOOK], MARK) for kind in END_CLASSES)
+    assert not guard_choices(lambda end: False, [type("Head", (), {})])
+    assert all(hasattr(vars(kind)[CHOICE_HOOK], MARK) for kind in END_CLASSES)
 
 
 def test_the_repr_is_guarded_once():
@@ -279,8 +282,10 @@ def test_writes_are_fused_once():
             return None
 
     assert fuse_writes(lambda step: True, Barrier)
-    once = vars(Barrier)[END_HOOK]
-    assert fuse_writes(lambda step: False, Barrier) and vars(Barrier)[END_HOOK] is once
+    once = vars(Barrier)[CHOICE_HOOK]
+    assert (
+        fuse_writes(lambda step: False, Barrier) and vars(Barrier)[CHOICE_HOOK] is once
+    )
     assert not fuse_writes(lambda step: True, Simplified)
 
 

@@ -182,3 +182,59 @@ def test_rows_that_depend_on_partitions_are_those_of_dask(kind, files, tmp_path)
         )
         marked = chosen.assign(n=chosen.simjoin.neighbor_counts(0.1, **how))
         assert marked.compute()["k"].tolist() == expected
+
+
+SORTED = {
+    "head": lambda g, how: g.sort_values("k").head(13, **how),
+    "tail": lambda g, how: g.sort_values("k").tail(13, **how),
+    "descending": lambda g, how: g.sort_values("k", ascending=False).head(13, **how),
+    "by two columns": lambda g, how: g.sort_values(["w", "k"]).head(13, **how),
+    "largest": lambda g, how: g.nlargest(13, "k"),
+    "smallest": lambda g, how: g.nsmallest(13, "k"),
+    "filtered": lambda g, how: g.nsmallest(20, "k").query("x > 2"),
+    "assigned": lambda g, how: g.sort_values("k").assign(z=1).head(13, **how),
+    "some columns": lambda g, how: g.sort_values("k").head(13, **how)[["x", "y", "w"]],
+}
+
+
+@pytest.mark.parametrize("kind", SORTED)
+def test_rows_chosen_by_sorting_are_joined_by_other_columns(kind):
+    """Dask itself fails for `ddf.nlargest(13, "k")[["x"]]`."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.integers(0, 9, 40) * 1.0 for name in "xy"})
+    frame = frame.assign(k=rng.permutation(40), w=["a b", "b c", "c a", "d e"] * 10)
+    want = SORTED[kind](frame, {})
+    some = SORTED[kind](dd.from_pandas(frame, npartitions=3), {"compute": False})
+    how = {"on": ["x", "y"]}
+
+    def pairs(made):
+        return set(zip(made["left"], made["right"], strict=True))
+
+    with dask.config.set(scheduler="sync"):
+        assert pairs(some.simjoin.self_join(1.5, **how).compute()) == pairs(
+            want.simjoin.self_join(1.5, **how)
+        )
+        assert pairs(
+            some.simjoin.set_self_join("w", 0.9, tokenizer="words").compute()
+        ) == pairs(want.simjoin.set_self_join("w", 0.9, tokenizer="words"))
+        kept = some.simjoin.drop_near_duplicates(1.5, **how).compute()
+        expected = want.simjoin.drop_near_duplicates(1.5, **how)
+        assert kept.index.tolist() == expected.index.tolist()
+        near = some.assign(n=some.simjoin.neighbor_counts(1.5, **how)).compute()
+        assert near["n"].to_dict() == want.simjoin.neighbor_counts(1.5, **how).to_dict()
+
+
+@pytest.mark.parametrize("labels", [slice(5, None), slice(5, 8), [5, 10]])
+def test_partitions_of_labels_keep_their_values(labels):
+    """Dask chooses partitions below `loc`, where their numbers are others."""
+    frame = pd.DataFrame({"x": np.arange(12.0) ** 2, "y": 0.0})
+    some = dd.from_pandas(frame, npartitions=4).loc[labels]
+    counts = some.simjoin.neighbor_counts(20.0, on=["x", "y"])
+    want = frame.loc[labels]
+    want = want.assign(n=want.simjoin.neighbor_counts(20.0, on=["x", "y"]))
+    for made in (some.assign(n=counts), some[counts >= 0].assign(n=counts)):
+        parts = [
+            made.partitions[n].compute(scheduler="sync")
+            for n in range(made.npartitions)
+        ]
+        assert pd.concat(parts)["n"].to_dict() == want["n"].to_dict()
