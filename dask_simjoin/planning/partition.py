@@ -705,5 +705,6 @@ def _rounded(value: Any) -> str:
         return ""
     return (
         f" The dtype {dtype} rounds integers of this size, so different ids may have "
-        "become equal. Read ids as int64, or as strings."
+        "become equal. Then read them as int64 or as strings when you load the table: "
+        "lost digits cannot be restored. If they also repeat there, these remedies help."
     )

@@ -474,7 +474,7 @@ JOBS = {
         lambda: GALAXIES.assign(id=2.0**60 + np.arange(500)).simjoin.self_join(
             0.05, id="id", **SPACE
         ),
-        ("repeats", "rounds integers of this size", "Read ids as int64"),
+        ("repeats", "rounds integers of this size", "read them as int64"),
     ),
     "galaxies: megaparsecs": Mistake(
         lambda: GALAXIES.simjoin.self_join("0.05 Mpc", **SPACE),
