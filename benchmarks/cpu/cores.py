@@ -1,22 +1,28 @@
 """``python -m benchmarks cpu.cores``: verbs on 1 and on many cores, and peers on all.
 
 Each job runs on a pandas frame with `threads=`, and on a Dask DataFrame of 64
-partitions with Dask's threads; its result stays in memory. "parts" runs the verb on
-independent parts of the rows, one per thread, all at the same time: the same engine
-without sharing. Peers use all cores, each in a process of its own. All run in turn.
+partitions with Dask's threads; its result stays in memory. "clusters" are worker
+processes that hold the rows and the result. "files" reads Parquet and writes Parquet;
+"copied files" are as many files that Dask alone reads and writes.
+"parts" runs the verb on independent parts of the rows, one per thread, all at the same
+time: the same engine without sharing. Peers use all cores, each in a process of its
+own. All run in turn. For each job, the seconds that its plan expects are also written.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib.util
 import multiprocessing
 import os
+import shutil
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +32,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+from distributed import Client, LocalCluster, wait
 
 import dask_simjoin  # noqa: F401
 from benchmarks.harness.ours import VERSION
@@ -100,6 +107,9 @@ class Job:
     verb: Call
     peers: dict[str, Call] = field(default_factory=dict)
     divisible: bool = False  # whether it is compared with independent parts
+    planned: dict[str, Any] | None = (
+        None  # arguments of `plan`, for verbs that it plans
+    )
 
 
 def _counts(x: np.ndarray, eps: float) -> int:
@@ -145,7 +155,9 @@ MODULES = {
 }
 
 JOBS = {
-    "8M x 2 self_join": Job("8M x 2", lambda f, **t: f.simjoin.self_join(1.0, **t)),
+    "8M x 2 self_join": Job(
+        "8M x 2", lambda f, **t: f.simjoin.self_join(1.0, **t), planned={"eps": 1.0}
+    ),
     "8M x 2 count_pairs": Job(
         "8M x 2",
         lambda f, **t: f.simjoin.count_pairs(1.0, **t),
@@ -160,8 +172,11 @@ JOBS = {
         "8M x 2",
         lambda f, **t: f.simjoin.knn_join(k=10, **t),
         {"scipy": lambda x: _nearest(x, 10), "pykdtree": lambda x: _pykdtree(x, 10)},
+        planned={"k": 10},
     ),
-    "2M x 6 self_join": Job("2M x 6", lambda f, **t: f.simjoin.self_join(9.0, **t)),
+    "2M x 6 self_join": Job(
+        "2M x 6", lambda f, **t: f.simjoin.self_join(9.0, **t), planned={"eps": 9.0}
+    ),
     "2M x 6 count_pairs": Job(
         "2M x 6",
         lambda f, **t: f.simjoin.count_pairs(9.0, **t),
@@ -171,6 +186,7 @@ JOBS = {
         "2M x 6",
         lambda f, **t: f.simjoin.knn_join(k=10, **t),
         {"pykdtree": lambda x: _pykdtree(x, 10)},
+        planned={"k": 10},
     ),
     "400k x 16 count_pairs": Job(
         "400k x 16", lambda f, **t: f.simjoin.count_pairs(0.04, **t)
@@ -186,7 +202,10 @@ JOBS = {
         {"dbscan": lambda x: _dbscan(x, 0.01, 10)},
     ),
     "64M x 2 self_join": Job(
-        "64M x 2", lambda f, **t: f.simjoin.self_join(1.0, **t), divisible=True
+        "64M x 2",
+        lambda f, **t: f.simjoin.self_join(1.0, **t),
+        divisible=True,
+        planned={"eps": 1.0},
     ),
     "64M x 2 count_pairs": Job(
         "64M x 2", lambda f, **t: f.simjoin.count_pairs(1.0, **t), divisible=True
@@ -195,11 +214,14 @@ JOBS = {
         "64M x 2", lambda f, **t: f.simjoin.dbscan(1.5, 5, **t), divisible=True
     ),
     "8M x 6 self_join": Job(
-        "8M x 6", lambda f, **t: f.simjoin.self_join(9.0, **t), divisible=True
+        "8M x 6",
+        lambda f, **t: f.simjoin.self_join(9.0, **t),
+        divisible=True,
+        planned={"eps": 9.0},
     ),
 }
 
-KINDS = ("pandas", "dask", "parts", "peers")
+KINDS = ("pandas", "dask", "clusters", "files", "parts", "peers")
 
 
 def arguments() -> argparse.Namespace:
@@ -215,6 +237,21 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--part-threads", nargs="+", type=int, help="for parts (default: --threads)"
+    )
+    parser.add_argument(
+        "--clusters",
+        nargs="*",
+        default=["8x4", "32x1"],
+        help="worker processes x threads (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--file-threads", nargs="+", type=int, help="for files (default: --threads)"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "dask-simjoin-cores",
+        help="for files; it is deleted at the end (default: %(default)s)",
     )
     parser.add_argument("--peers", nargs="*", default=list(MODULES))
     parser.add_argument("--repeat", type=int, default=3, help="runs (default 3)")
@@ -232,7 +269,7 @@ def arguments() -> argparse.Namespace:
 
 def size(result: Any) -> int:
     """Return the number of rows of a result, or the number that it is."""
-    if hasattr(result, "compute"):
+    if hasattr(result, "compute") and not isinstance(result, (dd.DataFrame, dd.Series)):
         result = result.compute()
     return len(result) if hasattr(result, "__len__") else int(result)
 
@@ -258,6 +295,60 @@ def on_threads(job: Job, frame: dd.DataFrame, threads: int) -> Any:
     with dask.config.set(scheduler="threads", num_workers=threads):
         found = job.verb(frame)
         return found.persist() if hasattr(found, "persist") else found.compute()
+
+
+@contextlib.contextmanager
+def workers(name: str) -> Iterator[Client]:
+    """Start worker processes on this machine. `name`: processes x threads, as "8x4"."""
+    processes, threads = map(int, name.split("x"))
+    with (
+        LocalCluster(
+            n_workers=processes, threads_per_worker=threads, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def on_workers(job: Job, frame: dd.DataFrame) -> Any:
+    """Run a job on the workers that hold the frame; keep the result there."""
+    found = job.verb(frame)
+    if not hasattr(found, "persist"):
+        return found.compute()
+    found = found.persist()
+    wait(found)
+    return found
+
+
+def write_files(frame: pd.DataFrame, folder: Path) -> None:
+    """Write the rows of a job to one file per partition."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for n, rows in enumerate(np.array_split(np.arange(len(frame)), PARTITIONS)):
+        part = frame.iloc[rows[0] : rows[-1] + 1]
+        part.to_parquet(folder / f"{n:03}.parquet", compression=None)
+
+
+def _write(frame: dd.DataFrame, folder: Path) -> dd.DataFrame:
+    frame.to_parquet(folder, compression=None, write_index=False, overwrite=True)
+    return dd.read_parquet(folder)
+
+
+def from_files(job: Job, files: Path, written: Path, threads: int) -> Any:
+    """Run a job from files to files, with Dask's threads."""
+    with dask.config.set(scheduler="threads", num_workers=threads):
+        found = job.verb(dd.read_parquet(files))
+        if not isinstance(found, (dd.DataFrame, dd.Series)):
+            return found.compute()
+        found = found.to_frame("label") if isinstance(found, dd.Series) else found
+        return _write(found, written)
+
+
+def copy_files(files: Path, written: Path, target: Path, threads: int) -> Any:
+    """Read the rows, then read a result from files and write it, with Dask alone."""
+    with dask.config.set(scheduler="threads", num_workers=threads):
+        rows = dd.read_parquet(files).persist()
+        return _write(dd.read_parquet(written), target) if written.exists() else rows
 
 
 def in_parts(job: Job, frames: list[pd.DataFrame]) -> list[Any]:
@@ -298,6 +389,10 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
     how = options.repeat, options.patience
     most = max(options.threads)
     job.verb(frame, threads=most)  # compiles kernels
+    if job.planned is not None:
+        for threads in options.threads:
+            plan = frame.simjoin.plan(**job.planned, threads=threads)
+            found[f"plan, {threads}"] = {"seconds": plan.seconds}
 
     def keep(kind: str, call: Call) -> None:
         found[kind] = timed(call, *how)
@@ -312,6 +407,31 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
         for threads in options.lazy_threads or options.threads:
             keep(f"dask, {threads}", lambda n=threads: on_threads(job, lazy, n))
         del lazy
+    if "clusters" in options.kinds:
+        for cluster in options.clusters:
+            with workers(cluster):
+                lazy = dd.from_pandas(frame, npartitions=PARTITIONS, sort=False)
+                lazy = lazy.persist()
+                wait(lazy)
+                on_workers(job, lazy)
+                keep(f"cluster, {cluster}", lambda q=lazy: on_workers(job, q))
+                del lazy
+    if "files" in options.kinds:
+        files, written, target = (
+            options.folder / each for each in ("rows", "result", "copy")
+        )
+        shutil.rmtree(written, ignore_errors=True)
+        write_files(frame, files)
+        for threads in options.file_threads or options.threads:
+            keep(
+                f"files, {threads}",
+                lambda n=threads: from_files(job, files, written, n),
+            )
+            keep(
+                f"copied files, {threads}",
+                lambda n=threads: copy_files(files, written, target, n),
+            )
+        shutil.rmtree(options.folder, ignore_errors=True)
     if "parts" in options.kinds and job.divisible:
         for threads in options.part_threads or options.threads:
             if threads > 1:
