@@ -1,0 +1,25 @@
+"""Joins on several hosts, which are network namespaces: see `tools.hosts`."""
+
+import dask
+import pytest
+
+from tools import hosts
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def able():
+    if why := hosts.missing():
+        pytest.skip(f"no hosts can be made: {why}")
+
+
+def test_a_join_on_three_hosts_of_which_one_vanishes():
+    rows = 200_000
+    with dask.config.set(scheduler="threads"):
+        wanted, more = (hosts.pairs_of(hosts.points(rows, n)) for n in (6, 7))
+    with hosts.hosts(3, workers=1, rate="200mbit", timeout="15s") as made:
+        assert hosts.pairs_of(hosts.points(rows, 6)) == wanted
+        assert made.sent() > 0
+        made.client.loop.call_later(0.2, hosts.vanish, made)
+        assert hosts.pairs_of(hosts.points(rows, 7)) == more
