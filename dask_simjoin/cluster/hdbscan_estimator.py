@@ -262,8 +262,8 @@ class HDBSCAN(Clustering):
         hierarchy, _ = fit_hierarchy(frame, request)
         if hierarchy is None:
             return hdbscan(frame, **options)
-        columns = label_tree(hierarchy.condensed, hierarchy.choice)
         driver = LocalDistances([frame], request.spec(example_of(frame)))
+        columns = label_tree(hierarchy.condensed, hierarchy.choice, driver.threads)
         found = driver.clusters(columns)
         self._hierarchy = hierarchy
         self._fitted = kept_points(frame, request).reset_index(drop=True)
@@ -387,8 +387,8 @@ def fit_hierarchy(
     weight, start, end = tree_of_chunk(
         chunk, 0, layout, distances, last=True, threads=driver.threads
     )
-    edges = in_order(start, end, distances_of(weight, spec.measure))
-    condensed = condense(*edges, request.min_rows(), meta)
+    edges = in_order(start, end, distances_of(weight, spec.measure, driver.threads))
+    condensed = condense(*edges, request.min_rows(), meta, driver.threads)
     return FittedHierarchy(*edges, condensed, core, samples, request.choice()), ids
 
 

@@ -185,11 +185,13 @@ class LocalDistances(LocalJoins, LocalNearest):
         weight, start, end = tree_of_chunk(
             chunk, 0, layout, distances, last=True, threads=self.threads
         )
-        away = distances_of(weight, self.spec.measure)
+        away = distances_of(weight, self.spec.measure, self.threads)
         del weight
-        condensed = condense(*in_order(start, end, away), min_rows, example)
+        condensed = condense(
+            *in_order(start, end, away), min_rows, example, self.threads
+        )
         del start, end, away
-        return self.clusters(label_tree(condensed, choice))
+        return self.clusters(label_tree(condensed, choice, self.threads))
 
     def clusters(self, columns: Sequence[Array]) -> Frame:
         """Make a result of HDBSCAN for all rows. `columns`: the columns of the result for
@@ -213,7 +215,7 @@ class LocalDistances(LocalJoins, LocalNearest):
         tree = tree_of_chunk(
             chunk, 0, layout, distances, last=True, threads=self.threads
         )
-        return edges_frame(tree, self.spec.measure, example)
+        return edges_frame(tree, self.spec.measure, example, self.threads)
 
     def core_distances(
         self, samples: int, named: int | None, *prepared: Callable[[], object]

@@ -720,11 +720,16 @@ class Spanner(Protocol):
         """
 
     def condense(
-        self, start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
+        self,
+        start: np.ndarray,
+        end: np.ndarray,
+        away: np.ndarray,
+        min_rows: int,
+        threads: int = 1,
     ) -> Clusters:
         """Condense a tree with at least two rows to the hierarchy of clusters of at
         least `min_rows` rows.
 
         `start`, `end`: the two rows of each edge. `away`: the length of each edge,
-        ascending.
+        ascending. `threads`: number of threads on the host.
         """

@@ -460,6 +460,24 @@ MUTATIONS = [
     ),
     Mutation(
         K + "hierarchy.py",
+        "away[stop] == away[start]:",
+        "stop == start:",
+        K + "test_hierarchy.py",
+    ),
+    Mutation(
+        K + "hierarchy.py",
+        "if joined > 1:",
+        "if joined > 2:",
+        K + "test_hierarchy.py",
+    ),
+    Mutation(
+        K + "edge_order.py",
+        "low[i] == a and high[i] < b",
+        "low[i] == a and high[i] > b",
+        K + "test_edge_order.py",
+    ),
+    Mutation(
+        K + "hierarchy.py",
         "a_low[i] == b_low[j] and a_high[i] < b_high[j]",
         "a_low[i] == b_low[j] and a_high[i] > b_high[j]",
         K + "test_hierarchy.py",

@@ -18,6 +18,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for, host_kernels, spanner_for
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
@@ -61,7 +62,12 @@ class Condensed(NamedTuple):
 
 
 def condense(
-    start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int, example: Frame
+    start: np.ndarray,
+    end: np.ndarray,
+    away: np.ndarray,
+    min_rows: int,
+    example: Frame,
+    threads: int = 1,
 ) -> Condensed:
     """Condense a spanning tree to a tree of clusters with at least `min_rows` rows
     each.
@@ -76,7 +82,9 @@ def condense(
         return Condensed(
             *alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32)
         )
-    return Condensed(*spanner_for(example).condense(start, end, away, min_rows))
+    return Condensed(
+        *spanner_for(example).condense(start, end, away, min_rows, threads)
+    )
 
 
 def chosen_clusters(
@@ -151,22 +159,30 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
 
 
 def label_rows(
-    row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters
+    row_parent: np.ndarray,
+    row_lambda: np.ndarray,
+    chosen: ChosenClusters,
+    threads: int = 1,
 ) -> RowLabels:
     """Label rows. `row_parent` and `row_lambda` are as in `Condensed`, and may be for a
     part of the rows.
     """
     n = len(row_parent)
     labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
-    of, names, death, deepest, enough = chosen
-    host_kernels("hierarchy").label_rows(
-        row_parent, row_lambda, of, names, death, deepest, enough, *labels
-    )
+    kernel = host_kernels("hierarchy").label_rows
+
+    def label(start: int, stop: int) -> None:
+        rows, densities, *found = (
+            column[start:stop] for column in (row_parent, row_lambda, *labels)
+        )
+        kernel(rows, densities, *chosen, *found)
+
+    shared_out(label, n, threads)
     return labels
 
 
-def label_tree(tree: Condensed, choice: Choice) -> RowLabels:
-    return label_rows(tree.row_parent, tree.row_lambda, choose(tree, choice))
+def label_tree(tree: Condensed, choice: Choice, threads: int = 1) -> RowLabels:
+    return label_rows(tree.row_parent, tree.row_lambda, choose(tree, choice), threads)
 
 
 def compile_labels() -> None:

@@ -41,7 +41,7 @@ from dask_simjoin.engine.compat import (
     to_host,
 )
 from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index
-from dask_simjoin.engine.process import together
+from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Found, Part, Progress, SearchLayout
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Index
@@ -440,19 +440,25 @@ def without_gaps(
     return [number[some] for some in places], (weight, number[low], number[high])
 
 
-def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
+def distances_of(weight: np.ndarray, metric: Metric, threads: int = 1) -> np.ndarray:
     """Convert ascending weights (n,) to ascending distances.
 
     A weight that occurs several times is converted once.
     """
     found = np.empty(len(weight))
+    # the same blocks for any number of threads
     step = 2**13
-    for start in range(0, len(weight), step):
-        some = weight[start : start + step]
-        first = np.ones(len(some), np.bool_)
-        np.not_equal(some[1:], some[:-1], out=first[1:])
-        away = metric.distance(some[first], np)
-        found[start : start + step] = away[np.cumsum(first) - 1]
+
+    def convert(begin: int, end: int) -> None:
+        for start in range(begin, end, step):
+            here = slice(start, min(start + step, end))
+            some = weight[here]
+            first = np.ones(len(some), np.bool_)
+            np.not_equal(some[1:], some[:-1], out=first[1:])
+            away = metric.distance(some[first], np)
+            found[here] = away[np.cumsum(first) - 1]
+
+    shared_out(convert, len(weight), threads, grain=step)
     return found
 
 
@@ -479,10 +485,10 @@ def in_order(
     return start[order], end[order], away
 
 
-def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
+def edges_frame(tree: Edges, metric: Metric, example: Frame, threads: int = 1) -> Frame:
     """Return the edges of a tree as a frame, sorted by (distance, start, end)."""
     weight, start, end = tree
-    start, end, away = in_order(start, end, distances_of(weight, metric))
+    start, end, away = in_order(start, end, distances_of(weight, metric, threads))
     columns = dict(
         zip(
             example.columns,

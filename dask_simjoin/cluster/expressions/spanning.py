@@ -84,7 +84,7 @@ def add_tree(
     number = max(1, min(neighbors_needed(samples), plan.rows))
     distances, trees = [], []
     for c, others in enumerate(plan.work.searches):
-        threads = plan.indexing.threads if sharing[0] == 1 else 1
+        threads = _threads(plan)
         parts = max(sharing[0], int(plan.work.parts[c]) if threads == 1 else 1)
         if len(refs) == 1:
             every = _add_searches(
@@ -179,6 +179,11 @@ def _add_searches(
         )
         found.append(distances)
     return found
+
+
+def _threads(plan: Plan) -> int:
+    """Return the number of threads in each task that works on all rows of a chunk."""
+    return plan.indexing.threads if plan.work.sharing[0] == 1 else 1
 
 
 def rows_of_frame(plan: Plan) -> int:
@@ -302,7 +307,14 @@ class ChunkClusters(ChunkValues):
         )
         how = (self.operand(name) for name in ("metric", "min_rows", "choice", "meta"))
         found = steps.add(
-            "choose", 0, _clusters, rows_of_frame(plan), List(*places), tree, *how
+            "choose",
+            0,
+            _clusters,
+            rows_of_frame(plan),
+            List(*places),
+            tree,
+            *how,
+            _threads(plan),
         )
         for c in range(len(plan.chunks)):
             steps.layer[(self._name, c)] = Task(
@@ -325,11 +337,11 @@ def _clusters(
     min_rows: int,
     choice: Choice,
     example: Frame,
+    threads: int,
 ) -> RowClusters:
     places, (weight, start, end) = without_gaps(rows, places, tree)
-    condensed = condense(
-        *in_order(start, end, distances_of(weight, metric)), min_rows, example
-    )
+    away = distances_of(weight, metric, threads)
+    condensed = condense(*in_order(start, end, away), min_rows, example, threads)
     chosen = choose(condensed, choice)
     row_parent, row_lambda = condensed.row_parent, condensed.row_lambda
     return (

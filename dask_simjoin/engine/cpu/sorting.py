@@ -79,27 +79,3 @@ def divided(keys: np.ndarray, part: int, threads: int) -> np.ndarray:
 
     together([functools.partial(divide, *some) for some in itertools.pairwise(ends)])
     return keys
-
-
-def argsorted(values: np.ndarray, threads: int) -> np.ndarray:
-    """Return the order (n,), int64, that sorts numbers; equal ones in any order."""
-    parts = threads_to_sort(len(values), threads)
-    if parts == 1:
-        return np.argsort(values)
-    some = np.sort(values[:: -(-len(values) // 4096)])
-    limits = some[np.arange(1, parts) * len(some) // parts]
-    part = np.empty(len(values), np.uint8)
-
-    def find(start: int, stop: int) -> None:
-        part[start:stop] = np.searchsorted(limits, values[start:stop], side="right")
-
-    shared_out(find, len(values), threads)
-    order = np.argsort(part, kind="stable")  # by radix
-    ends = np.cumsum([0, *np.bincount(part, minlength=parts)]).tolist()
-
-    def sort(start: int, stop: int) -> None:
-        own = order[start:stop]
-        order[start:stop] = own[np.argsort(values[own])]
-
-    together([functools.partial(sort, *range_) for range_ in itertools.pairwise(ends)])
-    return order

@@ -12,6 +12,7 @@ components do not search while many smaller ones are left.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -20,12 +21,17 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from dask_simjoin.engine.cpu import sinks
-from dask_simjoin.engine.cpu.kernels import boruvka, components, hierarchy, optics
+from dask_simjoin.engine.cpu.kernels import (
+    boruvka,
+    components,
+    edge_order,
+    hierarchy,
+)
 from dask_simjoin.engine.cpu.kernels.best_edges import ends_of
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
 from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce
-from dask_simjoin.engine.cpu.sorting import argsorted
+from dask_simjoin.engine.cpu.sorting import dealt, threads_to_sort
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import forkable, shared_out, together
@@ -155,34 +161,35 @@ def in_order(
     list is emptied.
     """
     number, at = sum(len(nodes) for _, nodes in found), 0
+    bits = max(1, (number - 1).bit_length())
     weight, key = np.empty(number), np.empty(number, np.int64)
+    packed = np.empty(number, np.uint64)
+    edges = bits, weight, weight.view(np.int64), key
 
     def fill(start: int, stop: int) -> None:
-        a, b = ends_of(nodes[start:stop])
-        here = slice(at + start, at + stop)
-        if len(own) == len(nodes):
-            weight[here] = own[start:stop]
-        else:
-            np.maximum(core[a], core[b], out=weight[here])
-        a, b = names[a], names[b]
-        key[here] = np.minimum(a, b)
-        key[here] <<= 32
-        key[here] |= np.maximum(a, b)
+        edge_order.pack_edges(own, nodes, core, names, start, stop, at, *edges, packed)
 
     while found:
         own, nodes = found.pop(0)
         shared_out(fill, len(nodes), threads)
         at += len(nodes)
-    order = argsorted(weight, threads)
-    optics.sort_ties(order, weight, key)
+    packed, ends = dealt(packed, bits, threads_to_sort(number, threads))
     away = np.empty(number)
     low, high = np.empty(number, np.int32), np.empty(number, np.int32)
 
-    def take(start: int, stop: int) -> None:
-        here, some = slice(start, stop), order[start:stop]
-        away[here], (low[here], high[here]) = weight[some], ends_of(key[some])
+    def lay_out(start: int, stop: int) -> None:
+        packed[start:stop].sort()
+        many = np.empty(((stop - start) // edge_order.MAX_INSERTION, 2), np.int64)
+        runs = edge_order.lay_out_edges(
+            packed, start, stop, bits, weight, key, away, low, high, many
+        )
+        for first, last in many[:runs].tolist():
+            run = slice(first, last)
+            order = np.lexsort((high[run], low[run], away[run]))
+            for column in (away, low, high):
+                column[run] = column[run][order]
 
-    shared_out(take, number, threads)
+    together([functools.partial(lay_out, *some) for some in itertools.pairwise(ends)])
     return away, low, high
 
 
@@ -289,46 +296,45 @@ class CpuSpanner:
 
     @staticmethod
     def condense(
-        start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
+        start: np.ndarray,
+        end: np.ndarray,
+        away: np.ndarray,
+        min_rows: int,
+        threads: int = 1,
     ) -> Clusters:
         n = len(start) + 1
-        left, right = np.array(start, np.int32), np.array(end, np.int32)
-        size, *some = (
-            np.empty(n - 1, np.int32),
-            np.empty(n, np.int32),
-            np.empty(n, np.int32),
-        )
-        hierarchy.merge_rows(left, right, *some, size)
-        most = 2 * (n // min_rows) + 1
-        parent, birth, rows = (
-            np.empty(most, np.int32),
-            np.empty(most),
-            np.empty(most, np.int32),
-        )
-        row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
-        # `merge_rows` no longer needs the arrays in `some`, so they are reused as
-        # scratch
-        number = hierarchy.condense(
-            left,
-            right,
-            size,
+        min_rows = min(min_rows, n)
+        most = 2 * (n // min_rows)
+        nodes, leaves = np.empty((n, 2), np.int32), np.empty(n - 1, np.int32)
+        last, parent, rows = (np.empty(most, np.int32) for _ in range(3))
+        birth = np.empty(most)
+        given = hierarchy.condense(
+            *(np.require(ends, np.int32, ["C", "W"]) for ends in (start, end)),
             away,
             min_rows,
-            some[0][:-1],
-            some[1],
-            row_parent,
-            row_lambda,
+            nodes,
+            np.empty(n, np.int32),
+            leaves,
+            last,
             parent,
             birth,
             rows,
+            *(np.empty(most, np.int32) for _ in range(2)),
         )
-        return (
-            row_parent,
-            row_lambda,
-            parent[:number].copy(),
-            birth[:number].copy(),
-            rows[:number].copy(),
-        )
+        # clusters are numbered by their last edges, the last one first
+        used = np.flatnonzero(last[:given] >= 0)
+        used = used[np.argsort(last[used])[::-1]]
+        number = np.full(given + 1, -1, np.int32)  # the last one is for no parent
+        number[used] = np.arange(len(used), dtype=np.int32)
+        row_parent, row_lambda = np.empty(n, np.int32), np.empty(n)
+
+        def leave(start: int, stop: int) -> None:
+            hierarchy.leave_clusters(
+                nodes, leaves, away, number, start, stop, row_parent, row_lambda
+            )
+
+        shared_out(leave, n, threads)
+        return row_parent, row_lambda, number[parent[used]], birth[used], rows[used]
 
 
 SPANNER = CpuSpanner()

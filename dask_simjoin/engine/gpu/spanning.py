@@ -170,14 +170,18 @@ class Dendrogram:
 
 
 def condense(
-    start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
+    start: np.ndarray,
+    end: np.ndarray,
+    away: np.ndarray,
+    min_rows: int,
+    threads: int = 1,
 ) -> Clusters:
     """Find the clusters of at least `min_rows` rows of a spanning tree; see
     `Spanner.condense`.
 
     A row leaves its cluster at the smallest distance that merges enough rows with it.
     Nested merges at the same distance count as one merge.  If a merge joins at least
-    two parts that are large enough, these parts are clusters.
+    two parts that are large enough, these parts are clusters. `threads`: not used.
     """
     rows = len(start) + 1
     tree = Dendrogram(cupy.asarray(start, cupy.int32), cupy.asarray(end, cupy.int32))

@@ -53,16 +53,3 @@ def test_ranges_ascend_and_do_not_cut_the_leading_bits(bits, monkeypatch):
     leading = [np.unique(part >> np.uint64(bits)) for part in parts if len(part)]
     for before, after in itertools.pairwise(leading):
         assert before[-1] < after[0]
-
-
-@pytest.mark.parametrize("threads", [1, 2, 7, 32])
-@pytest.mark.parametrize("few", [True, False])
-@pytest.mark.parametrize("n", [0, 1, 5000])
-def test_the_order_sorts_numbers(threads, few, n, monkeypatch):
-    monkeypatch.setattr(sorting, "MIN_KEYS_PER_THREAD", 100)
-    monkeypatch.setattr(process, "LEAST", 100)
-    values = np.random.default_rng(threads).normal(size=n)
-    values = values.round() if few else values
-    order = sorting.argsorted(values, threads)
-    assert np.array_equal(np.sort(order), np.arange(n))
-    assert np.array_equal(values[order], np.sort(values))

@@ -10,6 +10,7 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.tile_simd import prefetch
 from dask_simjoin.metrics.norms import Array
 
 
@@ -39,91 +40,156 @@ def merge_rows(
         node[min(a, b)] = n + e
 
 
+AHEAD = 16
+"""The nodes of an edge are prefetched this many edges earlier."""
+
+
+@device_function
+def _root(nodes: Array, i: int) -> np.int64:
+    """Return the root of a node, with path halving: see `components.find`.
+
+    `nodes` (n, 2): the first number of a node is its parent, or minus the number of
+    rows below a root.
+    """
+    at, up = np.int64(i), nodes[i, 0]
+    while up >= 0:
+        above = nodes[up, 0]
+        if above < 0:
+            return np.int64(up)
+        nodes[at, 0] = above
+        at, up = np.int64(above), nodes[above, 0]
+    return at
+
+
+@device_function
+def _join_rings(ring: Array, a: np.int64, b: np.int64) -> np.int64:
+    """Make one ring of two, and return a member of it. -1 stands for an empty ring.
+
+    `ring`: the next member of each member.
+    """
+    if a < 0 or b < 0:
+        return max(a, b)
+    ring[a], ring[b] = ring[b], ring[a]
+    return a
+
+
 @kernel
 def condense(
     left: Array,
     right: Array,
-    size: Array,
     away: Array,
     min_rows: int,
-    owner: Array,
-    stack: Array,
-    row_parent: Array,
-    row_lambda: Array,
+    nodes: Array,
+    own: Array,
+    leaves: Array,
+    last: Array,
     parent: Array,
     birth: Array,
     rows: Array,
+    ring: Array,
+    waiting: Array,
 ) -> int:
-    """Find the clusters of at least `min_rows` rows in a dendrogram; return their
-    number.
+    """Find the clusters of at least `min_rows` rows in a tree. Return how many numbers
+    of clusters were given.
 
-    Merges are undone from the last to the first. Nested merges with the same distance
-    are undone in one step. Each step splits a cluster into parts. If at least two parts
-    have `min_rows` rows, they become new clusters. If only one part has that many, the
-    cluster continues as this part. Rows of smaller parts leave the cluster. Clusters
-    are numbered by their last merges, the last merge first.
+    Components of rows are joined along the edges, the shortest first. Edges of the same
+    length are one step. After a step, a component with fewer than `min_rows` rows
+    waits. Any other one is a cluster. If the step joined no cluster, it is a new one. A
+    single cluster continues. Several clusters are children of a new one. Rows that
+    waited leave this cluster at the length of the step.
 
-    `left`, `right`, `size`: see `merge_rows`; `away`: distance of each merge. `owner`
-    (n-1,), `stack` (n,): scratch. Output: `row_parent` (n,), the last cluster of each
-    row, and `row_lambda` (n,), 1 / distance where the row leaves it. `parent`, `birth`,
-    `rows`: parent of each cluster, 1 / distance where it splits off, and its number of
-    rows.
+    `left`, `right`, `away` (n-1,): rows and length of each edge. `min_rows`: at most n.
+    Output: `nodes` (n, 2), int32. Its second column has, for each row, an edge of the
+    step that makes it leave its cluster. `leaves` (n-1,): this cluster, for these
+    edges. `last`: for each cluster, the last edge that joins rows to it; -1 if the
+    number is not used. `parent`, `birth`, `rows`: parent of each cluster, 1 / distance
+    where it splits off, and its number of rows. `own` (n,), `ring`, `waiting`: scratch.
     """
-    n = row_parent.size
-    parent[0], birth[0], rows[0] = -1, 0.0, n
-    number = 1
-    last = left.size - 1
-    owner[:] = -1
-    owner[last] = 0
-    for e in range(last, -1, -1):
-        own = owner[e]
-        # a later merge has split this cluster already, or its rows are noise
-        if own == -1:
-            continue
-        # this merge is a large part of a cluster that was split, so it becomes a new
-        # cluster
-        if own < -1:
-            split = -2 - own
-            parent[number], birth[number], rows[number] = (
-                owner[split],
-                1.0 / away[split],
-                size[e],
-            )
-            own = np.int32(number)
-            owner[e] = own
-            number += 1
-        # the stack is used from both ends: parts at its end, merges that are still to
-        # undo at its beginning
-        stack[0], todo, parts, large = e, 1, n, 0
-        while todo > 0:
-            todo -= 1
-            merge = stack[todo]
-            for child in (left[merge], right[merge]):
-                if child >= n and away[child - n] == away[e]:
-                    owner[child - n] = -1
-                    stack[todo] = child - n
-                    todo += 1
-                else:
-                    parts -= 1
-                    stack[parts] = child
-                    large += child >= n and size[child - n] >= min_rows
-        density = 1.0 / away[e] if away[e] > 0 else np.inf
-        for p in range(parts, n):
-            child = stack[p]
-            if child >= n and size[child - n] >= min_rows:
-                owner[child - n] = -2 - e if large > 1 else own
+    # The second column of `nodes` has rings of rows that wait. In a component of at
+    # least `min_rows` rows, `own` of the root is a cluster. During a step, the clusters
+    # of a component are in a ring. `waiting` of this cluster is a row of the component
+    # that waits, or -1.
+    n, number, stop = nodes.shape[0], 0, 0
+    next_row, first_node = nodes[:, 1], nodes.ctypes.data
+    for i in range(n):
+        nodes[i, 0], nodes[i, 1] = -1, i
+    while stop < left.size:
+        start = stop
+        while stop < left.size and away[stop] == away[start]:
+            if stop + AHEAD < left.size:
+                prefetch(first_node + 8 * np.int64(left[stop + AHEAD]))
+                prefetch(first_node + 8 * np.int64(right[stop + AHEAD]))
+            a, b = _root(nodes, left[stop]), _root(nodes, right[stop])
+            some, others, c, d = a, b, np.int64(-1), np.int64(-1)
+            if -nodes[a, 0] >= min_rows:
+                c = np.int64(own[a])
+                some = np.int64(waiting[c])
+            if -nodes[b, 0] >= min_rows:
+                d = np.int64(own[b])
+                others = np.int64(waiting[d])
+            some = _join_rings(next_row, some, others)
+            nodes[min(a, b), 0] += nodes[max(a, b), 0]
+            nodes[max(a, b), 0] = min(a, b)
+            if -nodes[min(a, b), 0] >= min_rows:
+                if c < 0 and d < 0:
+                    c, number = np.int64(number), number + 1
+                    ring[c], last[c], parent[c], birth[c] = c, -1, -1, 0.0
+                c = _join_rings(ring, c, d)
+                own[min(a, b)], waiting[c] = c, some
+            stop += 1
+        density = 1.0 / away[start] if away[start] > 0 else np.inf
+        for e in range(stop - 1, start - 1, -1):
+            root = _root(nodes, left[e])
+            if -nodes[root, 0] < min_rows:
                 continue
-            # the entries of the stack have disjoint rows, so it never has more than n
-            stack[0], todo = child, 1
-            while todo > 0:
-                todo -= 1
-                child = stack[todo]
-                if child >= n:
-                    stack[todo], stack[todo + 1] = left[child - n], right[child - n]
-                    todo += 2
-                else:
-                    row_parent[child], row_lambda[child] = own, density
+            first = np.int64(own[root])
+            if last[first] >= start:  # a later edge of the step belongs to it as well
+                continue
+            c, joined, one = first, 0, first
+            while True:
+                if last[c] >= 0:
+                    joined, one = joined + 1, c
+                c = np.int64(ring[c])
+                if c == first:
+                    break
+            if joined > 1:
+                one, number = np.int64(number), number + 1
+                parent[one], birth[one] = -1, 0.0
+                while True:
+                    if last[c] >= 0:
+                        parent[c], birth[c] = one, density
+                    c = np.int64(ring[c])
+                    if c == first:
+                        break
+            row = np.int64(waiting[first])
+            while row >= 0 and nodes[row, 1] >= 0:
+                after = np.int64(nodes[row, 1])
+                nodes[row, 1], row = -1 - e, after
+            ring[one], waiting[one], last[one] = one, -1, e
+            own[root], leaves[e], rows[one] = one, one, -nodes[root, 0]
     return number
+
+
+@kernel
+def leave_clusters(
+    nodes: Array,
+    leaves: Array,
+    away: Array,
+    number: Array,
+    start: int,
+    stop: int,
+    row_parent: Array,
+    row_lambda: Array,
+) -> None:
+    """Find the last cluster of the rows `start` ... `stop` - 1, and 1 / distance where
+    they leave it.
+
+    `nodes`, `leaves`, `away`: see `condense`. `number`: new number of each cluster.
+    """
+    for i in range(start, stop):
+        e = -1 - np.int64(nodes[i, 1])
+        row_parent[i] = number[leaves[e]]
+        row_lambda[i] = 1.0 / away[e] if away[e] > 0 else np.inf
 
 
 @kernel
@@ -254,11 +320,14 @@ def name_clusters(
     the chosen cluster that contains each cluster, or -1. `enough`: a row of cluster 0
     gets a label only if its 1 / distance is at least this number.
     """
+    known, most = 0, 0
     for c in range(parent.size):
         of[c] = c if chosen[c] else (of[parent[c]] if c > 0 else -1)
         names[c] = -1
-    known = 0
+        most += chosen[c]
     for i in range(row_parent.size):
+        if known == most:
+            break
         c = of[row_parent[i]]
         if c < 0 or names[c] >= 0 or (c == 0 and row_lambda[i] < enough):
             continue
