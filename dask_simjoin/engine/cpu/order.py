@@ -55,7 +55,12 @@ def kd_order(
     `dask_simjoin.engine.index.kdtree.kd_order`.
     """
     n = len(x)
-    order = np.arange(n, dtype=np.int64)
+    order = np.empty(n, np.int64)
+
+    def begin(start: int, stop: int) -> None:
+        order[start:stop] = np.arange(start, stop)
+
+    shared_out(begin, n, threads)
     if n <= tile:
         return order
     dims, numbers = np.array(cuts.dims), np.empty((len(cuts.dims), n), np.uint32)

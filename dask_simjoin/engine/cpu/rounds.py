@@ -75,6 +75,41 @@ def _part_of(wanted: np.ndarray, part: Part) -> np.ndarray:
     return found
 
 
+def _edges_of(
+    weights: np.ndarray, nodes: np.ndarray, parts: Sequence[tuple[int, int, int]]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return batches of edges, as `BoruvkaRounds.found`. The memory of both arrays is
+    reused.
+
+    `parts`: where edges are in the arrays. Each part begins with edges whose weight is
+    the larger core distance of their ends. If these are at least half of all edges,
+    they become a batch without weights, to save memory.
+    """
+    bare = sum(middle - start for start, middle, _ in parts)
+    if 2 * bare < sum(stop - start for start, _, stop in parts):
+        every = [slice(start, stop) for start, _, stop in parts]
+        return [(_moved_together(weights, every), _moved_together(nodes, every))]
+    rest = [slice(middle, stop) for _, middle, stop in parts]
+    others = (
+        np.concatenate([weights[some] for some in rest]),
+        np.concatenate([nodes[some] for some in rest]),
+    )
+    first = [slice(start, middle) for start, middle, _ in parts]
+    return [(NO_NODES[0], _moved_together(nodes, first)), others]
+
+
+def _moved_together(column: np.ndarray, parts: Sequence[slice]) -> np.ndarray:
+    """Move parts of an array, which ascend, to its front, and shrink it without a copy."""
+    at = 0
+    for part in parts:
+        to = slice(at, at + part.stop - part.start)
+        if to != part:
+            column[to] = column[part]
+        at = to.stop
+    column.resize(at, refcheck=False)
+    return column
+
+
 class _RoundSide:
     """An index prepared for searches, as queries and as data. `first`: first node of
     the index.
@@ -173,7 +208,8 @@ class BoruvkaRounds:
                     progress[name] for name in ("component", "least", "to", "beyond")
                 )
             )
-            self.sizes, self.found = progress["sizes"], list(progress["found"])
+            self.sizes = progress["sizes"].copy()
+            self.found = list(progress["found"])
             self.components = len(self.sizes)
 
     @property
@@ -196,7 +232,12 @@ class BoruvkaRounds:
     def _allocate_nodes(self) -> None:
         if len(self.to) < len(self.component):
             nodes = len(self.component)
-            self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
+            self.least, self.to = np.empty(nodes), np.empty(nodes, np.int32)
+
+            def clear(start: int, stop: int) -> None:
+                self.least[start:stop], self.to[start:stop] = -1.0, -1
+
+            shared_out(clear, nodes, self.threads)
 
     def _searching(self) -> np.ndarray:
         """Return a mask of the components that search in this round. It selects at
@@ -216,7 +257,7 @@ class BoruvkaRounds:
 
     def _offers(self) -> Best:
         """Return the best edge of each component that is known without a search."""
-        best = no_edges(self.components, self.names)
+        best = no_edges(self.components, self.names, self.threads)
         nearest = self.near, self.away, self.beyond
         known = self.component, self.core, self.names, *nearest, self.least, self.to
 
@@ -254,11 +295,20 @@ class BoruvkaRounds:
             return
         for side in self.sides:
             if side.rows:
-                own = self.component[side.first : side.last]
-                boruvka.tag_boxes(own, side.index["levels"], side.tags)
+                self._tag(side)
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if q.rows and d.rows:
                 self._search_side(q, d, wanted, best)
+
+    def _tag(self, side: _RoundSide) -> None:
+        """Find the boxes of an index whose points are all in one component."""
+        own, levels = self.component[side.first : side.last], side.index["levels"]
+        self._shared_out(
+            lambda *groups: boruvka.tag_tiles(own, side.tags, *groups),
+            int(levels[1]),
+            max(1, MIN_OFFERED // cpu_tiles.TILE**2),
+        )
+        boruvka.tag_boxes(len(own), levels, side.tags)
 
     def _settle(self, wanted: np.ndarray, best: Best) -> None:
         """Raise the bounds of the nodes that searched; `best`: best edges of components
@@ -286,36 +336,33 @@ class BoruvkaRounds:
         )
         # in the first round of one index each node is a component, so `component` can
         # be the output
-        parent = self.component[:many] if alone else np.empty(many, np.int32)
-        number, left = boruvka.join_components(self.component, searching, best, parent)
+        parent = self.component[:many] if alone else np.arange(many, dtype=np.int32)
+        weights, nodes = best[:2]
+
+        def join(start: int, stop: int) -> tuple[int, int, int]:
+            number = boruvka.join_components(
+                self.component, searching, best, parent, start, stop
+            )
+            own, bare = slice(start, start + number), 0
+            if alone:
+                bare = boruvka.part_edges(self.core, weights[own], nodes[own])
+            return start, start + bare, start + number
+
+        parts = shared_out(join, many, self.threads)
+        before = self.sizes if many < self.rows else np.empty(0, np.int32)
+        sizes = np.zeros(many, np.int32)
+        left = boruvka.number_components(parent, before, sizes)
         # every component that searched has found an edge, so at least two have been
         # joined
         assert left < many
-        self.sizes, self.components = np.zeros(left, np.int32), left
-        boruvka.number_nodes(
-            self.component, parent[:0] if alone else parent, self.sizes
-        )
-        for column in best[:2]:
-            # in place: shrinks the array without a copy
-            column.resize(number, refcheck=False)
-        edges = best[:2]
-        self.found += self._without_weights(*edges) if alone else [edges]
-
-    def _without_weights(
-        self, weight: np.ndarray, nodes: np.ndarray
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Save memory: drop the weights of edges whose weight is the larger core
-        distance of their ends.
-
-        Return a batch of these edges and a batch of the others. If fewer than half are
-        such edges, return all edges as one batch, with weights.
-        """
-        number = boruvka.part_edges(self.core, weight, nodes)
-        if 2 * number < len(nodes):
-            return [(weight, nodes)]
-        others = weight[number:].copy(), nodes[number:].copy()
-        nodes.resize(number, refcheck=False)
-        return [(NO_NODES[0], nodes), others]
+        self.sizes, self.components = sizes[:left].copy(), left
+        if not alone:
+            self._shared_out(
+                lambda *some: boruvka.number_nodes(self.component, parent, *some),
+                len(self.component),
+                MIN_OFFERED,
+            )
+        self.found += _edges_of(weights, nodes, parts)
 
     def _search_side(
         self, q: _RoundSide, d: _RoundSide, wanted: np.ndarray, best: Best

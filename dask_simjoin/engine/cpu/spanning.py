@@ -306,6 +306,12 @@ class CpuSpanner:
         min_rows = min(min_rows, n)
         most = 2 * (n // min_rows)
         nodes, leaves = np.empty((n, 2), np.int32), np.empty(n - 1, np.int32)
+
+        def begin(start: int, stop: int) -> None:
+            nodes[start:stop, 0] = -1
+            nodes[start:stop, 1] = np.arange(start, stop)
+
+        shared_out(begin, n, threads)
         last, parent, rows = (np.empty(most, np.int32) for _ in range(3))
         birth = np.empty(most)
         given = hierarchy.condense(

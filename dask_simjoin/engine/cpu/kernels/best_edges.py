@@ -33,6 +33,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     item_of,
     llvm_function,
 )
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.metrics.norms import Array
 
 LOCKS, SPACING = 256, 16
@@ -48,11 +49,15 @@ each node; the locks.
 """
 
 
-def no_edges(components: int, names: np.ndarray) -> Best:
+def no_edges(components: int, names: np.ndarray, threads: int = 1) -> Best:
     """Return a `Best` without any edge yet. `names`: row id of each node."""
-    return with_locks(
-        np.full(components, np.inf), np.full(components, NO_EDGE, np.int64), names
-    )
+    weights, nodes = np.empty(components), np.empty(components, np.int64)
+
+    def clear(start: int, stop: int) -> None:
+        weights[start:stop], nodes[start:stop] = np.inf, NO_EDGE
+
+    shared_out(clear, components, threads)
+    return with_locks(weights, nodes, names)
 
 
 def with_locks(weights: np.ndarray, nodes: np.ndarray, names: np.ndarray) -> Best:

@@ -16,7 +16,11 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.best_edges import NO_EDGE, offer
-from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.components import (
+    find,
+    parent_of,
+    unite_different,
+)
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
@@ -225,36 +229,46 @@ def raise_bounds(
 
 @kernel
 def join_components(
-    component: Array, searching: Array, best: Any, parent: Array
-) -> tuple[int, int]:
-    """Join components along their best edges, and number the new components.
+    component: Array, searching: Array, best: Any, parent: Array, start: int, stop: int
+) -> int:
+    """Join the components `start` ... `stop` - 1 to others along their best edges.
+    Other threads may do so for other components at the same time.
 
     `searching`: mask of the components whose best edge is known; empty: all. `parent`:
-    output, the new number of each component. If each node is a component, `parent` may
-    be the array `component`. The edges that join components move to the front of
-    `best`. Return their number, and the number of components.
+    the components joined so far, see `components`. If each node is a component,
+    `parent` may be the array `component`. The edges that join components move to the
+    first of these places in `best`; return their number.
     """
     weights, nodes, _, _ = best
-    many, number = parent.size, 0
-    for c in range(many):
-        parent[c] = c
-    for c in range(many):
+    components, forest, last = component.ctypes.data, parent.ctypes.data, start
+    for c in range(start, stop):
         if (searching.size == 0 or searching[c]) and nodes[c] != NO_EDGE:
-            a, b = find(parent, c), find(parent, component[nodes[c] & 0xFFFFFFFF])
-            if a != b:
-                parent[max(a, b)] = min(a, b)
-                weights[number], nodes[number] = weights[c], nodes[c]
-                number += 1
+            other = parent_of(components, nodes[c] & 0xFFFFFFFF)
+            if unite_different(forest, c, other):
+                weights[last], nodes[last] = weights[c], nodes[c]
+                last += 1
+    return last - start
+
+
+@kernel
+def number_components(parent: Array, before: Array, sizes: Array) -> int:
+    """Replace the parent of each component by the number of its new component, and
+    count the nodes of each new component. Return how many there are.
+
+    `before`: number of nodes of each component; empty: each has one. `sizes`: output;
+    the caller fills it with zeros.
+    """
     left = 0
     # a root comes before its descendants, so its new number is known when they need it
-    for c in range(many):
+    for c in range(parent.size):
         above = parent[c]
         if above == c:
             parent[c] = left
             left += 1
         else:
             parent[c] = parent[above]
-    return number, left
+        sizes[parent[c]] += before[c] if before.size > 0 else 1
+    return left
 
 
 @kernel
@@ -275,28 +289,23 @@ def part_edges(core: Array, weight: Array, nodes: Array) -> int:
 
 
 @kernel
-def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
-    """Replace the component of each node by its new number, and count the nodes of each
-    component.
-
-    `renamed`: old number -> new number; if it is empty, numbers do not change. `sizes`:
-    output; the caller fills it with zeros.
+def number_nodes(component: Array, renamed: Array, start: int, stop: int) -> None:
+    """Replace the component of the nodes `start` ... `stop` - 1 by its new number.
+    `renamed`: old number -> new number.
     """
-    for i in range(component.size):
+    for i in range(start, stop):
         if component[i] >= 0:
-            if renamed.size > 0:
-                component[i] = renamed[component[i]]
-            sizes[component[i]] += 1
+            component[i] = renamed[component[i]]
 
 
 @kernel
-def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
-    """Fill `tags`: for each box, the component that has all its points, or -1 if there
-    is none.
+def tag_tiles(values: Array, tags: Array, start: int, stop: int) -> None:
+    """Fill `tags` for the tiles in the groups `start` ... `stop` - 1: the component
+    that has all points of the tile, or -1 if there is none.
 
     `values`: component of each node, -1 for padding.
     """
-    for group in range(levels[1]):
+    for group in range(start, stop):
         for bit in range(TILE):
             b = group * TILE + bit
             tag = np.int32(-1)
@@ -308,6 +317,13 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                         tag = np.int32(-1)
                         break
             tags[group, bit] = tag
+
+
+@kernel
+def tag_boxes(points: int, levels: Array, tags: Array) -> None:
+    """Fill `tags` for the boxes of tiles, as `tag_tiles` does for tiles. `points`:
+    number of nodes.
+    """
     for level in range(1, levels.size - 1):
         below, boxes = levels[level - 1], levels[level] - levels[level - 1]
         for number in range((boxes + TILE - 1) // TILE):
@@ -319,7 +335,7 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                     for t in range(1, TILE):
                         # empty boxes at the end of a level do not change the tag
                         if tags[below + child, t] != tag and not _empty(
-                            levels, level, child, t, values.size
+                            levels, level, child, t, points
                         ):
                             tag = np.int32(-1)
                             break

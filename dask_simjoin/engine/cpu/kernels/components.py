@@ -343,6 +343,19 @@ def root_of(parent: int, node: int) -> int:
 
 
 @device_function
+def unite_different(parent: int, i: int, j: int) -> bool:
+    """Unite the sets of two nodes; return whether this call has united different sets."""
+    a, b = root_of(parent, i), root_of(parent, j)
+    while a != b:
+        if a < b:
+            a, b = b, a
+        if tie_root(parent, a, b):
+            return True
+        a, b = root_of(parent, a), root_of(parent, b)
+    return False
+
+
+@device_function
 def unite(parent: int, i: int, j: int) -> int:
     """Unite the sets of two nodes.
 

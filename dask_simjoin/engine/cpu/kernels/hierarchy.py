@@ -99,20 +99,19 @@ def condense(
     waited leave this cluster at the length of the step.
 
     `left`, `right`, `away` (n-1,): rows and length of each edge. `min_rows`: at most n.
-    Output: `nodes` (n, 2), int32. Its second column has, for each row, an edge of the
-    step that makes it leave its cluster. `leaves` (n-1,): this cluster, for these
-    edges. `last`: for each cluster, the last edge that joins rows to it; -1 if the
-    number is not used. `parent`, `birth`, `rows`: parent of each cluster, 1 / distance
-    where it splits off, and its number of rows. `own` (n,), `ring`, `waiting`: scratch.
+    `nodes` (n, 2), int32: -1 and the row itself, for each row. `own` (n,), `ring`,
+    `waiting`: scratch. Output: the second column of `nodes` has, for each row, an edge
+    of the step that makes it leave its cluster. `leaves` (n-1,): this cluster, for
+    these edges. `last`: for each cluster, the last edge that joins rows to it; -1 if
+    the number is not used. `parent`, `birth`, `rows`: parent of each cluster, 1 /
+    distance where it splits off, and its number of rows.
     """
     # The second column of `nodes` has rings of rows that wait. In a component of at
     # least `min_rows` rows, `own` of the root is a cluster. During a step, the clusters
     # of a component are in a ring. `waiting` of this cluster is a row of the component
     # that waits, or -1.
-    n, number, stop = nodes.shape[0], 0, 0
+    number, stop = 0, 0
     next_row, first_node = nodes[:, 1], nodes.ctypes.data
-    for i in range(n):
-        nodes[i, 0], nodes[i, 1] = -1, i
     while stop < left.size:
         start = stop
         while stop < left.size and away[stop] == away[start]:
