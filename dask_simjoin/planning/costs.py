@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class Rates:
     build: float
     build_number: float
     visit: float  # to find the cells or tiles near a row, without comparing points
+    # to find the tiles near a row, nearest first, in a search for its nearest rows
+    search: float
     # to compare two points: per pair of points, and in addition per dimension
     compare: float
     compare_number: float
@@ -48,9 +50,11 @@ class Rates:
     task: float  # to run a task with the threaded scheduler
 
 
-SWEEP = Rates(4, 4, 14, 3, 25, 0.0, 0.0, 3, 30, 12, 1.5e5)
-TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
-DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
+TILES = Rates(4, 4, 150, 7, 60, 600, 0.03, 0.0025, 10, 30, 12, 1.5e5)
+SWEEP = replace(
+    TILES, build=14, build_number=3, visit=25, compare=0, compare_number=0, pair=3
+)
+DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 12, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
 """`SWEEP` was measured in this many dimensions.
@@ -92,9 +96,6 @@ PIECES_PER_THREAD = 4
 about the same time.
 """
 
-SEARCH = 40.0
-"""Cost of a neighbor search for one row, divided by the cost `visit`."""
-
 SEARCH_COMPARED = 3.0
 """Cost of a comparison in a neighbor search, divided by the cost `compare`."""
 
@@ -130,7 +131,8 @@ Rows are sorted only within their chunks.
 """
 
 TOGETHER = 0.85
-"""Fraction of the work to index a chunk that several threads can do at the same time.
+"""Fraction of the work that threads of one process do at the same time. For the rest,
+they wait: for the memory, which they share, and for steps of a single thread.
 """
 
 LISTED_PAIR = 100.0
@@ -146,6 +148,13 @@ does.
 
 MIN_ROWS = 1024
 """Minimum number of queries per piece of work."""
+
+
+def _share(threads: int) -> float:
+    """Return the time that threads of one process need for some work, divided by the
+    time of one thread.
+    """
+    return TOGETHER / threads + 1 - TOGETHER
 
 
 @dataclass(eq=False)
@@ -181,7 +190,8 @@ class Costs:
         if self.limits.gpu:
             rates = DEVICE
         more = 3.0 ** (self.swept - SWEPT_DIMS) if rates is SWEEP else 1.0
-        self.visit = NANO * rates.visit * max(SEARCH if searched else more, 1 / 3)
+        visit = rates.search if searched else rates.visit * max(more, 1 / 3)
+        self.visit = NANO * visit
         self.read = NANO * (rates.read + rates.read_number * dims)
         self.build = NANO * (rates.build + rates.build_number * dims)
         self.shuffle = NANO * (rates.shuffle + rates.shuffle_number * dims)
@@ -276,7 +286,7 @@ class Costs:
         # if threads share one chunk, a part of its indexing is not parallel; each
         # thread with its own chunk is faster
         helpers = 1 if chunks.method is not None else self.limits.for_each(len(chunks))
-        alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
+        alone = largest * _share(helpers)
         seconds = max(whole / threads, alone) * self.build
         if chunks.method is not None:
             seconds += self.factors[
@@ -388,11 +398,9 @@ class Costs:
         `made`: result of `made`.  `seconds`: result of `blocks` or `searches`.
         """
         threads = self.limits.threads
-        return (
-            self.rows * self.read / threads
-            + made
-            + float(seconds.sum()) * self.output.joins / threads
-        )
+        share = 1 / threads if self.limits.cluster else _share(threads)
+        work = self.rows * self.read + float(seconds.sum()) * self.output.joins
+        return made + share * work
 
     def pieces(
         self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None

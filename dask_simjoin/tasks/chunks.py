@@ -27,6 +27,7 @@ from dask_simjoin.planning.data_warnings import (
     warnings_of_left_out,
 )
 from dask_simjoin.planning.left_out import left_out_in_words
+from dask_simjoin.planning.limits import PLAIN, Limits
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.partition import (
     RIGHT,
@@ -506,14 +507,20 @@ def whole_chunk(
 
 
 def plan_whole(
-    frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False
+    frames: Sequence[Frame],
+    spec: JoinSpec,
+    output: OutputSpec,
+    sampled: bool = False,
+    threads: int = 1,
 ) -> Plan:
     """Plan a join of one or two plain frames.
 
     `sampled`: whether to estimate the number of pairs from a full sample. Otherwise a
-    small sample is drawn, which is enough for warnings.
+    small sample is drawn, which is enough for warnings. `threads`: number of threads
+    that would join; they change only the expected seconds.
     """
-    return _planned(frames, spec, output, sampled, with_recall=True)[0]
+    machine = replace(PLAIN, threads=threads, together=threads)
+    return _planned(frames, spec, output, sampled, True, threads, machine)[0]
 
 
 def _planned(
@@ -523,6 +530,7 @@ def _planned(
     sampled: bool,
     with_recall: bool,
     threads: int = 1,
+    machine: Limits = PLAIN,
 ) -> tuple[Plan, list[PartitionScan | None]]:
     """Plan a join of plain frames, and return the scan of each frame. Issue the
     warnings of the plan.
@@ -530,7 +538,7 @@ def _planned(
     statistics, scans = _scan(frames, spec, output, sampled, threads)
     # each frame is a single chunk, so the size of the results cannot change the plan
     output = replace(output, result_bytes_per_row=0, others_per_row=0)
-    plan = make_plan(statistics, output, with_recall=with_recall)
+    plan = make_plan(statistics, output, machine, with_recall)
     _check_ids(statistics, frames, spec)
     raise_warnings(plan.tables.warnings, None)
     return plan, scans

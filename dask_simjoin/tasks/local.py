@@ -132,7 +132,9 @@ class LocalDriver:
 
     def planned(self, output: OutputSpec) -> Plan:
         """Plan the verb without running it."""
-        made = plan_whole(self.frames, self.spec, output, sampled=True)
+        xp = frames_of_library(self.spec.library).xp
+        threads = self.threads if xp is np else 1
+        made = plan_whole(self.frames, self.spec, output, True, threads)
         raise_if_none(made.tables.warnings, 0)
         size = round(made.rows * made.indexing.row_bytes)
         device = frames_of_library(self.spec.library).memory()

@@ -128,6 +128,20 @@ def little_memory(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 80 * 2**20)
 
 
+def test_threads_of_a_plain_frame_are_expected_to_share_the_work():
+    frame = frame_of(np.random.default_rng(0).uniform(0, 100, (20_000, 2)))
+    one, two, many = (
+        [frame.simjoin.plan(0.5, threads=n), frame.simjoin.plan(k=5, threads=n)]
+        for n in (1, 2, 16)
+    )
+    for plans in zip(one, two, many, strict=True):
+        seconds = [plan.seconds for plan in plans]
+        assert seconds[0] > seconds[1] > seconds[2] > seconds[0] / 16
+        names = "rows", "pairs", "chunks", "block_pairs", "partitions", "task_bytes"
+        facts = [[getattr(plan, name) for name in names] for plan in plans]
+        assert facts[0] == facts[1] == facts[2]
+
+
 def test_a_plan_of_a_plain_frame_refuses_what_the_join_refuses(little_memory):
     x = frame_of(np.random.default_rng(0).uniform(size=(20_000, 2)))
     for call in ({"eps": 0.3}, {"k": 300}):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.costs import TOGETHER, Costs
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, OutputSpec
 
@@ -151,13 +151,19 @@ def test_a_shuffle_beyond_the_memory_of_gpus_costs_more():
     assert few.made(chunks) < many.made(chunks) < few.made(chunks) + 60
 
 
-def test_what_is_read_and_searched_is_shared_by_threads():
-    one, four = (Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Limits(n)) for n in (1, 4))
+@pytest.mark.parametrize("cluster", [True, False])
+def test_what_is_read_and_searched_is_shared_by_threads(cluster):
+    """Threads of one process also wait for each other."""
+    one, four = (
+        Costs("tiles", 4, (0.5, 0.5), 1e6, COUNTS, Limits(n, cluster=cluster))
+        for n in (1, 4)
+    )
+    share = 1 / 4 if cluster else TOGETHER / 4 + 1 - TOGETHER
     none, seconds = np.array([]), np.array([2.0, 6.0])
     reading = [costs.expected(0.0, none) for costs in (one, four)]
-    assert reading[0] == 4 * reading[1] > 0
+    assert np.isclose(share * reading[0], reading[1]) and reading[1] > 0
     assert np.isclose(one.expected(1.0, seconds) - reading[0], 9.0)
-    assert np.isclose(four.expected(1.0, seconds) - reading[1], 3.0)
+    assert np.isclose(four.expected(1.0, seconds) - reading[1], 1.0 + 8 * share)
 
 
 def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
