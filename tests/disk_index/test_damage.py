@@ -420,7 +420,7 @@ def test_random_damage_is_refused_or_does_no_harm(store):
     """`python -m tests.checks.index_damage` tries more."""
     if store:
         pytest.importorskip("obstore")
-    told, faults = damages(10 if everything() else 5, 40, store=store)
+    told, faults = damages(10 if everything() else 4, 40, store=store)
     assert not faults
     assert {word for _, word in told} >= {"right", "refused"}
 

@@ -2,6 +2,8 @@
 of their requests to a store: see the program.
 """
 
+import itertools
+
 import pytest
 
 from dask_simjoin.disk_index import versions
@@ -23,8 +25,14 @@ def run(request):
         yield lambda *args, **how: explore(place, *args, **how)
 
 
-@pytest.mark.parametrize("listing", chosen(list(LISTINGS), ["least", "after"]))
-@pytest.mark.parametrize("run", LOCAL, indirect=True)
+@pytest.mark.parametrize(
+    ("run", "listing"),
+    chosen(
+        list(itertools.product(LOCAL, LISTINGS)),
+        list(zip(LOCAL, ["least", "after"], strict=True)),
+    ),
+    indirect=["run"],
+)
 def test_no_order_loses_a_version_or_a_file(listing, run):
     """Some of the orders in which one is stopped once while the others work."""
     assert run(1, listing, commits=(1, 1), readers=1, step=80)["2 made"] > 3

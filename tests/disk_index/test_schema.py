@@ -152,7 +152,7 @@ OLD = pytest.mark.skipif(
 def test_equal_ids_of_other_dtypes_are_the_same(kind, tmp_path):
     values, dtypes = DTYPES[kind]
     # each dtype is that of old rows or of new ones
-    few = range(0, len(dtypes), 1 if everything() else 2)
+    few = range(0, len(dtypes), 1 if everything() else 3)
     with dask.config.set({"dataframe.convert-string": False}):
         for number in few:
             own = dtypes[number]

@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.support.profiles import in_turns
+
 ROWS = 12
 
 FRAME = pd.DataFrame(
@@ -60,8 +62,7 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("name", VERBS)
-@pytest.mark.parametrize("empty", EMPTY)
+@in_turns(2, name=list(VERBS), empty=list(EMPTY))
 def test_results_are_those_of_the_rows(name, empty):
     wanted, found = (
         VERBS[name](lazy(one, len(name) % 3)).compute()

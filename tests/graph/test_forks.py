@@ -18,6 +18,7 @@ from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.request import options
 from tests.support.gates import PATIENCE
+from tests.support.profiles import in_turns
 from tests.support.threads import started
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -57,8 +58,7 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("workers", [None, 2])
+@in_turns(1, verb=list(VERBS), workers=[None, 2])
 def test_dask_joins_run_in_a_fork(verb, workers):
     ddf = dd.from_pandas(frame, npartitions=3)
     with dask.config.set(num_workers=workers):

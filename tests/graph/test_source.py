@@ -16,6 +16,7 @@ from dask_simjoin.cluster import DBSCAN
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.source import Listed, freeze, gather, map_frozen
+from tests.support.profiles import in_turns
 
 
 class Kept:
@@ -158,8 +159,7 @@ CHOSEN = {
 }
 
 
-@pytest.mark.parametrize("files", [3, 6, 9])
-@pytest.mark.parametrize("kind", CHOSEN)
+@in_turns(1, kind=list(CHOSEN), files=[3, 6, 9])
 def test_rows_that_depend_on_partitions_are_those_of_dask(kind, files, tmp_path):
     """Dask merges small files, the fewer columns it reads, the more of them."""
     frame = pd.DataFrame(np.random.default_rng(0).random((40, 3)), columns=list("xyz"))

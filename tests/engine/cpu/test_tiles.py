@@ -185,8 +185,7 @@ def test_other_metrics(case: Case, metric: str, seed: int) -> None:
     check(case.x, several(case, np.random.default_rng(seed)), metric)
 
 
-@pytest.mark.parametrize("dims", [2, 6])
-@pytest.mark.parametrize("partitioning", ["entity", "spatial", "replicated"])
+@in_turns(1, partitioning=["entity", "spatial", "replicated"], dims=[2, 6])
 def test_dask(dims: int, partitioning: str) -> None:
     x = np.random.default_rng(dims).integers(0, 30, (600, dims)) / 10
     frame = frame_of(x).set_index(np.arange(600)[::-1])

@@ -27,7 +27,7 @@ from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.oracle import brute_force
 from tests.support.points import cases, frame_of, make_points
-from tests.support.profiles import examples
+from tests.support.profiles import examples, pairwise
 
 any_options = st.builds(
     KMeans,
@@ -165,10 +165,10 @@ def test_auto_takes_about_the_best_number():
     assert len(laid_out(x, 0.5).centers) > 1
 
 
-@pytest.mark.parametrize("norm", [2, 1, 5, math.inf])
-@pytest.mark.parametrize("dims", [1, 3, 50])
-@pytest.mark.parametrize(
-    "kind", ["uniform", "offset", "huge", "tiny", "lattice", "outlier"]
+@pairwise(
+    kind=["uniform", "offset", "huge", "tiny", "lattice", "outlier"],
+    dims=[1, 3, 50],
+    norm=[2, 1, 5, math.inf],
 )
 def test_each_row_of_a_pair_is_in_the_window_of_the_others_cluster(dims, kind, norm):
     """Ties at eps among them: the window may not be a unit in the last place too
