@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from dask.base import is_dask_collection
 
 from dask_simjoin.api.knn import nearest
 from dask_simjoin.api.near_duplicates import with_row_id
 from dask_simjoin.calls.decorators import frame_verb
+from dask_simjoin.calls.drivers import Drivers
 from dask_simjoin.calls.examples import pairs_example
 from dask_simjoin.calls.groups import moved_apart
 from dask_simjoin.calls.inputs import check_other, one_or_two
@@ -48,6 +49,14 @@ class Choice(NamedTuple):
     # largest total of a pair; a total is a distance before its root is taken
     max_total: float
     per_group: bool  # whether to find n pairs of each group
+
+
+class Wanted(NamedTuple):
+    """A search for the closest pairs."""
+
+    spec: JoinSpec
+    choice: Choice
+    example: Frame  # an empty frame like the result
 
 
 @frame_verb(ClosestPairsRequest)
@@ -155,21 +164,16 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     spec = request.spec(left, right)
     searcher_for(left)
     choice = Choice(n, request.max_total(spec), request.per_group)
+    tables, specs = (
+        ([frame], [spec]) if other is None else ([frame, other], [spec, spec.right])
+    )
     if spec.coordinates.by and request.max_distance is None:
-        tables, specs = (
-            ([frame], [spec]) if other is None else ([frame, other], [spec, spec.right])
-        )
-        frame, *others = moved_apart(tables, specs)
-        other = others[0] if others else None
+        tables = moved_apart(tables, specs)
     example = pairs_example(left, left if right is None else right, spec)
-    if is_dask_collection(frame):
-        return _lazy_pairs(frame, other, spec, choice, example)
-    return _pairs_of(frame, other, spec, choice, example)
+    return CLOSEST.of(tables, Wanted(spec, choice, example))
 
 
-def _lazy_pairs(
-    frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame
-) -> Frame:
+def _lazy_pairs(tables: Sequence[Frame], wanted: Wanted) -> Frame:
     """Find the closest pairs of Dask DataFrames.
 
     First, each row's nearest neighbor is found. The n closest of these pairs bound the
@@ -178,20 +182,22 @@ def _lazy_pairs(
     """
     from dask_simjoin.graph.source import computed_once
 
-    given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
+    spec, choice, example = wanted
+    one_table = len(tables) == 1
+    given = list(zip(tables, [spec] if one_table else [spec, spec.right], strict=True))
     position = free_name(POSITION, [example_of(table) for table, _ in given])
     numbered = [
         with_row_id(computed_once(table[own.columns]), position) for table, own in given
     ]
     searched = _by_number(spec, position)
-    wanted = Neighbors(1, (0.0, choice.max_total), what=f"n={shown(choice.n)}")
-    left, right = numbered[0], None if other is None else numbered[1]
-    best = [_best_pairs(nearest(left, right, searched, wanted), choice, other is None)]
+    neighbor = Neighbors(1, (0.0, choice.max_total), what=f"n={shown(choice.n)}")
+    left, right = numbered[0], None if one_table else numbered[1]
+    best = [_best_pairs(nearest(left, right, searched, neighbor), choice, one_table)]
     # with two tables, also search from right to left, because a right row's nearest
     # left row may be in the result
     if right is not None:
         swapped = replace(searched.right, other=replace(searched, other=None))
-        back = nearest(right, left, swapped, wanted)
+        back = nearest(right, left, swapped, neighbor)
         best.append(
             _best_pairs(
                 back.rename(columns={"left": "right", "right": "left"}), choice, False
@@ -209,15 +215,9 @@ def _lazy_pairs(
         )
         for table, side in zip(numbered, ("left", "right"), strict=False)
     ]
-    second = (
-        ()
-        if other is None
-        else (rows[1].reduction(_itself, aggregate=_itself, meta=0),)
-    )
+    second = [other.reduction(_itself, aggregate=_itself, meta=0) for other in rows[1:]]
     first = rows[0].repartition(npartitions=1)
-    return first.map_partitions(
-        _pairs_of_rows, spec, choice, example, *second, meta=example
-    )
+    return first.map_partitions(_pairs_of_rows, *wanted, *second, meta=example)
 
 
 def _best_pairs(found: Frame, choice: Choice, one_table: bool) -> Any:
@@ -265,27 +265,30 @@ def _pairs_of_rows(
     # do not warn again, because the first search has already warned
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SimJoinWarning)
-        return _pairs_of(frame, other[0] if other else None, spec, choice, example)
+        return _pairs_of([frame, *other], Wanted(spec, choice, example))
 
 
 def _itself(rows: Frame) -> Frame:
     return rows
 
 
-def _pairs_of(
-    frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame
-) -> Frame:
+def _pairs_of(tables: Sequence[Frame], wanted: Wanted) -> Frame:
     """Find the closest pairs of plain frames."""
-    tables = frame, frame if other is None else other
-    _check_ids(frame, spec, None if other is None else TABLES[0])
-    if other is not None:
-        _check_ids(other, spec.right, TABLES[1])
-    plain = [_numbered_by_index(frame, spec)]
-    plain += [] if other is None else [_numbered_by_index(other, spec.right)]
+    spec, choice, example = wanted
+    one_table = len(tables) == 1
+    specs = [spec] if one_table else [spec, spec.right]
+    for which, table, own in zip(TABLES, tables, specs, strict=False):
+        _check_ids(table, own, None if one_table else which)
+    plain = [_numbered_by_index(*one) for one in zip(tables, specs, strict=True)]
     search = functools.partial(_search, plain, _by_number(spec, None), choice)
-    rows = len(tables[0]), len(tables[1])
-    best = closest(search, choice.n, rows, other is None, choice.max_total)
-    return _result(tables, spec, best, example)
+    sides = tables[0], tables[-1]
+    rows = len(sides[0]), len(sides[1])
+    best = closest(search, choice.n, rows, one_table, choice.max_total)
+    return _result(sides, spec, best, example)
+
+
+CLOSEST = Drivers(_pairs_of, lambda: _lazy_pairs)
+"""The two ways to find the closest pairs; see `Wanted`."""
 
 
 def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:

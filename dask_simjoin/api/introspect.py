@@ -15,6 +15,7 @@ from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import verb
 from dask_simjoin.calls.examples import pairs_example
 from dask_simjoin.calls.inputs import check_other, one_or_two
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import (
     Counters,
@@ -36,7 +37,6 @@ from dask_simjoin.request.requests import (
     ProfileRequest,
 )
 from dask_simjoin.request.spec import SearchOptions
-from dask_simjoin.request.tables import computed
 from dask_simjoin.tasks.chunks import (
     layout_seconds,
     plan_whole,
@@ -233,7 +233,7 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
         number = search.number()
         spec = search.spec(meta)
         output = nearest_output(number, max_total=search.max_total(spec))
-    frame = computed(frame[spec.columns])
+    frame = table_of(frame[spec.columns]).computed()
     plan = plan_whole([frame], spec, output)
     layout, x = (
         plan.layout,
@@ -367,7 +367,7 @@ def _lazy_joins(result: Any) -> list[Any]:
     # return early, because the checks below would already plan the join
     if isinstance(result, LazyGraph):
         return [result.expression]
-    expr = getattr(result, "expr", None) if is_dask_collection(result) else None
+    expr = getattr(result, "expr", None)
     return list(expr.find_operations(LazyJoin)) if isinstance(expr, Expr) else []
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from dask.base import is_dask_collection
-
 from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import frame_verb, series_verb
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster.distances import DISTANCES
-from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import NearDuplicatedRequest
@@ -192,15 +189,4 @@ def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
             f"name={name!r} is already a column of the frame; pass id={name!r}, or "
             "choose another name."
         )
-    if not is_dask_collection(frame):
-        return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
-    if not len(meta.columns):
-        raise ColumnError("The frame has no column, so its rows cannot be numbered.")
-    # one column is enough to count rows; its name is in a list, because a name that is
-    # a tuple would mean several columns
-    ones = frame[[meta.columns[0]]].map_partitions(_ones, meta=_ones(meta))
-    return frame.assign(**{name: ones.cumsum() - 1})
-
-
-def _ones(rows: Series) -> Series:
-    return frames_for(rows).series(np.ones(len(rows), np.int64), rows.index, ROW_ID)
+    return table_of(frame).numbered(name)

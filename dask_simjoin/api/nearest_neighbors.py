@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from dask.base import is_dask_collection
 
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster.estimators import (
     Points,
     PointsEstimator,
@@ -368,14 +368,13 @@ class NearestNeighbors(PointsEstimator):
 
 def _numbered(frame: Frame) -> Frame:
     """Return a frame with row numbers as its index."""
-    if is_dask_collection(frame):
-        raise UnsupportedFrameError(
-            "Estimators of neighbors need rows in memory. For Dask DataFrames use "
-            "frame.simjoin.knn_join(other, k) or frame.simjoin.join(other, eps), which "
-            "are lazy, or "
-            "compute() the rows first."
-        )
-    return frame.reset_index(drop=True)
+    lazy = UnsupportedFrameError(
+        "Estimators of neighbors need rows in memory. For Dask DataFrames use "
+        "frame.simjoin.knn_join(other, k) or frame.simjoin.join(other, eps), which "
+        "are lazy, or "
+        "compute() the rows first."
+    )
+    return table_of(frame).in_memory(lazy).reset_index(drop=True)
 
 
 def _host(column: Any) -> np.ndarray:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
@@ -23,7 +22,6 @@ from typing import (
 )
 
 import pandas as pd
-from dask.base import is_dask_collection
 
 from dask_simjoin.calls.groups import with_groups
 from dask_simjoin.calls.inputs import (
@@ -33,6 +31,7 @@ from dask_simjoin.calls.inputs import (
     without_points,
 )
 from dask_simjoin.calls.results import in_library_of, with_categories
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
@@ -42,8 +41,6 @@ from dask_simjoin.request.requests import LEFT
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-
-LOG = logging.getLogger("dask_simjoin")
 
 Result = TypeVar("Result")
 
@@ -92,9 +89,7 @@ def verb(
                 added = added + codes
             begin = time.perf_counter()
             found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
-            # a lazy join has not run yet, so there is nothing to log
-            if not is_dask_collection(rows):
-                _log(name, found, time.perf_counter() - begin)
+            table_of(rows).log_done(name, found, time.perf_counter() - begin)
             missing = given.get("how") == LEFT
             made = in_library_of(table, found, missing)
             return cast(Result, with_categories(made, [table, other], given))
@@ -115,12 +110,6 @@ def verb(
         return called
 
     return decorate
-
-
-def _log(name: str, found: object, seconds: float) -> None:
-    if LOG.isEnabledFor(logging.INFO):
-        rows = f"{len(found):,} rows, " if hasattr(found, "iloc") else ""  # type: ignore[arg-type]
-        LOG.info("done %s of a plain frame: %sin %.2f s", name, rows, seconds)
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from dask.base import is_dask_collection
-
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.metrics.norms import Frame, Series
 
 Number = Any
@@ -52,5 +51,4 @@ class Drivers(NamedTuple):
 
     def of(self, frames: Sequence[Frame], spec: Any) -> Any:
         """Return the driver of one table or two."""
-        lazy = is_dask_collection(frames[0])
-        return self.lazy()(frames, spec) if lazy else self.local(frames, spec)
+        return table_of(frames[0]).driver(self)(frames, spec)

@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.catalog import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host
@@ -38,10 +39,10 @@ from dask_simjoin.request.columns import (
     example_of,
     free_name,
     has_column,
+    meta_of,
 )
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.tables import by_partition, meta_of, reduced
 from dask_simjoin.request.units import check_distance, check_metric, several_of
 
 MOST = 2.0**1000
@@ -274,31 +275,32 @@ def with_groups(
         return frame, given, []
     other = given.get("other")
     tables = [frame] if other is None else [frame, other]
-    if any(map(is_dask_collection, tables)):
-        from dask_simjoin.graph.dask_private import without_categorize
-
-        tables = list(map(without_categorize, tables))
+    tables = [table_of(table).without_categorize() for table in tables]
     examples = [example_of(table) for table in tables]
     whole = isinstance(by, tuple) and all(
         has_column(example.columns, by) for example in examples
     )
     names = (by,) if whole else tuple(as_names(by))
     check_names(names, examples)
-    keys = _compared(tables, list(names))
-    for name in names:
-        columns = [meta_of(key)[name] for key in keys]
-        lazy = [
-            column
-            for key, column in zip(keys, columns, strict=True)
-            if is_dask_collection(key)
+    keys = [table[list(names)] for table in tables]
+    lazy = [key for key in keys if is_dask_collection(key)]
+    if len(keys) == 2 and len(lazy) == 1:
+        (like,) = lazy
+        keys = [
+            key if key is like else _as_texts(key, like._meta, names) for key in keys
         ]
+    for name in names:
         # Dask may not know the categories of lazy columns yet, so their kinds are
         # checked with the values
-        if not any(hasattr(column.dtype, "categories") for column in lazy):
-            check_kinds(name, columns)
+        if not any(hasattr(key._meta[name].dtype, "categories") for key in lazy):
+            check_kinds(name, [meta_of(key)[name] for key in keys])
     scale = _scale(examples[0], given, needs_bound)
     code = free_name(f"by={','.join(map(str, names))}", examples)
-    values = [reduced(_framed, _framed, key[[name]]) for name in names for key in keys]
+    values = [
+        table_of(key[[name]]).reduced(_framed, _framed)
+        for name in names
+        for key in keys
+    ]
     coded = [
         _with_codes(table, key, list(names), scale, values, code)
         for table, key in zip(tables, keys, strict=True)
@@ -335,22 +337,12 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
                     raise ColumnError(f"{error} {rename}") from None
 
 
-def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
-    """Return the `by` columns of each table.
+def _as_texts(rows: Frame, held: Frame, names: tuple[Hashable, ...]) -> Frame:
+    """Convert the objects in the `by` columns of a plain table to texts.
 
-    Dask converts objects of a pandas DataFrame to texts. So if exactly one table is a
-    Dask DataFrame, objects in the other table are converted to texts as well. Otherwise
-    equal values would differ.
+    Dask does so for a Dask DataFrame, whose example is `held`. Otherwise equal values
+    would differ.
     """
-    keys = [table[names] for table in tables]
-    lazy = [key for key in keys if is_dask_collection(key)]
-    if len(lazy) != 1 or len(keys) == 1:
-        return keys
-    held = lazy[0]._meta
-    return [key if key is lazy[0] else _as_texts(key, held, names) for key in keys]
-
-
-def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
     texts = {
         name: held[name].dtype
         for name in names
@@ -382,8 +374,8 @@ def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:
     ]
     how = code, specs[0], *extents
     return [
-        by_partition(
-            _multiplied, table, *how, meta=meta_of(table), clear_divisions=True
+        table_of(table).by_partition(
+            _multiplied, *how, meta=meta_of(table), clear_divisions=True
         )
         for table in tables
     ]
@@ -420,7 +412,7 @@ def _extents(rows: Frame, spec: JoinSpec) -> Any:
     """Return the smallest and the largest value in each column of coordinates; for a
     lazy frame, the result is lazy.
     """
-    return reduced(functools.partial(_extent, spec=spec), _merged, rows)
+    return table_of(rows).reduced(functools.partial(_extent, spec=spec), _merged)
 
 
 def _extent(rows: Frame, spec: JoinSpec) -> pd.DataFrame:
@@ -492,7 +484,9 @@ def _with_codes(
         framed = [_framed(none[[name]]) for name in names for _ in range(sides)]
         return group_codes(key._meta, names, scale, sides, *framed)
 
-    codes = by_partition(group_codes, key, names, scale, sides, *values, meta=meta)
+    codes = table_of(key).by_partition(
+        group_codes, names, scale, sides, *values, meta=meta
+    )
     return table.assign(**{code: codes})
 
 

@@ -17,10 +17,11 @@ import pyarrow as pa
 from dask.base import is_dask_collection
 from dask.tokenize import normalize_token
 
-from dask_simjoin.catalog import HOME, LIBRARIES, library
+from dask_simjoin.calls.tables import table_of
+from dask_simjoin.catalog import LIBRARIES, library
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
-from dask_simjoin.engine.native import cast_arrow, is_native, native, without_views
+from dask_simjoin.engine.native import cast_arrow, native, without_views
 from dask_simjoin.errors import (
     ColumnError,
     OptionError,
@@ -34,12 +35,11 @@ from dask_simjoin.request.columns import (
     example_of,
     free_name,
     is_frame,
+    meta_of,
     optional,
 )
 from dask_simjoin.request.messages import MOST_SHOWN, instead_of_frame, shown
-from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import DistanceUnit, RowSpec
-from dask_simjoin.request.tables import by_partition, meta_of
 from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
 
@@ -278,32 +278,31 @@ def points_of(frame: Any, on: Any) -> Points | None:
 
 
 def _with_columns(frame: Frame, points: Points, which: str | None) -> Frame:
-    lazy = is_dask_collection(frame)
-    return by_partition(_add_columns, frame, points.name, points.columns, which, lazy)
-
-
-def _add_columns(
-    frame: Frame, name: str, columns: list[str], which: str | None, lazy: bool
-) -> Frame:
-    """Add the coordinates of points as columns, with the name of the table, "left" or
-    "right", in errors. None: there is only one table. `lazy`: whether `frame` is a
-    partition.
-    """
-    with in_table(which):
-        return add_columns(frame, name, columns, which == "right", lazy)
+    table = table_of(frame)
+    return table.by_partition(
+        add_columns, points.name, points.columns, which, table.has_positions
+    )
 
 
 def add_columns(
     frame: Frame,
     name: str,
     columns: list[str],
-    is_right: bool = False,
-    lazy: bool = False,
+    which: str | None = None,
+    has_positions: bool = True,
 ) -> Frame:
     """Add the coordinates of points as columns; raise an error for other geometries.
 
-    `is_right`: whether it is the right table. `lazy`: whether `frame` is a partition.
+    `which`: "left" or "right"; None: there is only one table. `has_positions`: whether
+    the rows are not a partition, so that errors name their positions.
     """
+    with in_table(which):
+        _check_points(frame, name, which == "right", has_positions)
+    shapes = frame[name]
+    return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
+
+
+def _check_points(frame: Frame, name: str, is_right: bool, has_positions: bool) -> None:
     shapes = frame[name]
     kinds = shapes.geom_type
     wrong = (kinds.notna() & (kinds != "Point")).to_numpy()
@@ -311,7 +310,9 @@ def add_columns(
     if wrong.any():
         row = int(wrong.argmax())
         label = shown(frame.index[row])
-        place = f"at label {label}" if lazy else f"in row {row} (label {label})"
+        place = (
+            f"in row {row} (label {label})" if has_positions else f"at label {label}"
+        )
         many = int(wrong.sum())
         things = (
             "geometry that is not a point"
@@ -330,7 +331,6 @@ def add_columns(
             f"{table}.set_geometry({table}[{name!r}].force_2d()). To compare them, add all "
             "three coordinates of projected points as columns, and name them with on=."
         )
-    return frame.assign(**dict(zip(columns, (shapes.x, shapes.y), strict=True)))
 
 
 def coordinates(frame: Frame, name: str, columns: list[str]) -> Frame:
@@ -402,12 +402,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         import dask.dataframe as dd
 
         points = _two_dimensional(given, name).rechunk({1: -1})
-        return with_native_columns(dd.from_dask_array(points))
-    if is_dask_collection(given) and is_frame(given):
-        from dask_simjoin.graph.source import check_selections
-
-        check_selections(given)
-        return with_native_columns(given)
+        return table_of(dd.from_dask_array(points)).native()
     if isinstance(given, np.ma.MaskedArray):
         return native(_frame_of_masked(given, name))
     if isinstance(given, np.ndarray):
@@ -419,7 +414,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
             {k: given[:, k] for k in range(columns)}, rows
         )
     if not has_stream(given):
-        return with_native_columns(given)
+        return table_of(given).native()
     try:
         return frame_of_arrow(given)
     except pa.ArrowInvalid:  # the stream is a column instead of a table
@@ -470,18 +465,6 @@ def _without_mask(column: Any) -> Any:
     return column.filled(np.nan) if values.dtype.kind == "f" else column
 
 
-def with_native_columns(frame: Any) -> Any:
-    """Call `native` for a frame, which may be lazy. Return other values unchanged."""
-    if not is_dask_collection(frame):
-        return native(frame)
-    from dask_simjoin.graph.dask_private import frames_given
-
-    meta = getattr(frame, "_meta", None)
-    if is_native(meta) and all(map(is_native, frames_given(frame))):
-        return frame
-    return frame.map_partitions(native, meta=native(meta))
-
-
 def has_stream(given: object) -> bool:
     """Return whether a table can only be read as an Arrow stream, because it is not a
     frame of pandas, cuDF or Dask.
@@ -496,11 +479,8 @@ def has_stream(given: object) -> bool:
 
 def is_dask_array(given: object) -> bool:
     """Return whether an object is a Dask array."""
-    if not is_dask_collection(given):
-        return False
-    import dask.array as da
-
-    return isinstance(given, da.Array)
+    module = sys.modules.get("dask.array")  # it is loaded if there is an array
+    return module is not None and isinstance(given, module.Array)
 
 
 def frame_of_arrow(given: Any) -> Frame:
@@ -575,7 +555,7 @@ def check_other(call: str, other: object, **second: object) -> None:
 
 def check_threads(threads: object, *tables: Any) -> None:
     """Raise an error for the option `threads` if one of the tables is lazy."""
-    if threads is not None and any(is_dask_collection(table) for table in tables):
+    if any(table_of(table).own_threads(threads) is not threads for table in tables):
         raise OptionError(
             f"threads={shown(threads)} is only for frames in memory, and this join of a "
             "Dask DataFrame runs on the threads of Dask. Leave out threads=, and use "
@@ -600,7 +580,7 @@ def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]
             "the right table."
         )
     if is_dask_collection(left) or is_dask_collection(right):
-        left, right = lazy(left, names[0]), lazy(right, names[0])
+        left, right = (table_of(table).lazy(names[0]) for table in (left, right))
     return left, right, *examples
 
 
@@ -615,21 +595,3 @@ def one_or_two(
         if other is None
         else same_library(frame, other)
     )
-
-
-def lazy(frame: Frame, name: str) -> Frame:
-    """Convert a plain frame to a Dask DataFrame with one partition; return a Dask
-    DataFrame unchanged.
-    """
-    if is_dask_collection(frame):
-        return frame
-    if name == HOME:
-        import dask.dataframe as dd
-
-        # Dask would convert lists and other objects to texts, so switch that off
-        with texts_as_given():
-            return dd.from_pandas(frame, npartitions=1, sort=False)
-    dask_cudf = optional(
-        "dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's"
-    )
-    return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dask_simjoin.calls.drivers import Drivers
-from dask_simjoin.cluster.local import LocalDistances
+from dask_simjoin.cluster.local import LocalDistances, extracted
+from dask_simjoin.metrics.norms import Series
 
 
 def _lazy() -> type[Any]:
@@ -14,4 +16,13 @@ def _lazy() -> type[Any]:
     return LazyDistances
 
 
+def _lazy_extraction() -> Callable[..., Series]:
+    from dask_simjoin.cluster.lazy import extracted
+
+    return extracted
+
+
 DISTANCES = Drivers(LocalDistances, _lazy)
+
+EXTRACTION = Drivers(extracted, _lazy_extraction)
+"""Extract labels from a result of OPTICS: see `Extraction`."""

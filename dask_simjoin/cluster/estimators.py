@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 
 import numpy as np
 import pandas as pd
-from dask.base import is_dask_collection
 
+from dask_simjoin.calls.examples import series_example
 from dask_simjoin.calls.inputs import Points as GeoPoints
 from dask_simjoin.calls.inputs import (
     as_frame,
@@ -23,13 +23,11 @@ from dask_simjoin.calls.inputs import (
     points_of,
     with_points,
 )
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster import verbs
-from dask_simjoin.cluster.algorithms.edges import rows_of_places
-from dask_simjoin.cluster.algorithms.weights import checked_weights
+from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
-from dask_simjoin.cluster.local import LocalDistances
 from dask_simjoin.cluster.verbs import kept_points, kept_positions
-from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import (
     ColumnError,
@@ -189,8 +187,7 @@ class PointsEstimator(BaseEstimator):
         self._points = points_of(given, getattr(self, "on", None))
         has_unit = "distance_unit" in inspect.signature(kind).parameters
         options = self._options(kind) | more
-        if is_dask_collection(given):
-            options["threads"] = None
+        options["threads"] = table_of(given).own_threads(options["threads"])
         frame, options, _ = with_points(given, options, has_unit)
         request = kind(**options)
         spec: JoinSpec = request.spec(example_of(frame))
@@ -203,12 +200,12 @@ class PointsEstimator(BaseEstimator):
 
     def _queries(self, X: Points, columns: list[Hashable]) -> Frame:
         """Convert new rows to a plain frame with the fitted columns."""
-        frame, name = points_frame(X), type(self).__name__
-        if is_dask_collection(frame):
-            raise UnsupportedFrameError(
-                f"{name} needs new rows in memory; compute() them first, or "
-                "map_partitions over them."
-            )
+        name = type(self).__name__
+        lazy = UnsupportedFrameError(
+            f"{name} needs new rows in memory; compute() them first, or "
+            "map_partitions over them."
+        )
+        frame = table_of(points_frame(X)).in_memory(lazy)
         fitted = self._points
         points = None if fitted is None else points_of(frame, None)
         if fitted is not None and points is not None:
@@ -313,7 +310,7 @@ def points_frame(X: Points) -> Frame:
         frame = as_frame(X, "X")
         if not is_frame(frame):
             raise _one_dimensional(X)
-        if not is_dask_collection(frame) and not len(frame):
+        if table_of(frame).known_length() == 0:
             raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
         return frame
     if hasattr(X, "tocsr"):
@@ -329,8 +326,9 @@ def points_frame(X: Points) -> Frame:
         import dask.dataframe as dd
 
         return dd.from_dask_array(_checked(X).rechunk({1: -1}))
-    if is_dask_collection(X) or hasattr(X, "to_frame"):
+    if hasattr(X, "to_frame"):
         raise _one_dimensional(X)
+    X = table_of(X).in_memory(_one_dimensional(X))
     masked = masked_rows(X)
     return as_frame(_checked(np.asarray(X) if masked is None else masked), "X")
 
@@ -512,23 +510,17 @@ class DBSCAN(Clustering):
             integer multiples of a power of two, so that sums do not depend on the
             order. Sums are exact if weights span up to about 40 bits.
         """
-        frame, options, request = self._frame(X, clusters.DbscanRequest)
-        if is_dask_collection(frame):
-            if sample_weight is not None:
-                raise OptionTypeError(
-                    "sample_weight= needs arrays or frames in memory; compute() the "
-                    "rows first."
-                )
-            self.labels_ = self._as_given(verbs.dbscan(frame, **options), X)
-            return self
-        weights = checked_weights(sample_weight, len(frame))
-        driver = LocalDistances([frame], request.spec(example_of(frame)))
+        frame, _, request = self._frame(X, clusters.DbscanRequest)
+        meta = example_of(frame)
+        driver = DISTANCES.of([frame], request.spec(meta))
+        example = series_example(meta, verbs.LABELS)
         with advising_pipelines(self, X):
-            found = driver.labels_and_cores(request.samples(), weights)
-        core, order = found.core, found.order
-        labels = frames_for(frame).series(found.labels, frame.index, verbs.LABELS)
+            labels, cores = driver.labels_and_cores(
+                request.samples(), sample_weight, example
+            )
         self.labels_ = self._as_given(labels, X)
-        cores = np.flatnonzero(to_host(rows_of_places(core, order)))
+        if cores is None:
+            return self
         self.core_sample_indices_ = kept_positions(frame, request, cores)
         points = self._points
         rows = kept_points(frame, request, None if points is None else [points.name])
@@ -675,8 +667,7 @@ class OPTICS(Clustering):
         self.reachability_ = self._as_given(found["reachability"], X)
         self.core_distances_ = self._as_given(found["core_distance"], X)
         self.predecessor_ = self._as_given(found["predecessor"], X)
-        if not is_dask_collection(found):
-            places = to_host(values_of(found["ordering"]))
-            left_out = np.count_nonzero(places < 0)
-            self.ordering_ = np.argsort(places, kind="stable")[left_out:]
+        ordering = DISTANCES.of([frame], spec).ordering(found)
+        if ordering is not None:
+            self.ordering_ = ordering
         return self

@@ -4,26 +4,18 @@ hdbscan.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
-from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condensed_tree import (
     CLUSTER_FILL,
     Condensed,
     choose,
-    condense,
     condensed_columns,
     label_rows,
     label_tree,
-)
-from dask_simjoin.cluster.algorithms.edges import rows_of_places
-from dask_simjoin.cluster.algorithms.spanning import (
-    distances_of,
-    in_order,
-    tree_of_chunk,
 )
 from dask_simjoin.cluster.estimators import (
     Clustering,
@@ -33,16 +25,14 @@ from dask_simjoin.cluster.estimators import (
     advising_pipelines,
     check_fitted,
 )
-from dask_simjoin.cluster.hierarchy import (
-    hdbscan,
-)
-from dask_simjoin.cluster.local import LocalDistances
+from dask_simjoin.cluster.hierarchy import hierarchy_driver
+from dask_simjoin.cluster.local import FittedHierarchy, LocalDistances
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.metrics.norms import Columns, Frame, Ids
 from dask_simjoin.planning.outputs import nearest_output
-from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
+from dask_simjoin.request.clusters import HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MetricName, Partitioning, Size
 from dask_simjoin.request.requests import KnnJoinRequest
@@ -165,7 +155,7 @@ class HDBSCAN(Clustering):
         X : array (n, d) of NumPy or Dask, or a DataFrame of Dask or pandas
         y : ignored
         """
-        frame, options, request = self._frame(X, HdbscanRequest)
+        frame, _, request = self._frame(X, HdbscanRequest)
         for name in (
             "condensed_tree_",
             "single_linkage_tree_",
@@ -174,11 +164,16 @@ class HDBSCAN(Clustering):
         ):
             if hasattr(self, name):
                 delattr(self, name)
-        if is_dask_collection(frame):
-            found = hdbscan(frame, **options)
-        else:
-            with advising_pipelines(self, X):
-                found = self._fit_rows(frame, options, request)
+        driver, how = hierarchy_driver(frame, request)
+        with advising_pipelines(self, X):
+            hierarchy = driver.fitted_hierarchy(*how)
+            if hierarchy is None:
+                found = driver.hierarchy(*how)
+            else:
+                found = driver.clusters(
+                    label_tree(hierarchy.condensed, hierarchy.choice)
+                )
+                self._keep(hierarchy, frame, request)
         self.hdbscan_ = found
         self.labels_ = self._as_given(found["label"], X)
         self.probabilities_ = self._as_given(found["probability"], X)
@@ -255,16 +250,10 @@ class HDBSCAN(Clustering):
         )
         return self._as_given(found[0], X), self._as_given(found[1], X)
 
-    def _fit_rows(
-        self, frame: Frame, options: dict[str, Any], request: HdbscanRequest
-    ) -> Frame:
-        """Cluster rows in memory, and keep the data that `predict` needs."""
-        hierarchy, _ = fit_hierarchy(frame, request)
-        if hierarchy is None:
-            return hdbscan(frame, **options)
-        driver = LocalDistances([frame], request.spec(example_of(frame)))
-        columns = label_tree(hierarchy.condensed, hierarchy.choice, driver.threads)
-        found = driver.clusters(columns)
+    def _keep(
+        self, hierarchy: FittedHierarchy, frame: Frame, request: HdbscanRequest
+    ) -> None:
+        """Keep the data that `predict` needs."""
         self._hierarchy = hierarchy
         self._fitted = kept_points(frame, request).reset_index(drop=True)
         self._metric = request.metric
@@ -272,7 +261,6 @@ class HDBSCAN(Clustering):
         self.single_linkage_tree_ = SingleLinkageTree(
             hierarchy.start, hierarchy.end, hierarchy.away
         )
-        return found
 
 
 class CondensedTree:
@@ -349,47 +337,6 @@ class SingleLinkageTree:
             "distance": found[:, 2],
         }
         return pd.DataFrame(columns | {"size": size})
-
-
-class FittedHierarchy(NamedTuple):
-    """The data that a fitted HDBSCAN keeps for `predict`, in host memory."""
-
-    # start, end and length of the edges in the spanning tree, as in `condense`
-    start: np.ndarray
-    end: np.ndarray
-    away: np.ndarray
-    condensed: Condensed
-    core: np.ndarray  # (n,), float64: core distance of each row
-    samples: int  # the option `min_samples`, which counts the row itself
-    choice: Choice
-
-
-def fit_hierarchy(
-    frame: Frame, request: HdbscanRequest
-) -> tuple[FittedHierarchy | None, Ids]:
-    """Return the hierarchy of the rows in a plain frame, and the ids of the rows.
-
-    The hierarchy is None if there are no rows.
-    """
-    meta = example_of(frame)
-    samples, spec = request.samples(), request.spec(meta)
-    requested_samples = None if request.min_samples is None else samples
-    driver = LocalDistances([frame], spec)
-    chunk, layout, distances = driver.core_distances(samples, requested_samples)
-    ids = chunk["ids"]
-    n = len(ids)
-    if distances is None:
-        return None, ids
-    # the conversion to distances works in place, and the tree still needs the totals,
-    # so copy them
-    core = spec.measure.distance(np.array(to_host(distances["core"])[:n]), np)
-    core = rows_of_places(core, to_host(chunk["order"])[:n])
-    weight, start, end = tree_of_chunk(
-        chunk, 0, layout, distances, last=True, threads=driver.threads
-    )
-    edges = in_order(start, end, distances_of(weight, spec.measure, driver.threads))
-    condensed = condense(*edges, request.min_rows(), meta, driver.threads)
-    return FittedHierarchy(*edges, condensed, core, samples, request.choice()), ids
 
 
 def predict_rows(

@@ -7,8 +7,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dask.base import is_dask_collection
-
 from dask_simjoin.calls.decorators import frame_verb
 from dask_simjoin.calls.examples import series_example
 from dask_simjoin.cluster.algorithms.condensed_tree import (
@@ -19,16 +17,14 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
 )
 from dask_simjoin.cluster.algorithms.optics import (
     COLUMNS,
-    columns_for,
-    labels_of,
-    labels_series,
+    Extraction,
     steep_clusters,
 )
-from dask_simjoin.cluster.distances import DISTANCES
+from dask_simjoin.cluster.distances import DISTANCES, EXTRACTION
 from dask_simjoin.cluster.verbs import LABELS
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
+from dask_simjoin.request.clusters import Choice, HdbscanRequest, SpanningTreeRequest
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import check_whole
@@ -99,13 +95,20 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     >>> df.simjoin.hdbscan(3, min_samples=2)["label"].tolist()
     [0, 0, 0, 1, 1, 1, -1]
     """
+    driver, options = hierarchy_driver(frame, request)
+    return driver.hierarchy(*options)
+
+
+def hierarchy_driver(
+    frame: Frame, request: HdbscanRequest
+) -> tuple[Any, tuple[int, int, Choice, int | None, Frame]]:
+    """Return the driver of HDBSCAN, and the options of its method `hierarchy`."""
     meta = example_of(frame)
     min_rows, samples, choice = request.min_rows(), request.samples(), request.choice()
     spec, named = request.spec(meta), None if request.min_samples is None else samples
     example = empty_result(meta, CLUSTERS)
     example.index = meta.index[:0]
-    driver = DISTANCES.of([frame], spec)
-    return driver.hierarchy(min_rows, samples, choice, named, example)
+    return DISTANCES.of([frame], spec), (min_rows, samples, choice, named, example)
 
 
 @frame_verb(SpanningTreeRequest)
@@ -269,12 +272,5 @@ def cluster_optics_xi(
 
 def _extracted(optics: Frame, eps: float | None, options: dict[str, Any]) -> Series:
     meta = example_of_result(optics, COLUMNS, "optics()")
-    if not is_dask_collection(optics):
-        return labels_series(labels_of([optics], eps, options), optics, LABELS)
-    example = series_example(meta, LABELS)
-    from dask_simjoin.cluster.expressions.optics import Extracted
-    from dask_simjoin.graph.dask_private import new_collection
-    from dask_simjoin.graph.source import freeze
-
-    source = freeze(optics, columns_for(eps))
-    return new_collection(Extracted(source.inner, source, eps, options, example))
+    how = Extraction(eps, options, series_example(meta, LABELS))
+    return EXTRACTION.of([optics], how)

@@ -6,13 +6,14 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dask_simjoin.catalog import AUTO
 from dask_simjoin.cluster.algorithms.condensed_tree import (
     CLUSTER_FILL,
+    Condensed,
     compile_labels,
     condense,
     label_tree,
@@ -39,12 +40,16 @@ from dask_simjoin.cluster.algorithms.edges import (
     all_cores,
     components_by_place,
     order_of,
+    rows_of_places,
 )
 from dask_simjoin.cluster.algorithms.optics import (
     COLUMNS,
     FOREST,
+    Extraction,
     forest_of_chunk,
     is_dense,
+    labels_of,
+    labels_series,
     optics_of_chunk,
     optics_of_dense_chunk,
     order_of_all_rows,
@@ -58,8 +63,9 @@ from dask_simjoin.cluster.algorithms.spanning import (
     search_core_distances,
     tree_of_chunk,
 )
-from dask_simjoin.cluster.algorithms.weights import weighted_cores
+from dask_simjoin.cluster.algorithms.weights import checked_weights, weighted_cores
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory
@@ -80,6 +86,19 @@ from dask_simjoin.tasks.left_out import kept_rows
 from dask_simjoin.tasks.local import LocalJoins
 from dask_simjoin.tasks.local_nearest import LocalNearest
 from dask_simjoin.tasks.matches import BlockPair
+
+
+class FittedHierarchy(NamedTuple):
+    """The data that a fitted HDBSCAN keeps for `predict`, in host memory."""
+
+    # start, end and length of the edges in the spanning tree, as in `condense`
+    start: np.ndarray
+    end: np.ndarray
+    away: np.ndarray
+    condensed: Condensed
+    core: np.ndarray  # (n,), float64: core distance of each row
+    samples: int  # the option `min_samples`, which counts the row itself
+    choice: Choice
 
 
 class Labeled(NamedTuple):
@@ -104,16 +123,26 @@ class LocalDistances(LocalJoins, LocalNearest):
 
     def labels(self, min_samples: int, example: Series) -> Series:
         """Label the rows by DBSCAN."""
-        found = self.labels_and_cores(min_samples)
+        found = self._labeled(min_samples, None)
         index = self.frames[0].index
         return frames_for(example).series(found.labels, index, example.name)
 
     def labels_and_cores(
-        self, min_samples: int, weights: np.ndarray | None = None
-    ) -> Labeled:
-        """Label the rows by DBSCAN. `weights`: weight of each row; None: every row has
-        weight 1.
+        self, min_samples: int, sample_weight: Any, example: Series
+    ) -> tuple[Series, np.ndarray]:
+        """Label the rows by DBSCAN. Return the labels, and the positions of the core rows
+        among the rows that `dropna` keeps.
+
+        `sample_weight`: weight of each row; None: every row has weight 1.
         """
+        (frame,) = self.frames
+        weights = checked_weights(sample_weight, len(frame))
+        found = self._labeled(min_samples, weights)
+        labels = frames_for(example).series(found.labels, frame.index, example.name)
+        core = rows_of_places(found.core, found.order)
+        return labels, np.flatnonzero(to_host(core))
+
+    def _labeled(self, min_samples: int, weights: np.ndarray | None) -> Labeled:
         by_cells = weights is None and self.spec.search.method == AUTO
         refine = functools.partial(layout_of_cells, min_samples) if by_cells else None
         work = self.indexed(CLUSTERS, refine=refine)
@@ -169,6 +198,12 @@ class LocalDistances(LocalJoins, LocalNearest):
             found = optics_of_chunk(work.block_pair, max_eps, min_samples)
         return frames.rows(*order_of_all_rows(found, frame, spec), example)
 
+    def ordering(self, found: Frame) -> np.ndarray:
+        """Return the numbers of the rows in the order of OPTICS. `found`: its result."""
+        places = to_host(values_of(found["ordering"]))
+        left_out = np.count_nonzero(places < 0)
+        return np.argsort(places, kind="stable")[left_out:]
+
     def hierarchy(
         self,
         min_rows: int,
@@ -192,6 +227,34 @@ class LocalDistances(LocalJoins, LocalNearest):
         )
         del start, end, away
         return self.clusters(label_tree(condensed, choice, self.threads))
+
+    def fitted_hierarchy(
+        self,
+        min_rows: int,
+        samples: int,
+        choice: Choice,
+        named: int | None,
+        example: Frame,
+    ) -> FittedHierarchy | None:
+        """Return the hierarchy of the rows, or None if there are no rows. `named`: see
+        `check_samples`.
+        """
+        chunk, layout, distances = self.core_distances(samples, named)
+        if distances is None:
+            return None
+        n = len(chunk["ids"])
+        # the conversion to distances works in place, and the tree still needs the
+        # totals, so copy them
+        core = np.array(to_host(distances["core"])[:n])
+        core = self.spec.measure.distance(core, np)
+        core = rows_of_places(core, to_host(chunk["order"])[:n])
+        weight, start, end = tree_of_chunk(
+            chunk, 0, layout, distances, last=True, threads=self.threads
+        )
+        away = distances_of(weight, self.spec.measure, self.threads)
+        edges = in_order(start, end, away)
+        condensed = condense(*edges, min_rows, example, self.threads)
+        return FittedHierarchy(*edges, condensed, core, samples, choice)
 
     def clusters(self, columns: Sequence[Array]) -> Frame:
         """Make a result of HDBSCAN for all rows. `columns`: the columns of the result for
@@ -235,6 +298,13 @@ class LocalDistances(LocalJoins, LocalNearest):
             chunk, plan.layout, samples, prepared=prepared, threads=self.threads
         )
         return chunk, plan.layout, distances
+
+
+def extracted(frames: Sequence[Frame], how: Extraction) -> Series:
+    """Extract labels from a result of OPTICS in memory."""
+    (optics,) = frames
+    labels = labels_of([optics], how.eps, how.options)
+    return labels_series(labels, optics, how.example.name)
 
 
 def _marks(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster.algorithms.condensed_tree import (
     Condensed,
     chosen_clusters,
@@ -20,7 +21,6 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
-from dask_simjoin.request.tables import computed
 
 
 def plot_condensed_tree(
@@ -70,7 +70,7 @@ def plot_condensed_tree(
     'lambda (1 / distance)'
     """
     selection = HdbscanRequest(min_cluster_size=2, **choice).choice()
-    tree = condensed_of(computed(condensed))
+    tree = condensed_of(table_of(condensed).computed())
     finite = tree.row_lambda[np.isfinite(tree.row_lambda)]
     most = 1.1 * float(max(finite.max(initial=0.0), tree.birth.max(initial=0.0))) or 1.0
     tree = tree._replace(
@@ -274,7 +274,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     'reachability'
     """
     example_of_result(optics, ("ordering", "reachability"), "optics()")
-    optics = computed(optics)
+    optics = table_of(optics).computed()
     place, reach = _values(optics["ordering"]), _values(optics["reachability"])
     # rows that `dropna` leaves out have no position in the ordering
     order = np.argsort(place, kind="stable")[np.count_nonzero(place < 0) :]
@@ -317,4 +317,4 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
 
 
 def _values(column: Series) -> np.ndarray:
-    return to_host(computed(column).values)
+    return to_host(table_of(column).computed().values)

@@ -8,12 +8,12 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-from dask.base import is_dask_collection
 
 from dask_simjoin.calls.decorators import frame_verb, series_verb
 from dask_simjoin.calls.examples import series_example
 from dask_simjoin.calls.inputs import as_frame
 from dask_simjoin.calls.results import in_library_of
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster.algorithms.condensed_tree import empty_result
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, FOREST
 from dask_simjoin.cluster.distances import DISTANCES
@@ -254,13 +254,11 @@ def connected_components(pairs: Frame) -> Frame:
     meta = example_of(pairs)
     if missing := [name for name in ("left", "right") if name not in meta.columns]:
         raise ColumnError(_not_pairs(list(meta.columns), missing))
-    pairs = pairs[["left", "right"]]
-    if not is_dask_collection(pairs):
-        return in_library_of(given, components_of_ids(pairs))
-    return pairs.reduction(
+    found = table_of(pairs[["left", "right"]]).reduced(
         forest_of_ids,
-        aggregate=components_of_ids,
-        combine=forest_of_ids,
-        meta=no_components(pairs._meta),
+        forest_of_ids,
+        components_of_ids,
+        meta=lambda: no_components(meta[["left", "right"]]),
         split_every=16,
     )
+    return in_library_of(given, found)

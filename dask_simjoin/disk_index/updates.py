@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.calls.inputs import is_geo, lazy, with_native_columns
+from dask_simjoin.calls.inputs import is_geo
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.catalog import library
 from dask_simjoin.disk_index.disks import check_folders
 from dask_simjoin.disk_index.files import (
@@ -80,7 +81,6 @@ from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, liste
 from dask_simjoin.request.options import check_whole
 from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.tables import computed
 
 NO_ROWS = pd.DataFrame(
     {FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []}
@@ -119,7 +119,7 @@ def check_batch(batch: object) -> str | None:
 
 
 def lazy_frame(frame: Frame) -> Frame:
-    return lazy(frame, library(example_of(frame)))
+    return table_of(frame).lazy(library(example_of(frame)))
 
 
 def changed_by(
@@ -235,7 +235,7 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
     """Check rows before they are added to an index. Raise an error if columns or
     dimensions differ.
     """
-    new = with_native_columns(new)
+    new = table_of(new).native()
     meta = example_of(new)
     missing = [
         name
@@ -261,7 +261,7 @@ def foreign_rows(frame: Frame, options: Options) -> Incoming:
     """Check rows before they are joined with an index. Raise an error for invalid
     coordinates or ids.
     """
-    frame = with_native_columns(frame)
+    frame = table_of(frame).native()
     return _collected(frame, example_of(frame), options, ())
 
 
@@ -357,7 +357,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
     """Convert ids to a pandas index with the dtype of the ids in the index on disk,
     without repetitions.
     """
-    plain = computed(ids)
+    plain = table_of(ids).computed()
     plain = plain.to_pandas() if hasattr(plain, "to_pandas") else plain
     if (
         isinstance(plain, (str, bytes))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from dask.base import is_dask_collection
 
 from dask_simjoin.catalog import (
     arrow_type,
@@ -34,7 +35,6 @@ from dask_simjoin.request.messages import (
     number_in_text,
     shown,
 )
-from dask_simjoin.request.tables import meta_of
 from dask_simjoin.request.units import parsed
 
 T = TypeVar("T")
@@ -478,6 +478,11 @@ class Groups(NamedTuple):
 def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
     """Return the columns that `by` names, and the columns that were added for them."""
     return ((), ()) if by is None else (by.names, (by.code,))
+
+
+def meta_of(table: Any) -> Any:
+    """Return the empty example of a Dask collection; other values unchanged."""
+    return getattr(table, "_meta", table) if is_dask_collection(table) else table
 
 
 def is_frame(frame: object) -> bool:

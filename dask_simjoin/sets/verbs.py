@@ -9,11 +9,11 @@ from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import frame_verb, series_verb, verb
 from dask_simjoin.calls.drivers import Drivers, Number
 from dask_simjoin.calls.inputs import check_other
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.engine.base import Counters
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.tables import computed
 from dask_simjoin.sets.local import LocalSets
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import (
@@ -381,7 +381,7 @@ def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
     (3, 1, 3)
     """
     spec = request.spec(example_of(frame))
-    frame = computed(frame[spec.columns])
+    frame = table_of(frame[spec.columns]).computed()
     found = LocalSets([frame], spec).profile()
     numbers = {
         "tokens": float(len(found.rows["sets"]["codes"])),

@@ -9,11 +9,11 @@ from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import frame_verb, series_verb, verb
 from dask_simjoin.calls.drivers import Drivers, Number
 from dask_simjoin.calls.inputs import check_other
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.engine.base import Counters
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.tables import computed
 from dask_simjoin.strings.blocks import EditPlanReport
 from dask_simjoin.strings.local import LocalTexts
 from dask_simjoin.strings.requests import (
@@ -363,7 +363,7 @@ def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport
     (3, 2, 4)
     """
     spec = request.spec(example_of(frame))
-    frame = computed(frame[spec.columns])
+    frame = table_of(frame[spec.columns]).computed()
     found = LocalTexts([frame], spec).profile()
     missing = found.rows["missing"]
     texts = len(frame) - (0 if missing is None else int(missing.sum()))

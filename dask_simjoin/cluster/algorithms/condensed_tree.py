@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.engine.base import frames_for, host_kernels, spanner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.process import shared_out
@@ -24,7 +25,6 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import check_whole
-from dask_simjoin.request.tables import by_partition, in_one
 
 CLUSTERS: dict[str, Any] = {
     "label": np.int64,
@@ -379,7 +379,8 @@ def empty_result(meta: Frame, columns: dict[str, Any]) -> Frame:
 
 
 def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame:
-    return by_partition(function, in_one(frame), example, how, meta=example)
+    whole = table_of(frame).in_one()
+    return whole.by_partition(function, example, how, meta=example)
 
 
 def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:

@@ -17,7 +17,7 @@ chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -323,6 +323,14 @@ def columns_for(eps: float | None) -> list[str]:
     `labels_of`.
     """
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
+
+
+class Extraction(NamedTuple):
+    """How labels are extracted from a result of OPTICS."""
+
+    eps: float | None  # see `labels_of`
+    options: dict[str, Any]
+    example: Series
 
 
 def labels_of(
