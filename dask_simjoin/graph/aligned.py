@@ -41,7 +41,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
 )
-from dask_simjoin.graph.lazy_join import DISTANCES, JoinTasks, chunk_ref
+from dask_simjoin.graph.lazy_join import DISTANCES, JoinTasks
 from dask_simjoin.graph.source import (
     FrozenSource,
     MapPartition,
@@ -376,7 +376,7 @@ def add_partitions(
     for place, n in enumerate(chosen):
         key, found = (name, place), held[n]
         for c, _, _ in found:
-            layer[(names, c)] = Task((names, c), row_names, chunk_ref(chunks, c))
+            layer[(names, c)] = Task((names, c), row_names, chunks.chunk_ref(c))
         refs = [TaskRef((names, c)) for c, _, _ in found] + [
             TaskRef(values[c]) for c, _, _ in found
         ]

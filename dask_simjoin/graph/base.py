@@ -100,6 +100,12 @@ class LabelledExpr(Expr):
         """Return the key of partition `n`."""
         return self._name, self.place(n)
 
+    def chunk_ref(self, n: int, part: int = 0) -> Any:
+        """Return a reference to the chunk that is partition `n`, for one part of the
+        work on it.
+        """
+        return TaskRef(self.key(n))
+
     @property
     def _meta(self) -> Any:
         return self.operand("meta") if "meta" in self._parameters else None

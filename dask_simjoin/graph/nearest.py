@@ -10,6 +10,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, Steps, itself
+from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import (
     Expr,
     List,
@@ -17,7 +18,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
 )
-from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
+from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.left_out import LeftOutRows, npartitions_of, rows_left_out
 from dask_simjoin.graph.placement import on_worker_of
 from dask_simjoin.graph.row_values import FoundByChunk
@@ -118,7 +119,7 @@ def add_part(
     where = on_worker_of(part[0] % workers, c) if workers > 1 else (c,)
     state: list[TaskRef] = []
     for d in others:
-        pair = (chunk_ref(chunks, side, part[0]) for side in (c, d))
+        pair = (chunks.chunk_ref(side, part[0]) for side in (c, d))
         how = layout, k, List(numbers[c], numbers[d]), *limits, part
         state = [
             steps.add("search", (*where, part[0], d), search_chunk, *pair, *how, *state)
@@ -196,7 +197,7 @@ class ChunkSearches(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_nearest", self.deterministic_token)
-        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
+        refs = [self.chunks.chunk_ref(c) for c in range(len(plan.chunks))]
         numbers, options = steps.row_numbers(plan, refs), (plan.layout, *self._limits)
         for c in range(len(plan.counted)):
             key, others = (self._name, c), plan.work.searches[c].tolist()
@@ -359,7 +360,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
             self.operand("meta"),
         )
         steps = Steps("simjoin_nearest", self.deterministic_token)
-        refs = [chunk_ref(self.chunks, c) for c in range(len(plan.chunks))]
+        refs = [self.chunks.chunk_ref(c) for c in range(len(plan.chunks))]
         numbers = steps.row_numbers(plan, refs)
         limits = spec.other is None, self.operand("totals")
         left = self.operand("how") == LEFT
@@ -415,7 +416,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                     plan.work.copies,
                     plan.indexing.threads,
                 )
-            query = chunk_ref(self.chunks, c, number)
+            query = self.chunks.chunk_ref(c, number)
             if ties:
                 about_ties = state, k, spec, query
                 tied = [
@@ -424,7 +425,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                         (c, number, d),
                         ties_in,
                         *about_ties,
-                        chunk_ref(self.chunks, d, number),
+                        self.chunks.chunk_ref(d, number),
                         List(numbers[c], numbers[d]),
                         self.operand("totals"),
                     )
@@ -436,7 +437,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 )
             found = []
             for d in others:
-                data = chunk_ref(self.chunks, d, number), numbers[d], spec
+                data = self.chunks.chunk_ref(d, number), numbers[d], spec
                 shared = parts > 1 and spec.kept_right
                 places = (
                     self._places(steps, d, number % plan.work.copies)
@@ -453,4 +454,4 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
     def _places(self, steps: Steps, d: int, copy: int) -> TaskRef:
         """Add a task that finds the place of each row in a copy of chunk `d`."""
         where = on_worker_of(copy, d) if self.operand("plan").work.copies > 1 else (d,)
-        return steps.add("places", where, row_places, chunk_ref(self.chunks, d, copy))
+        return steps.add("places", where, row_places, self.chunks.chunk_ref(d, copy))

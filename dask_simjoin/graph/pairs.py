@@ -24,7 +24,7 @@ from dask_simjoin.graph.base import (
     picked,
 )
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
-from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of, chunk_ref
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of
 from dask_simjoin.graph.left_out import LeftOutRows, npartitions_of, rows_left_out
 from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.graph.source import optimise_in_place
@@ -110,7 +110,7 @@ class GraphRows(LabelledExpr):
         add = steps.add
         every = range(len(plan.chunks))
         blocks = [(b, i, j) for b, (i, j) in enumerate(plan.work.blocks.tolist())]
-        refs = [chunk_ref(self.chunks, c) for c in every]
+        refs = [self.chunks.chunk_ref(c) for c in every]
         fitting: Fitting = self.operand("fitting")
         rows, firsts = (
             fitting.rows,
@@ -347,7 +347,7 @@ class JoinBlocks(RowsExpr):
         call: tuple[Any, ...]
         if pairs <= index < matched:
             c = index - pairs
-            found = chunk_ref(self.chunks, c), TaskRef((counts._name, c))
+            found = self.chunks.chunk_ref(c), TaskRef((counts._name, c))
             call = unmatched, *found, self.operand("spec"), self._meta
         elif index >= matched and self.operand("others") is not None:
             rows = TaskRef((self.operand("others")._name, index - matched))

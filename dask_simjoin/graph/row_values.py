@@ -28,6 +28,7 @@ from dask_simjoin.graph.aligned import (
     row_names,
 )
 from dask_simjoin.graph.base import Call, LabelledExpr, Shared, Steps, pick
+from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import (
     BlockwiseIO,
     Elemwise,
@@ -40,7 +41,7 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
     TreeReduce,
 )
-from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, block_pair_of, chunk_ref
+from dask_simjoin.graph.lazy_join import LazyJoin, block_pair_of
 from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
@@ -283,7 +284,7 @@ class NamesOfRows(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         keys = [(self._name, c) for c in range(self.npartitions)]
         return {
-            key: Task(key, row_names, chunk_ref(self.chunks, key[1])) for key in keys
+            key: Task(key, row_names, self.chunks.chunk_ref(key[1])) for key in keys
         }
 
 
@@ -344,7 +345,7 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
         for rows in plan.tables.sources[0]:
             offsets.append(offsets[-1] + rows)
         splits: list[Call] = [
-            (b, counts_by_partition, (chunk_ref(self.chunks, b), values, offsets))
+            (b, counts_by_partition, (self.chunks.chunk_ref(b), values, offsets))
             for b, values in enumerate(self._by_block(steps))
         ]
         threads = limits_for(spec.library).threads if spec.settings.cluster else None

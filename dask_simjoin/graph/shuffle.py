@@ -24,7 +24,7 @@ from distributed import Future
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.graph.base import LabelledExpr, Shared, pick
+from dask_simjoin.graph.base import LabelledExpr, Shared
 from dask_simjoin.graph.dask_private import (
     Expr,
     FromGraph,
@@ -33,8 +33,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
 )
-from dask_simjoin.graph.placement import on_worker_of, place_tasks
-from dask_simjoin.graph.records import NO_RUN, RunName
+from dask_simjoin.graph.placement import on_worker_of
 from dask_simjoin.graph.source import (
     FrozenSource,
     Listed,
@@ -51,8 +50,6 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.by_worker import (
     pack_partitions,
-    unpack_partitions,
-    unpack_together,
 )
 from dask_simjoin.tasks.chunks import Fingerprint, as_planned
 from dask_simjoin.tasks.named_tuples import register_tuples
@@ -175,60 +172,6 @@ class HeldParcels(LabelledExpr):
         return layer
 
 
-class ChunksOfParcels(LabelledExpr):
-    """Index chunks from the parcels that workers have packed.
-
-    `regions`: None, or the shared `ClusterChunks`. If given, a chunk's own rows and its
-    halo are indexed together, and all steps of a chunk run on the same worker.
-    `workers`: number of workers.
-    """
-
-    _label = "simjoin_index"
-    _parameters = [
-        "parcels",
-        "number",
-        "offsets",
-        "example",
-        "layout",
-        "workers",
-        "regions",
-        "run",
-    ]
-    _defaults = {"regions": None, "run": NO_RUN}
-
-    def place(self, c: int) -> Any:
-        """Return the end of the keys of tasks that use chunk `c`."""
-        if self.operand("regions") is None:
-            return c
-        return on_worker_of(c * self.operand("workers") // self.operand("number"), c)
-
-    def _divisions(self) -> Any:
-        return (None,) * (1 + self.operand("number"))
-
-    def _layer(self) -> dict[Any, Any]:
-        layer: dict[Any, Any] = {}
-        groups = self.parcels.npartitions
-        how, regions = (
-            (self.operand("example"), self.operand("layout")),
-            self.operand("regions"),
-        )
-        offsets = self.operand("offsets").ref
-        sent = f"simjoin_parcel-{self.deterministic_token}"
-        for c in range(self.operand("number")):
-            parcels = []
-            # so that workers send one parcel instead of all parcels of a thread
-            for g in range(groups):
-                key: tuple[Any, ...] = (sent, self.parcels.place(g, c))
-                layer[key] = Task(key, pick, TaskRef(self.parcels.key(g)), c)
-                parcels.append(TaskRef(key))
-            key = self.key(c)
-            if regions is None:
-                layer[key] = Task(key, unpack_partitions, *how, offsets, *parcels)
-            else:
-                layer[key] = Task(key, unpack_together, c, regions.ref, *how, *parcels)
-        return layer
-
-
 def partition_tasks(frame: Expr) -> tuple[list[Any], dict[Any, Any]]:
     """Return the keys of a frame's partitions, and a graph with the tasks that make
     them.
@@ -238,22 +181,20 @@ def partition_tasks(frame: Expr) -> tuple[list[Any], dict[Any, Any]]:
     return frame.__dask_keys__(), dict(frame.__dask_graph__())
 
 
-def chunks_by_worker(
+def parcels_by_worker(
     source: FrozenSource,
     held: FromGraph | None,
     spec: JoinSpec,
     chunks: Shuffled,
     each: Sequence[Fingerprint],
-    layout: Layout | SearchLayout,
     with_ids: bool,
-    run: RunName,
-) -> Expr:
-    """Index the chunks of regions from the partitions that workers hold.
+) -> tuple[HeldParcels, Shared | None, Shared]:
+    """Pack the rows of regions, from the partitions that workers hold, into parcels.
+    Return the parcels, the regions if a chunk also has its halo, and the offsets.
 
     `held`: the frame of these partitions. None: the workers have lost them, so each
     task reads its partitions again.
     """
-    place_tasks()
     workers = limits_for(spec.library).workers
     if held is None:
         frame, number = optimise_in_place(source.inner), source.inner.npartitions
@@ -267,12 +208,8 @@ def chunks_by_worker(
         frame, groups = held, Listed(where_held(held))
     shared = Shared("simjoin_regions", chunks)
     parcels = HeldParcels(FrozenSource(frame), groups, each, shared, spec, with_ids)
-    example = source.inner._meta.iloc[:0]
     offsets = Shared("simjoin_offsets", chunks.offsets)
-    regions = shared if chunks.mutual else None
-    return ChunksOfParcels(
-        parcels, len(chunks), offsets, example, layout, workers, regions, run
-    )
+    return parcels, shared if chunks.mutual else None, offsets
 
 
 MAX_PARCELS = 1 << 17

@@ -15,7 +15,7 @@ from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import Call, LabelledExpr, Steps, after, pick
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.driver import Expressions, LazyJoins
-from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.row_cache import ROWS
@@ -382,7 +382,7 @@ class MarkRows(BlockValues):
     def _by_block(self, steps: Steps) -> list[TaskRef]:
         plan: SetPlan = self.operand("plan")
         spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
-        refs = [chunk_ref(self.chunks, b) for b in range(len(plan.counted))]
+        refs = [self.chunks.chunk_ref(b) for b in range(len(plan.counted))]
         rows = [
             add("rows", b, candidate_rows, ref, spec, keep)
             for b, ref in enumerate(refs)

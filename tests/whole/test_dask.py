@@ -142,7 +142,7 @@ def test_only_needed_columns_are_read(parquet, monkeypatch):
     pairs = parquet.simjoin.self_join(EPS, on=["c0", "c1"]).optimize()
     source = pairs.expr.find_operations(type(pairs.expr))
     assert source
-    chunks = next(e for e in pairs.expr.walk() if type(e).__name__ == "Chunks")
+    chunks = next(e for e in pairs.expr.walk() if type(e).__name__ == "GatheredChunks")
     reads = [
         e
         for e in _inside(chunks.operand("frozen").inner)

@@ -54,8 +54,9 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import Steps, blocks_of_chunks, pick, picked
+from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
-from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
+from dask_simjoin.graph.lazy_join import block_pair_of
 from dask_simjoin.graph.returned_rows import rows_by_worker
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.metrics.norms import Array
@@ -141,7 +142,7 @@ class ChunkLabels(ChunkValues):
                 found[c].append(picked(counts, side))
         cores = [add("core", c, cores_by_place, samples, *found[c]) for c in every]
         within, forest = add_components(steps, pieces, plan, spec, cores)
-        chunks = [chunk_ref(self.chunks, c) for c in every]
+        chunks = [self.chunks.chunk_ref(c) for c in every]
         begun = [
             add(
                 "begun",
@@ -200,7 +201,7 @@ class SingleChunkLabels(ChunkLabels):
             self.operand("min_samples"),
         )
         steps = Steps("simjoin_dbscan", self.deterministic_token)
-        add, chunk = steps.add, chunk_ref(self.chunks, 0)
+        add, chunk = steps.add, self.chunks.chunk_ref(0)
         pieces, key = pieces_of(self.chunks, plan, spec), (self._name, 0)
         # in one process, one task uses all threads: they share a forest, which separate
         # tasks could not
@@ -358,7 +359,7 @@ class _Marks(ChunkValues):
     def _layer(self) -> dict[Any, Any]:
         steps = Steps("simjoin_duplicates", self.deterministic_token)
         refs = [
-            chunk_ref(self.chunks, c) for c in range(len(self.operand("plan").chunks))
+            self.chunks.chunk_ref(c) for c in range(len(self.operand("plan").chunks))
         ]
         for c, stay in enumerate(self._stays(steps, refs)):
             steps.layer[(self._name, c)] = Task((self._name, c), marks, stay)
@@ -474,7 +475,7 @@ class MarksOfAllNear(ChunkValues):
         for c in every:
             key = (self._name, c)
             layer[key] = Task(
-                key, _some_near, chunk_ref(self.chunks, c), TaskRef(counts[c])
+                key, _some_near, self.chunks.chunk_ref(c), TaskRef(counts[c])
             )
         return layer
 

@@ -29,6 +29,7 @@ from dask_simjoin.cluster.algorithms.optics import (
 )
 from dask_simjoin.graph.aligned import Aligned
 from dask_simjoin.graph.base import LabelledExpr, Steps, blocks_of_chunks, pick, picked
+from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import (
     Blockwise,
     Expr,
@@ -37,7 +38,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
 )
-from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
+from dask_simjoin.graph.lazy_join import block_pair_of
 from dask_simjoin.graph.left_out import positions_left_out
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.source import FrozenSource, optimise_in_place
@@ -137,7 +138,7 @@ class ForestRows(ChunkValues):
         steps = Steps("simjoin_optics", self.deterministic_token)
         add, number = steps.add, self.operand("neighbors")
         every, blocks = range(len(plan.chunks)), plan.work.blocks.tolist()
-        refs = [chunk_ref(self.chunks, c) for c in every]
+        refs = [self.chunks.chunk_ref(c) for c in every]
         block_pairs = [
             block_pair_of(self.chunks, i, j, self.operand("spec"), plan.layout)
             for i, j in blocks
@@ -293,7 +294,7 @@ class OrderedRows(ChunkValues):
         spec, buffer = self.operand("spec"), self.operand("buffer")
         steps = Steps("simjoin_optics", self.deterministic_token)
         every = range(len(plan.chunks))
-        refs = [chunk_ref(self.chunks, c) for c in every]
+        refs = [self.chunks.chunk_ref(c) for c in every]
         sizes = [steps.add("sizes", c, _size, refs[c]) for c in every]
         firsts = steps.add("nodes", 0, _first_nodes, *sizes)
         runs = [

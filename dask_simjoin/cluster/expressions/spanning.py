@@ -34,6 +34,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
 )
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, Steps
+from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import (
     Expr,
     List,
@@ -41,7 +42,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
 )
-from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
+from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.nearest import add_parts
 from dask_simjoin.graph.placement import on_worker_of, place_tasks
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
@@ -78,7 +79,7 @@ def add_tree(
     threads or workers share the rounds for its tree.
     """
     add, layout, sharing = steps.add, plan.layout, plan.work.sharing
-    refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
+    refs = [chunks.chunk_ref(c) for c in range(len(plan.chunks))]
     own = steps.row_numbers(plan, refs)
     places = _places(plan, own)
     number = max(1, min(neighbors_needed(samples), plan.rows))
@@ -107,7 +108,7 @@ def add_tree(
                     "known",
                     (c, part),
                     core_distances_of_state,
-                    chunk_ref(chunks, c, part),
+                    chunks.chunk_ref(c, part),
                     own[c],
                     state,
                     samples,
@@ -171,7 +172,7 @@ def _add_searches(
             "search",
             where,
             search_core_distances,
-            chunk_ref(chunks, 0, part),
+            chunks.chunk_ref(0, part),
             layout,
             samples,
             some,
@@ -210,7 +211,7 @@ def _add_rounds(
     workers exchange only edges.
     """
     workers = range(len(about))
-    whole = [(chunk_ref(chunks, 0, worker), *about[worker]) for worker in workers]
+    whole = [(chunks.chunk_ref(0, worker), *about[worker]) for worker in workers]
     progress = [
         steps.add("begin", on_worker_of(worker), begin_rounds, *whole[worker], number)
         for worker in workers
