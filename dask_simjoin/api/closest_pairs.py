@@ -29,8 +29,15 @@ from dask_simjoin.request.columns import example_of, free_name
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ClosestPairsRequest
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
+from dask_simjoin.tasks.closest import (
+    RowPairs,
+    closest,
+    first_pairs,
+)
 from dask_simjoin.tasks.matches import measured
-from dask_simjoin.tasks.nearest import Neighbors, RowPairs, closest, first_pairs
+from dask_simjoin.tasks.nearest import (
+    Neighbors,
+)
 
 POSITION = "row_id"
 """Name of the column of row numbers. If the table has a column with this name,
@@ -309,7 +316,7 @@ def _search(
     k: int,
     max_total: float,
 ) -> RowPairs:
-    """Search the nearest rows of some rows: see `dask_simjoin.tasks.nearest.Search`."""
+    """Search the nearest rows of some rows: see `dask_simjoin.tasks.closest.Search`."""
     data = plain[-1]
     wanted = Neighbors(k, (0.0, max_total), what=f"n={shown(choice.n)}")
     if rows is None:

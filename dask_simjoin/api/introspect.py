@@ -42,7 +42,10 @@ from dask_simjoin.tasks.chunks import (
     plan_whole,
     read_points,
 )
-from dask_simjoin.tasks.nearest import Neighbors, profile_search
+from dask_simjoin.tasks.nearest import (
+    Neighbors,
+    profile_search,
+)
 
 
 @verb(PlanRequest)

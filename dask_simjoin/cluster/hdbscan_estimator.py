@@ -36,7 +36,9 @@ from dask_simjoin.request.clusters import HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MetricName, Partitioning, Size
 from dask_simjoin.request.requests import KnnJoinRequest
-from dask_simjoin.tasks.nearest import search_chunk
+from dask_simjoin.tasks.nearest import (
+    search_chunk,
+)
 
 
 class HDBSCAN(Clustering):

@@ -22,7 +22,10 @@ from dask_simjoin.planning.outputs import PAIRS, OutputSpec, nearest_output
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.tasks.counts import Number, pairs_by_eps
 from dask_simjoin.tasks.local import numbered
-from dask_simjoin.tasks.nearest import Neighbors, Totals
+from dask_simjoin.tasks.nearest import (
+    Neighbors,
+    Totals,
+)
 
 
 class Expressions(NamedTuple):

@@ -34,15 +34,17 @@ from dask_simjoin.tasks.nearest import (
     ANY_TOTAL,
     State,
     Totals,
-    find_rows,
-    has_neighbor,
     in_row_order,
     join_states,
     kth_distance,
+    search_chunk,
+)
+from dask_simjoin.tasks.neighbor_rows import (
+    find_rows,
+    has_neighbor,
     nearest_or_missing,
     nearest_rows,
     part_of_rows,
-    search_chunk,
     search_rows,
 )
 from dask_simjoin.tasks.pairs import rows_without_right

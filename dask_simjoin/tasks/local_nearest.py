@@ -21,13 +21,15 @@ from dask_simjoin.tasks.nearest import (
     ANY_TOTAL,
     Neighbors,
     Totals,
-    find_rows,
-    has_neighbor,
     kth_distance,
     mutual_state,
+    search_chunk,
+)
+from dask_simjoin.tasks.neighbor_rows import (
+    find_rows,
+    has_neighbor,
     nearest_or_missing,
     nearest_rows,
-    search_chunk,
     state_of_all_rows,
     whole_rows,
 )

@@ -22,7 +22,10 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, row_places, visit_radii
 from dask_simjoin.tasks.named_tuples import sent_by_fields
-from dask_simjoin.tasks.nearest import State, Totals
+from dask_simjoin.tasks.nearest import (
+    State,
+    Totals,
+)
 
 
 @sent_by_fields

@@ -47,7 +47,11 @@ from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Index
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
-from dask_simjoin.tasks.nearest import State, part_of_places, rows_of_numbers
+from dask_simjoin.tasks.nearest import (
+    State,
+    part_of_places,
+    rows_of_numbers,
+)
 
 MIN_STORED, MAX_STORED = 4, 16
 """For each row, MIN_STORED to MAX_STORED nearest rows are stored: see `_number_stored`.

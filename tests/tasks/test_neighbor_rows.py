@@ -1,0 +1,41 @@
+"""Rows of results are made from the states of searches."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from dask_simjoin.tasks import neighbor_rows
+from dask_simjoin.tasks.nearest import State
+from dask_simjoin.tasks.neighbor_rows import has_neighbor, part_of_rows
+
+
+def test_rows_that_have_a_neighbor():
+    numbers = np.array([[3, -1], [-1, -1], [0, 2]])
+    state = State(totals=np.zeros((3, 2)), row_numbers=numbers)
+    assert has_neighbor(state).tolist() == [True, False, True]
+    none = State(totals=np.zeros((3, 0)), row_numbers=np.zeros((3, 0), np.int64))
+    assert has_neighbor(none).tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 20])
+def test_all_neighbors_of_a_row_are_in_one_part(parts):
+    left = np.repeat([5, 1, 9, 2], [3, 1, 4, 2])
+    rows = pd.DataFrame({"left": left, "right": np.arange(10)})
+    cut = [part_of_rows(rows, n, parts) for n in range(parts)]
+    assert pd.concat(cut).equals(rows)
+    for one in (5, 1, 9, 2):
+        assert sum(one in part["left"].to_numpy() for part in cut) == 1
+
+
+@pytest.mark.parametrize("keep", [None, ["z"]])
+def test_blocks_of_few_neighbors_give_the_same_rows(monkeypatch, keep):
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.random((300, 2)), columns=["x", "y"]).assign(z=range(300))
+    # some rows have fewer than k neighbors, so the state has gaps
+    options = {"k": 4, "max_distance": 0.05, "on": ["x", "y"], "keep": keep}
+    want = frame.simjoin.knn_join(**options)
+    assert 0 < len(want) < 1200
+    monkeypatch.setattr(neighbor_rows, "MEASURED", 7)
+    monkeypatch.setattr(neighbor_rows, "TEMPORARIES", 1 << 20)
+    pd.testing.assert_frame_equal(frame.simjoin.knn_join(**options), want)
