@@ -44,7 +44,8 @@ from dask_simjoin.graph.source import (
     map_frozen,
     may_move,
 )
-from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
+from dask_simjoin.graph.worker_disks import check_worker_disks
+from dask_simjoin.graph.workers import end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.checks import check_nearest
 from dask_simjoin.planning.data_warnings import raise_warnings

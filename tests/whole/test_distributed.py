@@ -16,8 +16,8 @@ from distributed import Client, LocalCluster
 from distributed.scheduler import NoWorkerError
 
 from dask_simjoin.errors import PlanningError
-from dask_simjoin.graph import workers as worker_memory
-from dask_simjoin.graph.workers import SHUFFLE_BUFFER
+from dask_simjoin.graph import workers
+from dask_simjoin.graph.worker_memory import SHUFFLE_BUFFER
 from dask_simjoin.planning import resources as cluster
 from dask_simjoin.planning import resources as moving
 from dask_simjoin.planning.limits import Limits
@@ -138,7 +138,7 @@ def shuffle_buffers(dask_worker):
 
 def test_a_cluster_without_workers_is_an_error(x, monkeypatch):
     """A LocalCluster starts no other worker in the place of one that it gave up."""
-    monkeypatch.setattr(worker_memory, "NO_WORKERS", 0.2)
+    monkeypatch.setattr(workers, "NO_WORKERS", 0.2)
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
