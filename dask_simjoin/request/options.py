@@ -144,14 +144,32 @@ def about(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coordinates:
-    """Options: columns of coordinates and ids, and the metric."""
+class RowIds:
+    """Option: the ids of rows in the result."""
+
+    id: Hashable | None = field(
+        default=None, metadata=about("column of unique row ids")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdsOfTwo(RowIds):
+    """Options: the ids of rows of two tables."""
+
+    left_id: Hashable | None = field(
+        default=None, metadata=about("column of unique ids of the left table")
+    )
+    right_id: Hashable | None = field(
+        default=None, metadata=about("column of unique ids of the right table")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinates(RowIds):
+    """Options: columns of coordinates, and the metric."""
 
     on: Columns = field(
         default=None, metadata=about("columns of coordinates, or one column of lists")
-    )
-    id: Hashable | None = field(
-        default=None, metadata=about("column of unique row ids")
     )
     metric: MetricName = field(
         default="euclidean", metadata=about("distance metric", choices=tuple(METRICS))
@@ -260,7 +278,7 @@ class WithUnit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoTableOptions(MetricRequest, Kept):
+class TwoTableOptions(MetricRequest, IdsOfTwo, Kept):
     """Base of requests for two tables, whose columns may have different names."""
 
     left_on: Columns = field(
@@ -268,12 +286,6 @@ class TwoTableOptions(MetricRequest, Kept):
     )
     right_on: Columns = field(
         default=None, metadata=about("columns of coordinates of the right table")
-    )
-    left_id: Hashable | None = field(
-        default=None, metadata=about("column of unique ids of the left table")
-    )
-    right_id: Hashable | None = field(
-        default=None, metadata=about("column of unique ids of the right table")
     )
 
 

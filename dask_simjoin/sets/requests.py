@@ -30,7 +30,9 @@ from dask_simjoin.request.columns import (
 )
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import (
+    IdsOfTwo,
     Kept,
+    RowIds,
     Settings,
     Size,
     Threaded,
@@ -367,12 +369,24 @@ THRESHOLD = about("smallest similarity of a pair")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetOptions:
-    """Options for the predicate and the method."""
+class BlockOptions:
+    """Options of joins whose tables are divided into blocks by size."""
 
     # whether the result names rows by their ids; otherwise ids are not read, so they
     # may repeat
     names_rows: ClassVar[bool] = True
+
+    blocksize: Size = field(
+        default=None,
+        metadata=about(
+            "largest size of a block, and of a partition of the result", unit="bytes"
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetOptions(BlockOptions):
+    """Options for the predicate and the method."""
 
     similarity: Similarity = field(
         default="jaccard",
@@ -397,12 +411,6 @@ class SetOptions:
     method: Method = field(
         default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES)
     )
-    blocksize: Size = field(
-        default=None,
-        metadata=about(
-            "largest size of a block, and of a partition of the result", unit="bytes"
-        ),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -415,12 +423,9 @@ class OneSetTable(SetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetSelfJoinRequest(OneSetTable, Kept, Threaded):
+class SetSelfJoinRequest(OneSetTable, RowIds, Kept, Threaded):
     """Asks for the pairs of rows of one table whose sets match."""
 
-    id: Hashable | None = field(
-        default=None, metadata=about("column of unique row ids")
-    )
     return_similarity: bool = field(
         default=False, metadata=about("add the similarity of each pair")
     )
@@ -457,7 +462,7 @@ class SetProfileRequest(OneSetTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoSetTables(SetOptions, Kept, Threaded):
+class TwoSetTables(SetOptions, IdsOfTwo, Kept, Threaded):
     """The options for two tables. Their columns may have different names."""
 
     left_on: Hashable | None = field(
@@ -465,15 +470,6 @@ class TwoSetTables(SetOptions, Kept, Threaded):
     )
     right_on: Hashable | None = field(
         default=None, metadata=about("column of sets of the right table")
-    )
-    id: Hashable | None = field(
-        default=None, metadata=about("column of unique row ids")
-    )
-    left_id: Hashable | None = field(
-        default=None, metadata=about("column of unique ids of the left table")
-    )
-    right_id: Hashable | None = field(
-        default=None, metadata=about("column of unique ids of the right table")
     )
     return_similarity: bool = field(
         default=False, metadata=about("add the similarity of each pair")

@@ -23,12 +23,13 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
 from dask_simjoin.request.columns import groups_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.options import Kept, Size, Threaded, Within, about
+from dask_simjoin.request.options import IdsOfTwo, Kept, RowIds, Threaded, Within, about
 from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, keeping
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, content_of
 from dask_simjoin.sets.predicate import NEVER
 from dask_simjoin.sets.requests import (
+    BlockOptions,
     Threshold,
     ValueSpec,
     check_threshold,
@@ -245,13 +246,10 @@ LARGEST = about("largest number of edits")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditOptions(Within):
+class EditOptions(BlockOptions, Within):
     """Options for the predicate."""
 
     verb: ClassVar[str]  # name of the verb, for messages
-    # whether the result names rows by their ids; otherwise ids are not read, so they
-    # may repeat
-    names_rows: ClassVar[bool] = True
     # False, because numbers of groups are compared directly, not used as coordinates
     groups_need_bound: ClassVar[bool] = False
 
@@ -263,12 +261,6 @@ class EditOptions(Within):
     )
     transpositions: bool = field(
         default=False, metadata=about("count a swap of adjacent characters as one edit")
-    )
-    blocksize: Size = field(
-        default=None,
-        metadata=about(
-            "largest size of a block, and of a partition of the result", unit="bytes"
-        ),
     )
 
 
@@ -284,14 +276,11 @@ class OneTextTable(EditOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditSelfJoinRequest(OneTextTable, Kept, Threaded):
+class EditSelfJoinRequest(OneTextTable, RowIds, Kept, Threaded):
     """Asks for the pairs of rows of one table whose texts are within a distance."""
 
     verb: ClassVar[str] = "edit_self_join"
 
-    id: Hashable | None = field(
-        default=None, metadata=about("column of unique row ids")
-    )
     return_distance: bool = field(
         default=False, metadata=about("add the distance of each pair")
     )
@@ -338,7 +327,7 @@ class EditProfileRequest(OneTextTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoTextTables(EditOptions, Kept, Threaded):
+class TwoTextTables(EditOptions, IdsOfTwo, Kept, Threaded):
     """The options of requests for two tables. Their columns may have different names."""
 
     left_on: Hashable | None = field(
@@ -346,15 +335,6 @@ class TwoTextTables(EditOptions, Kept, Threaded):
     )
     right_on: Hashable | None = field(
         default=None, metadata=about("column of texts of the right table")
-    )
-    id: Hashable | None = field(
-        default=None, metadata=about("column of unique row ids")
-    )
-    left_id: Hashable | None = field(
-        default=None, metadata=about("column of unique ids of the left table")
-    )
-    right_id: Hashable | None = field(
-        default=None, metadata=about("column of unique ids of the right table")
     )
     return_distance: bool = field(
         default=False, metadata=about("add the distance of each pair")

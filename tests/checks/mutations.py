@@ -613,7 +613,7 @@ MUTATIONS = [
     ),
     Mutation(
         "graph/nearest.py",
-        "query = chunk_ref(self.chunks, c, number)",
+        "query = self.chunks.chunk_ref(c, number)",
         "query = refs[c]",
         "graph/test_copies.py",
     ),
