@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, aliases, pick, picked
 from dask_simjoin.graph.dask_private import FromGraph, List, Task, TaskRef
 from dask_simjoin.graph.placement import on_worker_of, place_tasks
@@ -67,22 +66,21 @@ class Chunks(LabelledExpr):
     """The indexed chunks of a table. The class is not Blockwise, because Dask would
     then fuse the indexing into each block pair.
 
-    `copies`: number of workers that get a copy of each chunk. `run`: the name of the
-    run that tasks record their times for.
+    `run`: the name of the run that tasks record their times for.
     """
 
     _label = "simjoin_index"
     _parameters = ["run"]
 
     @property
+    def _copies(self) -> int:
+        """The number of workers that get a copy of each chunk."""
+        return 1
+
+    @property
     def _number(self) -> int:
         """The number of chunks."""
         return len(self.operand("pieces"))
-
-    @property
-    def _copies(self) -> int:
-        copies = self.operand("copies") if "copies" in self._parameters else 1
-        return int(copies)
 
     def _inputs(self) -> tuple[list[Any], dict[Any, Any]]:
         """Return the keys of the partitions that chunks are made from, and a graph with
@@ -101,20 +99,26 @@ class Chunks(LabelledExpr):
         keys, layer = self._inputs()
         calls = self._calls([TaskRef(key) for key in keys])
         for c, (function, args, options) in enumerate(calls):
-            made = self._keys(c)
-            for key in made:
+            for key in self._keys(c):
                 layer[key] = Task(key, function, *args, **options)
-            if len(made) > 1:
-                for end, key in zip(self._ends(c), made, strict=True):
-                    layer[end] = Task(end, nothing_of, TaskRef(key))
+        return layer | self._waiting()
+
+    def _waiting(self) -> dict[Any, Any]:
+        """Return the tasks that end after the copies of a chunk are made."""
+        if self._copies == 1:
+            return {}
+        layer = {}
+        for c in range(self._number):
+            for end, key in zip(self._ends(c), self._keys(c), strict=True):
+                layer[end] = Task(end, nothing_of, TaskRef(key))
         return layer
 
     def _keys(self, c: int) -> list[tuple[Any, ...]]:
         """List the keys of the copies of a chunk. Each copy is made by a separate task,
         on another worker.
         """
-        others = range(1, self._copies)
-        return [self.key(c), *((self._name, on_worker_of(n, c)) for n in others)]
+        others = (on_worker_of(n, c) for n in range(1, self._copies))
+        return [self.key(c), *((self._name, place) for place in others)]
 
     def _ends(self, c: int) -> list[tuple[Any, ...]]:
         """List the keys of tasks without a result, which end after a copy of a chunk is
@@ -131,10 +135,9 @@ class Chunks(LabelledExpr):
         part waits until all copies are made: workers cannot send rows to each other
         while their GPUs are busy.
         """
-        keys = self._keys(c)
-        if len(keys) == 1:
-            return TaskRef(keys[0])
-        own = TaskRef(keys[part % len(keys)])
+        if self._copies == 1:
+            return TaskRef(self.key(c))
+        own = TaskRef(self._keys(c)[part % self._copies])
         return picked(List(own, *map(TaskRef, self._ends(c))), 0)
 
 
@@ -161,11 +164,16 @@ class GatheredChunks(Chunks):
     """Chunks that are gathered from the points of partitions.
 
     `pieces`: for each chunk, the pieces of partitions that it consists of. `threads`:
-    number of threads that index a chunk.
+    number of threads that index a chunk. `copies`: number of workers that get a copy of
+    each chunk.
     """
 
     _parameters = ["frozen", "pieces", "layout", "threads", "copies", "run"]
     _defaults = {"copies": 1, "run": NO_RUN}
+
+    @property
+    def _copies(self) -> int:
+        return int(self.operand("copies"))
 
     def _calls(self, parts: list[TaskRef]) -> Iterator[Call]:
         layout, options = self.operand("layout"), {"threads": self.operand("threads")}
@@ -194,6 +202,10 @@ class ReadChunks(Chunks):
         "run",
     ]
     _defaults = {"named": True, "copies": 1, "run": NO_RUN}
+
+    @property
+    def _copies(self) -> int:
+        return int(self.operand("copies"))
 
     def _calls(self, parts: list[TaskRef]) -> Iterator[Call]:
         each, layout = self.operand("each"), self.operand("layout")
@@ -342,10 +354,6 @@ class ChunkSource:
         return Listed(list(enumerate(self.sources)))
 
     @property
-    def _layout(self) -> Layout | SearchLayout:
-        return self.plan.layout
-
-    @property
     def _run(self) -> RunName:
         return RunName(self.plan.run)
 
@@ -384,7 +392,7 @@ class ChunkSource:
         moved = shuffled_chunks(
             self.source,
             self.spec,
-            self._layout,
+            self.plan.layout,
             chunks,
             self._each,
             self.output.with_ids,
@@ -402,7 +410,7 @@ class ChunkSource:
             len(chunks),
             offsets,
             self.source.inner._meta.iloc[:0],
-            self._layout,
+            self.plan.layout,
             limits_for(self.spec.library).workers,
             regions,
             self._run,
@@ -414,7 +422,7 @@ class ChunkSource:
         )
         example = self.source.inner._meta.iloc[:0]
         return Unpacked(
-            packed, len(chunks), example, self.spec, self._layout, self._run
+            packed, len(chunks), example, self.spec, self.plan.layout, self._run
         )
 
     def _of_small_frame(self) -> Chunks:
@@ -422,7 +430,7 @@ class ChunkSource:
             self.source,
             Listed(self.chunks.pieces),
             self.spec,
-            self._layout,
+            self.plan.layout,
             self.plan.indexing.threads,
             self.output.with_ids,
             self._run,
@@ -434,7 +442,7 @@ class ChunkSource:
             make_chunk,
             self.source,
             self.spec,
-            self._layout,
+            self.plan.layout,
             each=self._each,
         )
         return IndexedPartitions(FrozenSource(made), self._run)
@@ -445,7 +453,7 @@ class ChunkSource:
             self._each,
             Listed(self.chunks.pieces),
             self.spec,
-            self._layout,
+            self.plan.layout,
             self.plan.indexing.threads,
             self.output.with_ids,
             self.plan.work.copies,
@@ -459,7 +467,7 @@ class ChunkSource:
         return GatheredChunks(
             FrozenSource(read),
             Listed(self.chunks.pieces),
-            self._layout,
+            self.plan.layout,
             self.plan.indexing.threads,
             self.plan.work.copies,
             self._run,
