@@ -86,16 +86,25 @@ OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 """Packages that are skipped to find the user's line that a warning names."""
 
 
+class Mistake(NamedTuple):
+    """A likely mistake in units, which may explain a large result."""
+
+    text: str  # sentences for errors about the result
+    # a further sentence without its period, to join with "or use a smaller eps"
+    advice: str = ""
+
+
 class DataWarning(NamedTuple):
     """A warning.
 
     `if_none`: it applies only if the join finds no pair. `remedy`: the advice of the
-    warning.
+    warning. `mistake`: the mistake that it is about, if this may explain a large result.
     """
 
     warning: SimJoinWarning
     if_none: bool = False
     remedy: Remedy | None = None
+    mistake: Mistake | None = None
 
 
 def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) -> None:
@@ -139,24 +148,28 @@ def check_share(
         f"dask.config.set({enough_result(size)})."
     )
     raise BudgetError(
-        _joined([*causes, message]),
+        _explained(causes, message),
         remedies=[
-            *(one.remedy for one in causes.values() if one.remedy is not None),
+            *(one.remedy for one in causes if one.remedy is not None),
             Remedy(config=enough_result(size)),
             *cause.counting,
         ],
     )
 
 
-def _joined(sentences: list[str]) -> str:
-    """Join causes and the message of an error. The advice to check the unit becomes part
-    of the advice to use a smaller eps.
+def _explained(causes: Iterable[DataWarning], message: str) -> str:
+    """Put mistakes before the message of an error. Their advice becomes part of the
+    advice to use a smaller eps.
     """
-    text, use = " ".join(sentences), "Use a smaller eps"
-    if f" {CHECK_UNIT}." not in text or use not in text:
-        return text
-    text = text.replace(f" {CHECK_UNIT}.", "")
-    return text.replace(use, f"{CHECK_UNIT}{SMALLER}", 1)
+    sentences, use = [], "Use a smaller eps"
+    for mistake in (one.mistake for one in causes):
+        assert mistake is not None
+        sentences.append(mistake.text)
+        if mistake.advice and use in message:
+            message = message.replace(use, f"{mistake.advice}{SMALLER}", 1)
+        elif mistake.advice:
+            sentences.append(f"{mistake.advice}.")
+    return " ".join([*sentences, message])
 
 
 @contextlib.contextmanager
@@ -168,32 +181,19 @@ def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
         yield
     except BudgetError as error:
         (text,) = error.args
-        new = {
-            cause: one
-            for cause, one in _causes(find()).items()
-            if cause.replace(f" {CHECK_UNIT}.", "") not in text
-        }
-        error.args = (_joined([*new, text]),)
+        new = [one for one in _causes(find()) if one.mistake.text not in text]  # type: ignore[union-attr]
+        error.args = (_explained(new, text),)
         error.remedies = (
-            *(one.remedy for one in new.values() if one.remedy is not None),
+            *(one.remedy for one in new if one.remedy is not None),
             *error.remedies,
         )
         raise
 
 
-def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
-    """Return the warnings about units that may explain a large result: text for an
-    error -> warning.
-    """
-    units = (
-        one
-        for one in data_warnings
-        if isinstance(one.warning, UnitsWarning) and not one.if_none
-    )
-    return {
-        str(one.warning).replace(f" {SILENCE}", "").replace(SMALLER, ""): one
-        for one in units
-    }
+def _causes(data_warnings: Iterable[DataWarning]) -> list[DataWarning]:
+    """Return the warnings about mistakes that may explain a large result, each once."""
+    found = {one.mistake: one for one in data_warnings if not one.if_none}
+    return [one for mistake, one in found.items() if mistake is not None]
 
 
 def raise_if_none(
@@ -323,7 +323,8 @@ def _radians(side: TableSummary) -> list[DataWarning]:
             f"All {every.rows:,} values of {spec.on[0]!r} are between -pi/2 and pi/2, and "
             f"all of {spec.on[1]!r} between -pi and pi, as angles in radians are. But "
             f"metric={spec.metric.name!r} takes degrees. If the values are radians, "
-            f"convert them{convert}. {SILENCE}"
+            f"convert them{convert}.",
+            silence=True,
         )
     ]
 
@@ -371,13 +372,10 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     )
     text = (
         f"{named} look like degrees, but metric={spec.metric.name!r} compares them on a "
-        f"plane{_in_meters(spec, named)} {SILENCE}"
+        f"plane{_in_meters(spec, named)}"
     )
-    return [
-        DataWarning(
-            UnitsWarning(text), remedy=Remedy({"metric": Haversine.name, **in_order})
-        )
-    ]
+    remedy = Remedy({"metric": Haversine.name, **in_order})
+    return [_units(text, silence=True)._replace(remedy=remedy)]
 
 
 def _in_meters(spec: JoinSpec, named: str) -> str:
@@ -421,7 +419,8 @@ def _swapped(side: TableSummary) -> list[DataWarning]:
         _units(
             f"metric={spec.metric.name!r} takes latitude first, but {first!r} is first in "
             "on=, and usually names the "
-            f"longitude. If it does, use on=[{listed([second, first])}]. {SILENCE}"
+            f"longitude. If it does, use on=[{listed([second, first])}].",
+            silence=True,
         )
     ]
 
@@ -552,7 +551,7 @@ def warnings_of_eps(
     small = "" if copies_count else _small_eps(spec, sides)
     data_warnings = list(large)
     if far:
-        data_warnings.append(DataWarning(UnitsWarning(far), if_none=not small))
+        data_warnings.append(_units(far)._replace(if_none=not small))
     elif small and not large:
         data_warnings.append(_units(small))
     return tuple(data_warnings)
@@ -629,8 +628,8 @@ def _large(
         if math.isfinite(length):
             text += f": the largest distance of two rows is at most {length:.4g}"
         if degrees := _perhaps_degrees(spec, lower, upper, length):
-            return [_units(f"{text}. {degrees}")]
-    return [_units(f"{text}. {CHECK_UNIT}{SMALLER}.")]
+            return [_smaller(f"{text}. {degrees}")]
+    return [_smaller(f"{text}.", CHECK_UNIT)]
 
 
 def _perhaps_degrees(
@@ -653,7 +652,7 @@ def _perhaps_degrees(
     return (
         f"If {first!r} and {second!r} are degrees and eps is in meters, use "
         f"on=[{listed(on)}] (latitude, then longitude) and metric={metric!r}. Otherwise "
-        f"check that eps is in the unit of {first!r} and {second!r}{SMALLER}."
+        f"check that eps is in the unit of {first!r} and {second!r}"
     )
 
 
@@ -666,8 +665,19 @@ def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
         return float(spec.measure.distance(total, np)[0])
 
 
-def _units(text: str) -> DataWarning:
-    return DataWarning(UnitsWarning(text))
+def _units(text: str, silence: bool = False) -> DataWarning:
+    """Return a warning about a mistake. `silence`: whether to say how to silence it."""
+    end = f" {SILENCE}" if silence else ""
+    return DataWarning(UnitsWarning(f"{text}{end}"), mistake=Mistake(text))
+
+
+def _smaller(text: str, advice: str = "") -> DataWarning:
+    """Return a warning about a mistake that a smaller eps mends, too. Either the text or
+    the advice lacks its period.
+    """
+    warned = f"{text} {advice}" if advice else text
+    mistake = Mistake(text if advice else f"{text}.", advice)
+    return DataWarning(UnitsWarning(f"{warned}{SMALLER}."), mistake=mistake)
 
 
 FAR = 300
