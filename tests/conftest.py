@@ -118,7 +118,7 @@ def in_order(items, slow_too):
     with the end of what is left of the other: so each cluster that tests share is
     started by one of them.  The second half begins with tests of GPU code, which need
     few kernels of CPUs.  Meanwhile the other process compiles kernels that both would
-    compile otherwise.
+    compile otherwise.  Spanning trees need some of them, so their tests come last.
     """
 
     def kind(item):
@@ -142,7 +142,8 @@ def in_order(items, slow_too):
     ordered = [*rest[:first], *shared, *rest[first:], *kinds["mortal"], *kinds["own"]]
     running = list(itertools.accumulate(map(runs, ordered)))
     middle = 1 + bisect.bisect_left(running, sum(map(runs, items)) // 2)
-    return [*ordered[:middle], *kinds["gpu"], *ordered[middle:]]
+    gpu = sorted(kinds["gpu"], key=lambda item: "spanning" in item.fixturenames)
+    return [*ordered[:middle], *gpu, *ordered[middle:]]
 
 
 def pytest_collection_finish():
