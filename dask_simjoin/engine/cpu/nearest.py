@@ -14,6 +14,7 @@ from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.cpu.boxes import box_tree
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
+from dask_simjoin.engine.cpu.kernels.nearest_scan import Range
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.order import by_row, kd_order
 from dask_simjoin.engine.cpu.tiles import filtered_tiles
@@ -173,24 +174,21 @@ def nearest(
     )
     kernels.search(
         q_terms,
-        q["low"],
-        q["high"],
-        q["names"],
-        q["order"],
         d_terms,
-        d["low"],
-        d["high"],
-        (d["lower"], d["upper"], d["levels"]),
-        d["least"],
-        d["names"],
+        kernels.Queries(q["low"], q["high"], q["names"], q["order"]),
+        kernels.Data(
+            d["low"],
+            d["high"],
+            (d["lower"], d["upper"], d["levels"]),
+            d["least"],
+            d["names"],
+        ),
         terms,
         is_self_join,
         own,
-        float(least2),
-        float(bound2),
+        Range(float(least2), float(bound2)),
         kind_of(layout.norm),
-        best_d2,
-        best_name,
+        kernels.Best(best_d2, best_name),
         work,
     )
 

@@ -385,21 +385,21 @@ class BoruvkaRounds:
         own = d.index
         wanted = wanted[q.first // cpu_tiles.TILE : q.last // cpu_tiles.TILE]
         tiles = np.flatnonzero(wanted)
+        queries = spanning.Queries(q.index["low"], q.index["high"], wanted)
+        tree = own["lower"], own["upper"], own["levels"]
+        data = spanning.Data(
+            own["low"], own["high"], tree, own["least"], d.tags, d.cores
+        )
 
         def search(start: int, stop: int) -> None:
             spanning.search_others(
                 q.terms(True),
-                q.index["low"],
-                q.index["high"],
                 d.terms(False),
-                own["low"],
-                own["high"],
-                (own["lower"], own["upper"], own["levels"]),
-                (own["least"], d.tags, d.cores),
+                queries,
+                data,
                 terms,
                 q is d,
                 kind_of(self.layout.norm),
-                wanted,
                 int(tiles[start]),
                 int(tiles[stop - 1]) + 1,
                 rows,

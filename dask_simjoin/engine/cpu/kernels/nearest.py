@@ -12,11 +12,15 @@ have a d2 of 0, boxes without a smaller id are skipped, too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.jit import (
+    device_function,
+    inline_source,
+    kernel,
+)
 from dask_simjoin.engine.cpu.kernels.nearest_lists import (
     begin_lists,
     empty_lists,
@@ -25,11 +29,13 @@ from dask_simjoin.engine.cpu.kernels.nearest_lists import (
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     MAX_GUESS,
     SLACK,
+    Range,
     begin,
     box_gaps,
+    limit_filter,
+    limit_gaps,
     scan_exact,
     scan_filtered,
-    set_limits,
 )
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
 from dask_simjoin.engine.cpu.kernels.simd import Terms, Tree
@@ -105,279 +111,320 @@ def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     keys[at], ties[at], nodes[at] = key, tie, node
 
 
-def scratch(tiles: int, groups: int, dims: int, kind: DType, k: int) -> tuple[Any, ...]:
+class Queries(NamedTuple):
+    """Arrays of the index of the queries: the box of each tile; row ids and positions
+    in index order.
+    """
+
+    low: Array
+    high: Array
+    names: Array
+    order: Array
+
+
+class Data(NamedTuple):
+    """Arrays of the index of the data. `least`: the smallest row id in each box."""
+
+    low: Array
+    high: Array
+    tree: Tree
+    least: Array
+    names: Array
+
+
+class Best(NamedTuple):
+    """The neighbors of each query so far: d2 and row ids, (queries, k) each."""
+
+    d2: Array
+    names: Array
+
+
+class Heap(NamedTuple):
+    """A heap of boxes: their d2, their smallest row ids, and their nodes."""
+
+    keys: Array
+    ties: Array
+    nodes: Array
+
+
+def empty_heap(boxes: int) -> Heap:
+    return Heap(np.empty(boxes), np.empty(boxes, np.int64), np.empty(boxes, np.int64))
+
+
+class Gaps(NamedTuple):
+    """The largest gap that matters to each query of a tile, and to any of them; and
+    scratch for gaps.
+    """
+
+    reach: Array
+    all_reach: Array
+    found: Array
+
+
+def empty_gaps(kind: DType) -> Gaps:
+    return Gaps(*(np.empty(TILE, kind) for _ in range(3)))
+
+
+class Scratch(NamedTuple):
+    """The scratch arrays of `search`. `own`, `worst`: for each query of a tile, the row
+    id that is not its neighbor, and the d2 of its worst neighbor. `scan`: see
+    `nearest_scan`. `k`: number of neighbors.
+    """
+
+    heap: Heap
+    gaps: Gaps
+    own: Array
+    worst: Array
+    lists: Any
+    scan: Any
+    k: int
+
+
+def scratch(tiles: int, groups: int, dims: int, kind: DType, k: int) -> Scratch:
     """Return the scratch arrays of `search` for data with these numbers of tiles and of
     groups of boxes.
 
     `kind`: dtype of the boxes; `k`: number of neighbors. Kernels do not allocate the
     arrays themselves, because Numba compiles allocations slowly.
     """
-    heap = tiles + groups + 1
-    keys, ties, nodes = (
-        np.empty(heap),
-        np.empty(heap, np.int64),
-        np.empty(heap, np.int64),
-    )
-    own, worst = np.empty(TILE, np.int64), np.empty(TILE)
-    reach, all_reach, gaps = (np.empty(TILE, kind) for _ in range(3))
-    limit, lanes = (
-        np.full(TILE + 1, np.inf, np.float32),
-        np.zeros((TILE + 1, dims), np.float32),
-    )
-    distances, new = np.empty(TILE), (np.empty(TILE), np.empty(TILE, np.int64))
+    new = np.empty(TILE), np.empty(TILE, np.int64)
     picked, masks = np.empty(TILE + QUERIES, np.int64), np.zeros(TILE + 1, np.uint64)
-    return (
-        keys,
-        ties,
-        nodes,
-        own,
-        worst,
-        reach,
-        all_reach,
-        gaps,
-        limit,
-        lanes,
-        distances,
-        new,
-        picked,
-        masks,
+    lanes = np.zeros((TILE + 1, dims), np.float32)
+    limit = np.full(TILE + 1, np.inf, np.float32)
+    return Scratch(
+        empty_heap(tiles + groups + 1),
+        empty_gaps(kind),
+        np.empty(TILE, np.int64),
+        np.empty(TILE),
         empty_lists(k),
+        (np.empty(TILE), new, picked, masks, lanes, limit),
+        k,
     )
+
+
+@inline_source
+def _begin_tile(
+    q: Queries,
+    d: Data,
+    a: int,
+    count: int,
+    is_self_join: bool,
+    own_tiles: bool,
+    best: Best,
+    work: Scratch,
+) -> int:
+    """Prepare the `count` queries of tile `a`. Return the number of nodes of the heap."""
+    for t in range(TILE):
+        work.gaps.reach[t] = -1.0
+    begin_lists(work.lists, q.order, a * TILE, count, best.d2, best.names)
+    for t in range(count):
+        work.worst[t] = work.lists[0][t, work.k - 1]
+        work.own[t] = q.names[a * TILE + t] if is_self_join else -1
+    keys, ties, nodes = work.heap
+    size = 0
+    if own_tiles:
+        # the queries' own tile comes first: its points are near, so most other boxes
+        # can be skipped then
+        keys[0], ties[0], nodes[0] = -1.0, -1, a
+        size = 1
+    keys[size], ties[size], nodes[size] = 0.0, 0, (d.tree[2].size - 1) << LEVEL
+    return size + 1
+
+
+@inline_source
+def _widest(gaps: Gaps, count: int) -> int:
+    """Return the lane with the largest reach, and write this reach to `all_reach`."""
+    lane = 0
+    for t in range(1, count):
+        if gaps.reach[t] > gaps.reach[lane]:
+            lane = t
+    for t in range(TILE):
+        gaps.all_reach[t] = gaps.reach[lane]
+    return lane
+
+
+@inline_source
+def _push_group(
+    q: Queries,
+    d: Data,
+    a: int,
+    level: int,
+    number: int,
+    own_tiles: bool,
+    last: np.uint64,
+    norm: Kind,
+    work: Scratch,
+    size: int,
+) -> int:
+    """Add the boxes of group `number` that may have a neighbor to the heap. Return its
+    number of nodes.
+    """
+    lower, upper, levels = d.tree
+    keys, ties, nodes = work.heap
+    group = levels[level] + number
+    step, q_step = group * lower.strides[0], a * q.low.strides[0]
+    mask = _gaps(
+        lower.ctypes.data + step,
+        upper.ctypes.data + step,
+        q.low.shape[1],
+        q.low.ctypes.data + q_step,
+        q.high.ctypes.data + q_step,
+        work.gaps.all_reach.ctypes.data,
+        work.gaps.found.ctypes.data,
+        lower.dtype.type(0),
+        norm,
+    )
+    boxes = d.low.shape[0] if level == 0 else levels[level] - levels[level - 1]
+    while mask != NONE:
+        bit = lowest_bit(mask)
+        mask &= mask - ONE
+        child = number * TILE + bit
+        if child >= boxes or (own_tiles and level == 0 and child == a):
+            continue
+        least, key = d.least[group, bit], np.float64(work.gaps.found[bit])
+        if np.uint64(least) <= last:
+            _push(keys, ties, nodes, size, key, least, (level << LEVEL) | child)
+            size += 1
+    return size
+
+
+@inline_source
+def _searching(
+    z: Array,
+    d: Data,
+    a: int,
+    b: int,
+    valid: np.uint64,
+    zeros: np.uint64,
+    norm: Kind,
+    work: Scratch,
+) -> np.uint64:
+    """Return a mask of the `valid` queries of tile `a` that may have a neighbor in tile
+    `b`. `zeros`: the queries whose neighbors are all at distance 0.
+    """
+    queries, step = z.ctypes.data + a * z.strides[0], b * d.low.strides[0]
+    near = valid & _gaps(
+        queries,
+        queries,
+        d.low.shape[1],
+        d.low.ctypes.data + step,
+        d.high.ctypes.data + step,
+        work.gaps.reach.ctypes.data,
+        work.gaps.found.ctypes.data,
+        d.low.dtype.type(0),
+        norm,
+    )
+    names, least = work.lists[1], d.least[b >> 6, b & 63]
+    idle, k = near & zeros, work.k
+    while idle != NONE:
+        t = lowest_bit(idle)
+        idle &= idle - ONE
+        if least > names[t, k - 1]:
+            near &= ~(ONE << np.uint64(t))
+    return near
 
 
 @kernel
 def search(
-    q: Terms,
-    q_low: Array,
-    q_high: Array,
-    q_names: Array,
-    q_order: Array,
-    d: Terms,
-    d_low: Array,
-    d_high: Array,
-    d_tree: Tree,
-    d_least: Array,
-    d_names: Array,
+    q_terms: Terms,
+    d_terms: Terms,
+    q: Queries,
+    d: Data,
     terms: Any,
     is_self_join: bool,
     own_tiles: bool,
-    least2: float,
-    bound2: float,
+    limits: Range,
     norm: Kind,
-    best_d2: Array,
-    best_name: Array,
-    work: Any,
+    best: Best,
+    work: Scratch,
 ) -> None:
-    """Update the neighbors of the queries `q`, in `best_d2` and `best_name`, with the
-    points of `d`.
+    """Update the neighbors of the queries `q`, in `best`, with the points of `d`.
 
-    `q`, `d`: arrays of the two indexes: the tiles, and with the filter also its terms
+    `q_terms`, `d_terms`: tiles of the two indexes, and with the filter also its terms
     and the points. `is_self_join`: queries and data are rows of one frame, so a row is
-    not its own neighbor. `own_tiles`: both indexes are the same. `least2`, `bound2`:
-    smallest and largest d2 of a neighbor. `norm`: see `totals.kind_of`; with the filter
-    it is the norm of squares. `work`: see `scratch`.
+    not its own neighbor. `own_tiles`: both indexes are the same. `norm`: see
+    `totals.kind_of`; with the filter it is the norm of squares. `work`: see `scratch`.
 
-    The tests ``len(q) == 1`` ask whether there is no filter. They take no time, because
-    the length is part of a tuple's type: Numba compiles only the branch that is used.
+    The tests ``len(q_terms) == 1`` ask whether there is no filter. They take no time,
+    because the length is part of a tuple's type: Numba compiles only the branch that is
+    used. It does so only in the kernel itself, whose argument the tuple is.
     """
-    points, dims = len(q_names), q_low.shape[1]
-    k = best_d2.shape[1]
-    lower, upper, levels = d_tree
-    tiles = d_low.shape[0]
-    top = levels.size - 2
-    step, q_step, d_step = lower.strides[0], q_low.strides[0], d_low.strides[0]
-    q_lows, q_highs, d_lows, d_highs = (
-        q_low.ctypes.data,
-        q_high.ctypes.data,
-        d_low.ctypes.data,
-        d_high.ctypes.data,
-    )
-    (
-        keys,
-        ties,
-        nodes,
-        own,
-        worst,
-        reach,
-        all_reach,
-        gaps,
-        limit,
-        lanes,
-        distances,
-        new,
-        picked,
-        masks,
-        lists,
-    ) = work
-    lowers, uppers = lower.ctypes.data, upper.ctypes.data
-    reaches, all_reaches, all_gaps = (
-        reach.ctypes.data,
-        all_reach.ctypes.data,
-        gaps.ctypes.data,
-    )
-    list_d2, list_names = lists
-    state = own, worst, lists, d_names, k
-    scan_work = distances, new, picked, masks, lanes
-    kind = lower.dtype.type
-    zero = kind(0)
+    keys, ties, nodes = work.heap
+    worst, reach, k, guess = work.worst, work.gaps.reach, work.k, np.inf
+    state, names = (work.own, worst, work.lists, d.names, k), work.lists[1]
+    z, scan = d_terms[0], work.scan
+    lanes, limit = scan[4], scan[5]
     # the processor prefetches the rest by itself
-    ahead_lines = min(d[0].strides[0], 4096) // 64
-    guess = np.inf
-    for a in range(q_low.shape[0]):
-        count = min(TILE, points - a * TILE)
+    ahead_lines = min(z.strides[0], 4096) // 64
+    for a in range(q.low.shape[0]):
+        count = min(TILE, len(q.names) - a * TILE)
         valid = ALL if count == TILE else (ONE << np.uint64(count)) - ONE
-        if len(q) > 1:
-            begin(q, a, lanes)
-        for t in range(TILE):
-            reach[t] = kind(-1)
-        begin_lists(lists, q_order, a * TILE, count, best_d2, best_name)
-        for t in range(count):
-            worst[t] = list_d2[t, k - 1]
-            own[t] = q_names[a * TILE + t] if is_self_join else -1
-        # with a literal 1, Numba would compile a second `_push` for that type
-        size = np.int64(1)
-        keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
-        if own_tiles:
-            # the queries' own tile comes first: its points are near, so most other
-            # boxes can be skipped then
-            _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)
-            size += 1
-        next_guess = np.inf
-        changed = valid
-        zeros, furthest, last = NONE, zero, np.uint64(0)
-        # mask of lanes that may have the largest limit; `furthest` changes only with
-        # them
-        widest = ALL
+        if len(q_terms) > 1:
+            begin(q_terms, a, lanes)
+        size = _begin_tile(q, d, a, count, is_self_join, own_tiles, best, work)
+        changed, next_guess = valid, np.inf
+        # queries whose neighbors are all at distance 0; lanes that may have the largest
+        # reach; the largest row id that can replace a neighbor
+        zeros, widest, last = NONE, ALL, ALL
+        furthest = d.low.dtype.type(0)
         while size > 0:
             if changed != NONE:
-                stale = changed & widest != NONE
-                while changed != NONE:
-                    t = lowest_bit(changed)
-                    changed &= changed - ONE
-                    d2 = min(worst[t], bound2)
-                    first = min(d2, guess) if worst[t] == np.inf else d2
-                    if len(q) == 1:
-                        reach[t] = d2
-                    else:
-                        set_limits(q, terms, a * TILE + t, t, d2, first, reach, limit)
-                    if worst[t] == 0.0:
-                        zeros |= ONE << np.uint64(t)
-                if stale:
-                    lane = 0
-                    for t in range(1, count):
-                        if reach[t] > reach[lane]:
-                            lane = t
-                    widest = ONE << np.uint64(lane)
-                    furthest = reach[lane]
-                    for t in range(TILE):
-                        all_reach[t] = furthest
+                if len(q_terms) == 1:
+                    zeros |= limit_gaps(changed, worst, limits, reach)
+                else:
+                    zeros |= limit_filter(
+                        q_terms, terms, a, changed, worst, limits, guess, reach, limit
+                    )
+                if changed & widest != NONE:
+                    lane = _widest(work.gaps, count)
+                    widest, furthest = ONE << np.uint64(lane), reach[lane]
                 if zeros == valid:
                     last = NONE
                     for t in range(count):
-                        last = max(last, np.uint64(list_names[t, k - 1]))
-            key, tie, node = keys[0], ties[0], nodes[0]
-            if key > furthest or (
-                zeros == valid and key == 0 and np.uint64(tie) > last
-            ):
+                        last = max(last, np.uint64(names[t, k - 1]))
+                changed = NONE
+            if keys[0] > furthest or (keys[0] == 0 and np.uint64(ties[0]) > last):
                 # if all neighbors are at distance 0, only a point with a smaller id can
                 # replace one. Boxes at the same distance are in the order of their
                 # smallest ids, so stop
                 break
+            level, number = (nodes[0] >> LEVEL) - 1, nodes[0] & ((1 << LEVEL) - 1)
             _pop(keys, ties, nodes, size)
             size -= 1
-            level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
             if level >= 0:
-                group = levels[level] + number
-                mask = _gaps(
-                    lowers + group * step,
-                    uppers + group * step,
-                    dims,
-                    q_lows + a * q_step,
-                    q_highs + a * q_step,
-                    all_reaches,
-                    all_gaps,
-                    zero,
-                    norm,
+                size = _push_group(
+                    q, d, a, level, number, own_tiles, last, norm, work, size
                 )
-                boxes = tiles if level == 0 else levels[level] - levels[level - 1]
-                while mask != NONE:
-                    bit = lowest_bit(mask)
-                    mask &= mask - ONE
-                    child = number * TILE + bit
-                    if child >= boxes or (own_tiles and level == 0 and child == a):
-                        continue
-                    least = d_least[group, bit]
-                    if zeros == valid and np.uint64(least) > last:
-                        continue
-                    _push(
-                        keys,
-                        ties,
-                        nodes,
-                        size,
-                        np.float64(gaps[bit]),
-                        least,
-                        (level << LEVEL) | child,
-                    )
-                    size += 1
                 continue
-            b = number
             if size > 0 and nodes[0] >> LEVEL == 0:
                 # prefetch the next tile while this one is compared
-                ahead = d[0].ctypes.data + nodes[0] * d[0].strides[0]
+                ahead = z.ctypes.data + nodes[0] * z.strides[0]
                 for line in range(ahead_lines):
                     prefetch(ahead + line * 64)
-            at = q[0].ctypes.data + a * q[0].strides[0]
-            wanted = valid & _gaps(
-                at,
-                at,
-                dims,
-                d_lows + b * d_step,
-                d_highs + b * d_step,
-                reaches,
-                all_gaps,
-                zero,
-                norm,
-            )
-            idle = wanted & zeros
-            while idle != NONE:
-                t = lowest_bit(idle)
-                idle &= idle - ONE
-                if d_least[b >> 6, b & 63] > list_names[t, k - 1]:
-                    wanted &= ~(ONE << np.uint64(t))
+            wanted = _searching(q_terms[0], d, a, number, valid, zeros, norm, work)
             if wanted != NONE:
-                if len(q) == 1:
+                if len(q_terms) == 1:
                     changed = scan_exact(
-                        q,
-                        d,
+                        q_terms,
+                        d_terms,
                         a,
-                        b,
+                        number,
                         wanted,
                         state,
-                        gaps,
-                        least2,
-                        bound2,
+                        work.gaps.found,
+                        limits,
                         guess,
                         norm,
-                        scan_work,
+                        scan,
                     )
                 else:
                     changed = scan_filtered(
-                        q,
-                        d,
-                        a,
-                        b,
-                        wanted,
-                        state,
-                        limit,
-                        least2,
-                        bound2,
-                        guess,
-                        scan_work,
+                        q_terms, d_terms, a, number, wanted, state, limits, guess, scan
                     )
                 if next_guess == np.inf and k < TILE and worst[count - 1] < MAX_GUESS:
                     next_guess = worst[count - 1] * SLACK
         guess = next_guess
-        end_lists(lists, q_order, a * TILE, count, best_d2, best_name)
+        end_lists(work.lists, q.order, a * TILE, count, best.d2, best.names)
 
 
 @kernel

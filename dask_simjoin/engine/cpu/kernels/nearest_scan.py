@@ -13,7 +13,7 @@ lane ``t`` of a tile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -315,6 +315,16 @@ below `MAX_GUESS`.
 U = 2.0**-24
 
 
+class Range(NamedTuple):
+    """Smallest and largest d2 that a neighbor may have."""
+
+    least: float
+    most: float
+
+
+ANY = Range(0.0, np.inf)
+
+
 @inline_source
 def begin(q: Terms, a: int, rows: Array) -> None:
     """Copy the filter vectors of the queries in tile `a` to `rows` (64, dims)."""
@@ -325,32 +335,60 @@ def begin(q: Terms, a: int, rows: Array) -> None:
 
 
 @inline_source
-def set_limits(
+def limit_gaps(changed: np.uint64, d2: Array, limits: Range, reach: Array) -> np.uint64:
+    """Write to `reach` the largest gap between a box and each `changed` query, whose
+    next neighbor's d2 is at most ``d2[t]`` and ``limits.most``.
+
+    Return a mask of the queries whose ``d2[t]`` is 0.
+    """
+    zeros = NONE
+    while changed != NONE:
+        t = lowest_bit(changed)
+        changed &= changed - ONE
+        reach[t] = min(d2[t], limits.most)
+        if d2[t] == 0.0:
+            zeros |= ONE << np.uint64(t)
+    return zeros
+
+
+@inline_source
+def limit_filter(
     q: Terms,
     terms: Any,
-    i: int,
-    t: int,
-    d2: float,
-    first: float,
+    a: int,
+    changed: np.uint64,
+    d2: Array,
+    limits: Range,
+    guess: float,
     reach: Array,
     limit: Array,
-) -> None:
-    """Set the limits of query `i`, which is in lane `t`, for the filter.
+) -> np.uint64:
+    """Do what `limit_gaps` does for the `changed` queries of tile `a`, and set the
+    limits of the filter.
 
-    ``reach[t]`` is the largest gap to a box that may have a neighbor. It is computed
-    from `d2`, the largest total that a neighbor may have. ``limit[t]`` is the filter's
-    term h (see `filters.quantization`). It is computed from `first`, which is `d2` or a
-    smaller guess to try first.
+    ``limit[t]`` is the filter's term h (see `filters.quantization`). If ``d2[t]`` is
+    infinite, it is computed from `guess`, a smaller d2 to try first.
     """
-    scale2, kappa, tiny, most, largest_norm = terms
-    # `most` exceeds the squared distance of any two points, and keeps `e2` finite
-    e2 = min(max(d2, 2.0**-900) * scale2 * (1 + 8 * U) + tiny, most)
-    side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
-    # the relative margin of 2**-22 plus 2**-148 covers the rounding to float32
-    reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
-    e2 = min(max(first, 2.0**-900) * scale2 * (1 + 8 * U) + tiny, most)
-    h = q[1][i] - 0.5 * e2
-    limit[t] = np.float32(h - abs(h) * 4 * U - 2.0**-148)
+    scale2, kappa, tiny, largest, largest_norm = terms
+    zeros = NONE
+    while changed != NONE:
+        t = lowest_bit(changed)
+        changed &= changed - ONE
+        bound = min(d2[t], limits.most)
+        # `largest` exceeds the squared distance of any two points, and keeps `e2` finite
+        e2 = min(max(bound, 2.0**-900) * scale2 * (1 + 8 * U) + tiny, largest)
+        side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
+        # the relative margin of 2**-22 plus 2**-148 covers the rounding to float32
+        reach[t] = np.float32(
+            side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148
+        )
+        first = min(bound, guess) if d2[t] == np.inf else bound
+        e2 = min(max(first, 2.0**-900) * scale2 * (1 + 8 * U) + tiny, largest)
+        h = q[1][a * TILE + t] - 0.5 * e2
+        limit[t] = np.float32(h - abs(h) * 4 * U - 2.0**-148)
+        if d2[t] == 0.0:
+            zeros |= ONE << np.uint64(t)
+    return zeros
 
 
 @device_function
@@ -398,8 +436,7 @@ def scan_exact(
     wanted: np.uint64,
     state: Any,
     gaps: Array,
-    least2: float,
-    bound2: float,
+    limits: Range,
     guess: float,
     norm: Kind,
     work: Any,
@@ -411,6 +448,7 @@ def scan_exact(
     gap between each query and the box of tile `b`.
     """
     own, worst, lists, d_names, k = state
+    least2, bound2 = limits
     distances, new = work[:2]
     z = d[0]
     dims, size = np.int64(z.shape[1]), z.itemsize
@@ -459,15 +497,18 @@ def scan_filtered(
     b: int,
     wanted: np.uint64,
     state: Any,
-    limit: Array,
-    least2: float,
-    bound2: float,
+    limits: Range,
     guess: float,
     work: Any,
 ) -> np.uint64:
-    """Find the same neighbors as `scan_exact`, but run the float32 filter first."""
+    """Find the same neighbors as `scan_exact`, but run the float32 filter first.
+
+    `work`: scratch for distances and for new neighbors; then for `filter_tile`: picked
+    queries, masks, filter vectors, and limits.
+    """
     own, worst, lists, d_names, k = state
-    distances, new, picked, masks, points = work
+    least2, bound2 = limits
+    distances, new, picked, masks, points, limit = work
     z, start, d_y = d
     some = filter_tile(z, start, b, wanted, points, picked, limit, masks)
     if not some and guess == np.inf:

@@ -172,7 +172,7 @@ def filter_tile(
 
     Return whether any point passes. `z`, `start`: see `scan.FilterScan`. `points`,
     `limit`: coordinates and limits of the queries, from `nearest_scan.begin` and
-    `nearest_scan.set_limits`. `picked`: scratch.
+    `nearest_scan.limit_filter`. `picked`: scratch.
     """
     tile = z.ctypes.data + b * z.strides[0]
     begins = start.ctypes.data + b * start.strides[0]

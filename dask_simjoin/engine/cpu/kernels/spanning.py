@@ -14,18 +14,33 @@ three cases:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.best_edges import comes_first, offer, weight_of
+from dask_simjoin.engine.cpu.kernels.best_edges import (
+    Best,
+    comes_first,
+    offer,
+    weight_of,
+)
 from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
-from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _gaps, _pop, _push
+from dask_simjoin.engine.cpu.kernels.nearest import (
+    LEVEL,
+    Gaps,
+    Heap,
+    _gaps,
+    _pop,
+    _push,
+    empty_gaps,
+    empty_heap,
+)
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
+    ANY,
     begin,
     lanes_other,
     lanes_within,
-    set_limits,
+    limit_filter,
     tile_totals,
 )
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES, filter_tile
@@ -155,232 +170,273 @@ def scan_filtered(
     return taken
 
 
-def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
+class Queries(NamedTuple):
+    """The boxes of the tiles of queries, and one 64-bit mask of searching queries per
+    tile.
+    """
+
+    low: Array
+    high: Array
+    wanted: Array
+
+
+class Data(NamedTuple):
+    """The boxes of the data. For each box in the tree, the smallest row id in it, the
+    component of all its points or -1, and the smallest core distance.
+    """
+
+    low: Array
+    high: Array
+    tree: Tree
+    least: Array
+    tags: Array
+    cores: Array
+
+
+class Scratch(NamedTuple):
+    """The scratch arrays of `search_others`. `bounds`: weight of the best edge of each
+    query's component.
+    """
+
+    heap: Heap
+    gaps: Gaps
+    bounds: Array
+    limit: Array
+    scan: Any
+
+
+def scratch(tiles: int, groups: int, dims: int, kind: DType) -> Scratch:
     """Return the scratch arrays of `search_others`.
 
     `tiles`, `groups`: number of tiles, and of groups of boxes; `kind`: dtype of the
     boxes.
     """
-    heap = tiles + groups + 1
-    keys, ties, nodes = (
-        np.empty(heap),
-        np.empty(heap, np.int64),
-        np.empty(heap, np.int64),
-    )
-    reach, all_reach, gaps = (np.empty(TILE, kind) for _ in range(3))
-    limit, lanes = (
-        np.full(TILE + 1, np.inf, np.float32),
-        np.zeros((TILE + 1, dims), np.float32),
-    )
     picked, masks = np.empty(TILE + QUERIES, np.int64), np.zeros(TILE + 1, np.uint64)
-    bounds, distances = np.empty(TILE), np.empty(TILE)
-    return (
-        keys,
-        ties,
-        nodes,
-        reach,
-        all_reach,
-        gaps,
-        bounds,
-        limit,
-        lanes,
-        picked,
-        masks,
-        distances,
+    return Scratch(
+        empty_heap(tiles + groups + 1),
+        empty_gaps(kind),
+        np.empty(TILE),
+        np.full(TILE + 1, np.inf, np.float32),
+        (np.empty(TILE), picked, masks, np.zeros((TILE + 1, dims), np.float32)),
     )
+
+
+@inline_source
+def _begin_tile(a: int, own_tiles: bool, levels: Array, work: Scratch) -> int:
+    """Prepare the queries of tile `a`. Return the number of nodes of the heap."""
+    keys, ties, nodes = work.heap
+    for t in range(TILE):
+        work.gaps.reach[t], work.bounds[t] = -1.0, -1.0
+    size = 0
+    if own_tiles:
+        keys[0], ties[0], nodes[0] = -1.0, -1, a
+        size = 1
+    keys[size], ties[size], nodes[size] = 0.0, 0, (levels.size - 1) << LEVEL
+    return size + 1
+
+
+@inline_source
+def _component_of(components: Array, a: int, valid: np.uint64) -> np.int32:
+    """Return the component of all `valid` queries of tile `a`; -2 if there are
+    several.
+    """
+    only = components[a * TILE + lowest_bit(valid)]
+    while valid != NONE:
+        t = lowest_bit(valid)
+        valid &= valid - ONE
+        if components[a * TILE + t] != only:
+            only = np.int32(-2)
+    return only
+
+
+@inline_source
+def _lower_bounds(
+    a: int, valid: np.uint64, own: Any, weights: int, work: Scratch
+) -> tuple[np.uint64, np.uint64, int, bool]:
+    """Update the bounds of the `valid` queries of tile `a`, and their reach if there is
+    no filter.
+
+    Return a mask of the queries that still search, and one of those with a new bound.
+    Then the lane with the largest bound, and whether better edges can only be ties.
+    """
+    components, cores, _, _ = own
+    changed, lane, most, tied = NONE, 0, -1.0, True
+    left = valid
+    while left != NONE:
+        t = lowest_bit(left)
+        left &= left - ONE
+        i = a * TILE + t
+        bound = weight_of(weights, components[i])
+        # all edges of this row are heavier than its component's best edge, so it need
+        # not search
+        if cores[i] > bound:
+            valid &= ~(ONE << np.uint64(t))
+            work.gaps.reach[t] = -1.0
+            continue
+        if bound != work.bounds[t]:
+            work.bounds[t] = work.gaps.reach[t] = bound
+            changed |= ONE << np.uint64(t)
+        tied &= cores[i] == bound
+        if bound > most:
+            lane, most = t, bound
+    return valid, changed, lane, tied
+
+
+@inline_source
+def _wins_tie(a: int, valid: np.uint64, own: Any, best: Best, least: int) -> bool:
+    """Whether an edge from a `valid` query of tile `a` to row id `least` wins a tie."""
+    components, _, names, _ = own
+    wins = False
+    while valid != NONE and not wins:
+        i = a * TILE + lowest_bit(valid)
+        valid &= valid - ONE
+        wins = comes_first(best, components[i], names[i], least)
+    return wins
+
+
+@inline_source
+def _near_boxes(
+    q: Queries, d: Data, a: int, group: int, norm: Kind, work: Scratch
+) -> np.uint64:
+    """Write the gaps to the boxes of a group. Return a mask of the near boxes."""
+    lower, upper, _ = d.tree
+    step, q_step = group * lower.strides[0], a * q.low.strides[0]
+    return _gaps(
+        lower.ctypes.data + step,
+        upper.ctypes.data + step,
+        q.low.shape[1],
+        q.low.ctypes.data + q_step,
+        q.high.ctypes.data + q_step,
+        work.gaps.all_reach.ctypes.data,
+        work.gaps.found.ctypes.data,
+        lower.dtype.type(0),
+        norm,
+    )
+
+
+@inline_source
+def _searching(
+    z: Array,
+    d: Data,
+    a: int,
+    b: int,
+    valid: np.uint64,
+    own: Any,
+    best: Best,
+    norm: Kind,
+    work: Scratch,
+) -> np.uint64:
+    """Return a mask of the `valid` queries of tile `a` that may have a better edge to
+    tile `b`.
+    """
+    components, cores, names, _ = own
+    tag, least = d.tags[b >> 6, b & 63], d.least[b >> 6, b & 63]
+    queries, step = z.ctypes.data + a * z.strides[0], b * d.low.strides[0]
+    near = valid & _gaps(
+        queries,
+        queries,
+        d.low.shape[1],
+        d.low.ctypes.data + step,
+        d.high.ctypes.data + step,
+        work.gaps.reach.ctypes.data,
+        work.gaps.found.ctypes.data,
+        d.low.dtype.type(0),
+        norm,
+    )
+    left = near
+    while left != NONE:
+        t = lowest_bit(left)
+        left &= left - ONE
+        i = a * TILE + t
+        c = components[i]
+        if c == tag or (
+            cores[i] == work.bounds[t] and not comes_first(best, c, names[i], least)
+        ):
+            near &= ~(ONE << np.uint64(t))
+    return near
 
 
 @kernel
 def search_others(
-    q: Terms,
-    q_low: Array,
-    q_high: Array,
-    d: Terms,
-    d_low: Array,
-    d_high: Array,
-    d_tree: Tree,
-    d_nodes: Any,
+    q_terms: Terms,
+    d_terms: Terms,
+    q: Queries,
+    d: Data,
     terms: Any,
     own_tiles: bool,
     norm: Kind,
-    wanted: Array,
     first: int,
     last: int,
     rows: Any,
-    best: Any,
-    work: Any,
+    best: Best,
+    work: Scratch,
 ) -> None:
-    """Search edges from the `wanted` queries in the tiles `first` ... `last` - 1 to
+    """Search edges from the wanted queries in the tiles `first` ... `last` - 1 to
     points of `d`, and update the best edges of components.
 
-    `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`. `wanted`: one 64-bit
-    mask per tile. `d_nodes`: for each box, the smallest row id in it, the component of
-    all its points or -1, and the smallest core distance. `rows`: see `scan_exact`;
-    `best`: see `best_edges`; `work`: see `scratch`.
+    `q_terms`, `d_terms`, `terms`, `own_tiles`, `norm`: see `nearest.search`. `rows`:
+    see `scan_exact`; `best`: see `best_edges`; `work`: see `scratch`.
     """
-    (components, cores, names, _), _ = rows
-    weights = best[0].ctypes.data
-    lower, upper, levels = d_tree
-    d_least, d_tags, d_cores = d_nodes
-    dims, tiles = q_low.shape[1], d_low.shape[0]
-    top = levels.size - 2
-    step, q_step, d_step = lower.strides[0], q_low.strides[0], d_low.strides[0]
-    q_lows, q_highs, d_lows, d_highs = (
-        q_low.ctypes.data,
-        q_high.ctypes.data,
-        d_low.ctypes.data,
-        d_high.ctypes.data,
-    )
-    (
-        keys,
-        ties,
-        nodes,
-        reach,
-        all_reach,
-        gaps,
-        bounds,
-        limit,
-        lanes,
-        picked,
-        masks,
-        distances,
-    ) = work
-    lowers, uppers = lower.ctypes.data, upper.ctypes.data
-    reaches, all_reaches, all_gaps = (
-        reach.ctypes.data,
-        all_reach.ctypes.data,
-        gaps.ctypes.data,
-    )
-    scan_work = distances, picked, masks, lanes
-    kind = lower.dtype.type
-    zero = kind(0)
+    own, weights = rows[0], best[0].ctypes.data
+    _, _, levels = d.tree
+    keys, ties, nodes = work.heap
+    bounds, limit = work.bounds, work.limit
+    scan, reach = work.scan, work.gaps.reach
     for a in range(first, last):
-        valid = wanted[a]
+        valid = q.wanted[a]
         if valid == NONE:
             continue
-        if len(q) > 1:
-            begin(q, a, lanes)
-        for t in range(TILE):
-            reach[t], bounds[t] = kind(-1), -1.0
-        only = components[a * TILE + lowest_bit(valid)]
-        left = valid
-        while left != NONE:
-            t = lowest_bit(left)
-            left &= left - ONE
-            if components[a * TILE + t] != only:
-                only = np.int32(-2)
-        # with a literal 1, Numba would compile a second `_push` for that type
-        size = np.int64(1)
-        keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
-        if own_tiles:
-            _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)
-            size += 1
-        stale = True
-        furthest, most, tied = zero, 0.0, False
+        if len(q_terms) > 1:
+            begin(q_terms, a, scan[3])
+        size = _begin_tile(a, own_tiles, levels, work)
+        only = _component_of(own[0], a, valid)
+        stale, most, tied = True, 0.0, False
+        furthest = d.low.dtype.type(0)
         while size > 0:
             if stale:
-                stale, tied = False, True
-                furthest, most = kind(-1), -1.0
-                left = valid
-                while left != NONE:
-                    t = lowest_bit(left)
-                    left &= left - ONE
-                    i = a * TILE + t
-                    bound = weight_of(weights, components[i])
-                    # all edges of this row are heavier than its component's best edge,
-                    # so it need not search
-                    if cores[i] > bound:
-                        valid &= ~(ONE << np.uint64(t))
-                        reach[t] = kind(-1)
-                        continue
-                    if bound != bounds[t]:
-                        bounds[t] = bound
-                        if len(q) == 1:
-                            reach[t] = bound
-                        else:
-                            set_limits(q, terms, i, t, bound, bound, reach, limit)
-                    tied &= cores[i] == bound
-                    furthest, most = max(furthest, reach[t]), max(most, bound)
+                valid, changed, lane, tied = _lower_bounds(a, valid, own, weights, work)
+                if len(q_terms) > 1:
+                    limit_filter(
+                        q_terms, terms, a, changed, bounds, ANY, np.inf, reach, limit
+                    )
+                # a larger bound never has a smaller reach
+                stale, furthest, most = False, reach[lane], bounds[lane]
                 for t in range(TILE):
-                    all_reach[t] = furthest
+                    work.gaps.all_reach[t] = furthest
             if valid == NONE or keys[0] > furthest:
                 break
-            node = nodes[0]
+            level, number = (nodes[0] >> LEVEL) - 1, nodes[0] & ((1 << LEVEL) - 1)
             _pop(keys, ties, nodes, size)
             size -= 1
-            level, number = (node >> LEVEL) - 1, node & ((1 << LEVEL) - 1)
             if level >= 0:
                 group = levels[level] + number
-                mask = _gaps(
-                    lowers + group * step,
-                    uppers + group * step,
-                    dims,
-                    q_lows + a * q_step,
-                    q_highs + a * q_step,
-                    all_reaches,
-                    all_gaps,
-                    zero,
-                    norm,
-                )
-                boxes = tiles if level == 0 else levels[level] - levels[level - 1]
+                mask = _near_boxes(q, d, a, group, norm, work)
+                boxes = d.low.shape[0]
+                if level > 0:
+                    boxes = levels[level] - levels[level - 1]
                 while mask != NONE:
                     bit = lowest_bit(mask)
                     mask &= mask - ONE
                     child = number * TILE + bit
                     if child >= boxes or (own_tiles and level == 0 and child == a):
                         continue
-                    if d_tags[group, bit] == only or d_cores[group, bit] > most:
+                    if d.tags[group, bit] == only or d.cores[group, bit] > most:
                         continue
-                    least = d_least[group, bit]
-                    if tied:
-                        some, left = False, valid
-                        while left != NONE and not some:
-                            i = a * TILE + lowest_bit(left)
-                            left &= left - ONE
-                            some = comes_first(best, components[i], names[i], least)
-                        if not some:
-                            continue
-                    _push(
-                        keys,
-                        ties,
-                        nodes,
-                        size,
-                        np.float64(gaps[bit]),
-                        least,
-                        (level << LEVEL) | child,
-                    )
-                    size += 1
+                    least, key = d.least[group, bit], np.float64(work.gaps.found[bit])
+                    if not tied or _wins_tie(a, valid, own, best, least):
+                        node = (level << LEVEL) | child
+                        _push(keys, ties, nodes, size, key, least, node)
+                        size += 1
                 continue
-            b = number
-            tag, least = d_tags[b >> 6, b & 63], d_least[b >> 6, b & 63]
-            if tag == only:
+            if d.tags[number >> 6, number & 63] == only:
                 continue
-            at = q[0].ctypes.data + a * q[0].strides[0]
-            near = valid & _gaps(
-                at,
-                at,
-                dims,
-                d_lows + b * d_step,
-                d_highs + b * d_step,
-                reaches,
-                all_gaps,
-                zero,
-                norm,
-            )
-            left = near
-            while left != NONE:
-                t = lowest_bit(left)
-                left &= left - ONE
-                i = a * TILE + t
-                c = components[i]
-                if c == tag or (
-                    cores[i] == bounds[t] and not comes_first(best, c, names[i], least)
-                ):
-                    near &= ~(ONE << np.uint64(t))
+            near = _searching(q_terms[0], d, a, number, valid, own, best, norm, work)
             if near != NONE:
-                if len(q) == 1:
-                    stale = scan_exact(q, d, a, b, near, rows, best, norm, scan_work)
+                if len(q_terms) == 1:
+                    stale = scan_exact(
+                        q_terms, d_terms, a, number, near, rows, best, norm, scan
+                    )
                 else:
                     stale = scan_filtered(
-                        q, d, a, b, near, rows, best, limit, scan_work
+                        q_terms, d_terms, a, number, near, rows, best, limit, scan
                     )
