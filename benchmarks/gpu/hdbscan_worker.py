@@ -71,7 +71,7 @@ def stages(frame: Any) -> dict[str, Any]:
     )
     from dask_simjoin.planning.outputs import tree_output
     from dask_simjoin.request.clusters import HdbscanRequest
-    from dask_simjoin.tasks.chunks import whole_chunk
+    from dask_simjoin.tasks.chunks import whole_chunks
 
     asked = HdbscanRequest(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)
     spec, seconds, began = asked.spec(frame.iloc[:0]), {}, _clock()
@@ -82,7 +82,8 @@ def stages(frame: Any) -> dict[str, Any]:
         seconds[name] = round(now - began, 4)
         began = now
 
-    chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(MIN_SAMPLES)))
+    output = tree_output(neighbors_needed(MIN_SAMPLES))
+    (chunk,), plan = whole_chunks([frame], spec, output)
     note("index")
     known = search_core_distances(chunk, plan.layout, MIN_SAMPLES)
     note("core distances")

@@ -494,18 +494,6 @@ def whole_chunks(
     return chunks, plan
 
 
-def whole_chunk(
-    frame: Frame,
-    spec: JoinSpec,
-    output: OutputSpec,
-    sampled: bool = False,
-    refine: Refine | None = None,
-    threads: int = 1,
-) -> tuple[Chunk, Plan]:
-    (chunk,), plan = whole_chunks([frame], spec, output, sampled, refine, threads)
-    return chunk, plan
-
-
 def plan_whole(
     frames: Sequence[Frame],
     spec: JoinSpec,

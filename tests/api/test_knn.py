@@ -26,7 +26,7 @@ from dask_simjoin.planning import searches
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import nearest_output
 from dask_simjoin.request.requests import SelfJoinRequest
-from dask_simjoin.tasks.chunks import whole_chunk
+from dask_simjoin.tasks.chunks import whole_chunks
 from dask_simjoin.tasks.nearest import (
     search_chunk,
 )
@@ -329,7 +329,7 @@ def test_states_are_no_wider_than_the_rows_that_were_met():
 
 def make_plan_of(frame):
     spec = replace(SelfJoinRequest(eps=0.0).spec(frame.iloc[:0]), id=None)
-    chunk, plan = whole_chunk(frame, spec, nearest_output(5))
+    (chunk,), plan = whole_chunks([frame], spec, nearest_output(5))
     return chunk, chunk, plan.layout
 
 
