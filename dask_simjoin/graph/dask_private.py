@@ -28,6 +28,7 @@ from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 
 # Can be removed once a public function converts texts as `from_pandas` does.
 from dask.dataframe._pyarrow import to_pyarrow_string
+from dask.dataframe.core import _concat as concat_partitions
 from dask.dataframe.dask_expr import _expr, _merge, _shuffle, new_collection
 from dask.dataframe.dask_expr._categorical import Categorize
 from dask.dataframe.dask_expr._collection import FrameBase
@@ -392,6 +393,7 @@ __all__ = [
     "Task",
     "TaskRef",
     "TreeReduce",
+    "concat_partitions",
     "drop_pools",
     "fuse_writes",
     "guard_choices",

@@ -18,6 +18,7 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
 )
+from dask_simjoin.graph.gathered import gathered_by_threads
 from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.left_out import LeftOutRows, npartitions_of, rows_left_out
 from dask_simjoin.graph.placement import on_worker_of
@@ -354,6 +355,10 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
     def _divisions(self) -> tuple[None, ...]:
         others = npartitions_of(self.operand("others"))
         return (None,) * (max(self.operand("plan").work.outputs + others, 1) + 1)
+
+    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
+        threads = self.operand("plan").limits.together
+        return gathered_by_threads(self, parent, threads)
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, meta = (

@@ -24,6 +24,7 @@ from dask_simjoin.graph.base import (
     picked,
 )
 from dask_simjoin.graph.dask_private import Alias, Expr, List, Task, TaskRef
+from dask_simjoin.graph.gathered import gathered_by_threads
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, block_pair_of
 from dask_simjoin.graph.left_out import LeftOutRows, npartitions_of, rows_left_out
 from dask_simjoin.graph.records import RUNS, Recorded
@@ -338,6 +339,13 @@ class JoinBlocks(RowsExpr):
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(self._ends()[-1], 1) + 1)
+
+    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
+        threads = self.operand("plan").limits.together
+        gathered = gathered_by_threads(self, parent, threads)
+        if gathered is not None:
+            return gathered
+        return super()._simplify_up(parent, dependents)
 
     def _filtered_task(self, name: Any, index: int) -> Task:
         plan: Plan = self.operand("plan")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dask_simjoin.engine.columns import blocks, look_up, vectors
 from dask_simjoin.engine.compat import BITS, columns_like
 from dask_simjoin.engine.cpu.kernels import reductions
 from dask_simjoin.engine.ids import united
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.metrics.norms import DType, Spread, Values
 
 NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
@@ -307,6 +308,52 @@ def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray 
 
 
 FRAMES = PandasFrames()
+
+FIXED = "biufmM"
+"""Kinds of dtypes whose values have a fixed size."""
+
+
+def stacked_by_threads(
+    parts: Sequence[pd.DataFrame], threads: int
+) -> pd.DataFrame | None:
+    """Concatenate frames as `pd.concat` does, with several threads.
+
+    Return None if the kind of a dtype is not in `FIXED`, or if columns
+    differ between frames. The rows of each frame must be labeled 0, 1, 2 ... as well.
+    """
+    first, dtypes = parts[0], parts[0].dtypes.tolist()
+    if not all(isinstance(kind, np.dtype) and kind.kind in FIXED for kind in dtypes):
+        return None
+    for part in parts:
+        labels, alike = part.index, part.columns.equals(first.columns)
+        if (
+            type(part) is not pd.DataFrame
+            or type(labels) is not pd.RangeIndex
+            or (labels.start, labels.step, labels.name) != (0, 1, None)
+            or not alike
+            or part.dtypes.tolist() != dtypes
+        ):
+            return None
+    ends = np.cumsum([0, *map(len, parts)])
+    columns = [
+        [part.iloc[:, k].to_numpy() for k in range(len(dtypes))] for part in parts
+    ]
+    made = [np.empty(ends[-1], kind) for kind in dtypes]
+    index = np.empty(ends[-1], np.int64)
+
+    def copy(start: int, stop: int) -> None:
+        n = int(np.searchsorted(ends, start, side="right")) - 1
+        while start < stop:
+            begin, end = int(ends[n]), min(int(ends[n + 1]), stop)
+            index[start:end] = np.arange(start - begin, end - begin)
+            for values, column in zip(made, columns[n], strict=True):
+                values[start:end] = column[start - begin : end - begin]
+            start, n = end, n + 1
+
+    shared_out(copy, len(index), threads)
+    found = pd.DataFrame(dict(enumerate(made)), pd.Index(index, copy=False), copy=False)
+    found.columns = first.columns
+    return found
 
 
 LONG_ROWS = 16

@@ -2,6 +2,7 @@
 never written to.
 """
 
+import itertools
 import time
 
 import dask.dataframe as dd
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 import dask_simjoin  # noqa: F401  (verbs of frames)
+from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import frames
 from dask_simjoin.engine.cpu.frames import FRAMES
 
@@ -201,3 +203,45 @@ def test_many_kept_columns_are_fast(verb):
     found = calls[verb](keep)
     assert time.process_time() - begin < 1.5
     assert found.shape[1] >= 2 * len(keep)
+
+
+def parts_of_several_dtypes():
+    rows = pd.DataFrame(
+        {
+            "left": np.arange(900),
+            "far": np.linspace(0, 1, 900),
+            "near": np.arange(900) % 7 == 0,
+            "day": pd.date_range("2020", periods=900),
+            "small": np.arange(900, dtype=np.int16),
+        }
+    )
+    cuts = [0, 1, 300, 300, 899, 900]
+    return [rows[a:b].reset_index(drop=True) for a, b in itertools.pairwise(cuts)]
+
+
+@pytest.mark.parametrize("threads", [1, 3, 8])
+def test_frames_are_stacked_as_by_pandas(threads, monkeypatch):
+    monkeypatch.setattr(process, "LEAST", 50)
+    parts = parts_of_several_dtypes()
+    found = frames.stacked_by_threads(parts, threads)
+    pd.testing.assert_frame_equal(found, pd.concat(parts), check_freq=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda part: part.assign(left=part.left.astype(object)),
+        lambda part: part.assign(left=part.left.astype("Int64")),
+        lambda part: part.assign(left=part.left.astype(np.int32)),
+        lambda part: part.rename(columns={"far": "away"}),
+        lambda part: part[["far", "left", "near", "day", "small"]],
+        lambda part: part.set_axis(part.index + 1),
+        lambda part: part.set_axis(part.index.astype(str)),
+        lambda part: part.rename_axis("row"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 4])
+def test_frames_that_differ_are_left_to_pandas(change, place):
+    parts = parts_of_several_dtypes()
+    parts[place] = change(parts[place])
+    assert frames.stacked_by_threads(parts, 2) is None
