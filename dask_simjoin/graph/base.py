@@ -44,6 +44,7 @@ from dask_simjoin.graph.dask_private import (
     guard_choices,
     guard_filters,
     list_fused_columns,
+    persist_without_token,
 )
 from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.metrics.norms import Series
@@ -393,6 +394,7 @@ def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
 
 list_fused_columns()
 fuse_writes(lambda step: isinstance(step, LabelledExpr))
+persist_without_token(OURS)
 GUARDED = all(
     [
         guard_filters(must_stay),

@@ -28,6 +28,7 @@ from dask_simjoin.graph.dask_private import (
     FILTER_HOOK,
     FILTER_MODULES,
     MARK,
+    PERSIST_HOOK,
     REPR_HOOK,
     Alias,
     Expr,
@@ -39,6 +40,7 @@ from dask_simjoin.graph.dask_private import (
     guard_choices,
     guard_filters,
     guard_repr,
+    persist_without_token,
 )
 from tests.support.gates import PATIENCE
 from tests.support.threads import started
@@ -271,6 +273,44 @@ def test_the_repr_is_guarded_once():
     )
     assert not guard_repr(lambda expr: None, int)
     assert hasattr(vars(dask_private.FrameBase)[REPR_HOOK].fget, MARK)
+
+
+def test_results_are_persisted_without_a_token_of_their_rows():
+    class Rebuilds:
+        _postpersist = staticmethod(lambda *graph: "by Dask")
+
+    assert persist_without_token("ours", Rebuilds)
+    once = vars(Rebuilds)[PERSIST_HOOK]
+    assert persist_without_token("all", Rebuilds)
+    assert vars(Rebuilds)[PERSIST_HOOK] is once
+    assert Rebuilds._postpersist({}, FRAME, (), "others") == "by Dask"
+    assert not persist_without_token("ours", int)
+    assert hasattr(getattr(dask_private.FrameBase, PERSIST_HOOK), MARK)
+
+    class Unhashable:
+        def __dask_tokenize__(self):
+            raise AssertionError("a token is made")
+
+    graph = {("a", 0): Unhashable()}, FRAME, (None, None)
+    rebuild = dask_private.FrameBase._postpersist
+    names = {rebuild(*graph, "simjoin_pairs")._name for _ in range(2)}
+    assert len(names) == 2
+    with pytest.raises(AssertionError, match="a token is made"):
+        # if this raises no error, `persist_without_token` can be removed
+        rebuild(*graph, "others")
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_persisted_results_are_the_results(scheduler):
+    with dask.config.set(scheduler=scheduler):
+        pairs = lazy().simjoin.self_join(1.0, on="x")
+        found, again = pairs.persist(), pairs.persist()
+        assert found._name != again._name and found._name.startswith("simjoin_pairs")
+        assert found.compute().equals(pairs.compute())
+        assert again[["left"]].compute().equals(pairs.compute()[["left"]])
+        assert found.divisions == pairs.divisions
+        both = dd.concat([found, again]).compute()
+        assert len(both) == 2 * len(found) > 0
 
 
 def test_writes_are_fused_once():
