@@ -212,15 +212,18 @@ def _depends_on_partitions(node: Expr) -> bool:
 def _optimized_by_partition(expr: Expr, known: dict[str, Expr]) -> Expr:
     """Let Dask optimize the parts of an expression whose rows depend on partitions.
     `known`: name of an expression -> the result.
+
+    The innermost parts come first: if two steps read the same part, both must get the
+    same partitions of it.
     """
     if expr._name not in known:
-        divided = any(isinstance(node, Repartition) for node in expr.walk())
-        if _depends_on_partitions(expr) and (
-            divided or (not isinstance(expr, CHOOSING) and _reads_files(expr))
+        found = _with_operands(expr, _optimized_by_partition, known)
+        divided = any(isinstance(node, Repartition) for node in found.walk())
+        if _depends_on_partitions(found) and (
+            divided or (not isinstance(found, CHOOSING) and _reads_files(found))
         ):
-            known[expr._name] = expr.optimize(fuse=False)
-            return known[expr._name]
-        known[expr._name] = _with_operands(expr, _optimized_by_partition, known)
+            found = found.optimize(fuse=False)
+        known[expr._name] = found
     return known[expr._name]
 
 

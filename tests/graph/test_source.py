@@ -238,3 +238,33 @@ def test_partitions_of_labels_keep_their_values(labels):
             for n in range(made.npartitions)
         ]
         assert pd.concat(parts)["n"].to_dict() == want["n"].to_dict()
+
+
+def test_groups_of_a_filtered_part_stay_beside_its_rows(tmp_path):
+    """Dask reads filtered rows from the files only where nothing else reads them."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.random((80, 2)), columns=["x", "y"])
+    frame = frame.assign(k=range(80), g=rng.integers(0, 5, 80), s=list("abcd") * 20)
+    for n, rows in enumerate(np.array_split(np.arange(80), 9)):
+        part = frame.iloc[rows].reset_index(drop=True)
+        part.to_parquet(tmp_path / f"{n}.parquet")
+    names = pd.DataFrame({"g": range(5), "more": range(5)})
+    base = dd.read_parquet(tmp_path, filesystem="arrow").merge(names, on="g")
+    base = base.repartition(npartitions=11)
+    left, right = (
+        some.map_partitions(abs_of_x, meta=some._meta)
+        for some in (base, base[base.g > 1])
+    )
+    how = {"on": ["x", "y"], "by": "s", "left_id": "k", "right_id": "k"}
+    with dask.config.set(scheduler="sync"):
+        found = left.simjoin.join(right, 0.3, **how).compute()
+        plain = [some.compute().reset_index(drop=True) for some in (left, right)]
+    want = plain[0].simjoin.join(plain[1], 0.3, **how)
+    pairs = [
+        set(zip(some["left"], some["right"], strict=True)) for some in (found, want)
+    ]
+    assert pairs[0] == pairs[1] and len(pairs[0]) > 100
+
+
+def abs_of_x(part):
+    return part.assign(x=part["x"].abs())
