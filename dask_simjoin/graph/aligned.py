@@ -21,10 +21,10 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import joined
 from dask_simjoin.graph.base import (
-    SUM_FAN_IN,
     FilteredRows,
     LabelledExpr,
     RowValues,
+    Steps,
     aliases,
     check_guarded,
     picked,
@@ -33,7 +33,6 @@ from dask_simjoin.graph.dask_private import (
     Blockwise,
     CumulativeAggregations,
     Expr,
-    List,
     Partitions,
     PartitionsFiltered,
     Projection,
@@ -333,28 +332,26 @@ def add_counts(
     `wanted`: numbers of these chunks. `enough`: once a count reaches this number, it
     need not be exact.
     """
-    block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
-    parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
+    steps = Steps("simjoin_count", token)
+    parts: dict[int, list[Task]] = {c: [] for c in wanted}
     for b, i, j, part in plan.work.pieces():
         if i not in parts and j not in parts:
             continue
-        piece = (block, b, part[0])
         block_pair = tasks.block_pair(chunks, i, j, spec, plan.layout, part)
-        layer[piece] = Task(piece, tasks.count, block_pair, enough)
+        piece = steps.add("block", (b, part[0]), tasks.count, block_pair, enough)
         for c, side in ((i, 0), (j, 1))[: 1 + (i != j)]:
             if c in parts:
-                parts[c].append(picked(TaskRef(piece), side))
-    for c, level in parts.items():
-        depth = 0
-        while len(level) > SUM_FAN_IN:
-            level, lower = [], level
-            for s in range(0, len(lower), SUM_FAN_IN):
-                key = (partial, c, depth, s)
-                layer[key] = Task(key, sum, List(*lower[s : s + SUM_FAN_IN]))
-                level.append(TaskRef(key))
-            depth += 1
-        layer[(partial, c)] = Task((partial, c), sum, List(*level))
-    return {c: (partial, c) for c in parts}
+                parts[c].append(picked(piece, side))
+    totals = {
+        c: steps.merged("sum", added, own, place=(c,)) for c, own in parts.items()
+    }
+    layer.update(steps.layer)
+    return {c: total.key for c, total in totals.items()}
+
+
+def added(*counts: Any) -> Any:
+    """Return the sum of counts."""
+    return sum(counts)
 
 
 def add_partitions(

@@ -20,7 +20,7 @@ values of rows. Choices of partitions do not move below `loc`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import dask
@@ -315,21 +315,22 @@ class Steps:
         self,
         step: str,
         function: Callable[..., Any],
-        parts: list[TaskRef],
+        parts: Sequence[TaskRef | Task],
         fan_in: int = SUM_FAN_IN,
+        place: tuple[Any, ...] = (),
     ) -> TaskRef:
         """Add tasks that merge values in a tree; each task merges at most `fan_in`
-        values.
+        values. `place`: identifies the tree, if the step has several.
         """
         depth = 0
         while len(parts) > fan_in:
             groups = [parts[s : s + fan_in] for s in range(0, len(parts), fan_in)]
             parts = [
-                self.add(step, (depth, n), function, *group)
+                self.add(step, (*place, depth, n), function, *group)
                 for n, group in enumerate(groups)
             ]
             depth += 1
-        return self.add(step, (depth, 0), function, *parts)
+        return self.add(step, (*place, depth, 0), function, *parts)
 
     def spread(
         self,

@@ -112,3 +112,22 @@ def test_without_a_cluster_items_are_taken_where_they_are_needed():
     values = dask.get(steps.layer, list(steps.layer))
     made = dict(zip(steps.layer, values, strict=True))
     assert [some[2](made) for some in found] == ["c"] * 3
+
+
+@pytest.mark.parametrize("fan_in", [2, 3, 16])
+@pytest.mark.parametrize("number", [1, 2, 3, 16, 17, 40, 300])
+def test_values_are_merged_once(number, fan_in):
+    steps = Steps("test", "token")
+    trees = [
+        steps.merged(
+            "sum",
+            lambda *some: sum(some),
+            [steps.add("one", (tree, n), int, n + tree) for n in range(number)],
+            fan_in=fan_in,
+            place=(tree,),
+        )
+        for tree in range(2)
+    ]
+    assert all(len(task.args) <= fan_in for task in steps.layer.values())
+    found = dask.get(steps.layer, [tree.key for tree in trees])
+    assert list(found) == [sum(range(number)), sum(range(number)) + number]
