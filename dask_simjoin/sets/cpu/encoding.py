@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
 from dask_simjoin.metrics.norms import Array
 
 
@@ -257,6 +257,25 @@ def put(slots: Array, key: np.uint64, code: int) -> None:
     slots[place] = code
 
 
+@inline_source
+def look_up(
+    hashed: Array, some: int, heads: Array, slots: Array, keys: Array, pool_ends: Array
+) -> None:
+    """Write to `heads` the numbers of the first `some` tokens, if they are in the slots
+    that their hashes select; else -1.
+    """
+    mask = np.uint64(len(slots) - 1)
+    for k in range(some):
+        heads[k, 2] = slots[hashed[k] & mask]
+    for k in range(some):
+        one = heads[k, 2]
+        if one >= 0 and (
+            keys[one] != hashed[k] or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
+        ):
+            # the slot holds another token
+            heads[k, 2] = -1
+
+
 @kernel
 def number_tokens(
     data: Array,
@@ -326,16 +345,7 @@ def number_tokens(
                     heads[some, 2] = slots[key & mask]
                 some += 1
             if far:
-                for k in range(some):
-                    heads[k, 2] = slots[hashed[k] & mask]
-                for k in range(some):
-                    one = heads[k, 2]
-                    if one >= 0 and (
-                        keys[one] != hashed[k]
-                        or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
-                    ):
-                        # the slot holds another token, so search on below
-                        heads[k, 2] = -1
+                look_up(hashed, some, heads, slots, keys, pool_ends)
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
                 # two tokens of at most one word with equal hashes and sizes are equal,
