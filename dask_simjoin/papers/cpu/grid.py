@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,11 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
-from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
+from dask_simjoin.engine.cpu.sinks import Sink, fill
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
-from dask_simjoin.papers.cpu.nested import Counts, entry_points
+from dask_simjoin.papers.cpu.nested import Counts, Target, entry_points, target_of
 from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import facts
@@ -174,44 +174,60 @@ def workloads(
         out[c] = total
 
 
+class Queries(NamedTuple):
+    """Arrays of the index of the queries: see `papers.grid.build`."""
+
+    y: Array
+    coords: Array
+    starts: Array
+    names: Array
+
+
+class Data(NamedTuple):
+    """Arrays of the index of the data. `strides`: factors of cell numbers."""
+
+    y: Array
+    keys: Array
+    starts: Array
+    names: Array
+    mask: Array
+    mask_starts: Array
+    strides: Array
+
+
+class Rule(NamedTuple):
+    """How rows are compared.
+
+    `pattern`: see `FULL`. `sort_dim`: the rows of a cell are sorted by this dimension;
+    -1 if they are not. `short`: whether a sum ends above the threshold. `reach`: the
+    largest difference of a pair in one dimension.
+    """
+
+    pattern: int
+    sort_dim: int
+    short: bool
+    reach: float
+    threshold: float
+
+
 @kernel
 def join(
     sequence: Array,
-    q_y: Array,
-    q_coords: Array,
-    q_starts: Array,
-    q_names: Array,
-    d_y: Array,
-    d_keys: Array,
-    d_starts: Array,
-    d_names: Array,
-    mask: Array,
-    mask_starts: Array,
-    strides: Array,
-    pattern: int,
-    sort_dim: int,
-    short: bool,
-    reach: float,
-    threshold: float,
+    q: Queries,
+    d: Data,
+    rule: Rule,
     norm: Kind,
     is_self_join: bool,
-    left: Array,
-    right: Array,
-    cap: int,
-    counting: bool,
-    q_counts: Array,
-    d_counts: Array,
+    target: Target,
     state: Array,
     counters: Array,
-    there: Array,
-    digits: Array,
-    found: Array,
+    scratch: tuple[Array, Array, Array],
 ) -> int:
-    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return
-    the number written.
+    """Write pairs of ids to `target`, or count the pairs of each row; return the number
+    written.
 
     `sequence`: the queries in order, as positions in the index. The kernel stops before
-    a cell whose pairs might exceed the capacity `cap`. Then `state` has the query, the
+    a cell whose pairs might exceed the capacity. Then `state` has the query, the
     visited cell, and the needed capacity. At the end, the needed capacity is 0. In a
     self-join, a pair may be found from both of its rows. It is written only from the
     row with the smaller position.
@@ -220,18 +236,21 @@ def join(
     sum is above it, too. The binary search needs no tolerance for rounding, because
     rounded differences have the same order as the sorted values.
     """
-    dims = q_y.shape[1]
+    pattern, sort_dim, short, reach, threshold = rule
+    left, right, cap, counting, q_counts, d_counts = target
+    there, digits, found = scratch
+    q_y, d_y, dims = q.y, d.y, q.y.shape[1]
     n = 0
     for s in range(state[0], sequence.size):
         p = np.int64(sequence[s])
-        cell = np.searchsorted(q_starts, p, side="right") - 1
+        cell = np.searchsorted(q.starts, p, side="right") - 1
         before = counters[LOOKUPS], counters[FOUND]
         number = visited_cells(
-            q_coords[cell],
-            mask,
-            mask_starts,
-            strides,
-            d_keys,
+            q.coords[cell],
+            d.mask,
+            d.mask_starts,
+            d.strides,
+            d.keys,
             pattern,
             there,
             digits,
@@ -243,7 +262,7 @@ def join(
             counters[LOOKUPS], counters[FOUND] = before
         for t in range(state[1], number):
             c = found[t]
-            lo, hi = d_starts[c], d_starts[c + 1]
+            lo, hi = d.starts[c], d.starts[c + 1]
             if not counting and n + hi - lo > cap:
                 state[0], state[1], state[2] = s, t, hi - lo
                 return n
@@ -280,7 +299,7 @@ def join(
                     q_counts[j if is_self_join and j < p else p] += 1
                     d_counts[p if is_self_join and j < p else j] += 1
                 else:
-                    one, other = q_names[p], d_names[j]
+                    one, other = q.names[p], d.names[j]
                     if is_self_join and other < one:
                         one, other = other, one
                     left[n], right[n] = one, other
@@ -398,38 +417,29 @@ def run(
     strides = np.array(layout.cells.strides, np.int64)
     state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
 
+    queries = Queries(q["y"], q["coords"], q["starts"], names[0])
+    own = d["mask"], d["mask_starts"], strides
+    data = Data(d["y"], d["keys"], d["starts"], names[1], *own)
+    rule = Rule(
+        _pattern(layout, is_self_join),
+        layout.sort_dim,
+        layout.options.short_circuit,
+        reach(layout.norm, layout.threshold),
+        layout.threshold,
+    )
+
     def write() -> tuple[int, int]:
-        left, right, capacity = (
-            (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
-        )
         n = join(
             order,
-            q["y"],
-            q["coords"],
-            q["starts"],
-            names[0],
-            d["y"],
-            d["keys"],
-            d["starts"],
-            names[1],
-            d["mask"],
-            d["mask_starts"],
-            strides,
-            _pattern(layout, is_self_join),
-            layout.sort_dim,
-            layout.options.short_circuit,
-            reach(layout.norm, layout.threshold),
-            layout.threshold,
+            queries,
+            data,
+            rule,
             kind_of(layout.norm),
             is_self_join,
-            left,
-            right,
-            capacity,
-            counts is not None,
-            *(counts or NO_COUNTS),
+            target_of(sink, counts),
             state,
             counters,
-            *some,
+            some,
         )
         return n, int(state[2])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,41 +49,59 @@ def block_scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
     return np.empty((dims, block)), np.empty(block)
 
 
+Counts = tuple[np.ndarray, np.ndarray]
+"""Number of pairs of each row, for the rows of both indexes."""
+
+
+class Target(NamedTuple):
+    """Arrays that a kernel writes pairs of ids to, and their capacity; or the counts of
+    pairs of each row.
+    """
+
+    left: Array
+    right: Array
+    cap: int
+    counting: bool
+    q_counts: Array
+    d_counts: Array
+
+
+def target_of(sink: Sink | None, counts: Counts | None) -> Target:
+    left, right = NO_PAIRS if sink is None else (sink.left, sink.right)
+    capacity = 0 if sink is None else sink.capacity
+    return Target(left, right, capacity, counts is not None, *(counts or NO_COUNTS))
+
+
 @kernel
 def join(
     jobs: Array,
     q_y: Array,
     q_places: Array,
-    q_names: Array,
     d_y: Array,
-    d_names: Array,
+    names: tuple[Array, Array],
     block: int,
     threshold: float,
     norm: Kind,
     is_self_join: bool,
-    left: Array,
-    right: Array,
-    cap: int,
-    counting: bool,
-    q_counts: Array,
-    d_counts: Array,
+    target: Target,
     state: Array,
-    staged: Array,
-    totals: Array,
+    scratch: tuple[Array, Array],
 ) -> int:
-    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return
-    the number written.
+    """Write pairs of ids to `target`, or count the pairs of each row; return the number
+    written.
 
     `jobs` (m, 5): start and stop of rows in `q_y`, start and stop of rows in `d_y`, and
     the kind of the job. In jobs of the kinds ROTATION and TRIANGLE, both ranges are the
     same rows. `q_places`: positions of the rows of `q_y`; in a self-join, their
-    positions in `d_y`. `staged` and `totals`: see `block_scratch`.
+    positions in `d_y`. `names`: ids of both. `scratch`: see `block_scratch`.
 
-    The kernel stops before a row whose pairs might exceed the capacity `cap`. Then
+    The kernel stops before a row whose pairs might exceed the capacity. Then
     `state` has the job, the pair of blocks, the row, and the needed capacity. At the
     end, the needed capacity is 0. Blocks are transposed, so that a vector instruction
     compares several rows at once.
     """
+    (q_names, d_names), (staged, totals) = names, scratch
+    left, right, cap, counting, q_counts, d_counts = target
     dims = q_y.shape[1]
     n = 0
     for job in range(state[0], len(jobs)):
@@ -195,10 +214,6 @@ def layout(
     return NestedLayout(threshold, options, len(lower), norm)
 
 
-Counts = tuple[np.ndarray, np.ndarray]
-"""Number of pairs of each row, for the rows of both indexes."""
-
-
 def compare(
     q_y: np.ndarray,
     d_y: np.ndarray,
@@ -224,27 +239,19 @@ def compare(
     )
 
     def write() -> tuple[int, int]:
-        left, right, capacity = (
-            (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
-        )
         n = join(
             jobs,
             q_y,
             positions,
-            names[0],
             d_y,
-            names[1],
+            (names[0], names[1]),
             block,
             layout.threshold,
             kind_of(layout.norm),
             is_self_join,
-            left,
-            right,
-            capacity,
-            counts is not None,
-            *(counts or NO_COUNTS),
+            target_of(sink, counts),
             state,
-            *scratch,
+            scratch,
         )
         return n, int(state[NEEDED])
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,16 +21,10 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_lists import take_in, worse
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
-from dask_simjoin.engine.cpu.sinks import (
-    MAX_CAPACITY,
-    NO_COUNTS,
-    NO_PAIRS,
-    NamedPairs,
-    Sink,
-)
+from dask_simjoin.engine.cpu.sinks import MAX_CAPACITY, NamedPairs, Sink
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
-from dask_simjoin.papers.cpu.nested import Counts, entry_points
+from dask_simjoin.papers.cpu.nested import Counts, Target, entry_points, target_of
 from dask_simjoin.papers.cpu.nested import build as build
 from dask_simjoin.papers.cpu.nested import end as end
 from dask_simjoin.papers.cpu.nested import part as part
@@ -150,43 +144,47 @@ def keep_shortest(
             best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number
 
 
+class ListParts(NamedTuple):
+    """Positions of rows in list order, and the part that each query is compared with.
+
+    `later`: whether to compare only rows with larger positions than the query's.
+    `in_order`: whether the coordinates are in list order, too.
+    """
+
+    listed: Array
+    starts: Array
+    stops: Array
+    later: bool
+    in_order: bool
+
+
 @kernel
 def walk_list(
     queries: Array,
-    starts: Array,
-    stops: Array,
-    listed: Array,
-    later: bool,
+    parts: ListParts,
     q_y: Array,
-    q_names: Array,
     d_y: Array,
-    d_names: Array,
-    in_order: bool,
+    names: tuple[Array, Array],
     threshold: float,
     norm: Kind,
     is_self_join: bool,
-    left: Array,
-    right: Array,
-    cap: int,
-    counting: bool,
-    q_counts: Array,
-    d_counts: Array,
+    target: Target,
     state: Array,
     counters: Array,
 ) -> int:
-    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return
-    the number written.
+    """Write pairs of ids to `target`, or count the pairs of each row; return the number
+    written.
 
-    `queries`: positions of the queries. `listed`: positions of the rows in list order;
-    a query is compared with the part from `starts` to `stops`. `later`: whether to
-    compare only rows with larger positions than the query's. `in_order`: whether `d_y`
-    has the rows in list order. The kernel stops when `cap` pairs are written. Then
-    `state` has the query, its progress in the list, and 1. At the end, the last value
-    is 0.
+    `queries`: positions of the queries. `names`: ids of both. The kernel stops when the
+    capacity is reached. Then `state` has the query, its progress in the list, and 1. At
+    the end, the last value is 0.
 
     Rounded terms are not negative. So if a partial sum is above the threshold, the full
     sum is above it, too.
     """
+    listed, starts, stops, later, in_order = parts
+    left, right, cap, counting, q_counts, d_counts = target
+    q_names, d_names = names
     dims = q_y.shape[1]
     n = 0
     for s in range(state[0], queries.size):
@@ -429,36 +427,33 @@ def run(
         q, d, names = d, q, names[::-1]
         counts = None if counts is None else counts[::-1]
     walks = intervals(q["y"], d["y"], layout, is_self_join)
-    left, right, capacity, n = *NO_PAIRS, 0, 0
+    target, n = target_of(sink, counts), 0
     for number, order in enumerate(walks.orders):
         queries = np.flatnonzero(walks.lists == number).astype(np.int32)
         queries = queries[np.argsort(walks.starts[queries], kind="stable")]
         # copy the rows in list order only if a row is read more than once on average
         in_order = int(walks.lengths[queries].sum()) > len(order)
         points, state = d["y"][order] if in_order else d["y"], np.zeros(3, np.int64)
+        later = is_self_join and not walks.half
+        parts = ListParts(order, walks.starts, walks.stops, later, in_order)
         while True:
             if sink is not None:
                 # append after the pairs of earlier lists, because these are still in
                 # the sink's arrays
-                left, right, capacity = sink.left[n:], sink.right[n:], sink.capacity - n
+                left, right = sink.left[n:], sink.right[n:]
+                if turned:
+                    left, right = right, left
+                target = target._replace(left=left, right=right, cap=sink.capacity - n)
             n += walk_list(
                 queries,
-                walks.starts,
-                walks.stops,
-                order,
-                is_self_join and not walks.half,
+                parts,
                 q["y"],
-                names[0],
                 points,
-                names[1],
-                in_order,
+                (names[0], names[1]),
                 layout.threshold,
                 kind_of(layout.norm),
                 is_self_join,
-                *((right, left) if turned else (left, right)),
-                capacity,
-                counts is not None,
-                *(counts or NO_COUNTS),
+                target,
                 state,
                 counters,
             )
