@@ -48,7 +48,7 @@ from dask.dataframe.dask_expr._expr import (
 )
 from dask.dataframe.dask_expr._indexing import LocBase
 from dask.dataframe.dask_expr._reductions import Chunk as ReducedPartition
-from dask.dataframe.dask_expr._reductions import NLargest, TreeReduce
+from dask.dataframe.dask_expr._reductions import CustomReduction, NLargest, TreeReduce
 from dask.dataframe.dask_expr._repartition import Repartition, RepartitionToFewer
 from dask.dataframe.dask_expr._shuffle import Shuffle, SortValues
 from dask.dataframe.dask_expr.io.io import (
@@ -400,6 +400,7 @@ __all__ = [
     "Blockwise",
     "BlockwiseIO",
     "CumulativeAggregations",
+    "CustomReduction",
     "Elemwise",
     "Expr",
     "Filter",

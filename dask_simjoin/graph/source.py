@@ -27,6 +27,7 @@ from dask_simjoin.graph.dask_private import (
     Blockwise,
     BlockwiseIO,
     CumulativeAggregations,
+    CustomReduction,
     Expr,
     Filter,
     FromGraph,
@@ -218,11 +219,10 @@ def _optimized_by_partition(expr: Expr, known: dict[str, Expr]) -> Expr:
     """
     if expr._name not in known:
         found = _with_operands(expr, _optimized_by_partition, known)
-        divided = any(isinstance(node, Repartition) for node in found.walk())
-        if _depends_on_partitions(found) and (
-            divided or (not isinstance(found, CHOOSING) and _reads_files(found))
-        ):
-            found = found.optimize(fuse=False)
+        if _depends_on_partitions(found) and _reads_files(found):
+            divided = any(isinstance(node, Repartition) for node in found.walk())
+            if divided or not isinstance(found, CHOOSING):
+                found = found.optimize(fuse=False)
         known[expr._name] = found
     return known[expr._name]
 
@@ -248,11 +248,14 @@ def _with_operands(
 
 
 def _reads_files(expr: Expr) -> bool:
-    """Return whether Dask may still merge partitions that an expression reads."""
+    """Return whether Dask may still merge partitions that an expression reads.
+
+    Reductions by a function are left out: they do not depend on partitions.
+    """
     stack, seen = [expr], set()
     while stack:
         node = stack.pop()
-        if node._name in seen or isinstance(node, FusedIO):
+        if node._name in seen or isinstance(node, (FusedIO, CustomReduction)):
             continue
         seen.add(node._name)
         if _is_mergeable(node):

@@ -84,6 +84,7 @@ def test_collections_are_made_of_expressions():
         ("LocBase", lambda frame: frame.loc[2:]),
         ("SortValues", lambda frame: frame.sort_values("x")),
         ("NLargest", lambda frame: frame.nlargest(2, "x")),
+        ("CustomReduction", lambda frame: frame.reduction(len, meta=0)),
         ("Repartition", lambda frame: frame.repartition(npartitions=2)),
         ("FromGraph", lambda frame: frame.persist(scheduler="synchronous")),
     ],

@@ -240,7 +240,8 @@ def test_partitions_of_labels_keep_their_values(labels):
         assert pd.concat(parts)["n"].to_dict() == want["n"].to_dict()
 
 
-def test_groups_of_a_filtered_part_stay_beside_its_rows(tmp_path):
+@pytest.mark.parametrize("memory", [False, True])
+def test_groups_of_a_filtered_part_stay_beside_its_rows(memory, tmp_path):
     """Dask reads filtered rows from the files only where nothing else reads them."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.random((80, 2)), columns=["x", "y"])
@@ -249,7 +250,13 @@ def test_groups_of_a_filtered_part_stay_beside_its_rows(tmp_path):
         part = frame.iloc[rows].reset_index(drop=True)
         part.to_parquet(tmp_path / f"{n}.parquet")
     names = pd.DataFrame({"g": range(5), "more": range(5)})
-    base = dd.read_parquet(tmp_path, filesystem="arrow").merge(names, on="g")
+    if memory:
+        halves = frame[:40], frame[40:].reset_index(drop=True)
+        base = dd.concat(
+            [dd.from_pandas(one, npartitions=2, sort=False) for one in halves]
+        )
+    else:
+        base = dd.read_parquet(tmp_path, filesystem="arrow").merge(names, on="g")
     base = base.repartition(npartitions=11)
     left, right = (
         some.map_partitions(abs_of_x, meta=some._meta)

@@ -30,6 +30,12 @@ def test_random_case(case):
     )
 
 
+@pytest.mark.parametrize(("seed", "case"), [(21, 3344), (3, 363)])
+def test_groups_stay_beside_rows_of_which_dask_filters_some(seed, case):
+    """Dask moves a filter below a repartition for the rows, but not for their groups."""
+    assert run(seed, case)[0] == "compared"
+
+
 def test_most_cases_are_compared_and_come_out_alike_again():
     outcomes = [run(SEED, case) for case in range(5)]
     assert outcomes == [run(SEED, case) for case in range(5)]
