@@ -38,9 +38,9 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
     monkeypatch.setattr(chunk_limits, "WORKING", 0)
     frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
 
-    def chunks(memory, threads=2, **how):
+    def chunks(memory, threads=2, together=None, **how):
         each = memory // threads
-        have = Limits(threads, each, True, memory, together=threads)
+        have = Limits(threads, each, True, memory, together=together or threads)
         if not cluster:
             have = Limits(threads, shared=each, together=threads)
         plan = plan_of(dd.from_pandas(frame, npartitions=7), have, monkeypatch, **how)
@@ -59,8 +59,10 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
     assert chunks(int(few / 3)) > 1
     assert chunks(int(2 * few), partitioning="entity") == 1
     assert chunks(int(2 * few), blocksize="5 MB") > 1
-    # workers find several trees sooner side by side; threads share one
-    assert (chunks(int(20 * few), 20) > 1) == cluster
+    # many workers find several trees sooner than the threads of one worker find one
+    assert chunks(int(20 * few), 20) == 1
+    assert chunks(int(20 * few), 20, together=1) == 1
+    assert (chunks(int(22 * few), 22, together=1) > 1) == cluster
 
 
 def test_one_chunk_that_was_asked_for_and_does_not_fit(monkeypatch):
