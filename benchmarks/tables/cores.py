@@ -65,8 +65,22 @@ def parts(*runs: Found) -> Rows:
     return table
 
 
+KINDS = ("pandas, 32", "dask, 32", "cluster, 8x4", "files, 8", "files, 32")
+"""Ways to run a job on 32 cores, beside Dask's own work with the files."""
+
+
+def clusters(run: Found) -> Rows:
+    """Tabulate jobs in one process, on worker processes, and from files to files."""
+    copied = "copied files, 32"
+    table = [["job", *KINDS, copied]]
+    for job, found in _merged((run,))["jobs"].items():
+        own = [seconds(found.get(name, {}).get("median")) for name in (*KINDS, copied)]
+        table.append([job, *own])
+    return table
+
+
 def _is_measured(run: Found, name: str) -> bool:
     return any(name in found for found in run["jobs"].values())
 
 
-TABLES = {"cores": cores, "cores-parts": parts}
+TABLES = {"cores": cores, "cores-parts": parts, "cores-clusters": clusters}

@@ -178,7 +178,7 @@ def test_what_cannot_be_embedded(how):
         computed(lay(frame, how).simjoin.count_pairs(1.0, metric="haversine"))
     zeros = cudf.DataFrame({"x": [1.0, 0, 2, 0], "y": [0.0, 0, 1, 0]})
     with pytest.raises(
-        CoordinateError, match=r"There are 2 such rows; the first is row \d of"
+        CoordinateError, match=r"There are 2 such rows; the first is row \d"
     ):
         computed(lay(zeros, how).simjoin.count_pairs(1.0, metric="cosine"))
     pairs = lay(zeros, how).simjoin.self_join(1.0, metric="cosine", dropna=True)
