@@ -130,6 +130,22 @@ def test_windows_that_are_too_narrow_or_labels_that_are_not_nearest_lose_pairs()
         check(x, eps, (200,), method=KMeans(clusters=12, windows=windows))
 
 
+@pytest.mark.parametrize("norm", [2, 1, math.inf])
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_windows_are_as_wide_as_pairs_across_a_border_need(windows, norm):
+    """The border is at 0. Some pairs are almost eps apart, and one of their rows is
+    almost on the border.
+    """
+    far = 1.0 - np.linspace(1e-3, 0.1, 12)
+    near = 1.0 - 1e-9 - far
+    x = np.concatenate([[-8.0] * 50, [8.0] * 50, -far, near, far, -near])
+    x = np.stack([x, np.zeros(len(x))], axis=1)
+    layout = laid_out(x, 1.0, KMeans(clusters=2, windows=windows), norm)
+    index = JOINER.build(x, layout)
+    pairs = JOINER.pairs(index, index, layout, is_self_join=True)
+    assert len(pairs.left) == len(brute_force(x, 1.0, "minkowski", norm))
+
+
 def test_without_an_owner_two_sided_windows_repeat_pairs():
     """Rows near a border are in both clusters, where they meet twice."""
     x = clus8(600)
