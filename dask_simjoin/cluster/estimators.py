@@ -394,7 +394,7 @@ def _remedy_in_pipelines(estimator: BaseEstimator, X: Points, problem: str) -> s
         )
     elif "missing" in problem:
         remedies.append(
-            "put an imputer in front of this step, such as "
+            "put an imputer for NaN in front of this step, such as "
             f"make_pipeline(SimpleImputer(), {name}(...)), with SimpleImputer from "
             "sklearn.impute"
         )
