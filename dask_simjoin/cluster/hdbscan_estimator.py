@@ -15,7 +15,6 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     choose,
     condensed_columns,
     label_rows,
-    label_tree,
 )
 from dask_simjoin.cluster.estimators import (
     Clustering,
@@ -36,9 +35,7 @@ from dask_simjoin.request.clusters import HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MetricName, Partitioning, Size
 from dask_simjoin.request.requests import KnnJoinRequest
-from dask_simjoin.tasks.nearest import (
-    search_chunk,
-)
+from dask_simjoin.tasks.nearest import search_chunk
 
 
 class HDBSCAN(Clustering):
@@ -172,9 +169,7 @@ class HDBSCAN(Clustering):
             if hierarchy is None:
                 found = driver.hierarchy(*how)
             else:
-                found = driver.clusters(
-                    label_tree(hierarchy.condensed, hierarchy.choice)
-                )
+                found = driver.labeled_tree(hierarchy.condensed, hierarchy.choice)
                 self._keep(hierarchy, frame, request)
         self.hdbscan_ = found
         self.labels_ = self._as_given(found["label"], X)

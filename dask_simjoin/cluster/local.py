@@ -18,9 +18,7 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     condense,
     label_tree,
 )
-from dask_simjoin.cluster.algorithms.condensed_tree import (
-    CLUSTERS as CLUSTER_COLUMNS,
-)
+from dask_simjoin.cluster.algorithms.condensed_tree import CLUSTERS as CLUSTER_COLUMNS
 from dask_simjoin.cluster.algorithms.dbscan import (
     cores_of_chunk,
     dbscan_by_cells,
@@ -216,17 +214,8 @@ class LocalDistances(LocalJoins, LocalNearest):
         chunk, layout, distances = self.core_distances(samples, named, compile_labels)
         if distances is None:
             return self.clusters([])
-        # each step frees its input, to keep the peak of memory low
-        weight, start, end = tree_of_chunk(
-            chunk, 0, layout, distances, last=True, threads=self.threads
-        )
-        away = distances_of(weight, self.spec.measure, self.threads)
-        del weight
-        condensed = condense(
-            *in_order(start, end, away), min_rows, example, self.threads
-        )
-        del start, end, away
-        return self.clusters(label_tree(condensed, choice, self.threads))
+        condensed = self._condensed(chunk, layout, distances, min_rows, example)[1]
+        return self.labeled_tree(condensed, choice)
 
     def fitted_hierarchy(
         self,
@@ -248,13 +237,33 @@ class LocalDistances(LocalJoins, LocalNearest):
         core = np.array(to_host(distances["core"])[:n])
         core = self.spec.measure.distance(core, np)
         core = rows_of_places(core, to_host(chunk["order"])[:n])
+        edges, condensed = self._condensed(chunk, layout, distances, min_rows, example)
+        return FittedHierarchy(*edges, condensed, core, samples, choice)
+
+    def _condensed(
+        self,
+        chunk: Chunk,
+        layout: SearchLayout,
+        distances: CoreDistances,
+        min_rows: int,
+        example: Frame,
+    ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], Condensed]:
+        """Return the edges of the spanning tree of a chunk (start, end, distance), and
+        the tree of clusters.
+        """
+        # each step frees its input, to keep the peak of memory low
         weight, start, end = tree_of_chunk(
             chunk, 0, layout, distances, last=True, threads=self.threads
         )
         away = distances_of(weight, self.spec.measure, self.threads)
+        del weight
         edges = in_order(start, end, away)
-        condensed = condense(*edges, min_rows, example, self.threads)
-        return FittedHierarchy(*edges, condensed, core, samples, choice)
+        del start, end, away
+        return edges, condense(*edges, min_rows, example, self.threads)
+
+    def labeled_tree(self, condensed: Condensed, choice: Choice) -> Frame:
+        """Make a result of HDBSCAN from a tree of clusters."""
+        return self.clusters(label_tree(condensed, choice, self.threads))
 
     def clusters(self, columns: Sequence[Array]) -> Frame:
         """Make a result of HDBSCAN for all rows. `columns`: the columns of the result for
