@@ -35,9 +35,7 @@ from dask_simjoin.tasks.closest import (
     first_pairs,
 )
 from dask_simjoin.tasks.matches import measured
-from dask_simjoin.tasks.nearest import (
-    Neighbors,
-)
+from dask_simjoin.tasks.nearest import Neighbors
 
 POSITION = "row_id"
 """Name of the column of row numbers. If the table has a column with this name,

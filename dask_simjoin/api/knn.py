@@ -36,9 +36,7 @@ from dask_simjoin.request.requests import (
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number
-from dask_simjoin.tasks.nearest import (
-    Neighbors,
-)
+from dask_simjoin.tasks.nearest import Neighbors
 
 K_DISTANCE = "k_distance"
 """Name of the Series that `k_distances` returns."""

@@ -120,9 +120,9 @@ another step.
 REPR_HOOK = "_repr_divisions"
 """Name of Dask's property that returns the divisions shown in the repr of a collection.
 """
-PERSIST_HOOK = "_postpersist"
-"""The function that makes a collection of computed partitions."""
 
+PERSIST_HOOK = "_postpersist"
+"""Name of Dask's function that makes a collection of computed partitions."""
 
 MARK = "of_simjoin"
 """Name of an attribute that marks functions of Dask as replaced by ours."""

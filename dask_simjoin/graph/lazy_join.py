@@ -22,9 +22,7 @@ from dask_simjoin.graph.placement import (
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import RUNS, Named
 from dask_simjoin.graph.row_cache import ROWS
-from dask_simjoin.graph.source import (
-    FrozenSource,
-)
+from dask_simjoin.graph.source import FrozenSource
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, OutputSpec
 from dask_simjoin.planning.plan import Plan

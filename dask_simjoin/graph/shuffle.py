@@ -48,9 +48,7 @@ from dask_simjoin.planning.entity_chunks import BY_WORKER, Piece, Shuffled
 from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.tasks.by_worker import (
-    pack_partitions,
-)
+from dask_simjoin.tasks.by_worker import pack_partitions
 from dask_simjoin.tasks.chunks import Fingerprint, as_planned
 from dask_simjoin.tasks.named_tuples import register_tuples
 from dask_simjoin.tasks.shuffle import (

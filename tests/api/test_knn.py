@@ -27,9 +27,7 @@ from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import nearest_output
 from dask_simjoin.request.requests import SelfJoinRequest
 from dask_simjoin.tasks.chunks import whole_chunks
-from dask_simjoin.tasks.nearest import (
-    search_chunk,
-)
+from dask_simjoin.tasks.nearest import search_chunk
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows, metric_cases, of_all_norms
 from tests.support.oracle import distances, totals

@@ -6,9 +6,7 @@ import pandas as pd
 from dask_simjoin.calls.examples import pairs_example
 from dask_simjoin.graph.driver import LazyNearest
 from dask_simjoin.request.requests import SelfJoinRequest
-from dask_simjoin.tasks.nearest import (
-    Neighbors,
-)
+from dask_simjoin.tasks.nearest import Neighbors
 
 FRAME = pd.DataFrame({"x": [0.0, 1.0, 5.0]})
 

@@ -30,9 +30,7 @@ from dask_simjoin.graph import row_cache
 from dask_simjoin.graph.shuffle import dealt_out
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.tasks import by_worker
-from dask_simjoin.tasks.neighbor_rows import (
-    FoundRows,
-)
+from dask_simjoin.tasks.neighbor_rows import FoundRows
 from tests.support.frames import split
 from tests.support.points import frame_of
 from tests.support.profiles import in_turns

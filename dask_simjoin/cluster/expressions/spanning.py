@@ -57,9 +57,7 @@ from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.request.clusters import Choice
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.tasks.nearest import (
-    ANY_TOTAL,
-)
+from dask_simjoin.tasks.nearest import ANY_TOTAL
 
 SHARED_ROUNDS = 6
 """Number of Boruvka rounds that several tasks share. One task does the later rounds.
