@@ -343,16 +343,24 @@ def root_of(parent: int, node: int) -> int:
 
 
 @device_function
-def unite_different(parent: int, i: int, j: int) -> bool:
-    """Unite the sets of two nodes; return whether this call has united different sets."""
+def _united(parent: int, i: int, j: int) -> tuple[int, bool]:
+    """Unite the sets of two nodes. Return their common root, and whether this call has
+    united different sets.
+    """
     a, b = root_of(parent, i), root_of(parent, j)
     while a != b:
         if a < b:
             a, b = b, a
         if tie_root(parent, a, b):
-            return True
+            return b, True
         a, b = root_of(parent, a), root_of(parent, b)
-    return False
+    return a, False
+
+
+@device_function
+def unite_different(parent: int, i: int, j: int) -> bool:
+    """Unite the sets of two nodes; return whether this call has united different sets."""
+    return _united(parent, i, j)[1]
 
 
 @device_function
@@ -361,11 +369,4 @@ def unite(parent: int, i: int, j: int) -> int:
 
     Return their common root, which may be outdated: other threads unite sets, too.
     """
-    a, b = root_of(parent, i), root_of(parent, j)
-    while a != b:
-        if a < b:
-            a, b = b, a
-        if tie_root(parent, a, b):
-            return b
-        a, b = root_of(parent, a), root_of(parent, b)
-    return a
+    return _united(parent, i, j)[0]
