@@ -151,6 +151,22 @@ def empty_heap(boxes: int) -> Heap:
     return Heap(np.empty(boxes), np.empty(boxes, np.int64), np.empty(boxes, np.int64))
 
 
+@inline_source
+def begin_heap(a: int, own_tiles: bool, levels: Array, heap: Heap) -> int:
+    """Write the first nodes for tile `a` to a heap; return their number. `levels`:
+    places of the levels of boxes.
+    """
+    keys, ties, nodes = heap
+    size = 0
+    if own_tiles:
+        # the queries' own tile comes first: its points are near, so most other boxes
+        # can be skipped then
+        keys[0], ties[0], nodes[0] = -1.0, -1, a
+        size = 1
+    keys[size], ties[size], nodes[size] = 0.0, 0, (levels.size - 1) << LEVEL
+    return size + 1
+
+
 class Gaps(NamedTuple):
     """The largest gap that matters to each query of a tile, and to any of them; and
     scratch for gaps.
@@ -163,6 +179,48 @@ class Gaps(NamedTuple):
 
 def empty_gaps(kind: DType) -> Gaps:
     return Gaps(*(np.empty(TILE, kind) for _ in range(3)))
+
+
+@inline_source
+def near_boxes(q: Any, d: Any, a: int, group: int, norm: Kind, gaps: Gaps) -> np.uint64:
+    """Write the gaps between tile `a` and the boxes of a group. Return a mask of the
+    boxes that are near any query.
+
+    `q`, `d`: arrays of the two indexes, with `low`, `high`, and `d.tree`.
+    """
+    lower, upper, _ = d.tree
+    step, q_step = group * lower.strides[0], a * q.low.strides[0]
+    return _gaps(
+        lower.ctypes.data + step,
+        upper.ctypes.data + step,
+        q.low.shape[1],
+        q.low.ctypes.data + q_step,
+        q.high.ctypes.data + q_step,
+        gaps.all_reach.ctypes.data,
+        gaps.found.ctypes.data,
+        lower.dtype.type(0),
+        norm,
+    )
+
+
+@inline_source
+def near_queries(z: Array, d: Any, a: int, b: int, norm: Kind, gaps: Gaps) -> np.uint64:
+    """Return a mask of the queries of tile `a` that the box of tile `b` is near to.
+
+    `z`: tiles of the queries; `d`: as in `near_boxes`.
+    """
+    queries, step = z.ctypes.data + a * z.strides[0], b * d.low.strides[0]
+    return _gaps(
+        queries,
+        queries,
+        d.low.shape[1],
+        d.low.ctypes.data + step,
+        d.high.ctypes.data + step,
+        gaps.reach.ctypes.data,
+        gaps.found.ctypes.data,
+        d.low.dtype.type(0),
+        norm,
+    )
 
 
 class Scratch(NamedTuple):
@@ -220,15 +278,7 @@ def _begin_tile(
     for t in range(count):
         work.worst[t] = work.lists[0][t, work.k - 1]
         work.own[t] = q.names[a * TILE + t] if is_self_join else -1
-    keys, ties, nodes = work.heap
-    size = 0
-    if own_tiles:
-        # the queries' own tile comes first: its points are near, so most other boxes
-        # can be skipped then
-        keys[0], ties[0], nodes[0] = -1.0, -1, a
-        size = 1
-    keys[size], ties[size], nodes[size] = 0.0, 0, (d.tree[2].size - 1) << LEVEL
-    return size + 1
+    return begin_heap(a, own_tiles, d.tree[2], work.heap)
 
 
 @inline_source
@@ -259,21 +309,10 @@ def _push_group(
     """Add the boxes of group `number` that may have a neighbor to the heap. Return its
     number of nodes.
     """
-    lower, upper, levels = d.tree
     keys, ties, nodes = work.heap
+    levels = d.tree[2]
     group = levels[level] + number
-    step, q_step = group * lower.strides[0], a * q.low.strides[0]
-    mask = _gaps(
-        lower.ctypes.data + step,
-        upper.ctypes.data + step,
-        q.low.shape[1],
-        q.low.ctypes.data + q_step,
-        q.high.ctypes.data + q_step,
-        work.gaps.all_reach.ctypes.data,
-        work.gaps.found.ctypes.data,
-        lower.dtype.type(0),
-        norm,
-    )
+    mask = near_boxes(q, d, a, group, norm, work.gaps)
     boxes = d.low.shape[0] if level == 0 else levels[level] - levels[level - 1]
     while mask != NONE:
         bit = lowest_bit(mask)
@@ -302,18 +341,7 @@ def _searching(
     """Return a mask of the `valid` queries of tile `a` that may have a neighbor in tile
     `b`. `zeros`: the queries whose neighbors are all at distance 0.
     """
-    queries, step = z.ctypes.data + a * z.strides[0], b * d.low.strides[0]
-    near = valid & _gaps(
-        queries,
-        queries,
-        d.low.shape[1],
-        d.low.ctypes.data + step,
-        d.high.ctypes.data + step,
-        work.gaps.reach.ctypes.data,
-        work.gaps.found.ctypes.data,
-        d.low.dtype.type(0),
-        norm,
-    )
+    near = valid & near_queries(z, d, a, b, norm, work.gaps)
     names, least = work.lists[1], d.least[b >> 6, b & 63]
     idle, k = near & zeros, work.k
     while idle != NONE:

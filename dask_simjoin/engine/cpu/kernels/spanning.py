@@ -29,11 +29,13 @@ from dask_simjoin.engine.cpu.kernels.nearest import (
     LEVEL,
     Gaps,
     Heap,
-    _gaps,
     _pop,
     _push,
+    begin_heap,
     empty_gaps,
     empty_heap,
+    near_boxes,
+    near_queries,
 )
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ANY,
@@ -224,15 +226,9 @@ def scratch(tiles: int, groups: int, dims: int, kind: DType) -> Scratch:
 @inline_source
 def _begin_tile(a: int, own_tiles: bool, levels: Array, work: Scratch) -> int:
     """Prepare the queries of tile `a`. Return the number of nodes of the heap."""
-    keys, ties, nodes = work.heap
     for t in range(TILE):
         work.gaps.reach[t], work.bounds[t] = -1.0, -1.0
-    size = 0
-    if own_tiles:
-        keys[0], ties[0], nodes[0] = -1.0, -1, a
-        size = 1
-    keys[size], ties[size], nodes[size] = 0.0, 0, (levels.size - 1) << LEVEL
-    return size + 1
+    return begin_heap(a, own_tiles, levels, work.heap)
 
 
 @inline_source
@@ -295,26 +291,6 @@ def _wins_tie(a: int, valid: np.uint64, own: Any, best: Best, least: int) -> boo
 
 
 @inline_source
-def _near_boxes(
-    q: Queries, d: Data, a: int, group: int, norm: Kind, work: Scratch
-) -> np.uint64:
-    """Write the gaps to the boxes of a group. Return a mask of the near boxes."""
-    lower, upper, _ = d.tree
-    step, q_step = group * lower.strides[0], a * q.low.strides[0]
-    return _gaps(
-        lower.ctypes.data + step,
-        upper.ctypes.data + step,
-        q.low.shape[1],
-        q.low.ctypes.data + q_step,
-        q.high.ctypes.data + q_step,
-        work.gaps.all_reach.ctypes.data,
-        work.gaps.found.ctypes.data,
-        lower.dtype.type(0),
-        norm,
-    )
-
-
-@inline_source
 def _searching(
     z: Array,
     d: Data,
@@ -331,18 +307,7 @@ def _searching(
     """
     components, cores, names, _ = own
     tag, least = d.tags[b >> 6, b & 63], d.least[b >> 6, b & 63]
-    queries, step = z.ctypes.data + a * z.strides[0], b * d.low.strides[0]
-    near = valid & _gaps(
-        queries,
-        queries,
-        d.low.shape[1],
-        d.low.ctypes.data + step,
-        d.high.ctypes.data + step,
-        work.gaps.reach.ctypes.data,
-        work.gaps.found.ctypes.data,
-        d.low.dtype.type(0),
-        norm,
-    )
+    near = valid & near_queries(z, d, a, b, norm, work.gaps)
     left = near
     while left != NONE:
         t = lowest_bit(left)
@@ -410,7 +375,7 @@ def search_others(
             size -= 1
             if level >= 0:
                 group = levels[level] + number
-                mask = _near_boxes(q, d, a, group, norm, work)
+                mask = near_boxes(q, d, a, group, norm, work.gaps)
                 boxes = d.low.shape[0]
                 if level > 0:
                     boxes = levels[level] - levels[level - 1]
