@@ -33,6 +33,7 @@ from tools import ROOT
 NET = "10.77.0"
 BRIDGE = "simjoin0"
 PORT = 8786
+PYTHON = (sys.executable, "-m")
 
 
 def missing() -> str:
@@ -76,20 +77,19 @@ class Host:
             _run(*prefix, "tc", "qdisc", "replace", "dev", cable, "root", *how)
 
     def start(self, workers: int, threads: int, memory: str) -> None:
-        """Start worker processes on this host."""
+        """Start worker processes on this host, with the configuration of Dask here."""
         command = [
             *("ip", "netns", "exec", self.name),
-            *(sys.executable, "-m", "distributed.cli.dask_worker"),
+            *PYTHON,
+            "distributed.cli.dask_worker",
             f"tcp://{NET}.254:{PORT}",
             *("--nworkers", str(workers), "--nthreads", str(threads)),
             *("--host", f"{NET}.{self.number + 1}"),
             *("--local-directory", str(self.folder)),
             *("--memory-limit", memory, "--no-dashboard", "--death-timeout", "60"),
         ]
-        env = os.environ | {"PYTHONPATH": str(ROOT)}
-        with (self.folder.parent / f"{self.name}.log").open("wb") as log:
-            process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
-        self.processes.append(process)
+        log = self.folder.parent / f"{self.name}.log"
+        self.processes.append(_started(command, log))
 
     def cut(self) -> None:
         """Cut the cable: the host vanishes, and no connection is closed."""
@@ -141,22 +141,9 @@ def hosts(
         _run("ip", "addr", "add", f"{NET}.254/24", "dev", BRIDGE)
         _run("ip", "link", "set", BRIDGE, "up")
         stack.enter_context(dask.config.set(settings))
-        env = os.environ | {
-            "PYTHONPATH": str(ROOT),
-            "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": timeout,
-            "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": timeout,
-            "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": timeout,
-        }
-        stack.enter_context(_environment(env))
-        log = stack.enter_context((folder / "scheduler.log").open("wb"))
-        scheduler = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "distributed.cli.dask_scheduler"),
-                *("--host", f"{NET}.254", "--port", str(PORT), "--no-dashboard"),
-            ],
-            stdout=log,
-            stderr=log,
-        )
+        command = [*PYTHON, "distributed.cli.dask_scheduler", "--no-dashboard"]
+        command += ["--host", f"{NET}.254", "--port", str(PORT)]
+        scheduler = _started(command, folder / "scheduler.log")
         stack.callback(_end, scheduler)
         made = []
         for n in range(number):
@@ -178,15 +165,15 @@ def hosts(
         yield Hosts(made, client)
 
 
-@contextlib.contextmanager
-def _environment(wanted: dict[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a process with the configuration of Dask here."""
+    config = dask.config.serialize(dask.config.global_config)
+    env = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "DASK_INTERNAL_INHERIT_CONFIG": config,
+    }
+    with log.open("wb") as written:
+        return subprocess.Popen(command, env=env, stdout=written, stderr=written)
 
 
 def _connect(host: Host) -> None:
