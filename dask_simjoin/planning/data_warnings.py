@@ -150,20 +150,19 @@ def check_share(
     raise BudgetError(
         _explained(causes, message),
         remedies=[
-            *(one.remedy for one in causes if one.remedy is not None),
+            *filter(None, causes.values()),
             Remedy(config=enough_result(size)),
             *cause.counting,
         ],
     )
 
 
-def _explained(causes: Iterable[DataWarning], message: str) -> str:
+def _explained(mistakes: Iterable[Mistake], message: str) -> str:
     """Put mistakes before the message of an error. Their advice becomes part of the
     advice to use a smaller eps.
     """
     sentences, use = [], "Use a smaller eps"
-    for mistake in (one.mistake for one in causes):
-        assert mistake is not None
+    for mistake in mistakes:
         sentences.append(mistake.text)
         if mistake.advice and use in message:
             message = message.replace(use, f"{mistake.advice}{SMALLER}", 1)
@@ -181,19 +180,23 @@ def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
         yield
     except BudgetError as error:
         (text,) = error.args
-        new = [one for one in _causes(find()) if one.mistake.text not in text]  # type: ignore[union-attr]
+        new = {
+            mistake: remedy
+            for mistake, remedy in _causes(find()).items()
+            if mistake.text not in text
+        }
         error.args = (_explained(new, text),)
-        error.remedies = (
-            *(one.remedy for one in new if one.remedy is not None),
-            *error.remedies,
-        )
+        error.remedies = (*filter(None, new.values()), *error.remedies)
         raise
 
 
-def _causes(data_warnings: Iterable[DataWarning]) -> list[DataWarning]:
-    """Return the warnings about mistakes that may explain a large result, each once."""
-    found = {one.mistake: one for one in data_warnings if not one.if_none}
-    return [one for mistake, one in found.items() if mistake is not None]
+def _causes(data_warnings: Iterable[DataWarning]) -> dict[Mistake, Remedy | None]:
+    """Return the mistakes that may explain a large result, each with its remedy."""
+    return {
+        one.mistake: one.remedy
+        for one in data_warnings
+        if one.mistake is not None and not one.if_none
+    }
 
 
 def raise_if_none(
