@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import gc
 import importlib.util
 import multiprocessing
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -35,6 +34,7 @@ import pandas as pd
 from distributed import Client, LocalCluster, wait
 
 import dask_simjoin  # noqa: F401
+from benchmarks.harness.lazy import scratch
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 
@@ -107,9 +107,8 @@ class Job:
     verb: Call
     peers: dict[str, Call] = field(default_factory=dict)
     divisible: bool = False  # whether it is compared with independent parts
-    planned: dict[str, Any] | None = (
-        None  # arguments of `plan`, for verbs that it plans
-    )
+    # arguments of `plan`, for verbs that it plans
+    planned: dict[str, Any] | None = None
 
 
 def _counts(x: np.ndarray, eps: float) -> int:
@@ -250,8 +249,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--folder",
         type=Path,
-        default=Path(tempfile.gettempdir()) / "dask-simjoin-cores",
-        help="for files; it is deleted at the end (default: %(default)s)",
+        help="for files (default: the system's temporary folder)",
     )
     parser.add_argument("--peers", nargs="*", default=list(MODULES))
     parser.add_argument("--repeat", type=int, default=3, help="runs (default 3)")
@@ -321,9 +319,8 @@ def on_workers(job: Job, frame: dd.DataFrame) -> Any:
 
 
 def write_files(frame: pd.DataFrame, folder: Path) -> None:
-    """Write the rows of a job to one file per partition."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """Write the rows of a job to one file per partition; labels count rows."""
+    folder.mkdir()
     for n, rows in enumerate(np.array_split(np.arange(len(frame)), PARTITIONS)):
         part = frame.iloc[rows[0] : rows[-1] + 1]
         part.to_parquet(folder / f"{n:03}.parquet", compression=None)
@@ -417,21 +414,16 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
                 keep(f"cluster, {cluster}", lambda q=lazy: on_workers(job, q))
                 del lazy
     if "files" in options.kinds:
-        files, written, target = (
-            options.folder / each for each in ("rows", "result", "copy")
-        )
-        shutil.rmtree(written, ignore_errors=True)
-        write_files(frame, files)
-        for threads in options.file_threads or options.threads:
-            keep(
-                f"files, {threads}",
-                lambda n=threads: from_files(job, files, written, n),
-            )
-            keep(
-                f"copied files, {threads}",
-                lambda n=threads: copy_files(files, written, target, n),
-            )
-        shutil.rmtree(options.folder, ignore_errors=True)
+        with scratch(options.folder) as folder:
+            files, written = folder / "rows", folder / "result"
+            write_files(frame, files)
+            for n in options.file_threads or options.threads:
+                own, copied = (
+                    (job, files, written, n),
+                    (files, written, folder / "copy", n),
+                )
+                keep(f"files, {n}", functools.partial(from_files, *own))
+                keep(f"copied files, {n}", functools.partial(copy_files, *copied))
     if "parts" in options.kinds and job.divisible:
         for threads in options.part_threads or options.threads:
             if threads > 1:
