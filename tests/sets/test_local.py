@@ -113,22 +113,25 @@ def test_any_number_of_threads_gives_the_same(verb, tables):
 
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("verb", ["pairs", "marks"])
-def test_several_threads_refuse_what_does_not_fit(verb, tables, monkeypatch):
+def test_several_threads_refuse_what_does_not_fit(verb, frame, monkeypatch):
     made = []
-    monkeypatch.setattr(budget, "SURE", 0)
-    for module in (budget, near_duplicates):
-        monkeypatch.setattr(module, "free_memory", lambda: 40_000)
     real = pairs._matches_of
 
     def noted(*how):
         for found in real(*how):
-            made.append(int(found.rows.sum()))
+            made.append(len(found.left))
             yield found
 
     monkeypatch.setattr(pairs, "_matches_of", noted)
-    every = tables[0].simjoin.count_set_pairs(**SETS)
+    frame = frame.assign(group=0)
+    VERBS[verb](frame, None, {"threads": 3})
+    every = sum(made)
+    made.clear()
+    monkeypatch.setattr(budget, "SURE", 0)
+    for module in (budget, near_duplicates):
+        monkeypatch.setattr(module, "free_memory", lambda: 40_000)
     with pytest.raises(BudgetError):
-        VERBS[verb](*tables, {"threads": 3})
+        VERBS[verb](frame, None, {"threads": 3})
     assert sum(made) < every / 2
 
 
