@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from dask_simjoin.engine.index.cpu_tiles import (
     smallest_names,
     wide_dims,
 )
+from tests.support.fences import fenced
 from tests.support.nearest import oracle, searches
 from tests.support.points import KINDS, make_points
 from tests.support.profiles import examples, in_turns
@@ -87,6 +89,21 @@ def check(
 def test_any_points(case):
     q, d, k, same, q_names, d_names, bound2, filtered, cuts, order = case
     check(q, d, k, same, q_names, d_names, bound2, filtered, cuts=cuts, order=order)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="protects pages as Linux does")
+@in_turns(1, filtered=[False, True])
+def test_reads_end_with_the_names(filtered):
+    """The last tile has fewer rows than lanes, and no memory follows its names."""
+    x = make_points("uniform", 3 * TILE + 5, 2, np.random.default_rng(0))
+    layout = layout_of(x, filtered=filtered)
+    index, expected = build(x, None, layout), fresh(len(x), 3)
+    nearest(index, index, layout, *expected, is_self_join=True)
+    with fenced(index["names"]) as names:
+        found = fresh(len(x), 3)
+        index["names"] = names
+        nearest(index, index, layout, *found, is_self_join=True)
+        np.testing.assert_array_equal(found, expected)
 
 
 @in_turns(1, dims=[1, 2, 3, 4, 5, 8], filtered=[False, True])

@@ -428,6 +428,19 @@ def _measure(
 
 
 @inline_source
+def _without(mask: np.uint64, d_names: Array, b: int, name: int) -> np.uint64:
+    """Remove the point with a row id from a mask of points of tile `b`."""
+    start = b * TILE
+    if start + TILE <= d_names.size:
+        return mask & names_other(d_names.ctypes.data + start * 8, name)
+    # the last tile has fewer ids than lanes, so a vector would end after the array
+    for t in range(d_names.size - start):
+        if d_names[start + t] == name:
+            mask &= ~(ONE << np.uint64(t))
+    return mask
+
+
+@inline_source
 def scan_exact(
     q: Terms,
     d: Terms,
@@ -473,7 +486,7 @@ def scan_exact(
             first = min(4 * first, most) if first > 0 else most
             mask = lanes_within(distances.ctypes.data, first)
         if own[t] >= 0 and gaps[t] == 0.0:
-            mask &= names_other(names, own[t])
+            mask = _without(mask, d_names, b, own[t])
         if least2 > 0.0:
             mask &= ~lanes_below(distances.ctypes.data, least2)
         if mask == NONE:
