@@ -272,10 +272,35 @@ def _fused_from_ours(last: Expr, is_ours: Callable[[Any], bool]) -> Expr:
             group[step._name] = step
             left += step.dependencies()
     fused = list(group.values())
-    others = [
-        step for one in fused for step in one.dependencies() if step._name not in group
+    return FusedWrite(fused, *_inputs_of(fused)) if len(fused) > 1 else last
+
+
+def _inputs_of(steps: list[Expr]) -> list[Expr]:
+    """Return the inputs of steps, in order, that are not among these steps."""
+    own = {step._name for step in steps}
+    return [
+        found
+        for step in steps
+        for found in step.dependencies()
+        if found._name not in own
     ]
-    return Fused(fused, *others) if len(fused) > 1 else last
+
+
+class FusedWrite(Fused):
+    """Steps that are fused before Dask has finished its optimization, which may still
+    replace the inputs: in `dependencies`, but not in `exprs`.
+    """
+
+    def _task(self, name: Any, index: int) -> Task:
+        task = super()._task(name, index)
+        pairs = zip(_inputs_of(self.exprs), self.dependencies(), strict=True)
+        new = {old._name: found._name for old, found in pairs}
+        subs = {
+            key: (new[key[0]], *key[1:])
+            for key in task.dependencies
+            if new.get(key[0], key[0]) != key[0]
+        }
+        return task.substitute(subs)
 
 
 def list_fused_columns(fused: type = Fused) -> bool:

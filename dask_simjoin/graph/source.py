@@ -215,16 +215,27 @@ def _optimized_by_partition(expr: Expr, known: dict[str, Expr]) -> Expr:
     `known`: name of an expression -> the result.
 
     The innermost parts come first: if two steps read the same part, both must get the
-    same partitions of it.
+    same partitions of it. But columns that are put beside each other are optimized
+    together, because Dask then merges the same partitions of both.
     """
     if expr._name not in known:
         found = _with_operands(expr, _optimized_by_partition, known)
-        if _depends_on_partitions(found) and _reads_files(found):
+        if not _has_equal_partitions(found):
+            found = expr.optimize(fuse=False)
+        elif _depends_on_partitions(found) and _reads_files(found):
             divided = any(isinstance(node, Repartition) for node in found.walk())
             if divided or not isinstance(found, CHOOSING):
                 found = found.optimize(fuse=False)
         known[expr._name] = found
     return known[expr._name]
+
+
+def _has_equal_partitions(node: Expr) -> bool:
+    """Return whether all inputs of a step have as many partitions, if it needs that."""
+    if not isinstance(node, Blockwise):
+        return True
+    inputs = [one for one in node.dependencies() if not node._broadcast_dep(one)]
+    return len({one.npartitions for one in inputs}) < 2
 
 
 def _with_operands(

@@ -330,6 +330,24 @@ def test_writes_are_fused_once():
     assert not fuse_writes(lambda step: True, Simplified)
 
 
+def test_writes_follow_their_inputs(tmp_path):
+    """Dask reads a wide frame in one order of columns for the labels of groups, and in
+    another one for the rows.
+    """
+    frame = pd.DataFrame({f"x{k}": np.arange(9.0) for k in range(17)})
+    frame = frame.assign(g=0, key=range(9))
+    frame.to_parquet(tmp_path / "frame.parquet")
+    wide = dd.read_parquet(tmp_path, filesystem="arrow").set_index("key", drop=False)
+    on = [f"x{k}" for k in range(17)]
+    for how in ({}, {"by": "g"}):
+        found = wide.simjoin.neighbor_counts(5.0, on=on, **how).to_frame("n")
+        for n, one in enumerate((found, found.persist())):
+            one.to_parquet(tmp_path / f"found{n}")
+            assert dd.read_parquet(tmp_path / f"found{n}")["n"].compute().tolist() == [
+                *(1, 2, 2, 2, 2, 2, 2, 2, 1)
+            ]
+
+
 def steps_of(compute):
     """Count the tasks that run meanwhile, by the first part of their key."""
     with dask.config.set(scheduler="sync"), Profiler() as ran:

@@ -184,6 +184,23 @@ def test_rows_that_depend_on_partitions_are_those_of_dask(kind, files, tmp_path)
         assert marked.compute()["k"].tolist() == expected
 
 
+def test_rows_with_numbers_are_divided_as_their_numbers(tmp_path):
+    """Dask reads one column to number the rows, and so would merge more files."""
+    frame = pd.DataFrame(np.random.default_rng(0).random((40, 3)), columns=list("xyz"))
+    for n, rows in enumerate(np.array_split(np.arange(40), 9)):
+        frame.iloc[rows].to_parquet(tmp_path / f"{n}.parquet")
+    numbered = dd.read_parquet(tmp_path, filesystem="fsspec").simjoin.with_row_id()
+    for partitions in (5, 12):
+        for base in (numbered, numbered.repartition(npartitions=partitions)):
+            rows = base.map_partitions(abs)
+            found = rows.simjoin.self_join(0.2, on=["x", "y"], id="row_id")
+            want = frame.simjoin.self_join(0.2, on=["x", "y"])
+            found = found.compute(scheduler="sync")
+            assert set(zip(found["left"], found["right"], strict=True)) == set(
+                zip(want["left"], want["right"], strict=True)
+            )
+
+
 SORTED = {
     "head": lambda g, how: g.sort_values("k").head(13, **how),
     "tail": lambda g, how: g.sort_values("k").tail(13, **how),
