@@ -539,12 +539,14 @@ def check_other(call: str, other: object, **second: object) -> None:
     if is_frame(other):
         return
     swapped = [
-        f" {name}= is one, so the arguments are swapped."
+        f" {name}= is a data frame, so the arguments are swapped."
         for name, value in second.items()
         if is_frame(value)
     ]
     if not swapped and "k" in second and isinstance(other, numbers.Integral):
-        swapped = [f" For neighbors within this frame, use knn_join(k={shown(other)})."]
+        k = shown(other)
+        swapped = [f" For the {k} nearest rows within this frame, use knn_join(k={k})."]
+        call = f"knn_join(other, {k}) for rows of another table"
     remedy = "" if isinstance(other, numbers.Number) else instead_of_frame(other)
     raise UnsupportedFrameError(
         f"other={shown(other)} is not a data frame.{''.join(swapped) or remedy} Use "

@@ -83,13 +83,19 @@ class Cause:
     equal: bool = False  # whether all rows have the same coordinates
     kind: str = ""  # see `RowSpec.kind`
     lists: bool = False  # whether a column holds lists, which Dask converts to texts
+    array: bool = False  # whether columns have numbers, as those of an array
 
     @classmethod
     def of(cls, spec: RowSpec, two: bool, equal: bool = False) -> Cause:
         """Return the option that limits the pairs of a join."""
+        array = list(spec.on) == list(range(len(spec.on)))
         return cls(
-            spec.request, two, spec.same_options, equal, spec.kind, spec.of_lists
+            spec.request, two, spec.same_options, equal, spec.kind, spec.of_lists, array
         )
+
+    @property
+    def table(self) -> str:
+        return "x" if self.array else "frame"
 
     @property
     def is_nearest(self) -> bool:
@@ -117,7 +123,7 @@ class Cause:
     def without_pairs(self) -> str:
         """A sentence that recommends the verbs that count pairs; "" if there are none."""
         counts = " or ".join(f"{one.verb}()" for one in self.counting)
-        return f" If you only need numbers, use {counts}." if counts else ""
+        return f" If you only need counts, use {counts}." if counts else ""
 
     @property
     def fewer_pairs(self) -> str:
@@ -138,7 +144,7 @@ class Cause:
         if self.two or self.options is None or not self.option.startswith("eps="):
             return ""
         return (
-            " For example, eps=numpy.median(dask_simjoin.k_distances(frame, "
+            f" For example, eps=numpy.median(dask_simjoin.k_distances({self.table}, "
             f"10{self.options})) gives half of the rows at least 10 neighbors."
         )
 
@@ -230,7 +236,8 @@ def _in_parts(size: float, cause: Cause, most: bool = False) -> tuple[str, Remed
         config["dataframe.convert-string"] = False
     first = f"dask.config.set({config}), then " if config else "use "
     space = f" with more than {size_text(size)} free" if size else ""
-    table = f"dd.from_pandas(frame, npartitions={PARTS})"
+    rows = "pandas.DataFrame(x)" if cause.array else "frame"
+    table = f"dd.from_pandas({rows}, npartitions={PARTS})"
     join = f"{cause.kind}{'join' if cause.two else 'self_join'}"
     call = f"{table}.simjoin.{join}(...)"
     things = "pairs"

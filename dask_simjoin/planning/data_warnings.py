@@ -392,10 +392,10 @@ def _in_meters(spec: JoinSpec, named: str) -> str:
         or spec.radius is not None
         or spec.several
         or not 0 < eps <= MANY_DEGREES
+        or name == "max_distance"  # if it was not given, eps is a guess
     ):
-        return (
-            f", with distances in degrees. For meters, use {use} and {name}= in meters."
-        )
+        end = "" if name == "max_distance" else f" and {name}= in meters"
+        return f", with distances in degrees. For meters, use {use}{end}."
     meters = math.radians(eps) * RADIUS
     size = f"{meters:.3g} m" if meters < 1000 else f"{meters / 1000:.3g} km"
     return (
@@ -614,7 +614,8 @@ def _large(
                 f"{share:.0%} of all pairs of "
                 f"rows are within {eps}. If you mean a similarity of at least "
                 f"{spec.eps:g}, use "
-                f"eps={1 - spec.eps:.6g}."
+                f"eps={1 - spec.eps:.6g}.",
+                silence=True,
             )
         ]
     if share < LARGE:

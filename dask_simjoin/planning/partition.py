@@ -689,9 +689,12 @@ def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError
         if id is None
         else ""
     )
+    rounded, remedy = _rounded(value), _remedy(id)
+    if rounded:
+        remedy = f"If ids also repeat in the file itself, u{remedy[1:]}"
     return DuplicateIdError(
         f"{describe_ids(id)} are not unique: {plain!r} repeats{where}, so pairs would "
-        f"be ambiguous.{_rounded(value)} {_remedy(id)}{labels}"
+        f"be ambiguous.{rounded} {remedy}{labels}"
     )
 
 
@@ -705,6 +708,6 @@ def _rounded(value: Any) -> str:
         return ""
     return (
         f" The dtype {dtype} rounds integers of this size, so different ids may have "
-        "become equal. Then read them as int64 or as strings when you load the table: "
-        "lost digits cannot be restored. If they also repeat there, these remedies help."
+        "become equal. In that case, read the column as int64 or str when you load the "
+        "table; converting it now cannot restore lost digits."
     )

@@ -60,7 +60,7 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
         f"Without on= the coordinates are all numeric columns, {listed(kinds)}. But "
         f"{listed(found)} "
         f"{how}. Name the coordinates with on=[...]{suggested(kinds)}. If "
-        f"{found[0]!r} holds the ids of rows, also use id={found[0]!r}."
+        f"each row has its own {found[0]!r}, also use id={found[0]!r}."
     )
 
 
@@ -190,7 +190,10 @@ def suggested(kinds: dict[Hashable, str]) -> str:
     if len(first) == len(second) == 1:
         chosen = [names[first[0]], names[second[0]]]
         others = [name for name in names if name not in chosen]
-        without = f" (without {listed(others)})" if others else ""
+        does = "does not look like a coordinate"
+        if len(others) > 1:
+            does = "do not look like coordinates"
+        without = f" ({listed(others)} {does})" if others else ""
         return f", such as on=[{listed(chosen)}]{without}"
     integers = [name for name, kind in rest.items() if kind in INTEGERS]
     if len(integers) > 1:

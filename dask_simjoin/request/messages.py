@@ -617,7 +617,7 @@ def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
         return f", such as {name}.compute()"
     if by_row and _holds_several(value):
         return (
-            f". For one distance per row, make it a column: frame.assign(r={name}), then "
+            f". For one distance per row, make it a column: frame = frame.assign(r={name}), then "
             f"{name}='r' (in self_join() with pairs='both')"
         )
     return number_in_text(value) if isinstance(value, str) else ""

@@ -442,9 +442,10 @@ JOBS = {
         lambda: dask_simjoin.self_join(RNG.random((400_000, 3)), 0.9),
         (
             "within eps=0.9",
-            "k_distances(frame, 10)",
+            "k_distances(x, 10)",
             "count_pairs()",
             "'simjoin.result-lim",
+            "dd.from_pandas(pandas.DataFrame(x), npartitions=",
         ),
     ),
     # clusters of a population
@@ -474,7 +475,7 @@ JOBS = {
         lambda: GALAXIES.assign(id=2.0**60 + np.arange(500)).simjoin.self_join(
             0.05, id="id", **SPACE
         ),
-        ("repeats", "rounds integers of this size", "read them as int64"),
+        ("repeats", "rounds integers of this size", "read the column as int64"),
     ),
     "galaxies: megaparsecs": Mistake(
         lambda: GALAXIES.simjoin.self_join("0.05 Mpc", **SPACE),
@@ -602,7 +603,7 @@ JOBS = {
         ),
         (
             "column 1 has 1 missing value",
-            "label 4",
+            "row 4",
             "make_pipeline(SimpleImputer(), RadiusNeighborsTransformer(...))",
             "X[np.isfinite(X).all(axis=1)]",
         ),

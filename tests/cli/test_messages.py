@@ -137,11 +137,11 @@ def test_case_is_ignored(tables):
     [
         (
             "self-join p.csv --id id --eps 9",
-            "If you only need numbers, use the commands count-pairs or counts.",
+            "If you only need counts, use the commands count-pairs or counts.",
         ),
         (
             "sets self-join a.csv --on t --threshold .1",
-            "If you only need numbers, use the commands sets count-pairs or sets counts.",
+            "If you only need counts, use the commands sets count-pairs or sets counts.",
         ),
     ],
 )

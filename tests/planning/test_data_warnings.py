@@ -20,6 +20,7 @@ from dask_simjoin.neighbors import NearestNeighbors
 from dask_simjoin.planning.budget import Cause, check_room, within_memory
 from dask_simjoin.planning.data_warnings import (
     PROBED,
+    SILENCE,
     count_copies,
     far_from_max_distance,
 )
@@ -326,6 +327,10 @@ def test_degrees_on_a_plane(lay):
         call = lay(EARTH).simjoin.count_pairs
         text = warned(UnitsWarning, call, eps, **options)[1]
         assert "and eps= in meters. To silence" in text and "latitude." not in text
+    # without max_distance=, the largest distance is a guess
+    text = warned(UnitsWarning, lay(EARTH).simjoin.knn_join, k=1)[1]
+    use = "use metric='haversine', on=['latitude', 'longitude']."
+    assert text.endswith(f"{use} {SILENCE}")
     # once, of two tables
     _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)
     # no degrees, other names, too few rows
@@ -567,7 +572,7 @@ def test_free_memory_is_what_counts(monkeypatch):
     text = (
         r"eps=0\.5 gives an estimated 49\.\d million pairs or more .* 1 GB are free\. "
         r"All rows have the same coordinates, so a smaller eps does not help\. If you "
-        r"only need numbers, use count_pairs\(\)"
+        r"only need counts, use count_pairs\(\)"
     )
     # what the result takes fits, and what is taken while it is made does not
     with pytest.raises(
@@ -593,7 +598,7 @@ def test_what_is_small_asks_for_no_memory(monkeypatch):
 def test_memory_that_runs_out_all_the_same():
     text = (
         r"^eps=1\.0 gives a result that does not fit in memory: no more\. Use a smaller "
-        r"eps\. If you only need numbers, use count_pairs\(\) .* use dd\.from_pandas\("
+        r"eps\. If you only need counts, use count_pairs\(\) .* use dd\.from_pandas\("
     )
     spec = SelfJoinRequest(eps=1.0, on=["x"]).spec(EQUAL)
     with pytest.raises(BudgetError, match=text), within_memory(Cause(spec.request)):

@@ -223,13 +223,13 @@ def test_an_eps_that_is_no_column():
 def test_the_table_comes_before_eps_and_k():
     text = told(UnsupportedFrameError, FRAME.simjoin.join, 1.0, FRAME, on="x")
     assert (
-        "other=1.0 is not a data frame. eps= is one, so the arguments are swapped. "
+        "other=1.0 is not a data frame. eps= is a data frame, so the arguments are swapped. "
         "Use join(other, eps)" in text
     )
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, 3, on="x")
     assert (
-        "other=3 is not a data frame. For neighbors within this frame, use "
-        "knn_join(k=3). Use" in text
+        "other=3 is not a data frame. For the 3 nearest rows within this frame, use "
+        "knn_join(k=3). Use knn_join(other, 3) for rows of another table" in text
     )
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, [0.0, 1.0], on="x")
     assert text.startswith("other=[0.0, 1.0] is not") and "knn_join(k=" not in text
@@ -520,7 +520,10 @@ def test_categories_are_named_by_by():
         ("0.123456789", "such as 0.123456789 without quotes"),
         (Decimal("0.1"), "such as float(eps)"),
         (datetime.timedelta(seconds=1), "in the unit of the column"),
-        ([1.0, 2.0], ">= 0. For one distance per row, make it a column: frame.assign("),
+        (
+            [1.0, 2.0],
+            ">= 0. For one distance per row, make it a column: frame = frame.",
+        ),
         (pd.Series([1.0] * 40), ">= 0. For one distance per row, make it a column"),
         (dd.from_pandas(FRAME, npartitions=1)["x"].std(), "such as eps.compute()"),
         (dask.delayed(1.0), "such as eps.compute()"),
