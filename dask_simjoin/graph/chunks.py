@@ -261,8 +261,8 @@ class ChunksOfParcels(Chunks):
     """Chunks that are made from the parcels that workers have packed.
 
     `regions`: None, or the shared `ClusterChunks`. If given, a chunk's own rows and its
-    halo are indexed together, and all steps of a chunk run on the same worker.
-    `workers`: number of workers.
+    halo are indexed together. `workers`: number of workers. `threads`: number of threads
+    that index a chunk.
     """
 
     _parameters = [
@@ -272,6 +272,7 @@ class ChunksOfParcels(Chunks):
         "example",
         "layout",
         "workers",
+        "threads",
         "regions",
         "run",
     ]
@@ -282,9 +283,7 @@ class ChunksOfParcels(Chunks):
         return int(self.operand("number"))
 
     def place(self, c: int) -> Any:
-        """Return the end of the keys of tasks that use chunk `c`."""
-        if self.operand("regions") is None:
-            return c
+        """Return the end of the keys of tasks that make or use chunk `c`."""
         return on_worker_of(c * self.operand("workers") // self._number, c)
 
     def _inputs(self) -> tuple[list[Any], dict[Any, Any]]:
@@ -301,7 +300,8 @@ class ChunksOfParcels(Chunks):
 
     def _calls(self, parts: list[TaskRef]) -> Iterator[Call]:
         groups, regions = self.parcels.npartitions, self.operand("regions")
-        own, offsets = [self.operand("example"), self.operand("layout")], self.offsets
+        names, offsets = ("example", "layout", "threads"), self.offsets
+        own = [self.operand(name) for name in names]
         for c in range(self._number):
             parcels = parts[c * groups : (c + 1) * groups]
             if regions is None:
@@ -412,6 +412,7 @@ class ChunkSource:
             self.source.inner._meta.iloc[:0],
             self.plan.layout,
             limits_for(self.spec.library).workers,
+            self.plan.indexing.threads,
             regions,
             self._run,
         )

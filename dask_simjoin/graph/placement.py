@@ -130,14 +130,10 @@ class Placement:
         """Return the number of the chunk that this key makes; None if it makes
         something else.
         """
-        if (
-            isinstance(key, tuple)
-            and len(key) == 2
-            and isinstance(key[1], int)
-            and key[0] in self.firsts
-        ):
-            return self.firsts[key[0]] + key[1]
-        return None
+        if not (isinstance(key, tuple) and len(key) == 2 and key[0] in self.firsts):
+            return None
+        place = key[1] if worker_of(key) is None else key[1][-1]
+        return self.firsts[key[0]] + place if isinstance(place, int) else None
 
     def used(self, task: Any) -> tuple[int, ...]:
         """Return the numbers of the chunks that a task uses, ascending."""

@@ -64,7 +64,12 @@ from dask_simjoin.planning.partition import (
     suspected,
 )
 from dask_simjoin.planning.plan import Plan, make_plan
-from dask_simjoin.planning.resources import check_folder, limits_for, shuffle_method
+from dask_simjoin.planning.resources import (
+    check_folder,
+    limits_for,
+    may_send,
+    shuffle_method,
+)
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
@@ -463,15 +468,14 @@ def choose_shuffle(
         dtypes += [source.inner._meta[name].dtype for name in table.spec.keep]
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
-    shuffle = shuffle_method(configured, limits, size, most, dtypes)
     # most values that return to the partitions of their rows come back by Dask's
     # shuffle, so rows are sent by it, too
     comes_back = (output.by_row or output.single_home) and not output.wide_halo
-    apart = limits.cluster and limits.workers > 1 and not limits.gpu
-    if shuffle == "p2p" or configured or comes_back or not apart:
-        return shuffle
-    held = (held_by_workers(ROWS.look_up(source)) for source in sources)
-    return BY_WORKER if all(frame is not None for frame in held) else shuffle
+    if may_send(limits, size) and not (configured or comes_back):
+        held = (held_by_workers(ROWS.look_up(source)) for source in sources)
+        if all(frame is not None for frame in held):
+            return BY_WORKER
+    return shuffle_method(configured, limits, size, most, dtypes)
 
 
 def plan_key(

@@ -29,10 +29,11 @@ class RowsOfGroups(LabelledExpr):
     rows.
 
     `found`: the values of each chunk's rows.  `chunks`: a `ChunksOfParcels`.
+    `threads`: number of threads of each task.
     """
 
     _label = "simjoin_rows"
-    _parameters = ["found", "chunks", "offsets", "meta"]
+    _parameters = ["found", "chunks", "offsets", "meta", "threads"]
 
     @functools.cached_property
     def groups(self) -> Sequence[list[int]]:
@@ -76,10 +77,9 @@ class RowsOfGroups(LabelledExpr):
             held = (TaskRef(keys[n]) for n in numbers)
             layer[(labels, place)] = Task((labels, place), _labels, *held)
             names = TaskRef((labels, place)), TaskRef((places, place))
-            key, meta = self.key(g), self.operand("meta")
-            layer[key] = Task(
-                key, rows_of_group, numbers, meta, offsets, *names, *parts[g]
-            )
+            how = self.operand("meta"), offsets, self.operand("threads")
+            key = self.key(g)
+            layer[key] = Task(key, rows_of_group, numbers, *how, *names, *parts[g])
         return layer
 
 
@@ -174,6 +174,8 @@ def rows_by_worker(
     chosen: list[int] | None,
 ) -> Expr:
     """Return the values `found` of the chunks' rows to the partitions of the source."""
-    made = RowsOfGroups(found, chunks, Shared("simjoin_offsets", offsets), meta)
+    threads = chunks.parcels.operand("threads")
+    shared = Shared("simjoin_offsets", offsets)
+    made = RowsOfGroups(found, chunks, shared, meta, threads)
     rows = np.diff(offsets).tolist()
     return RowsByWorker(label, made, rows, meta, divisions, chosen)

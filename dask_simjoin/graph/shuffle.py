@@ -2,9 +2,10 @@
 rows.
 
 Dask's shuffle has a task for each pair of a partition and a chunk. If workers of a
-cluster hold the partitions, there is one task per thread instead. This task packs all
-partitions of the thread into parcels, one for each chunk. A chunk is then indexed from
-one parcel per thread.
+cluster hold the partitions, there is one task per worker instead. This task packs all
+partitions of the worker into parcels, one for each chunk. A chunk is then indexed from
+one parcel per worker. Usually a worker makes one chunk, so each worker sends one message
+to each other worker.
 
 Dask sends arrays efficiently only in plain tuples, lists and dicts. It pickles other
 objects, and copies CuPy arrays in them to host memory. So named tuples of arrays are
@@ -83,14 +84,13 @@ def held_by_workers(source: FrozenSource) -> FromGraph | None:
 
 
 Group = tuple[int, list[int]]
-"""The number of a worker, and the partitions that one of its threads packs, ascending.
-"""
+"""The number of a worker, and the partitions that it packs, ascending."""
 
 
 def where_held(frame: FromGraph) -> list[Group]:
-    """Assign the partitions of a frame to threads of the workers that hold them.
+    """Assign the partitions of a frame to the workers that hold them.
 
-    Threads without partitions are left out.
+    Workers without partitions are left out.
     """
     return dealt_out(*holders(frame))
 
@@ -106,7 +106,7 @@ def holders(frame: FromGraph) -> tuple[list[list[str]], dict[str, int]]:
 
 
 def dealt_out(held_by: Sequence[Sequence[str]], threads: dict[str, int]) -> list[Group]:
-    """Assign partitions to threads, as `where_held` does.
+    """Assign partitions to workers, as `where_held` does.
 
     `held_by`: for each partition, the workers that hold it. `threads`: number of
     threads of each worker. If no worker or several workers hold a partition, it goes to
@@ -125,24 +125,31 @@ def dealt_out(held_by: Sequence[Sequence[str]], threads: dict[str, int]) -> list
         own[min(workers, key=lambda worker: len(own[worker]) / threads[worker])].append(
             number
         )
-    parts = [
-        (number, sorted(own[worker])[k :: threads[worker]])
+    return [
+        (number, sorted(own[worker]))
         for number, worker in enumerate(sorted(own))
-        for k in range(threads[worker])
+        if own[worker]
     ]
-    return [group for group in parts if group[1]]
 
 
 class HeldParcels(LabelledExpr):
-    """For each thread of the workers, pack all its partitions into parcels, one for
-    each chunk.
+    """For each worker, pack all its partitions into parcels, one for each chunk.
 
     `frozen`: the rows, which workers usually hold.  `groups`: for each task, its worker
     and the partitions that it packs.  `each`: fingerprints of all partitions.
+    `threads`: number of threads of each task.
     """
 
     _label = "simjoin_send"
-    _parameters = ["frozen", "groups", "each", "shared", "spec", "with_ids"]
+    _parameters = [
+        "frozen",
+        "groups",
+        "each",
+        "shared",
+        "spec",
+        "with_ids",
+        "threads",
+    ]
 
     def place(self, g: int, *more: Any) -> tuple[Any, ...]:
         """Return the end of a task's key, such that the task runs on the worker of
@@ -156,7 +163,8 @@ class HeldParcels(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         each, shared = self.operand("each"), self.operand("shared")
         keys, layer = partition_tasks(self.operand("frozen").inner)
-        how = shared.ref, self.operand("spec"), self.operand("with_ids")
+        options = (self.operand(name) for name in ("spec", "with_ids", "threads"))
+        how = shared.ref, *options
         for g, (_, numbers) in enumerate(self.operand("groups")):
             key, parts = self.key(g), [TaskRef(keys[n]) for n in numbers]
             layer[key] = Task(
@@ -193,19 +201,20 @@ def parcels_by_worker(
     `held`: the frame of these partitions. None: the workers have lost them, so each
     task reads its partitions again.
     """
-    workers = limits_for(spec.library).workers
+    limits = limits_for(spec.library)
     if held is None:
         frame, number = optimise_in_place(source.inner), source.inner.npartitions
-        tasks = min(number, limits_for(spec.library).threads)
+        tasks = min(number, limits.workers)
         cuts = [number * k // tasks for k in range(tasks + 1)]
         parts = enumerate(itertools.pairwise(cuts))
         groups = Listed(
-            [(k * workers // tasks, list(range(a, b))) for k, (a, b) in parts]
+            [(k * limits.workers // tasks, list(range(a, b))) for k, (a, b) in parts]
         )
     else:
         frame, groups = held, Listed(where_held(held))
     shared = Shared("simjoin_regions", chunks)
-    parcels = HeldParcels(FrozenSource(frame), groups, each, shared, spec, with_ids)
+    how = shared, spec, with_ids, limits.together
+    parcels = HeldParcels(FrozenSource(frame), groups, each, *how)
     offsets = Shared("simjoin_offsets", chunks.offsets)
     return parcels, shared if chunks.mutual else None, offsets
 

@@ -177,14 +177,9 @@ CHUNKS_PER_THREAD = 4
 chunks differ in size.
 """
 
-HELD_PER_THREAD = 2
-"""Replaces `CHUNKS_PER_THREAD` for the shuffle `BY_WORKER`.
-
-It is smaller, because each thread sends one message per chunk.
-"""
-
 EVEN = 1.1
-"""If regions are shuffled `BY_WORKER`, their target size is multiplied by this.
+"""If regions are shuffled `BY_WORKER`, each worker makes one chunk, and a region may have
+this many times the target size.
 
 Sizes of regions are estimated from a sample. Without this factor, a region that seems
 slightly too large would be halved. With two threads, 8 million rows were cut into three
@@ -338,11 +333,9 @@ class ChunkLimits:
         regions.
         """
         if self.limits.shuffle == BY_WORKER:
-            return clip(
-                EVEN * rows / (HELD_PER_THREAD * self.limits.threads),
-                min_rows,
-                max_rows,
-            )
+            # each worker sends one message per chunk
+            most = math.floor(max_rows / EVEN)
+            return clip(rows / self.limits.workers, min(min_rows, most), most)
         return clip(
             rows / (CHUNKS_PER_THREAD * self.limits.threads), min_rows, max_rows
         )

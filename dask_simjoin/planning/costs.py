@@ -20,7 +20,7 @@ from dask_simjoin.planning.entity_chunks import (
     is_shuffled,
 )
 from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.outputs import OutputSpec, making_tasks
+from dask_simjoin.planning.outputs import OutputSpec, making_tasks, parcels
 
 NANO = 1e-9
 
@@ -69,6 +69,9 @@ compared.
 
 CLUSTER_TASK = 1.2e6
 """Nanoseconds per task on a cluster."""
+
+PICK_SHARE = 0.4
+"""Time of a task that only picks a parcel, divided by `CLUSTER_TASK`."""
 
 SPILLED_BYTE = 0.35
 """Nanoseconds to move a byte from a GPU to the host or back; assumed, not measured."""
@@ -285,15 +288,19 @@ class Costs:
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
         # if threads share one chunk, a part of its indexing is not parallel; each
         # thread with its own chunk is faster
-        helpers = 1 if chunks.method is not None else self.limits.for_each(len(chunks))
+        is_shared = chunks.method in (None, BY_WORKER)
+        helpers = self.limits.for_each(len(chunks)) if is_shared else 1
         alone = largest * _share(helpers)
         seconds = max(whole / threads, alone) * self.build
         if chunks.method is not None:
             seconds += self.factors[
                 chunks.method
             ] / threads * whole * self.shuffle + self._spilled(whole)
-        tasks = making_tasks(chunks, self.sources, self.limits.cluster)
+        tasks = float(making_tasks(chunks, self.sources, self.limits.cluster))
         tasks += self.output.joins * chunks.visits[0]
+        if chunks.method == BY_WORKER:
+            for side, own in zip(chunks.sides, self.sources, strict=True):
+                tasks -= (1 - PICK_SHARE) * parcels(len(own), len(side))
         return seconds + tasks * self.task + self._moved(chunks)
 
     def _spilled(self, rows: float) -> float:

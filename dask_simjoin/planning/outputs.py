@@ -278,11 +278,11 @@ def describe_tasks(tasks: int, chunk: int) -> str:
 
 
 def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Return the number of tasks of a shuffle in Dask 2026.7. For `BY_WORKER`, two
-    threads are assumed.
+    """Return the number of tasks of a shuffle in Dask 2026.7. For `BY_WORKER`, one
+    worker for each chunk is assumed.
     """
     if method == BY_WORKER:
-        return 2 * chunks
+        return min(sources, chunks) + parcels(sources, chunks)
     if method != "p2p":
         # if there are more partitions than chunks, Dask concatenates partitions first
         sources = min(sources, chunks)
@@ -294,6 +294,13 @@ def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
     stages = math.ceil(math.log(sources, BRANCH))
     parts = math.ceil(sources ** (1 / stages))
     return own + stages * parts**stages * (parts + 2)
+
+
+def parcels(sources: int, chunks: int) -> int:
+    """Return the number of parcels of the shuffle `BY_WORKER`, if there is one worker
+    for each chunk. A task picks each of them.
+    """
+    return min(sources, chunks) * chunks
 
 
 def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) -> int:

@@ -62,10 +62,10 @@ ATTEMPTS = 10
 """The scheduler is asked for its workers at most this many times: see `workers_of`."""
 
 MAX_MOVES = 4096
-"""On a cluster, rows are shuffled by tasks if partitions times threads are at most
-this.
+"""Maximum number of messages of a shuffle on a cluster.
 
-Otherwise p2p is used, because it needs fewer tasks.
+If rows are shuffled by tasks, these are partitions times threads. If workers send the
+rows that they hold, it is the square of their number. Otherwise p2p is used, because it needs fewer tasks.
 """
 
 
@@ -208,11 +208,24 @@ def shuffle_method(
         return "tasks"
     if configured is not None and (configured != "p2p" or limits.cluster):
         return configured
-    memory = (limits.memory or 0) * limits.threads if limits.cluster else MEMORY_LIMIT
     few = partitions * limits.threads <= MAX_MOVES
-    if size < IN_MEMORY * memory and (few or not limits.cluster):
+    if fits_in_memory(limits, size) and (few or not limits.cluster):
         return "tasks"
     return "p2p" if limits.cluster else "disk"
+
+
+def fits_in_memory(limits: Limits, size: float) -> bool:
+    """Return whether rows of `size` bytes are shuffled in memory."""
+    memory = (limits.memory or 0) * limits.threads if limits.cluster else MEMORY_LIMIT
+    return size < IN_MEMORY * memory
+
+
+def may_send(limits: Limits, size: float) -> bool:
+    """Return whether the workers of a cluster may send rows of `size` bytes to each
+    other, one message from each worker to each other worker.
+    """
+    apart = limits.cluster and limits.workers > 1 and not limits.gpu
+    return apart and limits.workers**2 <= MAX_MOVES and fits_in_memory(limits, size)
 
 
 def check_shuffle(method: str, cluster: bool) -> None:

@@ -19,7 +19,7 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.checks import check_totals
-from dask_simjoin.planning.chunk_limits import ChunkLimits
+from dask_simjoin.planning.chunk_limits import EVEN, ChunkLimits
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import (
     DataWarning,
@@ -261,7 +261,8 @@ class JoinStatistics:
             return None
         return self._spatial(cut).visits[0]
 
-    def _regions(self, target: int) -> Regions:
+    def _regions(self, target: int, shuffle: str) -> Regions:
+        slack = EVEN - 1 if shuffle == BY_WORKER else 0.0
         every = self.every
         x, weight = self.left.points.x, self.left.points.weight
         if len(self.each) > 1:
@@ -273,9 +274,8 @@ class JoinStatistics:
                 )
             )
         away = reach(self.spec.norm, self.spec.threshold)
-        return make_regions(
-            x, weight, every.lower, every.upper, away, target, MAX_REGIONS
-        )
+        sizes = target, MAX_REGIONS, slack
+        return make_regions(x, weight, every.lower, every.upper, away, *sizes)
 
     def estimate(
         self,
@@ -368,7 +368,8 @@ class JoinStatistics:
         target, max_rows = sizes[-1][0], [size for _, size in sizes]
         if len(self.each) > 1:
             target = min(rows, target)
-        regions = self._regions(cut.region_rows(rows, target, min(max_rows)))
+        target = cut.region_rows(rows, target, min(max_rows))
+        regions = self._regions(target, shuffle)
         left, right = self.left, self.right
         first = left.points, regions, norm
         if len(self.each) == 1 and not single_home:

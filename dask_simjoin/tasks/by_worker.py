@@ -8,6 +8,7 @@ sent with the values.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -17,6 +18,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import joined
+from dask_simjoin.engine.process import together
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Ids
 from dask_simjoin.planning.entity_chunks import Shuffled
@@ -56,18 +58,23 @@ def pack_partitions(
     chunks: Shuffled,
     spec: JoinSpec,
     with_ids: bool,
+    threads: int,
     fingerprints: Sequence[Fingerprint],
     *partitions: Frame,
 ) -> list[Parcel]:
     """Pack partitions, and return one parcel for each chunk, with only the rows of that
     chunk and of its halo.
     """
-    sizes = [len(partition) for partition in partitions]
-    parcels = [
-        _pack(chunks, spec, with_ids, fingerprints[first:last], partitions[first:last])
+    sizes, how = [len(partition) for partition in partitions], (chunks, spec, with_ids)
+    packing = [
+        functools.partial(_pack, *how, fingerprints[first:last], partitions[first:last])
         for first, last in _batches(sizes)
     ]
-    return [_of_chunk(parcels, c, partitions[0].iloc[:0]) for c in range(len(chunks))]
+    parcels, example = together(packing, threads), partitions[0].iloc[:0]
+    joining = (
+        functools.partial(_of_chunk, parcels, c, example) for c in range(len(chunks))
+    )
+    return together(list(joining), threads)
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -142,7 +149,11 @@ def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
 
 
 def unpack_partitions(
-    example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray, *parcels: Parcel
+    example: Frame,
+    layout: Layout | SearchLayout,
+    threads: int,
+    offsets: np.ndarray,
+    *parcels: Parcel,
 ) -> Chunk:
     """Index a chunk from parcels that `pack_partitions` made. Its rows are put into the
     order of the frame.
@@ -150,7 +161,10 @@ def unpack_partitions(
     `offsets`: for each partition, the position of its first row in the whole frame.
     """
     return unpacked(
-        [_in_order(parcels, side, offsets) for side in range(2)], example, layout
+        [_in_order(parcels, side, offsets) for side in range(2)],
+        example,
+        layout,
+        threads,
     )
 
 
@@ -166,7 +180,12 @@ def _in_order(parcels: Sequence[Parcel], side: int, offsets: np.ndarray) -> list
 
 
 def unpack_together(
-    c: int, chunks: ClusterChunks, example: Frame, layout: Layout, *parcels: Parcel
+    c: int,
+    chunks: ClusterChunks,
+    example: Frame,
+    layout: Layout,
+    threads: int,
+    *parcels: Parcel,
 ) -> Chunk:
     """Index chunk `c` from parcels that `pack_partitions` made. One index has the
     chunk's own rows, then its halo.
@@ -177,7 +196,7 @@ def unpack_together(
     spans = [_in_order(parcels, side, chunks.offsets) for side in range(2)]
     own = sum(stop - start for _, start, stop in spans[0])
     every = [span for some in spans for span in some if span[2] > span[1]] or spans[0]
-    x, position = joined_rows(every, example, layout)
+    x, position = joined_rows(every, example, layout, threads)
     near = chunks.near_reach, chunks.near_threshold, chunks.norm
     _, rows, needing = joiner_for(example).regions(
         np.asfortranarray(x[own:]), chunks.regions, *near, mutual=True
@@ -187,7 +206,7 @@ def unpack_together(
     shared = np.concatenate(
         [_near_walls(x[:own], c, chunks), own + np.flatnonzero(near_halo)]
     )
-    chunk = indexed_spans(every, example, layout, x, position)
+    chunk = indexed_spans(every, example, layout, x, position, threads)
     return chunk | {
         "own": own,
         "shared": shared,
@@ -245,6 +264,7 @@ def rows_of_group(
     numbers: Sequence[int],
     meta: Frame,
     offsets: np.ndarray,
+    threads: int,
     labels: Sequence[Ids],
     places: Sequence[Array],
     *values: Array,
@@ -257,8 +277,8 @@ def rows_of_group(
     this task. `values`: for each chunk, the values of these rows.
     """
     cuts = [np.searchsorted(position, offsets) for position in places]
-    made = []
-    for n, names in zip(numbers, labels, strict=True):
+
+    def rows_of(n: int, names: Ids) -> Frame:
         first, size = int(offsets[n]), int(offsets[n + 1] - offsets[n])
         check_source(n, len(names), size)
         found, rows = np.empty(size, np.int64), []
@@ -269,8 +289,10 @@ def rows_of_group(
         if sum(map(len, rows)) < size:
             kept = np.sort(np.concatenate(rows))
             found, names = found[kept], names[kept]
-        made.append(frames_for(meta).rows(found, names, meta))
-    return made
+        return frames_for(meta).rows(found, names, meta)
+
+    each = zip(numbers, labels, strict=True)
+    return together([functools.partial(rows_of, *one) for one in each], threads)
 
 
 def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:

@@ -186,23 +186,35 @@ def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
 
 
 def unpacked(
-    sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout
+    sides: list[list[Span]],
+    example: Frame,
+    layout: Layout | SearchLayout,
+    threads: int = 1,
 ) -> Chunk:
     """Index the rows of a chunk, and separately the rows of its halo. `sides`: the
     spans of both.
     """
     own, halo = (
-        indexed_spans(spans, example, layout, *joined_rows(spans, example, layout))
+        indexed_spans(
+            spans,
+            example,
+            layout,
+            *joined_rows(spans, example, layout, threads),
+            threads,
+        )
         for spans in sides
     )
     return own | {"halo": halo}
 
 
 def joined_rows(
-    spans: list[Span], example: Frame, layout: Layout | SearchLayout
+    spans: list[Span],
+    example: Frame,
+    layout: Layout | SearchLayout,
+    threads: int = 1,
 ) -> tuple[Array, Array]:
     """Return the coordinates (n, d) and the positions (n,) of all rows in some spans."""
-    x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
+    x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, threads)
     return x.astype(np.float64, copy=False), concat_field("position", spans, example)
 
 
@@ -212,6 +224,7 @@ def indexed_spans(
     layout: Layout | SearchLayout,
     x: Array,
     position: Array,
+    threads: int = 1,
 ) -> Chunk:
     """Index the rows in some spans. `x`, `position`: coordinates and positions of these
     rows.
@@ -226,9 +239,8 @@ def indexed_spans(
         for name in OPTIONAL_FIELDS
         if name in some
     }
-    return indexed(x, ids, layout, example, extra, with_ids=with_ids) | {
-        "position": position
-    }
+    chunk = indexed(x, ids, layout, example, extra, threads, with_ids)
+    return chunk | {"position": position}
 
 
 def concat_field(name: str, parts: list[Span], example: Frame) -> Any:

@@ -514,8 +514,8 @@ MUTATIONS = [
     ),
     Mutation(
         "engine/index/kdtree.py",
-        "weight[places].sum() / 2",
-        "weight[places].sum() / 3",
+        "weight[places].sum() * share",
+        "weight[places].sum() * share / 2",
         "engine/index/test_kdtree.py",
     ),
     Mutation(

@@ -164,10 +164,12 @@ def test_one_chunk_has_no_more_rows_than_can_be_numbered():
 
 
 def test_regions_that_workers_send_have_slack():
-    """A region that a sample takes for slightly too large is not halved."""
+    """A worker makes one region; one that a sample takes for slightly too large is not
+    cut.
+    """
     limits = chunk_limits.ChunkLimits(CLUSTERS, Limits(2, workers=2, shuffle=BY_WORKER))
-    assert limits.region_rows(8_000_000, 1, 1 << 40) == 2_200_000
-    assert limits.region_rows(8_000_000, 1, 1_000_000) == 1_000_000
+    assert limits.region_rows(8_000_000, 1, 1 << 40) == 4_000_000
+    assert limits.region_rows(8_000_000, 1, 1_200_000) == 1_090_909
     by_tasks = chunk_limits.ChunkLimits(CLUSTERS, Limits(2, workers=2))
     assert by_tasks.region_rows(8_000_000, 1, 1 << 40) == 1_000_000
 

@@ -91,7 +91,7 @@ def test_neighbors_of_a_table_with_itself_leave_each_row_out():
 @pytest.mark.parametrize(
     ("sources", "chunks", "method", "tasks"),
     [
-        (10, 5, BY_WORKER, 10),
+        (10, 5, BY_WORKER, 5 + 5 * 5),
         (10, 5, "p2p", 20),
         (10, 5, "disk", 15),
         (10, 5, "tasks", 5 + 10 + 25),

@@ -47,6 +47,7 @@ def sent_chunks(parts, groups, spec, plan):
             chunks,
             spec,
             False,
+            2,
             [each[n] for n in numbers],
             *(parts[n] for n in numbers),
         )
@@ -55,7 +56,7 @@ def sent_chunks(parts, groups, spec, plan):
     example = parts[0].iloc[:0]
     made = [
         unpack_together(
-            c, chunks, example, plan.layout, *(parcels[c] for parcels in sent)
+            c, chunks, example, plan.layout, 2, *(parcels[c] for parcels in sent)
         )
         for c in range(len(chunks))
     ]

@@ -61,6 +61,7 @@ PROGRAMS = [
     "dask.balance",
     "dask.memory",
     "dask.simulate",
+    "dask.graphs",
     "dask.sets_out_of_core",
     "dask.growing_out_of_core",
     "dask.visits",

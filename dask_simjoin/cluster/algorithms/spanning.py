@@ -217,15 +217,25 @@ def search_core_distances(
         dims = query["low"].shape[1]
         result = _on_host(last - first, number, others, dims, padded)
         keep = host_kernels("boruvka").keep_nearest
+    used: list[tuple[Array, Array]] = []
 
     def search(start: int) -> None:
         stop = min(start + step, last)
         some = searcher.part(query, start, stop) if rows > stop - start else query
         here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
-        totals, names = searcher.fresh(stop - start, number)
+        # use arrays of earlier batches again. Dask's workers return freed memory to the
+        # system, so fresh memory is slow
+        try:
+            arrays = used.pop()
+        except IndexError:
+            arrays = searcher.fresh(min(step, last - first), number)
+        else:
+            arrays[0][...], arrays[1][...] = np.inf, -1
+        totals, names = arrays[0][: stop - start], arrays[1][: stop - start]
         searcher.nearest(here, query, layout, totals, names, is_self_join=True)
         if xp is np:
             keep(totals, names, place, start, others, start - first, *result.values())
+            used.append(arrays)
             return
         near = looked_up(place, names[:, : _number_stored(number)])
         distances = _core_distances(chunk, start, totals, near, min_samples, rows)

@@ -281,13 +281,18 @@ def make_regions(
     reach: float,
     max_points: float,
     max_regions: int,
+    slack: float = 0.0,
 ) -> Regions:
     """Cut the box [lower, upper] into regions with about equally many points.
 
     `x` (m, d): a sample of the points.  `weight` (m,): number of points that each
     sampled point represents. `lower`, `upper` (d,): the box of all points.  `reach`:
     largest difference of one coordinate between the points of a pair.  Regions with
-    more than `max_points` points are cut, into at most `max_regions` regions.
+    more than `max_points` points are cut, into at most `max_regions` regions. `slack`:
+    a region may exceed `max_points` by this share, because the sample is not exact.
+
+    A region that needs an odd number of parts is not halved. Thus three workers get three
+    regions, not four.
     """
     cuts: dict[int, tuple[int, float]] = {}
     # leave out columns that are too narrow to be cut, because sorting them would take
@@ -300,8 +305,11 @@ def make_regions(
     queue = [(-float(weight.sum()), 1)]
     while queue and len(places) < max_regions:
         size, node = heapq.heappop(queue)
-        can_cut = len(wide) > 0 and -size > max_points
-        cut = _weighted_median(x, weight, places[node], reach) if can_cut else None
+        parts = math.ceil(-size / max_points - slack)
+        can_cut = len(wide) > 0 and parts > 1
+        cut = None
+        if can_cut:
+            cut = _cut_of(x, weight, places[node], reach, parts // 2 / parts)
         if cut is None:
             continue
         cuts[node] = int(wide[cut[0]]), cut[1]
@@ -313,15 +321,14 @@ def make_regions(
     return _number(cuts, lower, upper)
 
 
-def _weighted_median(
-    x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float
+def _cut_of(
+    x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float, share: float
 ) -> tuple[int, float] | None:
     """Return the dimension to cut a region in, and the coordinate of the cut; None if
     it should not be cut.
 
-    The dimension has the largest extent without outliers. The region is cut at the
-    weighted median of its points. `places`: the region's points, as positions in the
-    sample.
+    The dimension has the largest extent without outliers. `share`: fraction of the
+    points below the cut. `places`: the region's points, as positions in the sample.
     """
     # the median of fewer points is arbitrary
     if len(places) < 8:
@@ -336,7 +343,8 @@ def _weighted_median(
             continue
         column = some[:, k]
         order = np.argsort(column, kind="stable")
-        at = np.searchsorted(np.cumsum(weight[places][order]), weight[places].sum() / 2)
+        most = weight[places].sum() * share
+        at = np.searchsorted(np.cumsum(weight[places][order]), most)
         value = column[order[min(int(at), len(order) - 1)]]
         # the left part would be empty, so cut at the next value
         if value == column[order[0]]:

@@ -1,0 +1,182 @@
+"""``python -m benchmarks dask.graphs``: tasks of joins on up to 1,024 workers.
+
+The package plans joins and makes their graphs for workers that do not exist, from
+summaries of partitions that do not exist. Nothing is computed. For each verb and number
+of workers, the program writes the number of tasks, the bytes that the client sends to
+the scheduler, and the seconds to plan, to make the tasks, and to order them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import pickle
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import cloudpickle
+import dask
+import dask.dataframe as dd
+import pandas as pd
+from dask.order import order
+from dask.utils import key_split
+
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.dask.simulate import GIB, Job, tables
+from dask_simjoin.graph import chunks, lazy_join, shuffle
+from dask_simjoin.planning.entity_chunks import BY_WORKER
+from dask_simjoin.planning.limits import Limits
+from dask_simjoin.planning.plan import Plan, make_plan
+from dask_simjoin.planning.resources import MAX_MOVES, shuffle_method
+
+JOB = Job("uniform 2-D", 8_000_000, 2, 0.00036)
+
+ROWS = 8_000_000
+"""Rows of each worker."""
+
+PARTITIONS = 8
+"""Partitions that each worker holds."""
+
+VERBS: dict[str, Callable[[dd.DataFrame, float], Any]] = {
+    "count_pairs": lambda ddf, eps: ddf.simjoin.count_pairs(eps),
+    "self_join": lambda ddf, eps: ddf.simjoin.self_join(eps),
+    "neighbor_counts": lambda ddf, eps: ddf.simjoin.neighbor_counts(eps),
+    "dbscan": lambda ddf, eps: ddf.simjoin.dbscan(eps, min_samples=5),
+    "near_duplicated": lambda ddf, eps: ddf.simjoin.near_duplicated(
+        eps, grouping="connected"
+    ),
+    "knn_join": lambda ddf, eps: ddf.simjoin.knn_join(k=10),
+    "hdbscan": lambda ddf, eps: ddf.simjoin.hdbscan(min_cluster_size=20),
+}
+
+
+def cluster(workers: int, threads: int, memory: float) -> Limits:
+    """Return the limits of a cluster. `memory`: bytes of each worker."""
+    each = int(memory / threads)
+    return Limits(
+        workers * threads,
+        each,
+        True,
+        int(memory),
+        workers=workers,
+        together=threads,
+    )
+
+
+def held_rows(workers: int) -> dd.DataFrame:
+    """Return a frame with as many partitions as the workers would hold."""
+    number = PARTITIONS * workers
+    frame = pd.DataFrame({"x0": range(number), "x1": 0.0}, dtype=float)
+    with dask.config.set(scheduler="sync"):
+        return dd.from_pandas(frame, npartitions=number, sort=False).persist()
+
+
+@contextlib.contextmanager
+def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
+    """Let joins believe that these workers hold this many rows. Yield the plans that
+    are made.
+    """
+    known = tables(JOB, rows, PARTITIONS * limits.workers, "auto")
+    made: dict[int, Plan] = {}
+    plans: list[Plan] = []
+
+    def plan_for(source: Any, spec: Any, output: Any, *_: Any, **__: Any) -> Plan:
+        if id(source) not in made:
+            by_us = output.wide_halo or not (output.by_row or output.single_home)
+            few = limits.workers**2 <= MAX_MOVES
+            size = 16.0 * rows
+            partitions = PARTITIONS * limits.workers
+            other = shuffle_method(None, limits, size, partitions, [])
+            machine = replace(limits, shuffle=BY_WORKER if by_us and few else other)
+            made[id(source)] = make_plan(known, output, machine)
+            plans.append(made[id(source)])
+        return made[id(source)]
+
+    addresses = [f"worker-{n:05}" for n in range(limits.workers)]
+    each = limits.threads // limits.workers
+    holding = (
+        [[addresses[n // PARTITIONS]] for n in range(PARTITIONS * limits.workers)],
+        dict.fromkeys(addresses, each),
+    )
+    with (
+        mock.patch.object(lazy_join, "plan_for", plan_for),
+        mock.patch.object(shuffle, "holders", return_value=holding),
+        mock.patch.object(
+            chunks, "held_by_workers", lambda source: source.inner.simplify()
+        ),
+        mock.patch.object(chunks, "limits_for", return_value=limits),
+        mock.patch.object(shuffle, "limits_for", return_value=limits),
+    ):
+        yield plans
+
+
+def tasks_of(verb: str, limits: Limits, rows: int) -> dict[str, Any]:
+    """Make the graph of a verb, and return its numbers."""
+    ddf = held_rows(limits.workers)
+    with pretended(limits, rows) as plans:
+        began = time.process_time()
+        lazy = VERBS[verb](ddf, JOB.eps_of(rows))
+        expr = lazy.expr.optimize()
+        lowered = time.process_time()
+        sent = len(cloudpickle.dumps(expr, protocol=pickle.HIGHEST_PROTOCOL))
+        pickled = time.process_time()
+        graph = dict(expr.__dask_graph__())
+        made = time.process_time()
+        order(graph)
+        ordered = time.process_time()
+    plan = plans[0]
+    steps = Counter(key_split(key) for key in graph)
+    rows_keys = sum(1 for key in ddf.expr.operand("layer") if key in graph)
+    return {
+        "verb": verb,
+        "workers": limits.workers,
+        "threads": limits.threads,
+        "chunks": f"{len(plan.chunks)} {plan.chunks.kind}",
+        "shuffle": plan.chunks.method,
+        "tasks": len(graph) - rows_keys,
+        "edges": sum(
+            len(task.dependencies)
+            for task in graph.values()
+            if hasattr(task, "dependencies")
+        ),
+        "bytes": sent,
+        "planning": round(lowered - began, 3),
+        "pickling": round(pickled - lowered, 3),
+        "making": round(made - pickled, 3),
+        "ordering": round(ordered - made, 3),
+        "steps": dict(steps.most_common(6)),
+    }
+
+
+def main(given: list[str]) -> int:
+    """Make graphs, and write their numbers as JSON."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks dask.graphs", description=__doc__
+    )
+    parser.add_argument("--verbs", nargs="+", choices=VERBS, default=list(VERBS))
+    parser.add_argument("--workers", nargs="+", type=int, default=[8, 32, 128, 1024])
+    parser.add_argument("--threads", type=int, default=4, help="of each worker")
+    parser.add_argument("--memory", type=float, default=16, help="of each worker, GiB")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(given)
+    found = []
+    tasks_of("count_pairs", cluster(2, 1, GIB), 10**6)  # compiles
+    for verb in options.verbs:
+        for workers in options.workers:
+            limits = cluster(workers, options.threads, options.memory * GIB)
+            found.append(tasks_of(verb, limits, ROWS * workers))
+            print(json.dumps(found[-1]), flush=True)
+    if options.output:
+        options.output.write_text(json.dumps({"graphs": found}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
