@@ -32,6 +32,8 @@ from dask_simjoin.calls.inputs import (
 )
 from dask_simjoin.calls.results import in_library_of, with_categories
 from dask_simjoin.calls.tables import table_of
+from dask_simjoin.catalog import library
+from dask_simjoin.engine.base import pooled
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
@@ -88,7 +90,9 @@ def verb(
                 )
                 added = added + codes
             begin = time.perf_counter()
-            found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
+            with pooled(library(rows)):
+                made_of = function(rows, request(**given))  # type: ignore[call-arg]
+            found = without_points(made_of, added)
             table_of(rows).log_done(name, found, time.perf_counter() - begin)
             missing = given.get("how") == LEFT
             made = in_library_of(table, found, missing)

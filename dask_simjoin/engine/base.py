@@ -4,10 +4,12 @@ run.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import sys
 from collections.abc import Hashable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
@@ -199,6 +201,12 @@ class Frames(Protocol):
         None for libraries of the host, whose memory Dask reports.
         """
 
+    def speed(self) -> float:
+        """Return the memory bandwidth of the GPU, relative to an H200.
+
+        1.0 for libraries of the host.
+        """
+
 
 class Profiler(Protocol):
     """Runs self-joins on arrays of one library, and measures them."""
@@ -226,11 +234,20 @@ MODULES = {
     ("cudf", "span"): "dask_simjoin.engine.gpu.spanning",
     ("cudf", "profile"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
+    ("cudf", "memory"): "dask_simjoin.engine.gpu.pool",
 }
 """(Library, job) -> name of the module that does this job.
 
 The module has an object for the job, such as FRAMES or JOINER, or kernels.
 """
+
+
+def pooled(name: str) -> AbstractContextManager[None]:
+    """Return a context where arrays are allocated fast."""
+    if name != "cudf":
+        return contextlib.nullcontext()
+    made: AbstractContextManager[None] = _module(name, "memory").pooled()
+    return made
 
 
 def frames_of_library(name: str) -> Frames:

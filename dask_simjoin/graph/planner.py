@@ -26,6 +26,7 @@ import pandas as pd
 from dask.tokenize import tokenize
 
 from dask_simjoin.catalog import HOME
+from dask_simjoin.engine.base import pooled
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.native import native
 from dask_simjoin.engine.process import forkable
@@ -280,7 +281,8 @@ def plan_for(
         if key not in source.plans:
             begin = time.perf_counter()
             try:
-                plan = plan_join(source, spec, output, other, check, steps)
+                with pooled(spec.library):
+                    plan = plan_join(source, spec, output, other, check, steps)
                 if run is not None:
                     named = run()
                     plan = replace(plan, run=named.name)

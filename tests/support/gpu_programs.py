@@ -28,6 +28,11 @@ ALWAYS = [
     ("order", "middle", ORDER),
     *(("boxes", "tile_boxes", {"DIMS": 1, "EXACT": exact}) for exact in (False, True)),
     ("moments", "column_sums", {"DIMS": 1, "EXACT": True}),
+    (
+        "columns",
+        "convert_columns",
+        {"DIMS": 1, "EXACT": True, "THREADS": 256, "ROWS": 4096},
+    ),
     *(
         (
             "vectors",

@@ -177,6 +177,9 @@ class PandasFrames:
         }
         return pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
 
+    def speed(self) -> float:
+        return 1.0
+
     def memory(self) -> None:
         return None
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import cudf
 import cupy
 import numpy as np
 import pyarrow as pa
+import pylibcudf as plc
 
 from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import vectors
 from dask_simjoin.engine.compat import columns_like
+from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.columns import DeviceColumn, matrix
 from dask_simjoin.errors import PartitionSizeError
 from dask_simjoin.metrics.norms import (
     Array,
@@ -24,6 +28,23 @@ from dask_simjoin.metrics.norms import (
     Values,
 )
 
+DTYPES = {
+    plc.TypeId[dtype.name.upper()]: dtype
+    for dtype in map(
+        np.dtype, ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
+    )
+} | {plc.TypeId.BOOL8: np.dtype(bool)}
+"""Type of a column in libcudf -> dtype of its values, for types of numbers."""
+
+with contextlib.suppress(ImportError):
+    # registers the sizes of cuDF's objects with Dask; workers do not import it otherwise
+    import dask_cudf.backends  # noqa: F401
+
+H200_RATE = 3_201_000 * 6144
+"""Memory clock in kHz times bits of the memory bus of an H200, which the cost model
+was measured on.
+"""
+
 MAX_ROWS = 2**31 - 1
 """Maximum number of rows of a cuDF frame."""
 
@@ -33,6 +54,26 @@ def _series(values: Values) -> Series:
     if isinstance(values, cupy.ndarray):
         return cudf.Series(values, nan_as_null=False)
     return values if isinstance(values, cudf.Series) else cudf.Series(values)
+
+
+def _described(column: Any) -> DeviceColumn | None:
+    """Describe a column for `matrix`; None if the kernel cannot convert its type.
+
+    cuDF's public functions take too long for each of hundreds of columns, so this reads
+    the column that is behind a Series.
+    """
+    values = column.plc_column
+    dtype = DTYPES.get(values.type().id())
+    # the values of a categorical column are codes
+    if dtype is None or column.dtype.kind != dtype.kind:
+        return None
+    data, mask = values.data(), values.null_mask()
+    return DeviceColumn(
+        0 if data is None else data.ptr,
+        0 if mask is None or not values.null_count() else mask.ptr,
+        values.offset(),
+        dtype,
+    )
 
 
 class CudfFrames:
@@ -46,22 +87,18 @@ class CudfFrames:
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
         chosen = frame[list(columns)]
-        kinds = set(chosen.dtypes)
-        if (
-            len(kinds) == 1
-            and len(columns) > 1
-            and not any(chosen[name].has_nulls for name in columns)
-        ):
-            return cupy.asfortranarray(chosen.to_cupy(), cupy.float64)
-        x = cupy.empty((len(frame), len(columns)), order="F")
-        for k, name in enumerate(columns):
-            column = frame[name].astype("float64")
-            x[:, k] = (
-                column.to_cupy(na_value=np.nan)
-                if column.has_nulls
-                else column.to_cupy()
-            )
-        return x
+        described = [_described(column) for column in chosen._columns]
+        # keep converted columns alive until the kernel has started
+        converted = {
+            k: frame[name].astype("float64")
+            for k, (name, one) in enumerate(zip(columns, described, strict=True))
+            if one is None
+        }
+        every = [
+            _described(converted[k]._column) if one is None else one
+            for k, one in enumerate(described)
+        ]
+        return matrix(cast(list[DeviceColumn], every), len(frame))
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
         if rows > MAX_ROWS:
@@ -139,8 +176,13 @@ class CudfFrames:
                 )
         return cudf.DataFrame.from_arrow(table.replace_schema_metadata(None))
 
+    def speed(self) -> float:
+        found = cupy.cuda.Device().attributes
+        rate = found["MemoryClockRate"] * found["GlobalMemoryBusWidth"]
+        return rate / H200_RATE or 1.0
+
     def memory(self) -> int:
-        return int(cupy.cuda.Device().mem_info[1])
+        return load.memory()
 
 
 FRAMES = CudfFrames()

@@ -171,6 +171,20 @@ def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
 
 
 @functools.cache
+def _memory(device: int) -> int:
+    with cupy.cuda.Device(device) as one:
+        return int(one.mem_info[1])
+
+
+def memory() -> int:
+    """Return the size of the current device's memory in bytes.
+
+    The driver takes long to answer, because it also counts the free memory.
+    """
+    return _memory(cupy.cuda.runtime.getDevice())
+
+
+@functools.cache
 def grid_size(function: Any, threads: int, shared: int = 0) -> int:
     """Return the number of blocks of a kernel that run on the current device at the
     same time.

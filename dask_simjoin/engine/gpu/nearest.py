@@ -223,9 +223,7 @@ def _launch(
     blocks = min(load.grid_size(function, 32 * warps, shared), units)
     size = warps * rows * listed * 16
     if listed:
-        blocks = max(
-            1, min(blocks, int(cupy.cuda.Device().mem_info[1]) // SCRATCH_SHARE // size)
-        )
+        blocks = max(1, min(blocks, load.memory() // SCRATCH_SHARE // size))
     scratch = cupy.empty(blocks * size // 8 if listed else 1)
     function((blocks,), (32 * warps,), (*arguments, scratch), shared_mem=shared)
 

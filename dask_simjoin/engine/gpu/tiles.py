@@ -294,11 +294,7 @@ def batches(
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
     join = _Launch(q, d, layout, is_self_join, rows=rows)
-    max_pairs = min(
-        max_pairs or BATCH,
-        BATCH,
-        int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8,
-    )
+    max_pairs = min(max_pairs or BATCH, BATCH, load.memory() // BATCH_SHARE // 8)
     capacity = min(max_pairs, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
     none = np.uint64(0)
     more, out, written = True, None, 0

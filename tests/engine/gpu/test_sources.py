@@ -164,6 +164,8 @@ def variants(name):
         ]
     if name in ("arrays", "boruvka", "dendrogram"):
         return [{"DIMS": 1, "EXACT": 1}]
+    if name == "columns":
+        return [{"DIMS": 1, "EXACT": 1, "THREADS": 256, "ROWS": 4096}]
     if name == "components":
         return [{"DIMS": 1, "EXACT": 1, "NODES_64": k} for k in (0, 1)]
     return [
