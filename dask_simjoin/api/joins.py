@@ -204,7 +204,9 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         - without a cluster, 1/12 of this machine's memory per thread, from 128 MiB to 1
           GiB, for a chunk, and 128 MiB for a partition of the result. One chunk of all
           rows may take a fifth of the memory;
-        - on GPUs, 1/12 of the GPU's memory, at most 12 GiB for a chunk.
+        - on GPUs, 1/12 of the GPU's memory, at most 12 GiB for a chunk. Verbs that
+          return no pairs put all rows into one chunk if it fits in three quarters of
+          the memory, with its index and its results.
     threads : int, optional
         Number of threads for a frame in memory. Default: the configuration value
         ``simjoin.threads``, or all cores that the process may use; outside the main

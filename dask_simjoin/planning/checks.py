@@ -114,23 +114,40 @@ def fits_task(size: float, limits: Limits) -> bool:
     return limits.memory is None or NEED * size <= limits.memory
 
 
+def check_device(need: float, device: int | None) -> None:
+    """Refuse plain frames whose rows do not fit in the memory of a GPU.
+
+    `need`: bytes while all rows are indexed. `device`: memory of the GPU; None: the
+    rows are on the host.
+    """
+    if device is not None and need > device:
+        raise BudgetError(
+            f"The rows take about {size_text(need, device)} on the GPU while they are "
+            f"indexed, and the GPU has {size_text(device)}. Join fewer rows or columns, "
+            "or a Dask DataFrame on several GPUs."
+        )
+
+
 def check_chunks(
     rows: np.ndarray,
     row_bytes: float | np.ndarray,
     limits: Limits,
     blocks: int,
+    task_bytes: float | None = None,
 ) -> None:
     """Refuse chunks that are too large for the memory of a task.
 
     `row_bytes`: bytes of a row, one number or one for each chunk.  `blocks`: number of
     block pairs.  Smaller chunks make more block pairs, so they are recommended only if
-    there would not be too many.
+    there would not be too many.  `task_bytes`: memory of a task for each row of its
+    chunk; None: `NEED` times the row.
     """
     if not len(rows) or limits.memory is None:
         return
     own = np.broadcast_to(row_bytes, rows.shape)
     largest = int(np.argmax(rows * own))
-    need = int(NEED * float(rows[largest]) * own[largest])
+    each = NEED * own[largest] if task_bytes is None else task_bytes
+    need = int(float(rows[largest]) * each)
     if need > limits.memory:
         smaller = max(1, limits.memory // SHARE)
         more = blocks * (need / NEED / smaller) ** 2

@@ -119,6 +119,36 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     return APART * rows * max(making, searching, finding) + WORKING * threads
 
 
+DEVICE_APART = 1.25
+"""Memory that a chunk takes on a GPU, divided by the size of its arrays. It exceeds 1,
+because the free parts of a pool are not contiguous.
+"""
+
+DEVICE_ROOM = 0.75
+"""A chunk of all rows may take this fraction of a GPU's memory.
+
+The rest is for the frame that the rows come from.
+"""
+
+
+def device_index_bytes(points: float) -> float:
+    """Return the bytes per row while a chunk is indexed on a GPU. `points`: bytes of a
+    row.
+    """
+    # the rows as they are read and in index order, what the filter compares, and either
+    # 24 bytes to sort a row or its position
+    return 2.5 * points + 24
+
+
+def device_chunk_bytes(points: float, results: float) -> float:
+    """Return the peak bytes per row of a single chunk of all rows on a GPU.
+
+    `points`, `results`: bytes of a row without results, and of its results.
+    """
+    joining = 1.5 * points + 8 + results
+    return DEVICE_APART * max(device_index_bytes(points), joining)
+
+
 class OneChunk(NamedTuple):
     """The memory that a single chunk of all rows needs, with its spanning tree."""
 
@@ -261,6 +291,8 @@ class ChunkLimits:
         rows = table.source_rows
         if self.one is not None:
             is_best = self.one.is_best
+        elif self.limits.gpu:
+            is_best = self._fits_on_gpu(table, row_bytes)
         else:
             is_best = (
                 self._whole_bytes(table, row_bytes) <= self.limits.whole
@@ -273,6 +305,17 @@ class ChunkLimits:
         uneven = min(max_rows, math.ceil(UNEVEN * target))
         return entity_chunks(table.summaries, target, uneven, norm, threshold)
 
+    def _fits_on_gpu(self, table: TableSummary, row_bytes: float) -> bool:
+        """Return whether a single chunk of all rows fits on a GPU, with its results."""
+        rows, output = table.source_rows, self.output
+        if output.materialise:  # pairs take most of the memory
+            return rows * row_bytes <= self.limits.whole and rows <= MAX_ROWS
+        found = output.found_bytes(table.rows) if self.tables == 1 else 0
+        # a nearest-neighbor search may have a chunk of each of two tables
+        tables = 2 if output.k is not None else self.tables
+        need = tables * rows * device_chunk_bytes(row_bytes - found, found)
+        return need <= DEVICE_ROOM * (self.limits.memory or 0) and rows <= MAX_ROWS
+
     def _whole_bytes(self, table: TableSummary, row_bytes: float) -> float:
         """Return the bytes of a single chunk of all rows; infinity if several chunks
         are faster.
@@ -281,16 +324,16 @@ class ChunkLimits:
         together, and each chunk is searched. But the verbs that collect pairs of rows
         in matrices compare two chunks in a single task.
         """
-        output, gpu = self.output, self.limits.gpu
-        if output.single_home and not (output.connected or gpu or output.k is not None):
+        output = self.output
+        if output.single_home and not (output.connected or output.k is not None):
             return math.inf
         # tasks that count return a number for each row and distance
-        counted = output.by_row and not (output.connected or gpu)
+        counted = output.by_row and not output.connected
         row_bytes += (
             8.0 * counted * self.limits.threads * max(1, len(table.spec.thresholds))
         )
         # a nearest-neighbor search may have a chunk of each of two tables
-        tables = 2 if output.k is not None else 1 if gpu else self.tables
+        tables = 2 if output.k is not None else self.tables
         return tables * table.source_rows * row_bytes
 
     def replicated(

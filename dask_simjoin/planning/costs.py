@@ -49,12 +49,19 @@ class Rates:
     shuffle_number: float
     task: float  # to run a task with the threaded scheduler
 
+    def faster(self, factor: float) -> Rates:
+        """Return the rates of a machine that is faster by this factor. Tasks take as
+        long.
+        """
+        steps = {name: value / factor for name, value in vars(self).items()}
+        return Rates(**steps | {"task": self.task})
+
 
 TILES = Rates(4, 4, 150, 7, 60, 600, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 SWEEP = replace(
     TILES, build=14, build_number=3, visit=25, compare=0, compare_number=0, pair=3
 )
-DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 12, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
+DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 12, 1e-4, 3.3e-6, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
 """`SWEEP` was measured in this many dimensions.
@@ -176,6 +183,8 @@ class Costs:
     swept: int = SWEPT_DIMS  # number of dimensions that a sweep visits
     row_bytes: float = 0.0  # memory of one row of a chunk, in bytes
     sources: tuple[Sources, ...] = ()
+    # speed of the GPU, divided by the speed of the GPU that `DEVICE` was measured on
+    speed: float = 1.0
     read: float = field(init=False)  # seconds that a thread needs to read a row
     build: float = field(init=False)  # seconds to index a row
     visit: float = field(init=False)  # seconds to find the cells or tiles near a row
@@ -191,7 +200,7 @@ class Costs:
         searched, dims = self.output.k is not None, self.dims
         rates = SWEEP if self.method == "sweep" and not searched else TILES
         if self.limits.gpu:
-            rates = DEVICE
+            rates = DEVICE.faster(self.speed)
         more = 3.0 ** (self.swept - SWEPT_DIMS) if rates is SWEEP else 1.0
         visit = rates.search if searched else rates.visit * max(more, 1 / 3)
         self.visit = NANO * visit

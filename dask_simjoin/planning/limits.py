@@ -264,6 +264,8 @@ class Limits:
 
         `largest`: bytes of the largest chunk.
         """
+        if self.gpu and chunks == 1 and not self.chosen and largest > self.whole:
+            return replace(self, chunk=math.ceil(largest), origin="all rows on a GPU")
         if chunks > 1 or self.chosen or not self.chunk < largest <= self.whole:
             return self
         share = (

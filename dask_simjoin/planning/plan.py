@@ -24,6 +24,7 @@ from dask_simjoin.planning.checks import (
     check_blocks,
     check_blocksize,
     check_chunks,
+    check_device,
     check_outputs,
     check_result,
 )
@@ -31,6 +32,8 @@ from dask_simjoin.planning.chunk_limits import (
     ChunkLimits,
     OneChunk,
     check_one,
+    device_chunk_bytes,
+    device_index_bytes,
     one_chunk_of_tree,
 )
 from dask_simjoin.planning.costs import Costs
@@ -198,25 +201,26 @@ def make_plan(
     statistics: JoinStatistics,
     output: OutputSpec = PAIRS,
     machine: Limits = PLAIN,
-    with_recall: bool = True,
+    is_shown: bool = True,
 ) -> Plan:
     """Plan a join; refuse tables that cannot be joined.
 
     `output`: what the tasks return.  `machine`: the workers, without the sizes of the
-    join.  `with_recall`: whether to estimate the recall of an approximate join.
+    join.  `is_shown`: whether to estimate the recall of an approximate join, and the
+    seconds of a plain frame on a GPU.
     """
     if output.k is None:
-        return _make_plan(statistics, output, machine, with_recall)
+        return _make_plan(statistics, output, machine, is_shown)
     statistics.check_search(output)
-    return _make_plan(*neighbor_query(statistics, output), machine, with_recall)
+    return _make_plan(*neighbor_query(statistics, output), machine, is_shown)
 
 
 def _make_plan(
-    statistics: JoinStatistics, output: OutputSpec, machine: Limits, with_recall: bool
+    statistics: JoinStatistics, output: OutputSpec, machine: Limits, is_shown: bool
 ) -> Plan:
     wanted = _set_limits(statistics, output, machine)
-    cut = _cut_chunks(statistics, output, wanted)
-    result = _estimate_result(statistics, output, cut, with_recall)
+    cut = _cut_chunks(statistics, output, wanted, is_shown)
+    result = _estimate_result(statistics, output, cut, is_shown)
     tables = _describe_tables(statistics, output, result)
     with naming_causes(lambda: tables.warnings):
         work = _divide_work(statistics, output, cut, result)
@@ -267,12 +271,17 @@ class Cut(NamedTuple):
         return self.one.need if self.one is not None and len(self.chunks) == 1 else 0.0
 
 
-def _cut_chunks(statistics: JoinStatistics, output: OutputSpec, wanted: Limits) -> Cut:
-    """Choose a layout and chunks. Refuse too many block pairs."""
+def _cut_chunks(
+    statistics: JoinStatistics, output: OutputSpec, wanted: Limits, is_shown: bool
+) -> Cut:
+    """Choose a layout and chunks. Refuse too many block pairs.
+
+    `is_shown`: see `make_plan`.
+    """
     layout: AnyLayout = (
         statistics.layout() if output.k is None else statistics.search_layout()
     )
-    costs = _costs(statistics, layout, output, wanted)
+    costs = _costs(statistics, layout, output, wanted, is_shown)
     one = one_chunk_of_tree(statistics.left, output, wanted)
     sizes = ChunkLimits(output, wanted, one, len(statistics.each))
     chunks = statistics.choose_chunks(sizes, costs)
@@ -300,13 +309,23 @@ def _cut_chunks(statistics: JoinStatistics, output: OutputSpec, wanted: Limits) 
 
 
 def _costs(
-    statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, limits: Limits
+    statistics: JoinStatistics,
+    layout: AnyLayout,
+    output: OutputSpec,
+    limits: Limits,
+    is_shown: bool,
 ) -> Costs:
-    """Return the cost model of a join."""
-    swept = layout.swept_dims if isinstance(layout, SweepLayout) else statistics.dims
+    """Return the cost model of a join. `is_shown`: see `make_plan`."""
+    frames = frames_of_library(statistics.spec.library)
+    # the limits of plain frames do not show that they are on a GPU
+    limits = replace(limits, gpu=limits.gpu or frames.memory() is not None)
+    dims = layout.swept_dims if isinstance(layout, SweepLayout) else statistics.dims
     method = layout.method if output.k is None else DENSE
     # the cost of a sweep does not depend on near tiles
-    near = (1.0, 1.0) if method == "sweep" and not limits.gpu else statistics.near()
+    swept = method == "sweep" and not limits.gpu
+    # a plain frame on a GPU is joined in one way, and often in less time than this takes
+    is_known = limits.plain and limits.gpu and not is_shown
+    near = (1.0, 1.0) if swept or is_known else statistics.near()
     return Costs(
         method,
         statistics.dims,
@@ -314,21 +333,22 @@ def _costs(
         float(sum(statistics.rows)),
         output,
         limits,
-        swept,
+        dims,
         statistics.row_bytes(output),
         tuple(table.sources for table in statistics.each),
+        frames.speed(),
     )
 
 
 def _estimate_result(
-    statistics: JoinStatistics, output: OutputSpec, cut: Cut, with_recall: bool
+    statistics: JoinStatistics, output: OutputSpec, cut: Cut, is_shown: bool
 ) -> Result:
     """Estimate the number of pairs, or count them."""
     spec, chunks, blocks = statistics.spec, cut.chunks, cut.chunks.blocks()
     recall = UNKNOWN if spec.search.approximate else ALL
     if output.k is not None:  # a search needs no estimate: it finds k rows per row
         return Result(statistics.pair_bytes, no_estimate(blocks), recall)
-    if spec.search.approximate and with_recall:
+    if spec.search.approximate and is_shown:
         found, share = recall_module(spec.search.method).estimate_lossy(
             statistics, cut.layout, partial(statistics.estimate, chunks, blocks)
         )
@@ -494,11 +514,18 @@ def _expect_memory(
     """Estimate the disk traffic. Refuse chunks that do not fit in memory."""
     chunks, limits = cut.chunks, cut.limits
     check_moving(chunks.method, limits, statistics.each)
+    if limits.plain:
+        indexing = sum(statistics.rows) * device_index_bytes(8 * statistics.dims)
+        check_device(indexing, frames_of_library(statistics.spec.library).memory())
     if cut.one is not None and cut.alone:
         check_one(cut.one, limits)
         return Memory(alone=cut.alone)
-    for side, row_bytes in zip(chunks.sides, cut.chunk_bytes, strict=True):
-        check_chunks(side.rows, row_bytes, limits, len(work))
+    bytes_of_sides = zip(chunks.sides, cut.chunk_bytes, cut.point_bytes, strict=True)
+    for side, row_bytes, points in bytes_of_sides:
+        # a GPU with a single chunk does not index another one
+        alone = limits.gpu and len(side) == 1 and not output.materialise
+        need = device_chunk_bytes(points, row_bytes - points) if alone else None
+        check_chunks(side.rows, row_bytes, limits, len(work), need)
     size = 0.0
     if output.materialise:
         size = result.estimate.total * directions(statistics.spec) * result.pair_bytes

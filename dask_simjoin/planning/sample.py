@@ -42,9 +42,9 @@ FEW = 256
 If all partitions had its size, they must have at most `FLOOR` rows together.
 """
 
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 25
 """Maximum size of all samples together in bytes. It is limited, because one process
-gathers them.
+gathers them, keeps them for later plans, and joins them.
 """
 
 MAX_WHOLE = 1 << 18

@@ -32,6 +32,12 @@ from dask_simjoin.request.spec import JoinSpec
 MAX_NAMES = 6
 """A line names at most this many columns, and then says how many more there are."""
 
+MACHINES = {
+    False: "estimated for our benchmark CPU; yours will differ",
+    True: "estimated from the memory bandwidth of this GPU",
+}
+"""Whether rows are on a GPU -> what the expected seconds are based on."""
+
 MIN_DISK_SECONDS = 0.1
 """Work on the disk that takes less than this many seconds is not shown."""
 
@@ -63,10 +69,7 @@ INPUT_FACTS: Facts = (
 TIME_FACTS: Facts = (
     (
         "time",
-        lambda r: (
-            f"about {r.seconds:.2g} s (estimated for our benchmark CPU; yours will "
-            "differ)"
-        ),
+        lambda r: f"about {r.seconds:.2g} s ({MACHINES[r.spec.library == 'cudf']})",
     ),
     (
         "",

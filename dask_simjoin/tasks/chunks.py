@@ -61,7 +61,9 @@ class Chunk(TypedDict):
     # ids as int64, in index order; None if the ids do not fit into int64, or if the
     # result has no ids
     id_keys: Array | None
-    example: Frame  # an empty frame that shows the data frame library and the dtypes
+    # an empty frame that shows the data frame library. It has no columns, because
+    # workers would send each column by itself
+    example: Frame
     # (n or more): row at each index position, as a position in the chunk; written by
     # the index
     order: Array
@@ -202,7 +204,7 @@ def _read(
             (0, spec.coordinates.dims + x.shape[1] - dims_of(x)), x.dtype
         )
     ids = row_ids(frame, spec.id, spec.id_dtype)
-    example = frame.iloc[:0].copy() if example is None else example
+    example = frame.iloc[:0, :0].copy() if example is None else example
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)
     if spec.keep:
         # Dask may describe big-endian columns as native ones
@@ -296,11 +298,9 @@ def read_chunk(
 
     def read(first: int, last: int) -> list[ReadRows]:
         found: list[ReadRows] = []
-        buffer = (
-            None
-            if x is None
-            else np.empty(max(map(len, frames[first:last])) * x.shape[1])
-        )
+        buffer = None
+        if isinstance(x, np.ndarray):
+            buffer = np.empty(max(map(len, frames[first:last])) * x.shape[1])
         for n in range(first, last):
             example = found[0]["example"] if found else None
             found.append(read_points(frames[n], fingerprints[n], spec, example, buffer))
@@ -348,13 +348,10 @@ def _point_buffer(
 
     One array per partition would take longer to allocate than all other work.
     """
-    if (
-        frames_for(example).xp is not np
-        or spec.coordinates.dims is None
-        or spec.coordinates.narrow
-    ):
+    if spec.coordinates.dims is None or spec.coordinates.narrow:
         return None
-    return np.empty((rows, spec.coordinates.dims), order=_order(layout))
+    xp = frames_for(example).xp
+    return xp.empty((rows, spec.coordinates.dims), order=_order(layout))
 
 
 def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
@@ -472,7 +469,7 @@ def whole_chunks(
     `sampled`: see `plan_whole`. `refine`: adapts the planned layout.
     """
     plan, scans = _planned(
-        frames, spec, output, sampled, with_recall=False, threads=threads
+        frames, spec, output, sampled, is_shown=False, threads=threads
     )
     text = left_out_in_words(plan.tables.left_out)
     if text is not None:
@@ -516,7 +513,7 @@ def _planned(
     spec: JoinSpec,
     output: OutputSpec,
     sampled: bool,
-    with_recall: bool,
+    is_shown: bool,
     threads: int = 1,
     machine: Limits = PLAIN,
 ) -> tuple[Plan, list[PartitionScan | None]]:
@@ -526,7 +523,7 @@ def _planned(
     statistics, scans = _scan(frames, spec, output, sampled, threads)
     # each frame is a single chunk, so the size of the results cannot change the plan
     output = replace(output, result_bytes_per_row=0, others_per_row=0)
-    plan = make_plan(statistics, output, machine, with_recall)
+    plan = make_plan(statistics, output, machine, is_shown)
     _check_ids(statistics, frames, spec)
     raise_warnings(plan.tables.warnings, None)
     return plan, scans

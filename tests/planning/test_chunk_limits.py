@@ -11,14 +11,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dask_simjoin.engine.cpu.frames import PandasFrames
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph import planner
 from dask_simjoin.planning import chunk_limits
 from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.chunk_limits import ChunkLimits, device_chunk_bytes
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.outputs import CLUSTERS, min_chunk_rows, tree_output
+from dask_simjoin.planning.outputs import (
+    CLUSTERS,
+    COUNTS,
+    min_chunk_rows,
+    tree_output,
+)
 from dask_simjoin.planning.partition import summarise
+from dask_simjoin.planning.table import summarise_table
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.points import frame_of
@@ -214,3 +222,55 @@ def test_matrices_of_pairs_are_made_of_several_chunks(monkeypatch):
     )
     graph = dd.from_pandas(frame, npartitions=7).simjoin.neighbor_graph(1e-4)
     assert len(graph.expression.plan.chunks) > 1
+
+
+DBSCAN = replace(
+    CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, wide_halo=True
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "output", "chunks"),
+    [
+        (1e9, COUNTS, "one"),
+        (1e9, DBSCAN, "one"),
+        (2e9, DBSCAN, "several"),
+        (1e9, replace(COUNTS, materialise=True), "several"),
+    ],
+)
+def test_one_chunk_of_all_rows_on_a_gpu(rows, output, chunks):
+    """A GPU of 140 GiB has room for the chunk of a billion points, but not of two."""
+    x, parts = np.random.default_rng(0).uniform(size=(1000, 2)), 40
+    spec = SelfJoinRequest(eps=1e-6).spec(frame_of(x))
+    part = summarise(frame_of(x), 0, spec, False, 1)
+    many = replace(part.moments, rows=int(rows) // parts)
+    summary = replace(part, moments=many, source_rows=many.rows, whole=None)
+    table = summarise_table([summary] * parts, spec)
+    limits = Limits(1, 140 * 2**30, True, gpu=True).sized(
+        None, spec.settings, 16 * rows
+    )
+    cut = ChunkLimits(output, limits)
+    sizes = cut.rows(table, 56.0)
+    each = 16.0 + output.result_bytes_per_row
+    found = cut.entity(table, sizes, each, spec.norm, spec.threshold, 1)
+    assert (len(found) == 1) == (chunks == "one")
+
+
+def test_memory_of_one_chunk_on_a_gpu():
+    """The numbers of points in two dimensions, counted from the arrays of each step."""
+    values, keys, order, tiles = 2 * 4, 8, 4, 2 * 4
+    making = 16 + values + 2 * keys + 2 * order
+    indexed = 16 + tiles + order
+    labels = indexed + 8 + 8 + 8 + 1
+    assert making <= device_chunk_bytes(16, 0)
+    assert max(making, labels) <= device_chunk_bytes(16, 40)
+
+
+def test_plain_frames_that_do_not_fit_on_a_gpu(monkeypatch):
+    frame = frame_of(np.random.default_rng(0).uniform(size=(1000, 2)))
+    room = 64 * len(frame)
+    monkeypatch.setattr(PandasFrames, "memory", lambda self: room)
+    assert frame.simjoin.count_pairs(0.01) >= 0
+    monkeypatch.setattr(PandasFrames, "memory", lambda self: room - 1)
+    with pytest.raises(BudgetError, match="on the GPU while they are indexed"):
+        frame.simjoin.count_pairs(0.01)

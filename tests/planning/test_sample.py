@@ -137,7 +137,7 @@ def test_samples_have_an_end(partitions, dims):
     looked at.
     """
     each = sample_size(10**9, dims, partitions)
-    assert each >= 2 and each * partitions * dims * 8 <= MAX_BYTES
+    assert each == 2 or 2 < each <= MAX_BYTES / (partitions * dims * 8)
     assert each * partitions <= CEILING + 32 * partitions
 
 
