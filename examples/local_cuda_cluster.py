@@ -12,10 +12,10 @@ how many neighbors a point has on average and at most.
 
     python examples/local_cuda_cluster.py                        # all GPUs, 20 million points
     python examples/local_cuda_cluster.py --rows 200000000 --partitioning spatial
-    python examples/local_cuda_cluster.py --gpus 2 --protocol ucx
+    python examples/local_cuda_cluster.py --gpus 2 --protocol tcp
 
-You need cuDF, CuPy and dask-cuda, and for --protocol ucx distributed-ucxx: see
-docs/install.md.
+You need cuDF, CuPy and dask-cuda: see docs/install.md. With distributed-ucxx, rows move
+over NVLink. docs/guide/gpus.md names the environment variables for UCX.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from importlib.util import find_spec
 
 import cudf
 import cupy
@@ -65,7 +66,10 @@ def main() -> None:
         help="neighbors of a point outside clusters",
     )
     parser.add_argument(
-        "--protocol", choices=["tcp", "ucx"], default="tcp", help="ucx uses NVLink"
+        "--protocol",
+        choices=["tcp", "ucx"],
+        default="ucx" if find_spec("distributed_ucxx") else "tcp",
+        help="ucx uses NVLink, tcp the host (default: ucx if it is installed)",
     )
     parser.add_argument(
         "--partitioning",
@@ -76,6 +80,8 @@ def main() -> None:
     partitions = max(2, math.ceil(options.rows / PART_ROWS))
     rows = options.rows // partitions
     eps = (2 * options.neighbors / (rows * partitions) * 3 / (4 * math.pi)) ** (1 / 3)
+    # by default Dask assumes 100 MB/s, and avoids transfers
+    dask.config.set({"distributed.scheduler.bandwidth": "50 GB"})
     with (
         LocalCUDACluster(
             n_workers=options.gpus,

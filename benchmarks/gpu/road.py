@@ -72,6 +72,26 @@ JOBS = {
     "dbscan 2-D": Job(
         "uniform", 100_000_000, 2, 0.0001, lambda f, eps: f.simjoin.dbscan(eps, 5)
     ),
+    "count 256-D": Job(
+        "clusters", 750_000, 256, 4.3, lambda f, eps: f.simjoin.count_pairs(eps)
+    ),
+    "pairs 256-D": Job(
+        "clusters", 750_000, 256, 4.3, lambda f, eps: f.simjoin.self_join(eps, id=None)
+    ),
+    "pairs 2-D": Job(
+        "uniform",
+        2_000_000,
+        2,
+        0.0007,
+        lambda f, eps: f.simjoin.self_join(eps, id=None),
+    ),
+    "pairs 3-D": Job(
+        "uniform",
+        10_000_000,
+        3,
+        0.005,
+        lambda f, eps: f.simjoin.self_join(eps, id=None),
+    ),
     "pairs 16-D": Job(
         "exponential",
         2_000_000,
@@ -102,7 +122,11 @@ def part(number: int, rows: int, parts: int, dims: int, kind: str) -> cudf.DataF
     start, stop = (rows * k // parts for k in (number, number + 1))
     random = cupy.random.RandomState(number)
     shape = (dims, stop - start)
-    if kind == "exponential":
+    if kind == "clusters":
+        centers = cupy.random.RandomState(1000).standard_normal((dims, 20_000))
+        points = centers[:, random.randint(0, 20_000, stop - start)]
+        points = (points + 0.2 * random.standard_normal(shape)).astype(cupy.float32)
+    elif kind == "exponential":
         points = random.exponential(1 / 40, shape).astype(cupy.float32)
     else:
         points = random.random_sample(shape, dtype=cupy.float32)
@@ -150,15 +174,15 @@ def repeated(job: Job, frame: Any, rows: int, repeat: int) -> dict[str, Any]:
 def noted(client: Client, lazy: Any) -> dict[str, Any]:
     """Compute a result, and record the seconds of the plan and of the workers' tasks."""
     began, start = time.time(), time.perf_counter()
-    expr = getattr(lazy, "expr", None)
-    if hasattr(expr, "plan"):
-        assert expr.plan is not None
+    plan = getattr(getattr(lazy, "expr", None), "plan", None)
     planned = time.perf_counter() - start
     held(lazy)
     ended = time.time()
     stream = client.get_task_stream(start=began)
     found = tasks(stream) | {
         "planned": round(planned, 3),
+        "expected": None if plan is None else plan.expected,
+        "plan": repr(plan),
         "wall": round(ended - began, 3),
     }
     return found | {"timeline": timeline(stream, began, ended)}
