@@ -490,6 +490,22 @@ def _each(runs: Iterable[Found], verb: str) -> Iterator[tuple[str, Found]]:
                 before = gpu
 
 
+def small(run: Found, before: Found) -> Rows:
+    """Tabulate calls on plain frames of few rows, and a run of an earlier version."""
+    verbs = [name for name in next(iter(run["calls"].values())) if "_" in name]
+    verbs.append("dbscan")
+    heading = [f"`{verb}` (before)" for verb in verbs]
+    table = [["rows and columns", *heading, "index + pairs"]]
+    for name, calls in run["calls"].items():
+        cells = [
+            f"{milliseconds(calls[verb]['median'])} "
+            f"({milliseconds(before['calls'][name][verb]['median'])})"
+            for verb in verbs
+        ]
+        table.append([name, *cells, milliseconds(calls["kernels"]["median"])])
+    return table
+
+
 TABLES = {
     "gpu-joins": joins,
     "gpu-columns": columns,
@@ -501,4 +517,5 @@ TABLES = {
     "gpu-embeddings": embeddings,
     "gpu-embeddings-marked": marked,
     "gpu-roofline": roofline,
+    "gpu-small": small,
 }

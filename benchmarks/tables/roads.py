@@ -16,6 +16,10 @@ GPU_JOBS = {
     "count 2-D": "`count_pairs`, uniform 2-D",
     "dbscan 2-D": "`dbscan`, uniform 2-D",
     "pairs 16-D": "`self_join`, exponential 16-D",
+    "count 256-D": "`count_pairs`, clusters 256-D",
+    "pairs 256-D": "`self_join`, clusters 256-D",
+    "pairs 2-D": "`self_join`, uniform 2-D",
+    "pairs 3-D": "`self_join`, uniform 3-D",
 }
 
 
@@ -109,42 +113,6 @@ def _milliseconds(runs: list[float]) -> str:
     return middle if len(runs) == 1 else f"{middle} ({ends[0]} to {ends[1]})"
 
 
-def gpu_road(run: Found) -> Rows:
-    """Tabulate a plain frame on a GPU, compared with a cluster of one and of two GPUs."""
-    table = [
-        [
-            "job",
-            "rows",
-            "plain frame, s",
-            "cluster of one GPU, s",
-            "twice the rows, one GPU, s",
-            "two GPUs, s",
-            "ratio, two GPUs",
-            "repeated, s",
-            "ratio, repeated",
-        ]
-    ]
-    for name, text in GPU_JOBS.items():
-        job = run["jobs"][name]
-        one = job["twice the rows, one GPU"]["median"]
-        two = [
-            job[f"twice the rows, two GPUs{more}"]["median"]
-            for more in ("", ", once more")
-        ]
-        cells = [cell for took in two for cell in (seconds(took), f"{one / took:.2f}x")]
-        table.append(
-            [
-                text,
-                rows(job["plain frame"]["rows"]),
-                seconds(job["plain frame"]["median"]),
-                seconds(job["one GPU"]["median"]),
-                seconds(one),
-                *cells,
-            ]
-        )
-    return table
-
-
 def hdbscan_workers(*runs: Found) -> Rows:
     """Tabulate HDBSCAN by threads and processes: medians; of older files ("best") the
     least of some runs.
@@ -173,10 +141,32 @@ def hdbscan_workers(*runs: Found) -> Rows:
     return table
 
 
+def gpus(run: Found, before: Found) -> Rows:
+    """Tabulate jobs on clusters of one GPU and of two, and a run of an earlier version."""
+    table = [
+        [
+            "job",
+            "rows",
+            "one GPU, s (before)",
+            "two GPUs, s (before)",
+            "ratio, two GPUs",
+        ]
+    ]
+    for name, job in run["jobs"].items():
+        cells = [
+            f"{seconds(job[n]['median'])} "
+            f"({seconds(before['jobs'][name][n]['median'])})"
+            for n in ("1", "2")
+        ]
+        ratio = times(job["1"]["median"] / job["2"]["median"])
+        table.append([GPU_JOBS[name], rows(job["1"]["rows"]), *cells, ratio])
+    return table
+
+
 TABLES = {
     "road": road,
     "files": files,
     "small": small,
-    "gpu-road": gpu_road,
+    "gpus": gpus,
     "hdbscan-workers": hdbscan_workers,
 }

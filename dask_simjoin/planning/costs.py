@@ -42,7 +42,10 @@ class Rates:
     # to compare two points: per pair of points, and in addition per dimension
     compare: float
     compare_number: float
-    pair: float  # to write a pair
+    # to decide and write a pair: per pair, and in addition per dimension from the third
+    # on
+    pair: float
+    pair_number: float
     # to send a row to another chunk and sort it there: per row, and in addition per
     # number in the row
     shuffle: float
@@ -57,11 +60,14 @@ class Rates:
         return Rates(**steps | {"task": self.task})
 
 
-TILES = Rates(4, 4, 150, 7, 60, 600, 0.03, 0.0025, 10, 30, 12, 1.5e5)
+TILES = Rates(4, 4, 150, 7, 60, 600, 0.03, 0.0025, 10, 0, 30, 12, 1.5e5)
 SWEEP = replace(
     TILES, build=14, build_number=3, visit=25, compare=0, compare_number=0, pair=3
 )
-DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 12, 1e-4, 3.3e-6, 0.01, 2, 0.4, 2.5e5)
+DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 12, 1e-4, 3.3e-6, 0.01, 0.01, 2, 0.4, 2.5e5)
+
+DEVICE_CALL, DEVICE_GRAPH = 0.008, 0.04
+"""Seconds of a join of a few rows on a GPU: of a plain frame, and by Dask."""
 
 SWEPT_DIMS = 2
 """`SWEEP` was measured in this many dimensions.
@@ -214,7 +220,7 @@ class Costs:
             * (rates.compare + rates.compare_number * dims)
             * min(1.0, dims / PRUNED_DIMS)
         )
-        self.pair = NANO * rates.pair
+        self.pair = NANO * (rates.pair + rates.pair_number * max(dims - 2, 0))
         self.factors = (
             SHUFFLE_FACTOR if self.limits.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
         )
@@ -416,7 +422,10 @@ class Costs:
         threads = self.limits.threads
         share = 1 / threads if self.limits.cluster else _share(threads)
         work = self.rows * self.read + float(seconds.sum()) * self.output.joins
-        return made + share * work
+        fixed = 0.0
+        if self.limits.gpu:
+            fixed = DEVICE_CALL if self.limits.plain else DEVICE_GRAPH
+        return fixed + made + share * work
 
     def pieces(
         self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None

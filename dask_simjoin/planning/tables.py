@@ -241,8 +241,11 @@ class JoinStatistics:
         may_be_spatial = request != "entity" and all(self.rows)
         if len(tried) == 1 and not may_be_spatial:
             return tried[0]
-        if cut.one_process and all(len(side) == 1 for side in tried[0].sides):
-            return tried[0]  # all threads share its index, and no rows are moved
+        # all threads share the index of a single chunk, and no rows are moved. GPUs copy
+        # such a chunk faster than they exchange indexes of several chunks
+        undivided = cut.one_process or (cut.limits.gpu and not cut.limits.chosen)
+        if undivided and all(len(side) == 1 for side in tried[0].sides):
+            return tried[0]
         best = min(tried, key=costs.choosing)
         best_seconds = costs.choosing(best)
         if not may_be_spatial or best_seconds <= costs.shuffled(cut.limits.shuffle):
