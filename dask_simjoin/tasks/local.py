@@ -270,11 +270,11 @@ def join(
     if parts == 1:
         return join_block(block_pair, columns, like=like, unmatched_left=unmatched_left)
 
-    def found(number: int) -> list[ResultRows]:
-        rows = block_pair._replace(part=(number, parts)).rows
-        return result_rows(block_pair, columns, rows)
+    def found(start: int, stop: int) -> list[ResultRows]:
+        return result_rows(block_pair, columns, (start, stop))
 
-    calls = [functools.partial(found, number) for number in range(parts)]
+    ranges = itertools.pairwise(block_pair.cuts(parts))
+    calls = [functools.partial(found, *rows) for rows in ranges]
     rows = list(itertools.chain.from_iterable(together(calls, threads)))
     frames = frames_for(block_pair.query["example"])
     made = concat_results(rows, columns, frames, like, unmatched_left, threads)

@@ -56,9 +56,13 @@ class BlockPair(NamedTuple):
         number, parts = self.part
         if parts == 1:
             return None
-        work = self.joiner.work(*self.operands, is_self_join=self.is_self_join)
-        cuts = equal_work(work, len(self.query["ids"]), self.layout.grain, parts)
+        cuts = self.cuts(parts)
         return cuts[number], cuts[number + 1]
+
+    def cuts(self, parts: int) -> list[int]:
+        """Bounds of parts of `query` that take about equal work."""
+        work = self.joiner.work(*self.operands, is_self_join=self.is_self_join)
+        return equal_work(work, len(self.query["ids"]), self.layout.grain, parts)
 
     @property
     def places(self) -> Rows | None:
@@ -128,7 +132,9 @@ def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[in
     at = np.interp(
         np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done))
     )
-    cuts = [min(round(cut / grain) * grain, places) for cut in at.tolist()]
+    cuts: list[int] = (
+        np.minimum(np.rint(at / grain) * grain, places).astype(int).tolist()
+    )
     return [0, *cuts[1:-1], places]
 
 
