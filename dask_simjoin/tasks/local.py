@@ -56,6 +56,11 @@ Made = TypeVar("Made")
 TURNS = 4
 """Number of parts per thread."""
 
+MOST_PARTS = 64
+"""Largest number of parts of a result, unless there are more threads. Allocating the
+memory of each part holds up the other threads: `cpu.cores`, 8M x 2 self_join.
+"""
+
 PAIR_WORK = 64
 """Coordinates that are compared in the time of counting a pair by a sweep."""
 
@@ -222,7 +227,7 @@ def parts_of(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     if block_pair.xp is not np:
         return 1
     number = _threads_for(block_pair, plan, threads)
-    return TURNS * number if number > 1 else 1
+    return max(number, min(TURNS * number, MOST_PARTS)) if number > 1 else 1
 
 
 def _threads_for(block_pair: BlockPair, plan: Plan, threads: int) -> int:
