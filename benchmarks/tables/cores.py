@@ -11,11 +11,11 @@ Rows = list[list[str]]
 
 
 def _merged(runs: tuple[Found, ...]) -> Found:
-    """Return the jobs of all runs; a job of a later run replaces that of an earlier."""
+    """Return the jobs of all runs; a job of a later run replaces the same job of an earlier one."""
     jobs: Found = {}
     for run in runs:
         for job, found in run["jobs"].items():
-            # a run that compiled kernels tells nothing about the verb
+            # a run that compiled kernels does not show the time of the verb
             clean = {k: one for k, one in found.items() if not one.get("compiled")}
             jobs[job] = clean
     threads = sorted({n for run in runs for n in run["threads"]})
@@ -35,7 +35,7 @@ def cores(*runs: Found) -> Rows:
 
 
 def peers(*runs: Found) -> Rows:
-    """Tabulate the seconds of jobs beside those of the fastest peer."""
+    """Tabulate the seconds of jobs and of the fastest peer."""
     run = _merged(runs)
     name = f"pandas, {run['threads'][-1]}"
     table = [["job", name, "best peer, all cores", "ratio"]]
@@ -84,4 +84,9 @@ def _is_measured(run: Found, name: str) -> bool:
     return any(name in found for found in run["jobs"].values())
 
 
-TABLES = {"cores": cores, "cores-peers": peers, "cores-parts": parts, "cores-ways": ways}
+TABLES = {
+    "cores": cores,
+    "cores-peers": peers,
+    "cores-parts": parts,
+    "cores-ways": ways,
+}
