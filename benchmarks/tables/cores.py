@@ -11,11 +11,11 @@ Rows = list[list[str]]
 
 
 def _merged(runs: tuple[Found, ...]) -> Found:
-    """Return the jobs of all runs; a job of a later run replaces that of an earlier."""
+    """Return the jobs of all runs; a job of a later run replaces the same job of an earlier one."""
     jobs: Found = {}
     for run in runs:
         for job, found in run["jobs"].items():
-            # a run that compiled kernels tells nothing about the verb
+            # a run that compiled kernels does not show the time of the verb
             clean = {k: one for k, one in found.items() if not one.get("compiled")}
             jobs[job] = clean
     threads = sorted({n for run in runs for n in run["threads"]})
@@ -23,27 +23,28 @@ def _merged(runs: tuple[Found, ...]) -> Found:
 
 
 def cores(*runs: Found) -> Rows:
-    """Tabulate the seconds of jobs by number of threads, beside the fastest peer."""
+    """Tabulate the seconds of jobs by number of threads."""
     run = _merged(runs)
-    threads = [n for n in run["threads"] if _is_measured(run, f"pandas, {n}")]
-    names = [f"{kind}, {n}" for kind in ("pandas", "dask") for n in threads]
+    names = [f"{kind}, {n}" for kind in ("pandas", "dask") for n in run["threads"]]
     names = [name for name in names if _is_measured(run, name)]
-    table = [
-        [
-            "job",
-            *names,
-            "best peer, all cores",
-            f"ratio, pandas, {threads[-1]}",
-        ]
-    ]
+    table = [["job", *names]]
     for job, found in run["jobs"].items():
         own = [seconds(found.get(name, {}).get("median")) for name in names]
-        peers = {name: found[name]["median"] for name in found if name in PEERS}
-        peer = min(peers, key=lambda name: peers[name], default=None)
-        cells = [f"{PEERS[peer]} {seconds(peers[peer])}" if peer else ""]
-        last = found.get(f"pandas, {threads[-1]}")
-        cells.append(times(peers[peer] / last["median"]) if peer and last else "")
-        table.append([job, *own, *cells])
+        table.append([job, *own])
+    return table
+
+
+def peers(*runs: Found) -> Rows:
+    """Tabulate the seconds of jobs and of the fastest peer."""
+    run = _merged(runs)
+    name = f"pandas, {run['threads'][-1]}"
+    table = [["job", name, "best peer, all cores", "ratio"]]
+    for job, found in run["jobs"].items():
+        others = {name: found[name]["median"] for name in found if name in PEERS}
+        if others and name in found:
+            peer, own = min(others, key=others.__getitem__), found[name]["median"]
+            theirs = f"{PEERS[peer]} {seconds(others[peer])}"
+            table.append([job, seconds(own), theirs, times(others[peer] / own)])
     return table
 
 
@@ -65,16 +66,16 @@ def parts(*runs: Found) -> Rows:
     return table
 
 
-KINDS = ("pandas, 32", "dask, 32", "cluster, 8x4", "files, 8", "files, 32")
-"""Ways to run a job on 32 cores, beside Dask's own work with the files."""
-
-
-def clusters(run: Found) -> Rows:
-    """Tabulate jobs in one process, on worker processes, and from files to files."""
-    copied = "copied files, 32"
-    table = [["job", *KINDS, copied]]
-    for job, found in _merged((run,))["jobs"].items():
-        own = [seconds(found.get(name, {}).get("median")) for name in (*KINDS, copied)]
+def ways(*runs: Found) -> Rows:
+    """Tabulate jobs in one process, on worker processes, and from files to files, beside
+    Dask's own work with the files.
+    """
+    run = _merged(runs)
+    names = list(dict.fromkeys(name for one in run["jobs"].values() for name in one))
+    names = [name for name in names if name.startswith(("cluster", "files", "copied"))]
+    table = [["job", *names]]
+    for job, found in run["jobs"].items():
+        own = [seconds(found.get(name, {}).get("median")) for name in names]
         table.append([job, *own])
     return table
 
@@ -83,4 +84,9 @@ def _is_measured(run: Found, name: str) -> bool:
     return any(name in found for found in run["jobs"].values())
 
 
-TABLES = {"cores": cores, "cores-parts": parts, "cores-clusters": clusters}
+TABLES = {
+    "cores": cores,
+    "cores-peers": peers,
+    "cores-parts": parts,
+    "cores-ways": ways,
+}

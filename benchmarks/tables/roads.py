@@ -31,6 +31,20 @@ def road(run: Found) -> Rows:
     return _by_way(measured, "relative core time, {way}", lambda row: row["cores"])
 
 
+def threads(run: Found) -> Rows:
+    """Tabulate one thread and two threads of Dask."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for row in run["rows"]:
+        middle = statistics.median(row["all"])
+        found.setdefault((row["data"], row["job"]), {})[row["on"]] = middle
+    table = [["rows and columns, job", "one thread, s", "two threads, s", "ratio"]]
+    for (data, job), each in found.items():
+        one, two = each["threads-1"], each["threads-2"]
+        cells = [seconds(one), seconds(two), f"{two / one:.2f}"]
+        table.append([f"{data.replace('x', ' x ')}, `{job}`", *cells])
+    return table
+
+
 def files(*runs: Found) -> Rows:
     """Tabulate joins from files to files: pandas on one core, compared with threads and
     processes.
@@ -165,6 +179,7 @@ def gpus(run: Found, before: Found) -> Rows:
 
 TABLES = {
     "road": road,
+    "road-threads": threads,
     "files": files,
     "small": small,
     "gpus": gpus,

@@ -149,7 +149,7 @@ def _pairs(
     measured = "distance" in columns or (
         replaced is not None and block_pair.spec.result.distance
     )
-    found = matches(block_pair, measured, None)
+    (found,) = matches(block_pair, measured, None)
     (q, d), xp = (block_pair.query, block_pair.data), block_pair.xp
     for side, order, which in ((sides[0], q["order"], 0), (sides[1], d["order"], 1)):
         if "gone" in side:

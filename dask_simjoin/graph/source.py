@@ -215,7 +215,7 @@ def _optimized_by_partition(expr: Expr, known: dict[str, Expr]) -> Expr:
     `known`: name of an expression -> the result.
 
     The innermost parts come first: if two steps read the same part, both must get the
-    same partitions of it. But columns that are put beside each other are optimized
+    same partitions of it. But if a step adds a column to a frame, both are optimized
     together, because Dask then merges the same partitions of both.
     """
     if expr._name not in known:

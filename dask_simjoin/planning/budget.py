@@ -83,7 +83,7 @@ class Cause:
     equal: bool = False  # whether all rows have the same coordinates
     kind: str = ""  # see `RowSpec.kind`
     lists: bool = False  # whether a column holds lists, which Dask converts to texts
-    array: bool = False  # whether columns have numbers, as those of an array
+    array: bool = False  # whether the frame was made from an array
 
     @classmethod
     def of(cls, spec: RowSpec, two: bool, equal: bool = False) -> Cause:

@@ -377,7 +377,7 @@ class ChunkLimits:
         """
         if self.limits.shuffle == BY_WORKER:
             # each worker sends one message per chunk
-            most = math.floor(max_rows / EVEN)
+            most = max(1, math.floor(max_rows / EVEN))
             return clip(rows / self.limits.workers, min(min_rows, most), most)
         return clip(
             rows / (CHUNKS_PER_THREAD * self.limits.threads), min_rows, max_rows

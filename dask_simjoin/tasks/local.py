@@ -56,6 +56,11 @@ Made = TypeVar("Made")
 TURNS = 4
 """Number of parts per thread."""
 
+MOST_PARTS = 64
+"""Largest number of parts of a result, unless there are more threads. Allocating the
+memory of each part holds up the other threads: `cpu.cores`, 8M x 2 self_join.
+"""
+
 PAIR_WORK = 64
 """Coordinates that are compared in the time of counting a pair by a sweep."""
 
@@ -222,7 +227,7 @@ def parts_of(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     if block_pair.xp is not np:
         return 1
     number = _threads_for(block_pair, plan, threads)
-    return TURNS * number if number > 1 else 1
+    return max(number, min(TURNS * number, MOST_PARTS)) if number > 1 else 1
 
 
 def _threads_for(block_pair: BlockPair, plan: Plan, threads: int) -> int:
@@ -270,11 +275,11 @@ def join(
     if parts == 1:
         return join_block(block_pair, columns, like=like, unmatched_left=unmatched_left)
 
-    def found(number: int) -> list[ResultRows]:
-        rows = block_pair._replace(part=(number, parts)).rows
-        return result_rows(block_pair, columns, rows)
+    def found(start: int, stop: int) -> list[ResultRows]:
+        return result_rows(block_pair, columns, (start, stop))
 
-    calls = [functools.partial(found, number) for number in range(parts)]
+    ranges = itertools.pairwise(block_pair.cuts(parts))
+    calls = [functools.partial(found, *rows) for rows in ranges]
     rows = list(itertools.chain.from_iterable(together(calls, threads)))
     frames = frames_for(block_pair.query["example"])
     made = concat_results(rows, columns, frames, like, unmatched_left, threads)

@@ -56,9 +56,13 @@ class BlockPair(NamedTuple):
         number, parts = self.part
         if parts == 1:
             return None
-        work = self.joiner.work(*self.operands, is_self_join=self.is_self_join)
-        cuts = equal_work(work, len(self.query["ids"]), self.layout.grain, parts)
+        cuts = self.cuts(parts)
         return cuts[number], cuts[number + 1]
+
+    def cuts(self, parts: int) -> list[int]:
+        """Bounds of parts of `query` that take about equal work."""
+        work = self.joiner.work(*self.operands, is_self_join=self.is_self_join)
+        return equal_work(work, len(self.query["ids"]), self.layout.grain, parts)
 
     @property
     def places(self) -> Rows | None:
@@ -128,7 +132,9 @@ def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[in
     at = np.interp(
         np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done))
     )
-    cuts = [min(round(cut / grain) * grain, places) for cut in at.tolist()]
+    cuts: list[int] = (
+        np.minimum(np.rint(at / grain) * grain, places).astype(int).tolist()
+    )
     return [0, *cuts[1:-1], places]
 
 
@@ -317,16 +323,15 @@ def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
 class Matches(NamedTuple):
     """Pairs of rows, with distances if they were requested.
 
-    `left` (pairs,): the left rows, as places in the indexes of the chunks `left_of`.
-    Places continue from one chunk to the next. `right`: the right rows, likewise as
-    places in the indexes of the chunks `right_of`.
+    `left` (pairs,): the left rows, as places in the index of the chunk `left_of`.
+    `right`: the right rows, likewise as places in the index of the chunk `right_of`.
     """
 
     left: Array
     right: Array
     distance: Array | None
-    left_of: tuple[Chunk, ...]
-    right_of: tuple[Chunk, ...]
+    left_of: Chunk
+    right_of: Chunk
 
 
 def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
@@ -338,9 +343,10 @@ def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
     return functools.partial(metric.in_unit, size=unit.size, **how)
 
 
-def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
+def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> list[Matches]:
     """Find each pair of two chunks once. In a self-join, the left row is the row that
-    comes first in the frame.
+    comes first in the frame. If it may be in either chunk, return the pairs in two
+    parts.
 
     If each row has its own radius, see `_within_radius`.
     """
@@ -350,66 +356,64 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
     joiner = block_pair.joiner
     xp = joiner.xp
     made = measured(spec, xp) if distance else None
-    places = tuple(
-        xp.arange(len(side["ids"]), dtype=xp.int64) for side in (query, data)
-    )
+    every = 0, len(query["ids"])
+    start, stop = every if rows is None or is_self_join else rows
+    # memory outside `rows` is not touched, because a halo may have few rows
+    places = xp.empty(every[1], xp.int64)
+    places[start:stop] = xp.arange(start, stop, dtype=xp.int64)
     found = joiner.pairs(
         *block_pair.operands,
         is_self_join=is_self_join,
         distance=made,
-        labels=(places[0], places[1]),
+        labels=(places, xp.arange(len(data["ids"]), dtype=xp.int64)),
         rows=rows,
     )
-    left, right = found.left, found.right
+    left, right, away = found.left, found.right, found.distance
     if not block_pair.either_order:
-        return Matches(left, right, found.distance, (query,), (data,))
+        return [Matches(left, right, away, query, data)]
     swap = (
         data["position"][data["order"][right]] < query["position"][query["order"][left]]
     )
-    right = right + len(query["ids"])
-    left, right = xp.where(swap, right, left), xp.where(swap, left, right)
-    return Matches(left, right, found.distance, (query, data), (query, data))
+    return [
+        Matches(
+            (right if swapped else left)[here],
+            (left if swapped else right)[here],
+            None if away is None else away[here],
+            data if swapped else query,
+            query if swapped else data,
+        )
+        for swapped, here in enumerate((~swap, swap))
+    ]
 
 
-def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
+def _within_radius(
+    block_pair: BlockPair, distance: bool, rows: Rows | None
+) -> list[Matches]:
     """Find the pairs within the radius of the left row. In a self-join, check both
-    directions of a pair.
+    directions of a pair. If the left row may be in either chunk, return the pairs in two
+    parts.
     """
-    query, data, is_self_join, spec = block_pair[:4]
-    xp, both = block_pair.xp, spec.other is None
-    # if both chunks belong to one table, the left row may be in either of them
-    sides = (
-        ((query, data), (query, data))
-        if both and not is_self_join
-        else ((query,), (data,))
-    )
-    first = len(query["ids"]) if both and not is_self_join else 0
-    parts: list[tuple[Array, Array, Array]] = []
+    query, data, _, spec = block_pair[:4]
+    xp = block_pair.xp
+    parts: tuple[list[tuple[Array, Array, Array]], ...] = [], []
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
-        parts.append(
-            (left + first, right, totals) if side else (left, right + first, totals)
-        )
+        parts[side].append((left, right, totals))
 
     visit_radii(block_pair, show, rows)
     kinds = xp.int64, xp.int64, xp.float64
-    left, right, totals = (
-        xp.concatenate([xp.zeros(0, kind), *(part[k] for part in parts)])
-        for k, kind in enumerate(kinds)
-    )
-    away = measured(spec, xp)(totals) if distance else None
-    places = [xp.concatenate(_positions_in_all(chunks)) for chunks in sides]
-    return Matches(places[0][left], places[1][right], away, *sides)
-
-
-def _positions_in_all(chunks: tuple[Chunk, ...]) -> list[Array]:
-    """For each chunk, return the place of each row in the concatenation of all chunks'
-    indexes.
-    """
-    firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
-    return [
-        row_places(chunk) + first for chunk, first in zip(chunks, firsts, strict=True)
-    ]
+    found: list[Matches] = []
+    for shown, of in zip(parts, ((query, data), (data, query)), strict=True):
+        if not shown and found:
+            continue
+        left, right, totals = (
+            xp.concatenate([xp.zeros(0, kind), *(part[k] for part in shown)])
+            for k, kind in enumerate(kinds)
+        )
+        away = measured(spec, xp)(totals) if distance else None
+        places = row_places(of[0])[left], row_places(of[1])[right]
+        found.append(Matches(*places, away, *of))
+    return found
 
 
 def row_places(chunk: Chunk) -> Array:

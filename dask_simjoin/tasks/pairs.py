@@ -397,15 +397,21 @@ def _pairs(
     if in_order and not own_radius and (keyed or block_pair.xp is np):
         return _written_by_joiner(block_pair, columns, rows)
     distance = "distance" in columns
-    found = matches(block_pair, distance, rows)
-    sides = [(found.left_of, found.left), (found.right_of, found.right)]
-    directions = [sides]
-    if spec.result.pairs == "both" and not own_radius:
-        directions.append(sides[::-1])
-    parts = [pair_columns(left, right, spec, columns) for left, right in directions]
-    if distance:
-        parts = [part | {"distance": found.distance} for part in parts]
-    return [(len(found.left), part) for part in parts]
+    parts: list[ResultRows] = []
+    for found in matches(block_pair, distance, rows):
+        sides: list[Side] = [
+            ((found.left_of,), found.left),
+            ((found.right_of,), found.right),
+        ]
+        directions = [sides]
+        if spec.result.pairs == "both" and not own_radius:
+            directions.append(sides[::-1])
+        for left, right in directions:
+            part = pair_columns(left, right, spec, columns)
+            if distance:
+                part["distance"] = found.distance
+            parts.append((len(found.left), part))
+    return parts
 
 
 def _written_by_joiner(

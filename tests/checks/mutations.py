@@ -833,8 +833,20 @@ MUTATIONS = [
     ),
     Mutation(
         "graph/dask_private.py",
-        "for one in fused for step in",
-        "for one in fused[:1] for step in",
+        "        return task.substitute(subs)",
+        "        return task",
+        "graph/test_dask_private.py -k follow",
+    ),
+    Mutation(
+        "graph/source.py",
+        "        if not _has_equal_partitions(found):",
+        "        if False:",
+        "graph/test_source.py -k numbers",
+    ),
+    Mutation(
+        "graph/dask_private.py",
+        "for step in steps\n        for found in",
+        "for step in steps[:1]\n        for found in",
         "graph/test_dask_private.py",
     ),
     Mutation(

@@ -47,9 +47,9 @@ def test_nearest_rows_that_are_far_behind(samples, monkeypatch):
 
 def test_what_is_not_needed_any_more_is_let_go_of():
     frame = frame_of(np.random.default_rng(3).normal(size=(300_000, 2)))
-    frame.simjoin.hdbscan(50, min_samples=10)  # compiles all kernels
+    frame.simjoin.hdbscan(50, min_samples=10, threads=1)  # compiles all kernels
     tracemalloc.start()
-    frame.simjoin.hdbscan(50, min_samples=10)
+    frame.simjoin.hdbscan(50, min_samples=10, threads=1)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 85 * len(frame)
