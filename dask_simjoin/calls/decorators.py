@@ -23,6 +23,7 @@ from typing import (
 
 import pandas as pd
 
+from dask_simjoin.calls.gates import with_gates
 from dask_simjoin.calls.groups import with_groups
 from dask_simjoin.calls.inputs import (
     as_frame,
@@ -87,6 +88,9 @@ def verb(
                     rows, given, getattr(request, "groups_need_bound", True)
                 )
                 added = added + codes
+            if "within" in known:
+                rows, given, columns = with_gates(rows, given)
+                added = added + columns
             begin = time.perf_counter()
             found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
             table_of(rows).log_done(name, found, time.perf_counter() - begin)

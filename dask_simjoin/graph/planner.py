@@ -209,6 +209,7 @@ def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:
     return (
         spec.on,
         spec.coordinates.lists,
+        spec.coordinates.gates,
         spec.metric,
         spec.coordinates.dropna,
         spec.id,

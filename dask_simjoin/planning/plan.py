@@ -270,7 +270,7 @@ class Cut(NamedTuple):
 def _cut_chunks(statistics: JoinStatistics, output: OutputSpec, wanted: Limits) -> Cut:
     """Choose a layout and chunks. Refuse too many block pairs."""
     layout: AnyLayout = (
-        statistics.layout() if output.k is None else statistics.search_layout()
+        statistics.layout() if output.k is None else statistics.search_layout(output)
     )
     costs = _costs(statistics, layout, output, wanted)
     one = one_chunk_of_tree(statistics.left, output, wanted)
