@@ -36,7 +36,8 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
-    on, by, metric, p, dropna, method, approximate, partitioning, blocksize, threads
+    on, by, within, different, metric, p, dropna, method, approximate, partitioning,
+    blocksize, threads
         As in `self_join`.
 
     Returns
@@ -97,8 +98,8 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
-    on, by, metric, p, pairs, include_self, dropna, method, approximate, partitioning,
-    blocksize, threads
+    on, by, within, different, metric, p, pairs, include_self, dropna, method,
+    approximate, partitioning, blocksize, threads
         As in `self_join`.
 
     Returns
@@ -167,7 +168,7 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
-    on, by, metric, p, dropna, method, partitioning, blocksize, threads
+    on, by, within, different, metric, p, dropna, method, partitioning, blocksize, threads
         As in `self_join`.
 
     Returns

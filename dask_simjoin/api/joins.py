@@ -42,6 +42,12 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         whose values are never equal, such as dates and texts, raise `ColumnError`. If a
         Dask DataFrame stores such a column as text, objects in the column of a plain
         frame are compared as text, too.
+    within : dict, optional
+        Columns of both tables, and how far apart both rows may be in each, as in
+        `self_join`. A range such as ``("-1 h", "0 h")`` is for the right row's value
+        minus the left row's value.
+    different : column or list of columns, optional
+        Columns of both tables; both rows must differ in at least one of them.
     id, left_id, right_id : column, optional
         The columns that identify rows: one name for both tables, or one for each.
         Default: the index labels.
@@ -140,6 +146,13 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         or a day. Rows of different groups are not compared. Rows with a missing value
         raise an error, or have no partner with `dropna`. For a Dask DataFrame one more pass
         over these columns finds the distinct values, which must fit in memory.
+    within : dict, optional
+        Columns of numbers, times or dates, and how far apart both rows may be in each,
+        such as ``{"time": "10 min", "price": "5 %"}``. See Notes, and
+        :doc:`/guide/space-and-time`.
+    different : column or list of columns, optional
+        Columns of any dtype that identify a thing, such as a ship. Both rows must
+        differ in at least one of them. A missing value equals a missing value.
     id : column, optional
         The column that identifies rows in the result; its values must be unique.
         Default: the index labels.
@@ -265,6 +278,20 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
       the neighbors of its share of the rows.
 
     :doc:`/explanation/chunks-and-partitionings` compares them.
+
+    *Tolerances.* A value of `within` is a number, a percentage, a duration or a range:
+
+    - A number ``w`` allows ``|b - a| <= w``, where the difference is rounded to float64.
+    - "5 %" allows ``|b - a| <= 0.05 * max(|a|, |b|)``, where the difference and the
+      product are rounded to float64.
+    - For times, dates and time spans of any unit, a duration such as "10 min" or a
+      `Timedelta` is compared exactly, as integers.
+    - A range ``(low, high)`` of numbers or durations allows ``low <= b - a <= high``,
+      where a belongs to the left row and b to the right row. If it is not the same in
+      both directions, ``pairs="both"`` is required.
+
+    Rows with a missing value raise an error, or have no partner with `dropna`, as rows
+    without coordinates. Pairs that the tolerances exclude are never built.
 
     *Partitions of the result* have about `blocksize` bytes or less, however many pairs
     two chunks have. If the plan expects more bytes, the work is split. Pairs per row

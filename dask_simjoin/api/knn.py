@@ -157,6 +157,13 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. It requires
         `max_distance`.
+    within : dict, optional
+        How far apart both rows may be in further columns, as in `self_join`; it requires
+        `max_distance`. A range such as ``{"time": ("-1 h", "0 h")}`` finds the nearest
+        earlier rows: it is for the neighbor's value minus the row's own value.
+    different : column or list of columns, optional
+        Columns; a row and its neighbors differ in at least one of them. It requires
+        `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
     metric, p, dropna, blocksize, threads

@@ -23,6 +23,7 @@ from typing import (
 
 import pandas as pd
 
+from dask_simjoin.calls.gates import with_gates
 from dask_simjoin.calls.groups import with_groups
 from dask_simjoin.calls.inputs import (
     as_frame,
@@ -89,6 +90,9 @@ def verb(
                     rows, given, getattr(request, "groups_need_bound", True)
                 )
                 added = added + codes
+            if "within" in known:
+                rows, given, columns = with_gates(rows, given)
+                added = added + columns
             begin = time.perf_counter()
             with pooled(library(rows)):
                 made_of = function(rows, request(**given))  # type: ignore[call-arg]

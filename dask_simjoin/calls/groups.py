@@ -153,9 +153,9 @@ def _never_equal(
     )
 
 
-def distinct(column: Series) -> Series:
+def distinct(column: Series, option: str = "by") -> Series:
     """Return the distinct values of a column, without missing values; sorted if they
-    can be compared.
+    can be compared. `option`: the option that names the column.
     """
     try:
         values = _comparable(decoded(column)).dropna().drop_duplicates()
@@ -169,8 +169,8 @@ def distinct(column: Series) -> Series:
     ):  # lists, or other values that cannot be hashed
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
-            f"by= names column {column.name!r} of dtype {column.dtype}. Its values are "
-            f"not scalars{some}. "
+            f"{option}= names column {column.name!r} of dtype {column.dtype}. Its values "
+            f"are not scalars{some}. "
             "Use columns of numbers, texts, dates or categories."
         ) from None
     try:
@@ -192,9 +192,9 @@ def group_codes(
     xp = frames.xp
     code, missing, groups = xp.zeros(len(rows), np.int64), xp.zeros(len(rows), bool), 1
     for k, name in enumerate(names):
-        parts = [_keys(some["value"]) for some in values[k * sides : (k + 1) * sides]]
+        parts = keys_of_sides(values[k * sides : (k + 1) * sides])
         _check_values(name, parts)
-        place, number = _places(_keys(decoded(rows[name])), parts)
+        place, number = places_among(rows[name], parts)
         place = xp.asarray(place)
         groups *= max(number, 1)
         if groups * scale > MOST or groups >= 2**53:
@@ -207,6 +207,18 @@ def group_codes(
     coordinate = code * scale
     coordinate[missing] = np.nan
     return frames.series(coordinate, rows.index, None)
+
+
+def keys_of_sides(values: Sequence[Frame]) -> list[Ids]:
+    """Return the distinct values of a column in each table; they are in frames with one
+    column.
+    """
+    return [_keys(some["value"]) for some in values]
+
+
+def places_among(column: Series, parts: list[Ids]) -> tuple[Array, int]:
+    """Return the result of `_places` for the values of a column."""
+    return _places(_keys(decoded(column)), parts)
 
 
 def _keys(column: Series) -> Ids:
@@ -311,28 +323,33 @@ def with_groups(
     return coded[0], given, [code]
 
 
-def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
-    """Raise an error if a table lacks a column that `by` names."""
+def check_names(
+    names: tuple[Hashable, ...], examples: list[Frame], option: str = "by"
+) -> None:
+    """Raise an error if a table lacks a column that an option names."""
     if not names:
-        raise ColumnError("by=[] names no column; name at least one, or leave out by=.")
+        raise ColumnError(
+            f"{option}=[] names no column; name at least one, or leave out {option}=."
+        )
     for example in examples:
         check_columns(example)
     for number, name in enumerate(names):
         if name in names[:number]:
             raise ColumnError(
-                f"by= names {name!r} more than once; name each column once."
+                f"{option}= names {name!r} more than once; name each column once."
             )
         for which, example in zip(
             TABLES if len(examples) > 1 else [None], examples, strict=True
         ):
             with in_table(which):
                 try:
-                    check_column_exists("by", name, [example])
+                    check_column_exists(option, name, [example])
                 except ColumnError as error:
                     if which is None:
                         raise
                     rename = (
-                        "Columns of by= have the same name in both tables: rename one."
+                        f"Columns of {option}= have the same name in both tables: "
+                        "rename one."
                     )
                     raise ColumnError(f"{error} {rename}") from None
 

@@ -243,10 +243,11 @@ TABLE = "other"
 """Name of the option that takes a second table."""
 
 
-NO_FLAGS = ("storage_options", "threads")
+NO_FLAGS = ("storage_options", "threads", "within")
 """Options of verbs that commands do not have. `storage_options` may hold secrets, and
 other users can see command lines. `threads` is only for frames in memory, but commands
-read lazy tables: their --threads is for Dask.
+read lazy tables: their --threads is for Dask. `within` is a dict, and CSV files have no
+dtype for times.
 """
 
 
@@ -279,7 +280,7 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
     return found
 
 
-GROUPS = ("by", "keep")
+GROUPS = ("by", "different", "keep")
 """Options that name columns without numbers."""
 
 

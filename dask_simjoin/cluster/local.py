@@ -141,7 +141,8 @@ class LocalDistances(LocalJoins, LocalNearest):
         return labels, np.flatnonzero(to_host(core))
 
     def _labeled(self, min_samples: int, weights: np.ndarray | None) -> Labeled:
-        by_cells = weights is None and self.spec.search.method == AUTO
+        gated = bool(self.spec.gates.columns)
+        by_cells = weights is None and self.spec.search.method == AUTO and not gated
         refine = functools.partial(layout_of_cells, min_samples) if by_cells else None
         work = self.indexed(CLUSTERS, refine=refine)
         (chunk,), plan, _ = work

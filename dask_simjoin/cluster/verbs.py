@@ -74,6 +74,8 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     min_samples : int
         A row is a core row if at least this many rows are within `eps`, counting the
         row itself.
+    within, different
+        As in `self_join`. With a tolerance for times, this is ST-DBSCAN.
     on, by, id, metric, p, dropna, method, partitioning, blocksize, threads
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 

@@ -103,7 +103,7 @@ class LazyJoin(LabelledExpr):
 
     def __str__(self) -> str:
         spec = self.operand("spec")
-        on = f"on={list(spec.on)}{spec.unnamed}"
+        on = f"on={list(spec.shown_columns)}{spec.unnamed}"
         return f"{type(self).__name__}({self.operand('source')}, {self._request_text}, {on})"
 
     @property

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from dask_simjoin.errors import OptionError
+from dask_simjoin.metrics.gates import Gates, widened, width_for
 from dask_simjoin.metrics.inverse import (
     HostKernels,
     in_blocks,
@@ -97,6 +98,12 @@ class Metric:
     def largest_eps(self) -> float:
         """Return the largest `eps` whose threshold is finite."""
         return largest_finite(self.threshold)
+
+    def widened(self, threshold: float) -> float:
+        """Return the largest total of a pair in all coordinates, also those that other
+        conditions than the distance have added.
+        """
+        return threshold
 
     def least_total(self, distance: float) -> float:
         """Return the smallest total of two rows whose distance is at least this one."""
@@ -452,6 +459,9 @@ class _Wrapper(Metric):
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return self.inner.threshold(eps, xp)
 
+    def widened(self, threshold: float) -> float:
+        return self.inner.widened(threshold)
+
     def from_unit(self, number: Array, size: float, xp: ArrayModule = np) -> Array:
         return self.inner.from_unit(number, size, xp)
 
@@ -502,6 +512,53 @@ class Grouped(_Wrapper):
     def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
         # no lengths, because the last coordinate, the group, is not divided by a length
         return self.embed(x, xp), None
+
+    def distance(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None
+    ) -> Array:
+        return self.inner.distance(total, xp, kernels)
+
+    def in_unit(
+        self,
+        total: Array,
+        size: float,
+        xp: ArrayModule,
+        kernels: HostKernels | None = None,
+    ) -> Array:
+        return self.inner.in_unit(total, size, xp, kernels)
+
+
+class Gated(_Wrapper):
+    """Another metric, `inner`, with gates: see `dask_simjoin.metrics.gates`.
+
+    The columns of gates come last, and become the last coordinates as they are. The
+    metric has the totals of `inner`, without these coordinates.
+    """
+
+    def __init__(self, inner: Metric, gates: Gates) -> None:
+        super().__init__(inner)
+        self.gates = gates
+        axes = tuple(map(str, gates.columns))
+        self.__dict__["axes"] = (*inner.axes, *axes) if inner.axes else ()
+
+    def dims(self, columns: int) -> int:
+        added = len(self.gates.columns)
+        return self.inner.dims(columns - added) + added
+
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
+        if not self.embeds:
+            return x
+        added = len(self.gates.columns)
+        points = self.inner.embed(x[:, :-added], xp)
+        return xp.asfortranarray(xp.concatenate([points, x[:, -added:]], axis=1))
+
+    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
+        return self.embed(x, xp), None
+
+    def widened(self, threshold: float) -> float:
+        width = width_for(self.norm, threshold, self.gates.dims)
+        widths = [width if own is None else own for own in self.gates.widths]
+        return widened(self.norm, threshold, widths, self.gates.words)
 
     def distance(
         self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None

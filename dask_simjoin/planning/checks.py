@@ -429,7 +429,7 @@ def check_totals(
     of the farthest corners, because rounding is monotone.
     """
     (lower, upper), (low, high) = boxes[0], boxes[-1]
-    metric, dims = spec.measure, len(lower) - bool(spec.coordinates.by)
+    metric, dims = spec.measure, len(lower) - spec.coordinates.added
     total: float = np.float64(0.0)
     with np.errstate(over="ignore"):
         width = np.maximum(upper - low, high - lower)
@@ -609,7 +609,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             row, what, label = summary.unlike
             place = _place(row, number, label, len(summaries))
             raise _unlike(spec.on[0], what, place)
-    problems, groups = [], ""
+    problems, groups, gates = [], "", spec.coordinates.gates
     for name in spec.on:
         found = [(n, *s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
         if not found:
@@ -621,18 +621,21 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             f"(first {place}{f' in partition {number}' if len(summaries) > 1 else ''})"
         )
         missing, infinite = sum(bad[1] for bad in found), sum(bad[2] for bad in found)
-        if spec.coordinates.by and name == spec.on[-1]:
+        if spec.coordinates.by and name == spec.on[len(spec.named)]:
             lacking = f"{listed(spec.coordinates.by)}, missing in {counted(missing, 'row')} {where}"
             groups = f"Columns of by= must not have missing values: {lacking}. "
             continue
+        is_gate = name in gates.columns
+        if is_gate:
+            name = gates.within[gates.columns.index(str(name))]
         kinds = [
             f"{counted(many, 'row')} with {kind} numbers"
-            if spec.coordinates.lists
+            if spec.coordinates.lists and not is_gate
             else counted(many, f"{kind} value")
             for many, kind in ((missing, "missing"), (infinite, "infinite"))
             if many
         ]
-        if are_points(spec.on) and not infinite:
+        if are_points(spec.named) and not infinite and not is_gate:
             # both coordinates of a missing point are missing
             kinds = [
                 f"{missing:,} missing or empty geometr{'y' if missing == 1 else 'ies'}"
@@ -649,7 +652,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         )
         raise CoordinateError(
             f"{numbers}{groups}{DROPNA} (those rows then have no partner), or "
-            f"{'drop such rows' if are_points(spec.on) else 'replace these values'} first."
+            f"{'drop such rows' if are_points(spec.named) else 'replace these values'} first."
         )
     _check_directions(summaries, spec)
     _check_limits(summaries, spec)

@@ -252,7 +252,7 @@ def _transposed(sides: Sequence[TableSummary]) -> list[DataWarning]:
     A single wide table of two is normal, such as a few queries.
     """
     spec = sides[0].spec
-    columns = len(spec.on) - bool(spec.coordinates.by)
+    columns = len(spec.named)
     rows = [side.every.rows for side in sides]
     if (
         spec.defaults is None
@@ -439,7 +439,7 @@ def _columns(side: TableSummary) -> list[DataWarning]:
     spread = np.sqrt(every.variance)
     others = max(
         float(s)
-        for s, name in zip(spread, spec.on, strict=True)
+        for s, name in zip(spread, spec.named, strict=False)
         if name not in integers
     )
     data_warnings = []
@@ -471,7 +471,9 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
     """
     if spec.defaults is None or not isinstance(frame, pd.DataFrame):
         return ()
-    used = {*spec.on, spec.id, *spec.coordinates.by, *spec.keep}
+    gates = spec.coordinates.gates
+    conditions = *spec.coordinates.by, *gates.within, *gates.different
+    used = {*spec.on, spec.id, *conditions, *spec.keep}
     others = [
         name
         for name in frame.columns
@@ -623,7 +625,7 @@ def _large(
     text = f"At least {share:.0%} of all pairs of rows are within {eps}"
     if spec.metric.name == Haversine.name:
         text += ", which is in meters"
-    elif not spec.measure.embeds and not spec.coordinates.by:
+    elif not spec.measure.embeds and not spec.coordinates.added:
         lower = np.minimum(*(side.every.lower for side in sides))
         upper = np.maximum(*(side.every.upper for side in sides))
         if not (upper > lower).any():

@@ -280,7 +280,7 @@ def _reasons(columns: Array, spec: JoinSpec) -> tuple[LeftOutRows, ...]:
     of coordinates of these rows.
     """
     xp, found = module_of(columns), []
-    of_numbers = columns.shape[1] - bool(spec.coordinates.by)
+    of_numbers = columns.shape[1] - spec.coordinates.added
     # for each column, or for all numbers of lists, the columns of the array
     groups: list[tuple[tuple[Hashable, ...], slice]] = [
         ((name,), slice(k, k + 1)) for k, name in enumerate(spec.on[:of_numbers])
@@ -289,6 +289,9 @@ def _reasons(columns: Array, spec: JoinSpec) -> tuple[LeftOutRows, ...]:
         groups = [((spec.on[0],), slice(0, of_numbers))]
     if spec.coordinates.by:
         groups.append((spec.coordinates.by, slice(of_numbers, of_numbers + 1)))
+    first = of_numbers + bool(spec.coordinates.by)
+    for k, name in enumerate(spec.coordinates.gates.within, first):
+        groups.append(((name,), slice(k, k + 1)))
     for names, some in groups:
         missing = xp.isnan(columns[:, some]).any(axis=1)
         infinite = xp.isinf(columns[:, some]).any(axis=1) & ~missing
@@ -385,7 +388,7 @@ def _bad(
     if spec.coordinates.lists:
         # all numbers of a list belong to one column of the table, except for group
         # numbers in the last column
-        of_lists = columns.shape[1] - bool(spec.coordinates.by)
+        of_lists = columns.shape[1] - spec.coordinates.added
         nan, infinite = (
             xp.concatenate(
                 [some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]],
@@ -409,7 +412,7 @@ def _bad(
 
 
 def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] | None:
-    numbers = columns[:, :-1] if spec.coordinates.by else columns
+    numbers = columns[:, : columns.shape[1] - spec.coordinates.added]
     rows = module_of(columns).flatnonzero(all_of_rows(numbers == 0))
     if not spec.measure.directed or not len(rows):
         return None

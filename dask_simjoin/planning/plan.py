@@ -279,7 +279,7 @@ def _cut_chunks(
     `is_shown`: see `make_plan`.
     """
     layout: AnyLayout = (
-        statistics.layout() if output.k is None else statistics.search_layout()
+        statistics.layout() if output.k is None else statistics.search_layout(output)
     )
     costs = _costs(statistics, layout, output, wanted, is_shown)
     one = one_chunk_of_tree(statistics.left, output, wanted)

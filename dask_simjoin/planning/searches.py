@@ -205,12 +205,7 @@ def find_searches(
     if not first and len(filled) == 1:
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
-    x, least = statistics.right.points.x, output.min_total
-    furthest = largest_totals(x, lower, upper, output.k, norm, least)
-    if output.ties:
-        with np.errstate(over="ignore"):
-            furthest = statistics.spec.limits_of_ties(furthest, np)
-    furthest = np.minimum(furthest, output.max_total)
+    furthest = _furthest(statistics, output, lower, upper)
     for at, (c, limit) in enumerate(zip(filled.tolist(), furthest, strict=True)):
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
@@ -219,6 +214,23 @@ def find_searches(
         near = np.flatnonzero(~(away > limit))
         found[c] = others[2][near[np.argsort(away[near], kind="stable")]] + first
     return tuple(found)
+
+
+def _furthest(
+    statistics: JoinStatistics, output: OutputSpec, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    """For each box, return an upper bound of the totals from a point in it to its
+    neighbors.
+    """
+    spec, x, least = statistics.spec, statistics.right.points.x, output.min_total
+    assert output.k is not None
+    if spec.gates.columns:  # the nearest rows in the sample may not be allowed
+        return np.full(len(lower), spec.measure.widened(output.max_total))
+    furthest = largest_totals(x, lower, upper, output.k, spec.norm, least)
+    if output.ties:
+        with np.errstate(over="ignore"):
+            furthest = spec.limits_of_ties(furthest, np)
+    return np.minimum(furthest, output.max_total)
 
 
 def largest_totals(

@@ -63,6 +63,7 @@ class TableSummary:
     @property
     def left_out(self) -> LeftOut:
         """The rows that `dropna` leaves out."""
+        gates = self.spec.coordinates.gates
         return LeftOut(
             self.source_rows,
             tuple(
@@ -70,7 +71,7 @@ class TableSummary:
             ),
             merged_reasons(
                 (summary.left_out for summary in self.summaries),
-                (*self.spec.on, *self.spec.coordinates.by),
+                (*self.spec.on, *self.spec.coordinates.by, *gates.within),
             ),
         )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, DENSE, as_method, name_of
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
+from dask_simjoin.engine.gated import GatedLayout, GatedSearch
 from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
@@ -151,29 +152,39 @@ class JoinStatistics:
         can = tiles and self.spec.chunks.partitioning != "spatial"
         return can and all(table.narrow_bytes is not None for table in self.each)
 
-    def layout(self, dense: bool = False) -> Layout:
+    def layout(self, dense: bool = False, limit: float | None = None) -> Layout:
         """Choose how chunks are indexed to find pairs. `dense`: whether rows have many
-        pairs each.
+        pairs each. `limit`: the largest total of a pair; None: as the options say.
         """
         joiner, spec, method = (
             joiner_of_library(self.spec.library),
             self.spec,
             self.spec.search.method,
         )
-        lower, upper, mean, variance = self._moments()
+        limit = spec.limit_of_pairs if limit is None else limit
+        threshold = spec.measure.widened(limit)
+        # words are not in the index
+        indexed = self.dims - spec.gates.words
+        lower, upper, mean, variance = (some[:indexed] for some in self._moments())
         if not isinstance(method, str):
             x, rows = (
-                np.concatenate([table.points.x for table in self.each]),
+                np.concatenate([table.points.x[:, :indexed] for table in self.each]),
                 sum(self.rows),
             )
-            method = method.fitted(x, rows, variance, spec.threshold, spec.norm)
+            method = method.fitted(x, rows, variance, threshold, spec.norm)
         elif dense and method == AUTO:
             method = DENSE
         shown = [table.shown for table in self.each]
-        sample = JoinSample(shown[0], shown[-1], self.right.rows)
-        found = joiner.layout(
-            method, lower, upper, mean, variance, spec.threshold, spec.norm, sample
+        sample = (
+            None
+            if spec.gates.columns
+            else JoinSample(shown[0], shown[-1], self.right.rows)
         )
+        found = joiner.layout(
+            method, lower, upper, mean, variance, threshold, spec.norm, sample
+        )
+        if spec.gates.columns:
+            return GatedLayout(found, spec.gates, limit)
         options = as_method(method)
         return (
             options.approximate_layout(found)
@@ -187,8 +198,13 @@ class JoinStatistics:
         if output.max_total == math.inf and all(self.rows):
             check_totals(boxes, self.spec, output.with_ids)
 
-    def search_layout(self) -> SearchLayout:
+    def search_layout(self, output: OutputSpec) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbors."""
+        gates = self.spec.coordinates.gates
+        if gates.columns:
+            joined = self.layout(limit=output.max_total)
+            assert isinstance(joined, GatedLayout)
+            return GatedSearch(replace(joined, gates=gates))
         searcher = searcher_of_library(self.spec.library)
         how = self.spec.norm, self.spec.search.method, self.spec.search.approximate
         return searcher.layout(*self._moments(), self.right.points.x, *how)
@@ -402,7 +418,7 @@ def lists_pairs(blocks: np.ndarray, spec: JoinSpec) -> bool:
     """Return whether pairs must be listed to count them: for several block pairs, or
     for rows with radii.
     """
-    return len(blocks) > 1 or spec.radius is not None
+    return len(blocks) > 1 or spec.directed
 
 
 def join_statistics(

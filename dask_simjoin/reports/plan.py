@@ -45,6 +45,7 @@ INPUT_FACTS: Facts = (
     *ROWS,
     ("left out", lambda r: left_out_in_words(r.plan.tables.left_out)),
     ("dimensions", lambda r: f"{r._dimensions()}{r.spec.unnamed}"),
+    ("conditions", lambda r: r.spec.coordinates.gates.in_words()),
     (
         "metric",
         lambda r: None if r.spec.metric.name == "euclidean" else r.spec.metric.name,
@@ -389,12 +390,14 @@ class PlanReport(BlockReport):
         return ends * self.plan.result.estimate.total / max(self.plan.tables.rows[0], 1)
 
     def _dimensions(self) -> str:
-        spec, dims = self.spec, self.plan.tables.dims
+        spec, words = self.spec, self.spec.coordinates.gates.words
+        dims = self.plan.tables.dims - words
         if spec.coordinates.lists:
             return f"{dims:,}: the numbers of each list in {spec.on[0]!r}"
         if not spec.measure.axes:
             return f"{dims:,}: {self._names(range(dims))}"
-        return f"{len(spec.on)}: {_listed(spec.on)}, as points {self._names(range(dims))} on a sphere"
+        on = spec.on[: len(spec.on) - words]
+        return f"{len(on)}: {_listed(on)}, as points {self._names(range(dims))} on a sphere"
 
     def _names(self, places: Iterable[int]) -> str:
         if self.spec.coordinates.lists:

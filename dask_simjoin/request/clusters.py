@@ -15,6 +15,7 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import check_label, has_column
 from dask_simjoin.request.messages import did_you_mean, listed, shown
 from dask_simjoin.request.options import (
+    Conditions,
     Distance,
     EngineOption,
     MetricRequest,
@@ -23,7 +24,7 @@ from dask_simjoin.request.options import (
     about,
     check_whole,
 )
-from dask_simjoin.request.requests import DISTANCE, SAMPLES
+from dask_simjoin.request.requests import DISTANCE, SAMPLES, symmetric
 from dask_simjoin.request.resolve import Spec, check_flag, resolve
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import (
@@ -38,7 +39,7 @@ OrderMode = Literal["auto", "edges", "forest"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DbscanRequest(MetricRequest, Within, EngineOption):
+class DbscanRequest(MetricRequest, Conditions, EngineOption):
     """Request for DBSCAN clusters."""
 
     names_rows: ClassVar[bool] = False
@@ -54,7 +55,7 @@ class DbscanRequest(MetricRequest, Within, EngineOption):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
-        return resolve(self, meta, self.eps)
+        return symmetric(resolve(self, meta, self.eps), "dbscan()")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +238,7 @@ class OneStays:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
+class NearDuplicatedRequest(OneStays, MetricRequest, Conditions, EngineOption):
     """Request for the rows that are near a kept row."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
@@ -253,10 +254,8 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
             and column != self.id
             and len(meta.columns) > 1
         )
-        found = with_representative(
-            column,
-            resolve(self, meta.drop(columns=[column]) if own else meta, self.eps),
-        )
+        resolved = resolve(self, meta.drop(columns=[column]) if own else meta, self.eps)
+        found = with_representative(column, symmetric(resolved, "near_duplicated()"))
         if (
             self.grouping == "greedy"
             and not self.counted

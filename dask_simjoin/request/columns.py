@@ -71,7 +71,6 @@ def _for_times(
     convert = f"{column} = {source}.dt.total_seconds()"
     if not others:
         return f"To use the times in seconds: {convert}."
-    left, right = (f"pairs[{f'{name}_{side}'!r}]" for side in ("left", "right"))
     scaled = (
         ""
         if on_sphere
@@ -79,10 +78,8 @@ def _for_times(
         f"{convert} / seconds_per_unit."
     )
     return (
-        f"For rows that are near in space and in time, use on=[{listed(others)}] and "
-        f"keep=[{name!r}]. Then keep the pairs that are at most 10 minutes apart, for "
-        f"example. In pandas: pairs[({left} - {right}).abs() <= "
-        f"pd.Timedelta('10min')].{scaled}"
+        f"For rows that are near in space and in time, use on=[{listed(others)}] and, "
+        f"for example, within={{{name!r}: '10 min'}}.{scaled}"
     )
 
 

@@ -208,15 +208,14 @@ FUNCTIONS = {
 }
 """Name of a function of Python, SciPy or scikit-learn -> metric."""
 
-NO_TIMES = (
-    "Time windows are not supported. With a column of times, here called 'time', join "
-    "with keep=['time'], and drop the pairs that are too far apart in time. In pandas: "
-    "pairs[(pairs['time_left'] - pairs['time_right']).abs() <= pd.Timedelta('10min')]"
+NEAR_IN_TIME = (
+    "With a column of times, here called 'time', use within={'time': '10 min'} for rows "
+    "that are at most this far apart in time"
 )
-NO_ORDER = (
-    "Neighbors cannot be restricted to earlier rows. With a column of times, here "
-    "called 'time', join with keep=['time'] and return_distance=True. Drop the pairs "
-    "whose right row is not earlier, and take the nearest rows"
+IN_ORDER = (
+    "With a column of times, here called 'time', use within={'time': ('-1 h', '0 h')}. "
+    "The right row is then at most one hour earlier than the left row. For later rows, "
+    "use ('0 h', '1 h')"
 )
 IN_BOX = (
     "Periodic boxes are not supported. With coordinates from 0 to L, use SciPy: "
@@ -234,11 +233,9 @@ NO_BOXES_OF_COUNTS = (
     f"{IN_BOX}.query_ball_point(x, eps, return_length=True) - 1. {COPIES}, and keep "
     "only the counts of the original rows"
 )
-NO_EXCLUDED = (
-    "Pairs within a group cannot be left out. With a column of groups, here called "
-    "'group', join with keep=['group'], and drop the pairs of rows in the same group. "
-    "In pandas: "
-    "pairs[pairs['group_left'] != pairs['group_right']]"
+OF_OTHER_GROUPS = (
+    "With a column of groups, here called 'group', use different='group' for pairs of "
+    "rows in different groups"
 )
 ONE_TABLE = (
     "Only join() and knn_join() compare two tables. To count the pairs of each left row, "
@@ -246,19 +243,28 @@ ONE_TABLE = (
 )
 """Texts of `NO_OPTIONS` for several options each."""
 
+CONDITIONS = (NEAR_IN_TIME, IN_ORDER, OF_OTHER_GROUPS)
+"""The texts that name the options `within` and `different`."""
+
+CONDITIONED = (
+    "self_join(), join(), knn_join(), count_pairs(), neighbor_counts(), "
+    "neighbor_graph(), dbscan(), near_duplicated() and drop_near_duplicates()"
+)
+"""The verbs that have these options."""
+
 NO_OPTIONS: dict[str, str] = {
     **dict.fromkeys(
         ("within", "window", "time_window", "time", "times", "tolerance", "max_time"),
-        NO_TIMES,
+        NEAR_IN_TIME,
     ),
-    **dict.fromkeys(("direction", "allow_exact_matches", "before", "after"), NO_ORDER),
+    **dict.fromkeys(("direction", "allow_exact_matches", "before", "after"), IN_ORDER),
     **dict.fromkeys(
         ("boxsize", "box_size", "box", "period", "periods", "periodic", "pbc"),
         NO_BOXES,
     ),
     **dict.fromkeys(
         ("unless", "exclude", "exclude_by", "not_by", "different", "differ"),
-        NO_EXCLUDED,
+        OF_OTHER_GROUPS,
     ),
     **dict.fromkeys(("other", "right", "right_df"), ONE_TABLE),
     "similarity": "With metric='cosine', eps= is one minus the minimum similarity",
@@ -418,12 +424,14 @@ def not_an_option(
                 f"eps={1 - float(value):.6g}, which is one minus it. For sets of tokens, "
                 f"use set_self_join(..., threshold={value})."
             )
-        if NO_OPTIONS[key] is NO_ORDER and verb == "knn_join":
-            return f": it cannot look only at {_in_order(key, given, frame)}"
+        of_conditions = NO_OPTIONS[key] in CONDITIONS
+        if of_conditions and not {"within", "different"} & {*map(str, known)}:
+            option = "different" if NO_OPTIONS[key] is OF_OTHER_GROUPS else "within"
+            return f". Only {CONDITIONED} take {option}=."
         if NO_OPTIONS[key] is NO_BOXES and verb == "neighbor_counts":
             return f". {NO_BOXES_OF_COUNTS}."
         text = _with_column(NO_OPTIONS[key], "time", time_column(frame))
-        group = value if NO_OPTIONS[key] is NO_EXCLUDED else None
+        group = value if NO_OPTIONS[key] is OF_OTHER_GROUPS else None
         text = _with_column(text, "group", group if isinstance(group, str) else None)
         return f". {text}."
     distance = key != "threshold" and (key == "eps" or "eps" in OPTIONS.get(key, ()))
@@ -460,57 +468,6 @@ def _with_column(text: str, name: str, column: str | None) -> str:
         text = text.replace(repr(f"{name}{end}"), repr(f"{column}{end}"))
     return text
 
-
-def _in_order(key: str, given: Mapping[str, Any], frame: object) -> str:
-    """Return the end of a message about `direction` or a similar option (`key`): how to
-    find the nearest earlier rows, or the nearest later ones.
-    """
-    later = key == "after" or given.get(key) == "forward"
-    which, sign = ("later", ">") if later else ("earlier", "<")
-    two = given.get("other") is not None
-    k = given.get("k")
-    k = k if isinstance(k, int) else "k"
-    same, of_distances = (
-        "".join(f", {name}={given[name]!r}" for name in names if name in given)
-        for names in (SAME_IN_JOIN, ("on", "metric", "p"))
-    )
-    distances = f"k_distances(frame, {k}{of_distances})"
-    choose = (
-        "eps of several times the usual distance"
-        if two
-        else f"eps, such as eps = 5 * numpy.median(dask_simjoin.{distances})"
-    )
-    rows = f"nearest {which} row" if k == 1 else f"{k} nearest {which} rows"
-    few = (
-        f"Rows without {'a' if later else 'an'} {which} row within eps are left out"
-        if k == 1
-        else f"Rows with fewer than {k} {which} rows within eps get fewer"
-    )
-    text = (
-        f"{which} rows. With a column of times, here called 'time', first choose an "
-        f"{choose}. Then join within eps: pairs = frame.simjoin.join("
-        f"{'other' if two else 'frame'}, eps{same}, keep=['time'], "
-        f"return_distance=True){'.compute()' if is_dask_collection(frame) else ''}. "
-        f"Then take the {rows}: pairs[pairs['time_right'] {sign} pairs['time_left']]"
-        f".sort_values('distance').groupby('left').head({k}). {few}; if there are too "
-        "many of these, raise eps."
-    )
-    return _with_column(text, "time", time_column(frame))
-
-
-SAME_IN_JOIN = (
-    "on",
-    "left_on",
-    "right_on",
-    "by",
-    "id",
-    "left_id",
-    "right_id",
-    "metric",
-    "p",
-    "dropna",
-)
-"""Options that `knn_join` and `join` have in common, apart from options of the result."""
 
 OF_COUNTS = {
     f"count_{kind}pairs": "It returns a single number. For columns of both rows of each "

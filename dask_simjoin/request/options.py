@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
@@ -96,6 +96,8 @@ ORDER = (
     "left_on",
     "right_on",
     "by",
+    "within",
+    "different",
     "per_group",
     "mutual",
     "ties",
@@ -257,6 +259,21 @@ class Within:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Conditions(Within):
+    """Options: further conditions on the rows of a pair."""
+
+    within: Mapping[Hashable, Any] | None = field(
+        default=None,
+        metadata=about(
+            "largest difference of both rows in further columns, such as time='10 min'"
+        ),
+    )
+    different: Columns = field(
+        default=None, metadata=about("columns that must differ in both rows")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kept:
     """Options: columns that are added to the result."""
 
@@ -290,7 +307,7 @@ class TwoTableOptions(MetricRequest, IdsOfTwo, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paired(MetricRequest, Within, MayLose):
+class Paired(MetricRequest, Conditions, MayLose):
     """Base of requests for pairs of rows of one table."""
 
     radii: ClassVar[bool] = True

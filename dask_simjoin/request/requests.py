@@ -18,6 +18,7 @@ from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import did_you_mean, shown
 from dask_simjoin.request.options import (
     EPS_HELP,
+    Conditions,
     Coordinates,
     Distance,
     EngineOption,
@@ -107,7 +108,7 @@ class SelfJoinRequest(Paired, Kept, WithUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborCountsRequest(MetricRequest, Within, MayLose):
+class NeighborCountsRequest(MetricRequest, Conditions, MayLose):
     """Request for the number of neighbors of each row."""
 
     radii: ClassVar[bool] = True
@@ -123,7 +124,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
+class NeighborGraphRequest(MetricRequest, Conditions, EngineOption, WithUnit):
     """Request for the neighbors of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
@@ -139,11 +140,12 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
-        return in_unit(resolve(self, meta, self.eps), self.distance_unit, self.eps)
+        spec = symmetric(resolve(self, meta, self.eps), "neighbor_graph()")
+        return in_unit(spec, self.distance_unit, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
+class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
     """Request for the pairs of two tables, or for the left rows with or without a
     match.
     """
@@ -187,7 +189,7 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
         """Return the largest total of a pair. A total is a distance before its root is
         taken.
         """
-        return math.inf if self.max_distance is None else spec.threshold
+        return math.inf if self.max_distance is None else spec.limit_of_pairs
 
     def _searched(self, left: Frame, right: Frame | None) -> JoinSpec:
         """Check the request for these frames. Raise an error if the method cannot
@@ -201,7 +203,7 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnnJoinRequest(NearestPairsRequest, MayLose):
+class KnnJoinRequest(NearestPairsRequest, Conditions, MayLose):
     """Request for the nearest rows of each row, in the same table or in another."""
 
     lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
@@ -269,6 +271,8 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         self._check_min_distance(spec)
         if self.all_ties:
             self._check_engine(spec, f"ties={self.ties!r}", "rows at the same distance")
+        if self.mutual:
+            symmetric(spec, "mutual=True")
         if self.how == ANTI:
             return _bare(spec)
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
@@ -451,6 +455,23 @@ def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
             "direction only. Use pairs='both': each pair is then within the distance "
             "of its left row."
         )
+    if spec.directed and spec.result.pairs != "both":
+        raise OptionError(
+            "within= has a range that is not the same in both directions, so a pair "
+            "may match in one direction only. Use pairs='both': the right row's value "
+            "minus the left row's value is then in the range."
+        )
+    return spec
+
+
+def symmetric(spec: JoinSpec, verb: str) -> JoinSpec:
+    """Raise an error if `within` has a range that is not the same in both directions."""
+    if spec.coordinates.gates.one_sided:
+        raise OptionError(
+            f"within= has a range that is not the same in both directions, and {verb} "
+            "needs rows that are near each other. Use a tolerance, such as '10 min', "
+            "or a range such as ('-10 min', '10 min')."
+        )
     return spec
 
 
@@ -467,7 +488,7 @@ class PlannedKnnJoinRequest(KnnJoinRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
+class PlanRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
     """Request for the plan of a self-join, a join of two tables, or a nearest-neighbor
     join.
     """

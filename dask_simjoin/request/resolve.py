@@ -25,6 +25,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     in_table,
 )
+from dask_simjoin.metrics.gates import Gates
 from dask_simjoin.metrics.norms import Columns, DType, Frame
 from dask_simjoin.request.column_names import check_chosen, integers_among
 from dask_simjoin.request.columns import (
@@ -54,6 +55,7 @@ from dask_simjoin.request.options import (
     parse_size,
 )
 from dask_simjoin.request.spec import (
+    NO_GATES,
     ChunkOptions,
     Coordinates,
     DefaultColumns,
@@ -188,9 +190,11 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     check_columns(meta)
     dtype = id_dtype(meta, request.id, getattr(request, "other", None) is not None)
     by, grouped = groups_of(getattr(request, "by", None))
+    gates: Gates = getattr(request, "within", None) or NO_GATES
+    besides = (*by, *grouped, *gates.within, *gates.different, *gates.columns)
     suggested = (
-        meta[[name for name in meta.columns if name not in (*by, *grouped)]]
-        if by
+        meta[[name for name in meta.columns if name not in besides]]
+        if besides
         else meta
     )
     on = check_on(
@@ -203,14 +207,15 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     check_columns_of(metric, on, request.on is None)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
-    dims = None if columns is None else metric.dims(columns) + len(grouped)
+    added = (*grouped, *gates.columns)
+    dims = None if columns is None else metric.dims(columns) + len(added)
     spec = JoinSpec(
         Limit(far, request.bound, text, radius),
-        (*on, *grouped),
+        (*on, *added),
         request.id,
         dtype,
         metric=MetricOptions(request.metric, p),
-        coordinates=Coordinates(dims, lists is not None, by, dropna),
+        coordinates=Coordinates(dims, lists is not None, by, dropna, gates=gates),
         result=result,
         search=SearchOptions(getattr(request, "method", "auto")),
         chunks=ChunkOptions(getattr(request, "partitioning", "auto"), blocksize),
@@ -244,7 +249,9 @@ def _used(spec: JoinSpec) -> tuple[Hashable | None, ...]:
     """Return the columns that a join uses, and those that never are coordinates by
     default.
     """
-    return (*spec.on, spec.id, spec.radius, *spec.coordinates.by, *spec.keep, ROW_ID)
+    gates = spec.coordinates.gates
+    conditions = (*spec.coordinates.by, *gates.within, *gates.different)
+    return (*spec.on, spec.id, spec.radius, *conditions, *spec.keep, ROW_ID)
 
 
 def losing(
@@ -374,7 +381,9 @@ def resolve_two(
     ]
     radius = own_radius(left, eps) if request.radii else None
     by, added = groups_of(getattr(request, "by", None))
-    columns = _coordinates(request, left, right, [*ids, radius], (*by, *added))
+    gates: Gates = getattr(request, "within", None) or NO_GATES
+    besides = (*by, *added, *gates.within, *gates.different, *gates.columns)
+    columns = _coordinates(request, left, right, [*ids, radius], besides)
     sides = zip(
         (left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True
     )

@@ -8,11 +8,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
-from dask_simjoin.metrics.distances import Grouped, Metric, Totals, make_metric
+from dask_simjoin.metrics.distances import Gated, Grouped, Metric, Totals, make_metric
+from dask_simjoin.metrics.gates import Gates
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Norm
 from dask_simjoin.request.column_names import are_points
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Settings, read_settings
+
+NO_GATES = Gates()
 
 
 class DistanceUnit(NamedTuple):
@@ -52,6 +55,14 @@ class Coordinates(NamedTuple):
     dropna: bool = False
     # whether tasks read narrow points, because the plan says so: see `engine.compat`
     narrow: bool = False
+    # further conditions on both rows of a pair. If there are any, their columns are the
+    # last columns of `on`
+    gates: Gates = NO_GATES
+
+    @property
+    def added(self) -> int:
+        """Number of columns at the end of `on` that were added for `by` and gates."""
+        return bool(self.by) + len(self.gates.columns)
 
 
 class DefaultColumns(NamedTuple):
@@ -140,6 +151,11 @@ class RowSpec:
         requested.
         """
         raise NotImplementedError
+
+    @property
+    def shown_columns(self) -> tuple[Hashable, ...]:
+        """The compared columns that reports show."""
+        return self.on
 
     @property
     def other(self) -> Self | None:
@@ -241,8 +257,33 @@ class JoinSpec(RowSpec):
 
         A column of lists is read alone.
         """
-        lists, by = self.coordinates.lists, self.coordinates.by
-        return (self.on[:-1], self.on[-1:]) if lists and by else (self.on,)
+        if self.coordinates.lists and self.coordinates.added:
+            return self.on[:1], self.on[1:]
+        return (self.on,)
+
+    @property
+    def named(self) -> tuple[Hashable, ...]:
+        """The columns of coordinates that the user named or that were chosen by
+        default.
+        """
+        return self.on[: len(self.on) - self.coordinates.added]
+
+    @property
+    def shown_columns(self) -> tuple[Hashable, ...]:
+        return self.on[: len(self.on) - self.coordinates.gates.words]
+
+    @property
+    def gates(self) -> Gates:
+        """The conditions on both rows of a pair, besides the distance."""
+        gates = self.coordinates.gates
+        # in a self-join, joiners find each pair once, and tasks check both directions
+        return gates.two_sided if self.other is None else gates
+
+    @property
+    def directed(self) -> bool:
+        """Whether two rows of a table may be a pair in only one direction."""
+        one_sided = self.other is None and self.coordinates.gates.one_sided
+        return self.radius is not None or one_sided
 
     @property
     def unnamed(self) -> str:
@@ -271,11 +312,11 @@ class JoinSpec(RowSpec):
 
     @property
     def same_options(self) -> str | None:
-        if self.coordinates.by:  # `k_distances` has no such option
+        if self.coordinates.added:  # `k_distances` has no such option
             return None
         given: dict[str, Any] = {}
-        if self.defaults is None and not are_points(self.on):
-            given["on"] = list(self.on)
+        if self.defaults is None and not are_points(self.named):
+            given["on"] = list(self.named)
         if self.metric.name != MetricOptions().name:
             given["metric"] = self.metric.name
         if self.metric.name == "minkowski":
@@ -291,7 +332,10 @@ class JoinSpec(RowSpec):
     def measure(self) -> Metric:
         """The metric."""
         metric = make_metric(*self.metric)
-        return Grouped(metric) if self.coordinates.by else metric
+        if self.coordinates.by:
+            metric = Grouped(metric)
+        gates = self.coordinates.gates
+        return Gated(metric, gates) if gates.columns else metric
 
     @property
     def norm(self) -> Norm:
@@ -304,7 +348,12 @@ class JoinSpec(RowSpec):
 
     @property
     def threshold(self) -> float:
-        """Largest total of a pair: see `norm`."""
+        """Largest total of a pair in all coordinates: see `norm` and `limit_of_pairs`."""
+        return self.measure.widened(self.limit_of_pairs)
+
+    @property
+    def limit_of_pairs(self) -> float:
+        """Largest total of a pair, without the coordinates of gates."""
         return self.measure.threshold(self.eps)
 
     def limits_of_ties(self, totals: Array, xp: ArrayModule) -> Array:
@@ -360,7 +409,14 @@ def check_dims(spec: JoinSpec) -> None:
     max_dims = MAX_DIMS[spec.library]
     has = f"the lists of column {spec.on[0]!r} have" if lists else "on= names"
     what = "numbers" if lists else "columns"
-    has = f"{has} {dims - 1:,}, and by= adds one" if by else f"{has} {dims:,}"
+    gates = spec.coordinates.gates
+    dims -= gates.words  # words are not compared
+    added = [*["by="] * bool(by), *["within="] * len(gates.within)]
+    has = f"{has} {dims - len(added):,}"
+    if added:
+        more = "one" if len(added) == 1 else f"{len(added)}"
+        options = " and ".join(dict.fromkeys(added))
+        has = f"{has}, and {options} {'adds' if len({*added}) == 1 else 'add'} {more}"
     served, method = choices_of(dims), name_of(spec.search.method)
     if method not in served:
         raise OptionError(

@@ -541,7 +541,7 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
     if output.k is None:
         statistics.layout()
     else:
-        statistics.search_layout()
+        statistics.search_layout(output)
     return time.perf_counter() - began
 
 

@@ -78,7 +78,7 @@ def _counts(
             rows=rows,
         )
         return [numbers[:, joiner.xp.asarray(inverse)] for numbers in found]
-    if spec.radius is None:
+    if not spec.directed:
         return joiner.counts(
             *block_pair.operands, is_self_join=is_self_join, enough=enough, rows=rows
         )
@@ -164,7 +164,7 @@ def count_block_pairs(block_pair: BlockPair, some: Rows | None = None) -> Number
                 2 if spec.result.pairs == "both" else 1
             )
             continue
-        if spec.radius is not None:
+        if spec.directed:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
             continue
         found = int(

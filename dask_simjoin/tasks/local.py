@@ -293,12 +293,14 @@ def count_rows(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
     Several threads find each pair of a self-join twice, once from each of its rows.
     """
     query, spec, joiner = block_pair.query, block_pair.spec, block_pair.joiner
-    if block_pair.xp is not np or spec.radius is not None:
+    if block_pair.xp is not np or spec.directed:
         return count_block(block_pair)[0]
     ranged = joiner.ranged(block_pair.layout)
     twice = block_pair.is_self_join and not (ranged and ranged.one_sided)
     number = _threads_for(block_pair, plan, threads)
-    if spec.several or (twice and number < 3):
+    # with gates, a row may not be a pair with itself
+    gated = block_pair.is_self_join and bool(spec.gates.columns)
+    if spec.several or gated or (twice and number < 3):
         return _each_pair_once(block_pair, plan, threads)
     rows = len(query["ids"])
     counts, order = np.empty(rows, np.int64), query["order"][:rows]
@@ -336,7 +338,7 @@ def _each_pair_once(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
 
 def count_pairs(block_pair: BlockPair, plan: Plan, threads: int) -> Number:
     """Do the work of `count_block_pairs` with several threads."""
-    if block_pair.xp is not np or block_pair.spec.radius is not None:
+    if block_pair.xp is not np or block_pair.spec.directed:
         parts = parts_of(block_pair, plan, threads)
         every = [block_pair._replace(part=(number, parts)) for number in range(parts)]
         calls = [functools.partial(count_block_pairs, one) for one in every]

@@ -11,6 +11,9 @@ its left row.
   checked in both directions.
 - If a few radii are much larger than the others, left rows are split into classes of
   similar radii. Each class is joined within its own largest radius.
+
+With a one-sided range in ``within=``, pairs of one table are checked in both directions,
+too.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from dask_simjoin.engine.base import frames_for, host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of, tally, to_host
 from dask_simjoin.engine.ids import from_id_keys, joined
 from dask_simjoin.engine.protocols import Joiner, Layout, Measured, Rows
+from dask_simjoin.metrics.gates import allows
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, Values, box_gap
 from dask_simjoin.planning.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
@@ -171,9 +175,9 @@ def visit_radii(
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.is_self_join else (0,)
     chunks = block_pair.query, block_pair.data
-    classes = [
-        _classes(chunks[side], block_pair.layout.norm, block_pair.xp) for side in sides
-    ]
+    gated = bool(block_pair.spec.gates.columns)
+    norm, xp = block_pair.layout.norm, block_pair.xp
+    classes = [None if gated else _classes(chunks[side], norm, xp) for side in sides]
     if all(some is None for some in classes):
         _within_largest_radius(block_pair, show, rows, both)
         return
@@ -184,17 +188,37 @@ def visit_radii(
 def _within_largest_radius(
     block_pair: BlockPair, show: ShowPairs, rows: Rows | None, both: bool
 ) -> None:
-    xp = block_pair.xp
+    xp, spec = block_pair.xp, block_pair.spec
+    chunks = block_pair.query, block_pair.data
     limits = [
-        by_position(chunk, chunk["own_limit"], xp)
-        for chunk in (block_pair.query, block_pair.data)[: 1 + both]
+        None if spec.radius is None else by_position(chunk, chunk["own_limit"], xp)
+        for chunk in chunks[: 1 + both]
+    ]
+    rules = [
+        (g, rule)
+        for g, rule in enumerate(spec.coordinates.gates.rules)
+        if both and rule.one_sided
+    ]
+    indexes = cast(tuple[Index, Index], chunks)
+    values = [
+        by_position(chunk, index["values"], xp)
+        for chunk, index in zip(chunks, indexes, strict=True)
+        if rules
     ]
 
+    def is_pair(side: int, left: Array, right: Array, totals: Array) -> Array:
+        limit = limits[side]
+        found = xp.ones(len(left), bool) if limit is None else totals <= limit[left]
+        for g, rule in rules:
+            own, other = values[side], values[1 - side]
+            found &= allows(rule, own[left, g], other[right, g])
+        return found
+
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        found = totals <= limits[0][left]
+        found = is_pair(0, left, right, totals)
         show(0, left[found], right[found], totals[found])
         if both:
-            found = totals <= limits[1][right]
+            found = is_pair(1, right, left, totals)
             show(
                 0 if block_pair.is_self_join else 1,
                 right[found],
@@ -351,7 +375,7 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> list[Ma
     If each row has its own radius, see `_within_radius`.
     """
     query, data, is_self_join, spec = block_pair[:4]
-    if spec.radius is not None:
+    if spec.directed:
         return _within_radius(block_pair, distance, rows)
     joiner = block_pair.joiner
     xp = joiner.xp

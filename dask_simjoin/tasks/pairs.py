@@ -386,15 +386,14 @@ def _pairs(
     """
     query, data, _, spec = block_pair[:4]
     keyed = query["id_keys"] is not None and data["id_keys"] is not None
-    own_radius = spec.radius is not None
-    # if each row has its own radius, and both chunks belong to one table, the left row
-    # may be in either
+    # if pairs have a direction, and both chunks belong to one table, the left row may be
+    # in either
     in_order = not block_pair.either_order and not (
-        own_radius and spec.other is None and not block_pair.is_self_join
+        spec.directed and spec.other is None and not block_pair.is_self_join
     )
-    if in_order and own_radius and block_pair.xp is np:
+    if in_order and spec.directed and block_pair.xp is np:
         return [_within_radius(block_pair, columns, rows)]
-    if in_order and not own_radius and (keyed or block_pair.xp is np):
+    if in_order and not spec.directed and (keyed or block_pair.xp is np):
         return _written_by_joiner(block_pair, columns, rows)
     distance = "distance" in columns
     parts: list[ResultRows] = []
@@ -404,7 +403,7 @@ def _pairs(
             ((found.right_of,), found.right),
         ]
         directions = [sides]
-        if spec.result.pairs == "both" and not own_radius:
+        if spec.result.pairs == "both" and not spec.directed:
             directions.append(sides[::-1])
         for left, right in directions:
             part = pair_columns(left, right, spec, columns)

@@ -260,7 +260,7 @@ def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
     if spec.coordinates.lists:
         lists = lists_of(frame[spec.on[0]])
         kinds = [lists and lists.kind] * (
-            spec.coordinates.dims - bool(spec.coordinates.by)
+            spec.coordinates.dims - spec.coordinates.added
         ) + kinds[1:]
     if spec.measure.embeds:
         kinds = [np.float64] * spec.coordinates.dims

@@ -344,8 +344,7 @@ JOBS = {
         (
             "'t' of dtype datetime64",
             "coordinates must be numbers",
-            "on=['lat', 'lon'] and keep=['t']",
-            "pd.Timedelta('10min')",
+            "on=['lat', 'lon'] and, for example, within={'t': '10 min'}",
             "df['t'] = (df['t'] - df['t'].min()).dt.total_seconds()",
         ),
     ),
@@ -375,10 +374,9 @@ JOBS = {
         lambda: SENSORS.simjoin.knn_join(k=1, direction="backward", **FEATURES),
         (
             "'direction'",
-            "earlier rows",
             "here called 'time'",
-            "join(frame, eps, on=['temp', 'volt'], keep=['time']",
-            "pairs['time_right'] < pairs['time_left']",
+            "within={'time': ('-1 h', '0 h')}",
+            "at most one hour earlier",
         ),
     ),
     # stops near addresses

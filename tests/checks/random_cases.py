@@ -28,6 +28,7 @@ from dask.base import is_dask_collection
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.errors import DuplicateIdError, SimJoinError, SourceChangedError
 from tests.support.random_after import RESULTS, after
+from tests.support.random_conditions import conditions_of
 from tests.support.random_dtypes import compare_as_it_is, odd_dtypes, sides_of
 from tests.support.random_frames import (
     Draw,
@@ -147,18 +148,21 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     how["partitioning"] = draw.one(
         "partitioning", ["auto", "entity", "entity", "spatial", "spatial"]
     )
+    kinds = odd_dtypes(seed, case, names)
+    conditions = conditions_of(seed, case, "" if kinds else verb, names, dropna)
+    draw.said += [f"{name}={value!r}" for name, value in conditions.options.items()]
+    needed = by, conditions.within
     try:
-        one = side_of(made.frame, frame, names, id, metric, dropna, by)
-        two = side_of(other, right, names, id, metric, dropna, by)
+        one = side_of(made.frame, frame, names, id, metric, dropna, *needed)
+        two = side_of(other, right, names, id, metric, dropna, *needed)
     except ValueError:
         raise Skipped("zero rows of cosine or casts that overflow") from None
     eps = an_eps(draw, metric, p, one, two if verb == "join" else one)
     draw.said.append(f"eps={eps!r}")
-    kinds = odd_dtypes(seed, case, names)
     if kinds:
         draw.said.append(f"dtypes={kinds}")
         one, two = sides_of(kinds, one, two)
-    verbs = Verbs(draw, one, two, names, id, metric, p, how, eps, ordered)
+    verbs = Verbs(draw, one, two, names, id, metric, p, how, eps, ordered, conditions)
     repeat = [
         side for side in (one, two) if not names_of_rows(side.frame, id).is_unique
     ]

@@ -142,15 +142,14 @@ def pairs_near_in_time(text):
     with pytest.raises(ColumnError) as caught:
         SHIPS.simjoin.self_join(500, on=["lat", "lon", "t"], metric="haversine")
     assert str(caught.value) == use  # it has two coordinates
-    near = recommended(use, "on", "keep")
+    near = recommended(use, "on") | eval(f"dict({re.search('within={.*?}', use)[0]})")
     # on a plane; no times are 605 seconds apart
     plane = SHIPS.rename(columns={"lat": "y", "lon": "x"})
-    pairs = plane.simjoin.self_join(
-        0.05, on=["y", "x"], keep=near["keep"], metric="chebyshev"
+    every = plane.simjoin.self_join(0.05, on=["y", "x"], metric="chebyshev")
+    kept = plane.simjoin.self_join(
+        0.05, on=["y", "x"], within={"t": "605 s"}, metric="chebyshev"
     )
-    choice = re.search(r"pairs\[.*\)\]", use)[0].replace("10min", "605s")
-    kept = eval(choice, {"pairs": pairs, "pd": pd})
-    assert 0 < len(kept) < len(pairs)
+    assert 0 < len(kept) < len(every)
     frame = repaired(scaled.replace("seconds_per_unit", "(605 / 0.05)"), plane)
     boxes = frame.simjoin.self_join(0.05, on=["y", "x", "t"], metric="chebyshev")
     assert len(boxes) == len(kept)
@@ -164,19 +163,6 @@ ZEROS = pd.DataFrame({"v": [[0.0, 0.0], [1.0, 0.0]]})
 UNLIKE = pd.DataFrame({"v": [[0.0], [1.0, 0.0], [2.0, 0.0]]})
 HAVERSINE = {"metric": "haversine"}
 AT_SEA = {"on": ["lat", "lon"], **HAVERSINE}
-
-
-def pairs_in_order(text, frame):
-    """Run the join and the choice of rows that a message gives."""
-    eps, join, choice = re.search(
-        r"such as (eps = .*?)\. Then .*?: (pairs = .*?)\. Then .*?: (pairs\[.*?)\. Rows",
-        text,
-    ).groups()
-    names = {"frame": frame, "dask_simjoin": dask_simjoin, "numpy": np}
-    exec(f"{eps}\n{join}", names)
-    found = eval(choice, names)
-    assert len(found) > len(frame) / 2
-    return found
 
 
 REMEDIES = {
@@ -325,8 +311,13 @@ REMEDIES = {
     "pipeline: a decimal comma": lambda text: TRIPS.simjoin.self_join(
         **{**HAVERSINE, "on": ["lat", "lon"], "id": "Age"}, **recommended(text, "eps")
     ),
-    "novelty: only earlier rows": lambda text: pairs_in_order(
-        text, SENSORS.assign(time=range(len(SENSORS)))
+    "novelty: only earlier rows": lambda text: SENSORS.assign(
+        time=pd.Timestamp(0) + pd.to_timedelta(range(len(SENSORS)), "min")
+    ).simjoin.knn_join(
+        k=1,
+        max_distance=1.0,
+        on=["temp", "volt"],
+        **eval(f"dict({re.search('within={.*?}', text)[0]})"),
     ),
     "a verb of another library": lambda text: [
         eval(

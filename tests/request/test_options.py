@@ -616,13 +616,14 @@ def test_the_sweep_serves_four_columns(how, verb):
 # -----------------------------------------------------------------------
 
 OPTIONS = {
-    "self_join": "eps, on, by, id, metric, p, pairs, include_self, return_distance, "
+    "self_join": "eps, on, by, within, different, id, metric, p, pairs, include_self, return_distance, "
     "distance_unit, keep, suffixes, dropna, method, approximate, partitioning, "
     "blocksize, threads",
-    "neighbor_counts": "eps, on, by, id, metric, p, dropna, method, approximate, partitioning, "
+    "neighbor_counts": "eps, on, by, within, different, id, metric, p, dropna, method, "
+    "approximate, partitioning, "
     "blocksize, threads",
-    "count_pairs": "eps, on, by, id, metric, p, pairs, include_self, dropna, method, approximate, "
-    "partitioning, blocksize, threads",
+    "count_pairs": "eps, on, by, within, different, id, metric, p, pairs, "
+    "include_self, dropna, method, approximate, partitioning, blocksize, threads",
 }
 
 

@@ -65,6 +65,9 @@ LABELS = [
 WORDS = "words"
 """Name of the column of texts."""
 
+WHEN = "when"
+"""Name of the column of times; a few rows have none."""
+
 
 class Draw:
     """The source of a case: one choice after the other, and a description of them for
@@ -163,6 +166,10 @@ def table(draw: Draw, x: np.ndarray, names: list[Any], holes: bool) -> pd.DataFr
     columns["r"] = rng.integers(0, 4, rows) * 0.5
     columns["key"] = rng.permutation(rows) * 3 - 5
     columns[WORDS] = pd.array([text_of(k) for k in range(rows)], dtype="str")
+    count = np.arange(rows)
+    since = pd.to_timedelta(count**2 % 11 * 60 + count % 2, unit="s")
+    when = pd.Series(pd.Timestamp("2024-02-29") + since)
+    columns[WHEN] = when.mask(count % 19 == 4)
     frame = pd.DataFrame(columns)
     frame.index = labels(draw, rows)
     frame.index.name = draw.one("index name", [None, None, "id", "left"])

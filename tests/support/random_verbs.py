@@ -16,6 +16,7 @@ from tests.support.density import labels_of_neighbours as labels_of
 from tests.support.duplicates import marked, order_of
 from tests.support.hierarchy import tree_by_definition
 from tests.support.oracle import distances, totals
+from tests.support.random_conditions import NO_CONDITIONS, Conditions
 from tests.support.random_frames import WORDS, Draw
 from tests.support.random_optics import sklearn_optics
 from tests.support.random_sets import SET_VERBS, AskedSets, frame_of, wanted_counts
@@ -93,6 +94,7 @@ def side_of(
     metric: str,
     dropna: bool,
     by: Any = None,
+    tolerances: tuple[Any, ...] = (),
 ) -> Side:
     """Return the coordinates of a table."""
     columns = [frame[name].to_numpy(dtype=float, na_value=math.nan) for name in on]
@@ -101,7 +103,7 @@ def side_of(
     if metric == "cosine":
         used &= (x != 0).any(1)
     within = [] if by is None else by if isinstance(by, list) else [by]
-    used &= frame[within].notna().to_numpy().all(1)
+    used &= frame[[*within, *tolerances]].notna().to_numpy().all(1)
     groups = list(zip(*(frame[name][used].tolist() for name in within), strict=True))
     names = (frame.index if id is None else frame[id]).tolist()
     if not used.all() and not dropna:
@@ -174,32 +176,41 @@ class Verbs:
         how: dict[str, Any],
         eps: float,
         ordered: bool,
+        conditions: Conditions = NO_CONDITIONS,
     ) -> None:
         self.draw, self.one, self.other, self.on, self.id = draw, one, other, on, id
         self.metric, self.p, self.eps, self.ordered = metric, p, eps, ordered
-        self.how = {"on": on, "metric": metric, "p": p} | how
+        self.how = {"on": on, "metric": metric, "p": p} | how | conditions.options
+        self.conditions = conditions
+        self.bounded = "by" in how or bool(conditions.options)
         self.kind = make_metric(metric, p)
 
     def near(self, one: Side, other: Side, eps: Any = None) -> np.ndarray:
         """Return which rows of two tables are within eps (n, m)."""
         limit = self.kind.threshold(self.eps if eps is None else eps)
         limit = limit[:, None] if np.ndim(limit) else limit
-        return (totals(one.x, other.x, self.metric, self.p) <= limit) & self.alike(
-            one, other
-        )
+        found = totals(one.x, other.x, self.metric, self.p) <= limit
+        found &= self.alike(one, other)
+        if one is other:  # whatever must differ, a row is near itself
+            np.fill_diagonal(found, True)
+        return found
 
     def alike(self, one: Side, other: Side) -> np.ndarray:
-        """Return which rows of two tables share a group (n, m): all rows without
-        groups.
+        """Return which rows of two tables share a group (n, m), if there are groups, and
+        meet the conditions.
         """
+        allowed = self.conditions.allowed(
+            *(side.frame[side.used] for side in (one, other))
+        )
         if "by" not in self.how:
-            return np.ones((len(one.x), len(other.x)), bool)
+            return allowed
         numbers: dict[Any, int] = {}
         first, second = (
             [numbers.setdefault(group, len(numbers)) for group in side.groups]
             for side in (one, other)
         )
-        return np.array(first, int)[:, None] == np.array(second, int)
+        same = np.array(first, int)[:, None] == np.array(second, int)
+        return allowed & same
 
     def away(self, one: Side, other: Side) -> np.ndarray:
         return distances(one.x, other.x, self.metric, self.p)
@@ -207,6 +218,7 @@ class Verbs:
     def engine(self) -> dict[str, Any]:
         """Draw a method that serves the metric and the columns."""
         dims = (3 if self.metric == "haversine" else len(self.on)) + ("by" in self.how)
+        dims += len(self.conditions.within)
         names = ["auto", "tiles", "grid", "nested_loop", "zorder", "kmeans"] + [
             "sweep"
         ] * (dims <= 4)
@@ -259,6 +271,7 @@ class Verbs:
         draw, one = self.draw, self.one
         eps, radii = self.radius()
         both = radii is not None or not self.ordered or draw.chance("both", 0.4)
+        both = both or self.conditions.one_sided
         how = {
             "pairs": "both" if both else "unique",
             "include_self": draw.chance("include_self", 0.3),
@@ -318,7 +331,7 @@ class Verbs:
         other = self.other if two else one
         bound = draw.one(
             "max_distance",
-            [None, None, self.eps] if "by" not in self.how else [self.eps],
+            [self.eps] if self.bounded else [None, None, self.eps],
         )
         how = self.keeping(two)
         total = np.where(
@@ -436,6 +449,7 @@ class Verbs:
     def count_pairs(self) -> Want:
         draw = self.draw
         both, own = draw.chance("both", 0.5), draw.chance("include_self", 0.5)
+        both = both or self.conditions.one_sided
         several = self.several() if draw.chance("several", 0.3) else None
         lazy = self.one.lazy.simjoin.count_pairs(
             several or self.eps,

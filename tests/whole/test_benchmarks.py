@@ -40,6 +40,7 @@ PROGRAMS = [
     "cpu.nearest",
     "cpu.sphere",
     "cpu.keep",
+    "cpu.gates",
     "cpu.clusters",
     "cpu.dense_clusters",
     "cpu.sets",

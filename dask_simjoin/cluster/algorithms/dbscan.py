@@ -425,7 +425,9 @@ def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     tasks.
     """
     index, _, layout = block_pair.operands
-    if block_pair.xp is np and block_pair.spec.search.method == AUTO:
+    spec = block_pair.spec
+    automatic = spec.search.method == AUTO and not spec.gates.columns
+    if block_pair.xp is np and automatic:
         x = block_pair.joiner.points(index, layout)
         cells = layout_of_cells(min_samples, layout, x)
         if cells is not layout:

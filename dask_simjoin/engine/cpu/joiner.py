@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, DENSE, HOME, Method, choose, name_of, options_of
 from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_module
-from dask_simjoin.engine.cpu import cells, sinks, spanning
+from dask_simjoin.engine.cpu import cells, gated, sinks, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, optics
 from dask_simjoin.engine.cpu.kernels import totals as finish
@@ -26,6 +26,7 @@ from dask_simjoin.engine.cpu.kernels.pack import (
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.spanning import WeakPairCache, rows_of_places
+from dask_simjoin.engine.gated import GatedLayout, GatedSearch
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.index.grids import CellLayout, make_screened_layout
@@ -122,7 +123,7 @@ class CpuJoiner:
             if screened is not None:
                 return screened
         moments = lower, upper, mean, variance
-        return _module(name).layout(
+        return method_module(name, HOME).layout(
             options_of(method, name), *moments, threshold, norm, sample
         )
 
@@ -132,6 +133,8 @@ class CpuJoiner:
         layout: Layout | NearestLayout | MethodSearch | CellLayout,
         threads: int = 1,
     ) -> Index:
+        if isinstance(layout, GatedSearch):
+            return gated.build_search(_gated(layout.layout), x, layout, threads)
         if isinstance(layout, MethodSearch):
             search: SearchMethod = method_module(layout.method, HOME)
             return search.build_nearest(x)
@@ -139,10 +142,12 @@ class CpuJoiner:
             return cells.build(x, layout, threads)
         if isinstance(layout, NearestLayout):
             return cpu_nearest.build(x, None, layout, threads)
-        return _module(layout.method).build(x, layout, threads)
+        return _module(layout).build(x, layout, threads)
 
     def points(self, index: Index, layout: Layout) -> np.ndarray:
-        return _module(layout.method).points(index)[: len(index["order"]) - SWEEP_LANES]
+        if isinstance(layout, GatedLayout):
+            return _gated(layout).every_column(index)
+        return _module(layout).points(index)[: len(index["order"]) - SWEEP_LANES]
 
     def pairs(
         self,
@@ -156,7 +161,7 @@ class CpuJoiner:
         rows: Rows | None = None,
         kept: Kept | None = None,
     ) -> Pairs:
-        module, one_chunk = _module(layout.method), is_self_join
+        module, one_chunk = _module(layout), is_self_join
         how = layout, one_chunk, distance, labels, kept
         if rows is None or isinstance(module, sinks.RangedPairs):
             return _pairs([(q, d, is_self_join, (0, 0))], rows, *how)
@@ -179,14 +184,14 @@ class CpuJoiner:
         rows: Rows | None = None,
     ) -> None:
         for one, other, within in comparisons(
-            _module(layout.method), q, d, layout, is_self_join, rows
+            _module(layout), q, d, layout, is_self_join, rows
         ):
             self._visit(one, other, layout, visitor, within)
 
     def _visit(
         self, q: Index, d: Index, layout: Layout, visitor: Visitor, is_self_join: bool
     ) -> None:
-        y = [_module(layout.method).points(s) for s in (q, d)]
+        y = [_module(layout).points(s) for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
             totals = np.empty(len(left))
@@ -195,7 +200,7 @@ class CpuJoiner:
 
         places = sinks.places_of(q, d)
         if all(len(some) > SWEEP_LANES for some in places):
-            _module(layout.method).pairs(
+            _module(layout).pairs(
                 q, d, layout, is_self_join, places, sinks.CallbackSink(show), False
             )
 
@@ -206,7 +211,7 @@ class CpuJoiner:
         infinity for a row and itself. Columns are places, too.
         """
         totals = np.empty((len(places), n))
-        y = _module(layout.method).points(d)
+        y = _module(layout).points(d)
         optics.totals_from(y, places, kind_of(layout.norm), totals)
         return totals
 
@@ -222,7 +227,7 @@ class CpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> None:
-        module, shared = _module(layout.method), parent.dtype == np.int32
+        module, shared = _module(layout), parent.dtype == np.int32
         for one, other, within in comparisons(
             module, q, d, layout, is_self_join, rows, shared
         ):
@@ -280,7 +285,7 @@ class CpuJoiner:
         """
 
     def ranged(self, layout: Layout) -> Ranged | None:
-        module = _module(layout.method)
+        module = _module(layout)
         return module if isinstance(module, Ranged) else None
 
     def lowest(
@@ -294,7 +299,7 @@ class CpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> None:
-        module = _module(layout.method)
+        module = _module(layout)
         if rows is not None and is_self_join and isinstance(module, Ranged):
             spanning.lowest(module, q, d, layout, labels, low, True, rows)
             return
@@ -314,7 +319,7 @@ class CpuJoiner:
         enough: int | None = None,
         rows: Rows | None = None,
     ) -> list[np.ndarray]:
-        module, sides = _module(layout.method), (q,) if is_self_join else (q, d)
+        module, sides = _module(layout), (q,) if is_self_join else (q, d)
         if rows is None:
             found = _counts(module, q, d, layout, is_self_join, enough)
             return [
@@ -355,7 +360,7 @@ class CpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> np.ndarray:
-        module = _module(layout.method)
+        module = _module(layout)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         pairs = np.zeros(stop - start, np.int64)
         if isinstance(module, Ranged):
@@ -383,7 +388,7 @@ class CpuJoiner:
         by_row: bool,
         rows: Rows | None = None,
     ) -> list[np.ndarray]:
-        module = _module(layout.method)
+        module = _module(layout)
         sizes = (
             [len(some) for some in _orders(*((q,) if is_self_join else (q, d)))]
             if by_row
@@ -425,7 +430,7 @@ class CpuJoiner:
             q,
             d,
             settings,
-            lambda: _module(layout.method).work(q, d, layout, is_self_join),
+            lambda: _module(layout).work(q, d, layout, is_self_join),
         )
 
     def regions(
@@ -469,8 +474,15 @@ class CpuJoiner:
 JOINER = CpuJoiner()
 
 
-def _module(method: str) -> sinks.CpuMethod:
-    return method_module(method, HOME)
+def _module(layout: Layout) -> sinks.CpuMethod:
+    if isinstance(layout, GatedLayout):
+        return _gated(layout)
+    method: sinks.CpuMethod = method_module(layout.method, HOME)
+    return method
+
+
+def _gated(layout: GatedLayout) -> gated.GatedMethod:
+    return gated.GatedMethod(method_module(layout.method, HOME))
 
 
 Comparison = tuple[Index, Index, bool, Rows]
@@ -494,7 +506,7 @@ def _pairs(
     `one_chunk`: all indexes are from the same chunk, so the smaller position of a pair
     is on the left. `labels`, `kept`: see `Joiner.pairs`.
     """
-    module = _module(layout.method)
+    module = _module(layout)
     named, capacity = [_names(one, labels) for one in comparisons], 0
     for q, d, *_ in comparisons:
         if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
@@ -604,7 +616,7 @@ class CpuProfiler:
     """See `Profiler`."""
 
     def profile(self, x: np.ndarray, layout: Layout) -> Counters:
-        module: sinks.CpuMethod = _module(layout.method)
+        module: sinks.CpuMethod = _module(layout)
         if not len(x):
             return Counters({"pairs": 0.0}, {})
         # a first join of few points compiles or loads the kernels, and is not timed

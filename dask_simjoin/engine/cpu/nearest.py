@@ -11,6 +11,7 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, HOME, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
+from dask_simjoin.engine.cpu import gated
 from dask_simjoin.engine.cpu.boxes import box_tree
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
@@ -18,6 +19,7 @@ from dask_simjoin.engine.cpu.kernels.nearest_scan import Range
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.order import by_row, kd_order
 from dask_simjoin.engine.cpu.tiles import filtered_tiles
+from dask_simjoin.engine.gated import GatedSearch
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import numbers_apart, shared_out
@@ -202,7 +204,7 @@ def part(index: Index, start: int, stop: int) -> Index:
         slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE)),
     )
     cut = {"z": boxes, "low": boxes, "high": boxes, "start": boxes}
-    cut |= dict.fromkeys(("names", "order", "y", "half_norm"), places)
+    cut |= dict.fromkeys(("names", "order", "y", "half_norm", "points"), places)
     found = {name: index[name][some] for name, some in cut.items() if name in index}
     return found | {name: index[name] for name in ("norm",) if name in index}
 
@@ -239,25 +241,21 @@ def improved(
 ) -> None:
     """Update neighbors as `nearest` does, but by the method of the layout.
 
-    Only tiles support `least2`. For other methods a smallest distance has been refused
+    Only tiles and joins with gates support `least2`. For other methods a smallest distance has been refused
     before, so there is no check here.
     """
-    if isinstance(layout, MethodSearch):
+    limits: dict[str, Any] = {"least2": least2, "bound2": bound2}
+    limits["is_self_join"] = is_self_join
+    if isinstance(layout, GatedSearch):
+        method = gated.GatedMethod(method_module(layout.method, HOME))
+        gated.nearest(method, q, d, layout, best_d2, best_name, **limits)
+    elif isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)
         module.nearest(
             q, d, layout, best_d2, best_name, is_self_join=is_self_join, bound2=bound2
         )
     else:
-        nearest(
-            q,
-            d,
-            layout,
-            best_d2,
-            best_name,
-            is_self_join=is_self_join,
-            least2=least2,
-            bound2=bound2,
-        )
+        nearest(q, d, layout, best_d2, best_name, **limits)
 
 
 class CpuSearcher:

@@ -15,7 +15,7 @@ from dask_simjoin.engine.compat import BITS
 from dask_simjoin.engine.cpu.kernels import components
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.totals import SQUARES, Kind, decide, scratch
+from dask_simjoin.engine.cpu.kernels.totals import SQUARES, Kind, scratch
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Rows
 from dask_simjoin.metrics.norms import DType, Index, Norm
@@ -254,59 +254,41 @@ class CallbackSink(_PlaceBuffer):
             self._function(self.left[:n], self.right[:n])
 
 
+Decided = tuple[np.ndarray, np.ndarray]
+"""The candidates that are pairs, as indexes (n,), int32; and their totals (n,)."""
+
+
 class Deciding(_PlaceBuffer):
     """A sink that gets candidates from a kernel, decides which are pairs, and passes
     these to another sink.
 
-    `q`, `d`: the indexes; their "x" (d, n or more) has the coordinates in index order.
-    `names`: for each index, the name of each row, in index order. The other sink gets
-    these names. `orient_by_position`: whether the row with the smaller position is on
+    `sides`: the indexes. `names`: for each index, the name of each row, in index order.
+    The other sink gets these names. `decide`: decides candidates, given as left and
+    right places. `orient_by_position`: whether the row with the smaller position is on
     the left.
     """
 
     def __init__(
         self,
         sink: Sink,
-        q: Index,
-        d: Index,
+        sides: tuple[Index, Index],
         names: list[np.ndarray],
-        threshold: float,
-        norm: Kind,
+        decide: Callable[[np.ndarray, np.ndarray], Decided],
         orient_by_position: bool,
     ) -> None:
-        self._sink, self._sides, self._names = sink, (q, d), names
-        self._threshold, self._norm, self._orient_by_position = (
-            threshold,
-            norm,
-            orient_by_position,
-        )
+        self._sink, self._sides, self._names = sink, sides, names
+        self._decide, self._orient_by_position = decide, orient_by_position
         self._used = self.decided = self.refused = 0
-        self._scratch = scratch()
         super().__init__()
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Decide the first `n` candidates of the arrays.
-
-        `min_capacity` is never more than the arrays hold.
-        """
+        """Decide the first `n` candidates of the arrays."""
         q, d = self._sides
-        places, near, totals = (
-            (self.left[:n], self.right[:n]),
-            np.empty(n, np.int32),
-            np.empty(n),
-        )
-        found = decide(
-            q["x"],
-            d["x"],
-            *places,
-            self._threshold,
-            self._norm,
-            near,
-            totals,
-            *self._scratch,
-        )
+        places = self.left[:n], self.right[:n]
+        near, totals = self._decide(*places)
+        found = len(near)
         self.decided, self.refused = self.decided + n, self.refused + n - found
-        i, j = (some.take(near[:found]) for some in places)
+        i, j = (some.take(near) for some in places)
         left, right = self._names[0].take(i), self._names[1].take(j)
         if self._orient_by_position:
             later = q["order"].take(i) > d["order"].take(j)
@@ -318,8 +300,10 @@ class Deciding(_PlaceBuffer):
         some = slice(self._used, self._used + found)
         sink.left[some], sink.right[some] = left, right
         if len(sink.totals):
-            sink.totals[some] = totals[:found]
+            sink.totals[some] = totals
         self._used += found
+        if min_capacity > self.capacity:
+            self._allocate(min_capacity)
 
     def end(self, n: int) -> None:
         """Decide the first `n` candidates of the arrays. They are the last candidates
@@ -327,6 +311,23 @@ class Deciding(_PlaceBuffer):
         """
         self.full(n, 0)
         self._sink.end(self._used)
+
+
+def decided_by_totals(
+    q: Index, d: Index, threshold: float, norm: Kind
+) -> Callable[[np.ndarray, np.ndarray], Decided]:
+    """Return a function for `Deciding` that compares totals with a threshold. The
+    indexes have coordinates (d, n or more) in "x".
+    """
+    memory = scratch()
+
+    def decide(left: np.ndarray, right: np.ndarray) -> Decided:
+        near, totals = np.empty(len(left), np.int32), np.empty(len(left))
+        how = q["x"], d["x"], left, right, threshold, norm, near, totals
+        found = finish.decide(*how, *memory)
+        return near[:found], totals[:found]
+
+    return decide
 
 
 Sides = tuple[np.ndarray, np.ndarray]

@@ -23,6 +23,7 @@ from dask_simjoin.engine.cpu.sinks import (
     Deciding,
     Sides,
     Sink,
+    decided_by_totals,
     fill,
     link_pairs,
     places_of,
@@ -204,9 +205,8 @@ def pairs(
     if layout.dims is None:
         _candidates(q, d, layout, is_self_join, names, sink, orient_by_position)
         return 0, 0
-    deciding = Deciding(
-        sink, q, d, names, layout.threshold, kind_of(layout.norm), orient_by_position
-    )
+    decide = decided_by_totals(q, d, layout.threshold, kind_of(layout.norm))
+    deciding = Deciding(sink, (q, d), names, decide, orient_by_position)
     _candidates(q, d, layout, is_self_join, places_of(q, d), deciding, False)
     return deciding.decided, deciding.refused
 

@@ -1,0 +1,379 @@
+"""Add the columns of ``within=`` and ``different=`` to tables: see
+`dask_simjoin.metrics.gates`.
+
+A column with a tolerance gives a coordinate and two columns of words. Boxes and cells
+of the coordinate exclude rows, and words decide candidates exactly. Columns that must
+differ get numbers, like groups in `dask_simjoin.calls.groups`, and two columns of words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dask_simjoin.calls.groups import (
+    BOUNDS,
+    NUMBERS,
+    OBJECTS,
+    check_names,
+    distinct,
+    keys_of_sides,
+    kind_of,
+    places_among,
+)
+from dask_simjoin.calls.tables import table_of
+from dask_simjoin.catalog import HOME, arrow_type, kind_of_number, library
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.native import native
+from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.metrics import gates as definition
+from dask_simjoin.metrics.distances import make_metric
+from dask_simjoin.metrics.gates import RELATIVE, TIMES, UNLIKE, Gate, Gates
+from dask_simjoin.metrics.norms import Array, Frame, Norm, Series
+from dask_simjoin.request.columns import (
+    as_names,
+    example_of,
+    free_name,
+    has_column,
+    meta_of,
+)
+from dask_simjoin.request.tolerances import (
+    NANOSECONDS,
+    check_within,
+    rule_of_numbers,
+    rule_of_times,
+)
+from dask_simjoin.request.units import check_distance, check_metric, several_of
+
+DATES, SPANS = "dates", "time spans"
+CLOCKS = ("times without a time zone", "times with a time zone", DATES, SPANS)
+"""Kinds of columns, as `kind_of` names them, whose tolerance is a duration."""
+
+LARGEST_WHOLE = 2**53
+"""float64 has all smaller integers."""
+
+ROUNDED = 1024
+"""Times have up to 64 bits, and the coordinates of two times are rounded to float64 by
+up to this many units together.
+"""
+
+
+class Scale(NamedTuple):
+    """How the coordinate of a tolerance is scaled: see `gates.scale_for`."""
+
+    tolerance: float  # how far two values of a pair differ at most
+    metric: str
+    p: Norm
+    dims: int  # the number of coordinates of the metric
+
+    def width(self, eps: float) -> float:
+        """Return how far the scaled values of a pair should differ at most."""
+        metric = make_metric(self.metric, self.p)
+        threshold = float(metric.threshold(eps))
+        return definition.width_for(metric.norm, threshold, self.dims)
+
+    def factor(self, eps: float) -> float:
+        return definition.scale_for(self.width(eps), self.tolerance)
+
+
+def with_gates(
+    frame: Frame, options: Mapping[str, Any]
+) -> tuple[Frame, dict[str, Any], list[str]]:
+    """If `within` or `different` is given, add the columns of their gates to the frame,
+    and to the right table if there is one.
+
+    Return the frame, the options with the changed right table, and the names of the
+    added columns. The option `within` becomes the `Gates`.
+    """
+    given = dict(options)
+    within, different = given.get("within"), given.get("different")
+    # another verb called this one, and has added the columns already
+    if isinstance(within, Gates) or (within is None and different is None):
+        return frame, given, []
+    other = given.get("other")
+    tables = [frame] if other is None else [frame, other]
+    tables = [table_of(table).without_categorize() for table in tables]
+    examples = [example_of(table) for table in tables]
+    check_served(examples, given)
+    eps, scaled = _bound(examples[0], given)
+    largest: list[Any] = []
+    if eps is None:
+        radius = frame[[given["eps"]]]
+        largest = [table_of(radius).reduced(_largest, _largest)]
+    sources, widths, added = list(tables), [], []
+    rules: list[Gate] = []
+    # for each gate, the name of its words, and how they are made
+    words: list[tuple[str, list[Hashable], Any, tuple[Any, ...]]] = []
+    names: tuple[Hashable, ...] = ()
+    if within is not None:
+        names = tuple(check_within(within))
+        check_names(names, examples, "within")
+        for name in names:
+            rule, unit = rule_of(name, within[name], [each[name] for each in examples])
+            scale = scaled._replace(tolerance=_tolerance(rule))
+            factor = None if eps is None else scale.factor(eps)
+            widths.append(None if factor is None else scale.tolerance * factor)
+            how = rule.kind, unit, factor, scale
+            label = free_name(f"within={name}", examples)
+            added.append(label)
+            tables = [
+                _with_column(table, label, source[[name]], coordinate, *how, *largest)
+                for table, source in zip(tables, sources, strict=True)
+            ]
+            rules.append(rule)
+            words.append((f"within={name}", [name], values_of_column, (unit,)))
+    unlike: tuple[Hashable, ...] = ()
+    if different is not None:
+        unlike = _columns_of(different, examples)
+        check_names(unlike, examples, "different")
+        rules.append(Gate(UNLIKE))
+        values = [
+            table_of(source[[name]]).reduced(_values, _values)
+            for name in unlike
+            for source in sources
+        ]
+        text = f"different={','.join(map(str, unlike))}"
+        words.append((text, list(unlike), numbers_of, (len(sources), *values)))
+    for text, columns, function, args in words:
+        for half in range(2):
+            label = free_name(f"{text} word {half}", examples)
+            added.append(label)
+            tables = [
+                _with_column(table, label, source[columns], word, half, function, *args)
+                for table, source in zip(tables, sources, strict=True)
+            ]
+    given["within"] = Gates(
+        names, unlike, tuple(rules), tuple(widths), scaled.dims, tuple(added)
+    )
+    if other is not None:
+        given["other"] = tables[1]
+    return tables[0], given, added
+
+
+def check_served(examples: list[Frame], given: Mapping[str, Any]) -> None:
+    """Raise an error for tables and options that do not support gates."""
+    option = "within" if given.get("within") is not None else "different"
+    if any(library(example) != HOME for example in examples):
+        raise OptionError(
+            f"{option}= is for frames of pandas: joins on GPUs do not support it. "
+            "Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
+        )
+    if given.get("approximate"):
+        raise OptionError(
+            f"{option}= is not allowed with approximate=True; leave out one of them."
+        )
+    if given.get("ties", "first") != "first":
+        raise OptionError(f"{option}= is not allowed with ties='all'; leave out ties=.")
+
+
+def _columns_of(names: Any, examples: list[Frame]) -> tuple[Hashable, ...]:
+    whole = isinstance(names, tuple) and all(
+        has_column(example.columns, names) for example in examples
+    )
+    return (names,) if whole else tuple(as_names(names))
+
+
+def _bound(example: Frame, given: Mapping[str, Any]) -> tuple[float | None, Scale]:
+    """Return the largest distance of a pair, and how coordinates are scaled. The
+    distance is None if each row has its own.
+    """
+    bound = next((name for name in BOUNDS if given.get(name) is not None), None)
+    option = "within" if given.get("within") is not None else "different"
+    if bound is None:
+        raise OptionError(
+            f"{option}= needs a largest distance here: pass max_distance= (in plan, "
+            "eps=). Rows search among all rows within this distance."
+        )
+    value = given[bound]
+    metric, p = check_metric(given.get("metric", "euclidean"), given.get("p", 2))
+    on = given.get("left_on", given.get("on"))
+    names = [] if on is None else as_names(on)
+    dims = metric.dims(len(names)) if len(names) > 1 else 2
+    scale = Scale(0.0, given.get("metric", "euclidean"), p, dims)
+    if isinstance(value, str) and has_column(example.columns, value):
+        return None, scale
+    several = several_of(value, scale.metric, p) if bound == "eps" else None
+    each = several or (check_distance(value, metric, bound),)
+    return max(each), scale
+
+
+def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, str]:
+    """Return the gate for the tolerance of a column, and the unit of its times; "" for
+    numbers. `columns`: the column in each table.
+    """
+    kinds = [kind_of(column) for column in columns]
+    if len(set(kinds)) > 1:
+        dtypes = " and ".join(str(column.dtype) for column in columns)
+        raise ColumnError(
+            f"within= names {name!r}, which is of dtypes {dtypes} in the two tables: "
+            f"{kinds[0]} and {kinds[1]}. Convert one of the columns."
+        )
+    if kinds[0] in (*CLOCKS, OBJECTS):
+        units = [_unit(column.dtype) for column in columns]
+        unit = max(units, key=list(NANOSECONDS).index)
+        return rule_of_times(name, value, unit), unit
+    if kinds[0] != NUMBERS or any(kind_of_number(c.dtype) == "b" for c in columns):
+        raise ColumnError(
+            f"within= names {name!r} of dtype {columns[0].dtype}; its columns must hold "
+            f"numbers, times or dates. For equal values, use by={name!r}."
+        )
+    return rule_of_numbers(name, value), ""
+
+
+def _unit(dtype: Any) -> str:
+    """Return the unit of comparison for times of this dtype. It is never seconds, so
+    that `ROUNDED` units are little.
+    """
+    arrow = arrow_type(dtype)
+    unit = getattr(dtype if arrow is None else arrow, "unit", None)
+    if unit is None and isinstance(dtype, np.dtype) and dtype.kind in "mM":
+        unit = np.datetime_data(dtype)[0]
+    return unit if unit in ("us", "ns") else "ms"
+
+
+def _tolerance(rule: Gate) -> float:
+    """Return how far the values of two rows differ at most, as coordinates before they
+    are scaled.
+    """
+    if rule.kind == RELATIVE:
+        return definition.log_tolerance(rule.high)
+    most = float(max(abs(rule.low), abs(rule.high)))
+    return most + ROUNDED if rule.kind == TIMES else most
+
+
+def _with_column(
+    table: Frame, label: str, source: Frame, function: Any, *args: Any
+) -> Frame:
+    """Add a column that a function makes from the rows of `source`."""
+
+    def meta() -> Series:
+        rows = meta_of(source)
+        return frames_for(rows).series(np.empty(0), rows.index[:0], None)
+
+    made = table_of(source).by_partition(function, *args, meta=meta)
+    return table.assign(**{label: made})
+
+
+def coordinate(
+    rows: Frame,
+    kind: int,
+    unit: str,
+    factor: float | None,
+    scale: Scale,
+    *largest: pd.DataFrame,
+) -> Series:
+    """Return the coordinate of a tolerance for rows with one column; NaN for a missing
+    value.
+
+    `factor`: what values are multiplied by. None: it follows from `largest`, which has
+    the largest distance.
+    """
+    if factor is None:
+        factor = scale.factor(float(np.nanmax([0.0, *largest[0]["value"]])))
+    found, missing = _values_of(rows, unit)
+    if kind == RELATIVE:
+        found = definition.logarithms(found)
+    made = definition.coordinates(found, factor)
+    made[missing] = np.nan
+    return frames_for(rows).series(made, rows.index, None)
+
+
+def word(rows: Frame, half: int, function: Any, *args: Any) -> Series:
+    """Return one of the two words of the values that a function makes from rows."""
+    words = definition.words_of(function(rows, *args))[:, half]
+    return frames_for(rows).series(words, rows.index, None)
+
+
+def values_of_column(rows: Frame, unit: str) -> Array:
+    """Return the values of one column: int64 for times, float64 for numbers."""
+    return _values_of(rows, unit)[0]
+
+
+def _values_of(rows: Frame, unit: str) -> tuple[Array, Array]:
+    """Return the values of one column as in `values_of_column`, and which of them are
+    missing.
+    """
+    rows = native(rows)
+    name, column = rows.columns[0], rows.iloc[:, 0]
+    if not unit:
+        found = frames_for(rows).coordinates(rows, (name,))[:, 0]
+        whole = kind_of_number(column.dtype) in ("i", "u")
+        if (
+            whole
+            and len(found)
+            and np.nanmax(np.abs(found), initial=0) >= LARGEST_WHOLE
+        ):
+            raise ColumnError(
+                f"within= names {name!r}, which holds integers of 2**53 or more. They "
+                "are compared as float64, which does not have all of them. Subtract a "
+                "common number first."
+            )
+        return found, np.isnan(found)
+    try:
+        return _times(column, unit)
+    except (pa.ArrowInvalid, pd.errors.OutOfBoundsDatetime, OverflowError, ValueError):
+        raise ColumnError(
+            f"within= names {name!r} of dtype {column.dtype}. It holds other values "
+            f"than times, or times beyond the range of the unit {unit!r}. Convert the "
+            "column with pandas.to_datetime()."
+        ) from None
+
+
+def _times(column: Series, unit: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return times as int64, and which of them are missing."""
+    arrow = arrow_type(column.dtype)
+    if arrow is not None:
+        values = pa.chunked_array([column.array.__arrow_array__()])
+        span = pa.types.is_duration(arrow)
+        zone = getattr(arrow, "tz", None)
+        kind = pa.duration(unit) if span else pa.timestamp(unit, zone)
+        if pa.types.is_date(arrow):
+            values = values.cast(pa.timestamp("ms"))
+        missing = values.is_null().to_numpy()
+        whole = values.cast(kind).cast(pa.int64()).fill_null(0)
+        return whole.to_numpy(), missing
+    if column.dtype == object:
+        if pd.api.types.infer_dtype(column, skipna=True) not in ("date", "empty"):
+            raise ValueError
+        column = pd.to_datetime(column)
+    span = getattr(column.dtype, "kind", "") == "m"
+    index = (pd.TimedeltaIndex if span else pd.DatetimeIndex)(column)
+    return index.as_unit(unit).asi8, np.asarray(index.isna())
+
+
+def numbers_of(rows: Frame, sides: int, *values: Frame) -> Array:
+    """Number the values of rows in all their columns together (n,), int64. A missing
+    value equals a missing value.
+
+    `values`: the distinct values of each column in each table.
+    """
+    rows = native(rows)
+    code, groups = np.zeros(len(rows), np.int64), 1
+    for k, name in enumerate(rows.columns):
+        parts = keys_of_sides(values[k * sides : (k + 1) * sides])
+        place, number = places_among(rows[name], parts)
+        groups *= number + 1
+        if groups >= 2**63:
+            raise ColumnError(
+                f"different= names columns with {groups:,} combinations of values, "
+                "too many to number; name fewer columns."
+            )
+        code = code * (number + 1) + np.asarray(place) + 1
+    return code
+
+
+def _values(rows: Frame) -> Frame:
+    return distinct(native(rows).iloc[:, 0], "different").to_frame("value")
+
+
+def _largest(rows: Frame) -> pd.DataFrame:
+    """Return the largest finite value of a column, in a frame with one row."""
+    column = rows.iloc[:, :1]
+    name = column.columns[0]
+    values = frames_for(column).coordinates(column, (name,))[:, 0]
+    finite = values[np.isfinite(values)]
+    return pd.DataFrame({"value": [finite.max(initial=0.0)]})

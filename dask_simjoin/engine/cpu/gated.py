@@ -1,0 +1,241 @@
+"""Joins with gates on the CPU: another method finds candidates, and gates decide them.
+
+See `dask_simjoin.metrics.gates`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.kernels import gates as kernels
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
+from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.sinks import (
+    CpuMethod,
+    Decided,
+    Deciding,
+    Sink,
+    places_of,
+)
+from dask_simjoin.engine.gated import GatedLayout, GatedSearch
+from dask_simjoin.metrics.gates import TIMES, Gates, values_of, words_of
+from dask_simjoin.metrics.norms import Index
+
+
+def rules_of(gates: Gates) -> kernels.Rules:
+    times = [rule if rule.kind == TIMES else None for rule in gates.rules]
+    whole = [(0, 0) if rule is None else (rule.low, rule.high) for rule in times]
+    return kernels.Rules(
+        np.array([rule.kind for rule in gates.rules], np.int64),
+        np.array([low for low, _ in whole], np.int64),
+        np.array([high for _, high in whole], np.int64),
+        np.array([rule.low for rule in gates.rules], np.float64),
+        np.array([rule.high for rule in gates.rules], np.float64),
+    )
+
+
+def columns_of_index(layout: GatedLayout, dims: int) -> tuple[int, int]:
+    """Return how many columns of points with `dims` columns are in the index, and how
+    many of these are coordinates of the metric.
+    """
+    indexed = dims - layout.gates.words
+    return indexed, indexed - len(layout.gates.within)
+
+
+@dataclass(frozen=True)
+class GatedMethod:
+    """See `CpuMethod`. `method`: finds the candidates.
+
+    Layouts are of the class `GatedLayout`. An index is one of the method, with two more
+    entries. "values" (n, gates), int64, has the values of gates. "measured" is the number
+    of columns that the metric compares.
+    """
+
+    method: CpuMethod
+    writes_names = True
+
+    def build(self, x: np.ndarray, layout: Any, threads: int = 1) -> Index:
+        indexed, measured = columns_of_index(layout, x.shape[1])
+        # the sweep reads points by column, other methods by row
+        arranged = (
+            np.asfortranarray if layout.method == "sweep" else np.ascontiguousarray
+        )
+        points = arranged(x[:, :indexed])
+        index = self.method.build(points, layout.inner, threads)
+        places = index["order"][: len(x)]
+        values = values_of(x[:, indexed:])[places]
+        return index | {"values": values, "measured": measured}
+
+    def part(self, index: Index, start: int, stop: int) -> Index:
+        found = self.method.part(index, start, stop)
+        values = index["values"][start:stop]
+        return found | {"values": values, "measured": index["measured"]}
+
+    def points(self, index: Index) -> np.ndarray:
+        """Return the coordinates that the metric compares."""
+        return self.method.points(index)[:, : index["measured"]]
+
+    def every_column(self, index: Index) -> np.ndarray:
+        """Return all columns of an index's points (n, columns), as `build` takes them."""
+        n = len(index["order"]) - SWEEP_LANES
+        values = index["values"]
+        words = [words_of(values[:, g]) for g in range(values.shape[1])]
+        return np.concatenate([self.method.points(index)[:n], *words], axis=1)
+
+    def pairs(
+        self,
+        q: Index,
+        d: Index,
+        layout: Any,
+        is_self_join: bool,
+        names: list[np.ndarray],
+        sink: Sink,
+        orient_by_position: bool,
+    ) -> tuple[int, int]:
+        rules, norm = rules_of(layout.gates), kind_of(layout.norm)
+        one, other = (
+            kernels.Values(
+                self.points(side), side["values"], side["values"].view(np.float64)
+            )
+            for side in (q, d)
+        )
+
+        def decide(left: np.ndarray, right: np.ndarray) -> Decided:
+            near, totals = np.empty(len(left), np.int32), np.empty(len(left))
+            found = kernels.decide(
+                one, other, rules, layout.limit, norm, left, right, near, totals
+            )
+            return near[:found], totals[:found]
+
+        deciding = Deciding(sink, (q, d), names, decide, orient_by_position)
+        self.method.pairs(
+            q, d, layout.inner, is_self_join, places_of(q, d), deciding, False
+        )
+        return deciding.decided, deciding.refused
+
+    def counts(
+        self,
+        q: Index,
+        d: Index,
+        layout: Any,
+        is_self_join: bool,
+        q_counts: np.ndarray,
+        d_counts: np.ndarray,
+        enough: int | None = None,
+    ) -> None:
+        both = is_self_join and q_counts is not d_counts
+
+        def count(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
+            kernels.count(left, right, both, q_counts, d_counts)
+
+        self.show(q, d, layout, is_self_join, count)
+
+    def show(
+        self,
+        q: Index,
+        d: Index,
+        layout: GatedLayout,
+        is_self_join: bool,
+        function: Callable[[np.ndarray, np.ndarray, np.ndarray], None],
+    ) -> None:
+        """Call a function with all pairs in batches: left places, right places, and
+        totals.
+        """
+        self.pairs(
+            q, d, layout, is_self_join, places_of(q, d), _Totals(function), False
+        )
+
+    def layout_stats(self, index: Index, layout: Any) -> Numbers:
+        return self.method.layout_stats(index, layout.inner)
+
+    def work(self, q: Index, d: Index, layout: Any, is_self_join: bool) -> np.ndarray:
+        return self.method.work(q, d, layout.inner, is_self_join)
+
+    def end(self, index: Index, stop: int, layout: Any) -> int:
+        return self.method.end(index, stop, layout.inner)
+
+    def layout(self, *args: Any, **options: Any) -> GatedLayout:
+        raise NotImplementedError  # `JoinStatistics.layout` makes it
+
+
+class _Totals:
+    """A sink that passes places and totals of pairs to a function, and keeps nothing."""
+
+    def __init__(
+        self, function: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+    ) -> None:
+        self._function = function
+        self._allocate(1 << 16)
+
+    def _allocate(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.left, self.right = (np.empty(capacity, np.int32) for _ in range(2))
+        self.totals = np.empty(capacity)
+
+    def full(self, n: int, min_capacity: int) -> None:
+        self.end(n)
+        if min_capacity > self.capacity:
+            self._allocate(min_capacity)
+
+    def end(self, n: int) -> None:
+        if n:
+            self._function(self.left[:n], self.right[:n], self.totals[:n])
+
+
+def build_search(
+    method: GatedMethod, x: np.ndarray, layout: GatedSearch, threads: int
+) -> Index:
+    """Index points for a search. The index of the join is in "joined", and its
+    positions are places of this index.
+    """
+    index = method.build(x, layout.layout, threads)
+    order = index["order"][: len(x)].astype(np.int64)
+    index["order"] = np.arange(len(index["order"]), dtype=np.int32)
+    return {"names": order, "order": order, "points": x[order], "joined": index}
+
+
+def nearest(
+    method: GatedMethod,
+    q: Index,
+    d: Index,
+    layout: GatedSearch,
+    best_d2: np.ndarray,
+    best_name: np.ndarray,
+    *,
+    is_self_join: bool,
+    least2: float = 0.0,
+    bound2: float = math.inf,
+) -> None:
+    """Update the neighbors of the queries `q` with nearer rows of `d`: see
+    `Searcher.nearest`. All pairs of the join are visited.
+    """
+    if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
+        return
+    queries = q.get("joined")
+    if queries is None:  # a part of an index
+        queries = method.build(q["points"], layout.layout)
+    places = queries["order"][: len(q["names"])]
+    rows, names = q["order"][places].astype(np.int64), q["names"][places]
+
+    def insert(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
+        kernels.insert(
+            left,
+            right,
+            totals,
+            float(least2),
+            float(bound2),
+            rows,
+            names,
+            d["names"],
+            not is_self_join,
+            best_d2,
+            best_name,
+        )
+
+    method.show(queries, d["joined"], layout.layout, False, insert)

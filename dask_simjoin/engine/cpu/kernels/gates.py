@@ -1,0 +1,135 @@
+"""Decide candidates by gates and by their totals: see `dask_simjoin.metrics.gates`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
+from dask_simjoin.metrics.gates import NUMBERS, TIMES, UNLIKE
+from dask_simjoin.metrics.norms import Array
+
+
+class Rules(NamedTuple):
+    """The gates: kinds (gates,), and bounds as integers and as floats, each (gates,)."""
+
+    kind: Array
+    low: Array
+    high: Array
+    low_number: Array
+    high_number: Array
+
+
+class Values(NamedTuple):
+    """The rows of an index: coordinates (n, d), and the values of gates (n, gates), as
+    int64 and as float64.
+    """
+
+    y: Array
+    bits: Array
+    numbers: Array
+
+
+@inline_source
+def _allows(rules: Rules, g: int, q: Values, i: int, d: Values, j: int) -> bool:
+    kind = rules.kind[g]
+    if kind == UNLIKE:
+        return q.bits[i, g] != d.bits[j, g]
+    if kind == TIMES:
+        a, b = q.bits[i, g], d.bits[j, g]
+        apart = b - a
+        # the difference overflows if it has the wrong sign
+        fits = (b < a) == (apart < 0)
+        return fits and rules.low[g] <= apart and apart <= rules.high[g]
+    x, y = q.numbers[i, g], d.numbers[j, g]
+    if kind == NUMBERS:
+        return rules.low_number[g] <= y - x and y - x <= rules.high_number[g]
+    return abs(y - x) <= rules.high_number[g] * max(abs(x), abs(y))
+
+
+@kernel
+def decide(
+    q: Values,
+    d: Values,
+    rules: Rules,
+    threshold: float,
+    norm: Kind,
+    q_places: Array,
+    d_places: Array,
+    near: Array,
+    totals: Array,
+) -> int:
+    """Decide candidates. Write the indexes of those that are pairs to `near`, and their
+    totals to `totals`. Return the number of pairs.
+    """
+    dims, gates, found = q.y.shape[1], rules.kind.size, 0
+    for n in range(q_places.size):
+        i, j = q_places[n], d_places[n]
+        allowed, g = True, 0
+        while allowed and g < gates:
+            allowed = _allows(rules, g, q, i, d, j)
+            g += 1
+        if not allowed:
+            continue
+        total = 0.0
+        for k in range(dims):
+            total = add_term(total, q.y[i, k] - d.y[j, k], norm)
+        if total <= threshold:
+            near[found], totals[found] = n, total
+            found += 1
+    return found
+
+
+@kernel
+def count(
+    left: Array, right: Array, both: bool, q_counts: Array, d_counts: Array
+) -> None:
+    """Count each pair for both of its rows. `both`: count it in `q_counts` at the
+    earlier of its places, and in `d_counts` at the later.
+    """
+    for n in range(left.size):
+        i, j = left[n], right[n]
+        if both and j < i:
+            i, j = j, i
+        q_counts[i] += 1
+        d_counts[j] += 1
+
+
+@kernel
+def insert(
+    left: Array,
+    right: Array,
+    totals: Array,
+    least: float,
+    most: float,
+    q_rows: Array,
+    q_names: Array,
+    d_names: Array,
+    other_rows: bool,
+    best: Array,
+    names: Array,
+) -> None:
+    """Insert pairs in the nearest neighbors of their left rows: see `Searcher.nearest`.
+
+    `q_rows`: row of `best` and `names` of each left row. `other_rows`: whether rows of
+    equal names are different rows.
+    """
+    k = best.shape[1]
+    for n in range(left.size):
+        total, name = totals[n], d_names[right[n]]
+        if total < least or total > most:
+            continue
+        if not other_rows and name == q_names[left[n]]:
+            continue
+        row = q_rows[left[n]]
+        at = k
+        while at > 0 and (
+            names[row, at - 1] < 0
+            or total < best[row, at - 1]
+            or (total == best[row, at - 1] and name < names[row, at - 1])
+        ):
+            at -= 1
+        for m in range(k - 1, at, -1):
+            best[row, m], names[row, m] = best[row, m - 1], names[row, m - 1]
+        if at < k:
+            best[row, at], names[row, at] = total, name

@@ -1,0 +1,308 @@
+"""Joins with `within` and `different` return what brute force finds."""
+
+import datetime
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.errors import ColumnError, CoordinateError, OptionError
+from tests.support.oracle import as_set, totals
+from tests.support.profiles import examples, in_turns
+from tests.support.random_conditions import Conditions
+
+START = pd.Timestamp("2024-03-01 12:00:00.000000001")
+
+
+def table(rows, seed=0):
+    """Return rows on a lattice, with times that differ by nanoseconds."""
+    rng = np.random.default_rng(seed)
+    since = rng.integers(0, 40, rows) * 30 * 10**9 + rng.integers(-1, 2, rows)
+    return pd.DataFrame(
+        {
+            "x": rng.integers(0, 12, rows) / 4,
+            "y": rng.integers(0, 12, rows) / 4,
+            "t": START + pd.to_timedelta(since, unit="ns"),
+            "price": rng.integers(90, 110, rows) * 1.0,
+            "ship": rng.choice(["Ada", "Bo", None], rows),
+            "port": rng.integers(0, 3, rows),
+            "far": rng.integers(1, 4, rows) / 4,
+        }
+    )
+
+
+def near(one, other, eps, options):
+    """Return which rows are near and allowed, by the definition (n, m)."""
+    x, y = (side[["x", "y"]].to_numpy() for side in (one, other))
+    eps = np.asarray(eps)
+    limit = (eps * eps)[:, None] if eps.ndim else eps * eps
+    found = (totals(x, y) <= limit) & Conditions(options).allowed(one, other)
+    if one is other:
+        np.fill_diagonal(found, False)
+    return found
+
+
+def matrix(pairs, rows, columns):
+    found = np.zeros((rows, columns), bool)
+    for i, j in as_set(pairs):
+        found[i, j] = True
+    return found
+
+
+def laid(frame, way):
+    """Return the frame, or a Dask DataFrame and options that divide its rows."""
+    if way == "plain":
+        return frame, {}
+    return dd.from_pandas(frame, npartitions=3), {
+        "partitioning": way,
+        "blocksize": 40 * len(frame),
+    }
+
+
+OPTIONS = [
+    {"within": {"t": "1 min"}},
+    {"within": {"t": "60000000001 ns", "price": "5 %"}, "different": "ship"},
+    {"within": {"price": 3}, "different": ["ship", "port"]},
+    {"within": {"t": "0 s", "x": 0.25}},
+    {"different": ["ship"]},
+]
+ON = {"on": ["x", "y"]}
+
+
+@in_turns(1, options=OPTIONS, way=["plain", "entity", "spatial"])
+def test_verbs_of_one_table(options, way):
+    frame = table(160, len(way))
+    lazy, how = laid(frame, way)
+    how = how | ON | options
+    want = near(frame, frame, 0.5, options)
+    call = lazy.simjoin
+    with dask.config.set({"simjoin.threads": 3}):
+        (pairs,) = dask.compute(call.self_join(0.5, return_distance=True, **how))
+        assert (matrix(pairs, 160, 160) == np.triu(want)).all()
+        assert pairs["distance"].tolist() == [
+            np.hypot(*(frame.loc[i, ["x", "y"]] - frame.loc[j, ["x", "y"]]))
+            for i, j in zip(pairs["left"], pairs["right"], strict=True)
+        ]
+        counts, number = dask.compute(
+            call.neighbor_counts([0.25, 0.5], **how),
+            call.count_pairs(0.5, pairs="both", **how),
+        )
+    assert counts[0.5].tolist() == want.sum(1).tolist() and number == want.sum()
+    small = near(frame, frame, 0.25, options)
+    assert counts[0.25].tolist() == small.sum(1).tolist()
+
+
+ONE_SIDED = [
+    {"within": {"t": ("-2 min", "0 s")}},
+    {"within": {"price": (1, 5)}, "different": "port"},
+    {"within": {"t": ("-1 ns", "30 s"), "price": "4 %"}},
+]
+
+
+@in_turns(1, options=ONE_SIDED, way=["plain", "entity", "spatial"])
+def test_ranges_are_for_the_right_row_minus_the_left_row(options, way):
+    frame, other = table(120, 3), table(90, 4)
+    other["t"] = other["t"].astype("datetime64[ns]").dt.floor("us").dt.as_unit("us")
+    lazy, how = laid(frame, way)
+    how = how | ON | options
+    want = near(frame, frame, 0.5, options)
+    pairs = lazy.simjoin.self_join(0.5, pairs="both", **how)
+    counts = lazy.simjoin.neighbor_counts(0.5, **how)
+    joined = lazy.simjoin.join(other, 0.5, **how)
+    nearest = lazy.simjoin.knn_join(other, 2, max_distance=0.5, **how)
+    pairs, counts, joined, nearest = dask.compute(pairs, counts, joined, nearest)
+    assert (matrix(pairs, 120, 120) == want).all()
+    assert counts.tolist() == want.sum(1).tolist()
+    want = near(frame, other, 0.5, options)
+    assert (matrix(joined, 120, 90) == want).all()
+    away = totals(*(side[["x", "y"]].to_numpy() for side in (frame, other)))
+    away[~want] = np.inf
+    for i in range(120):
+        order = np.argsort(away[i], kind="stable")[:2]
+        found = nearest.loc[nearest["left"] == i].sort_values("rank")["right"]
+        assert found.tolist() == [j for j in order.tolist() if away[i, j] < np.inf]
+
+
+@in_turns(1, options=[*OPTIONS[:2], ONE_SIDED[0]], way=["plain", "entity", "spatial"])
+def test_a_distance_for_each_row(options, way):
+    frame = table(100, 7)
+    lazy, how = laid(frame, way)
+    pairs = lazy.simjoin.self_join("far", pairs="both", **how, **ON, **options)
+    (pairs,) = dask.compute(pairs)
+    want = near(frame, frame, frame["far"].to_numpy(), options)
+    assert (matrix(pairs, 100, 100) == want).all()
+
+
+@pytest.mark.parametrize("way", ["plain", "spatial"])
+def test_groups_and_tolerances(way):
+    frame = table(150, 9)
+    lazy, how = laid(frame, way)
+    options = {"within": {"t": "2 min"}, "different": "ship"}
+    pairs = lazy.simjoin.self_join(0.75, by="port", **how, **ON, **options)
+    (pairs,) = dask.compute(pairs)
+    port = frame["port"].to_numpy()
+    want = near(frame, frame, 0.75, options) & (port[:, None] == port)
+    assert (matrix(pairs, 150, 150) == np.triu(want)).all()
+
+
+WHEN = table(60, 2)["t"].dt.floor("s").reset_index(drop=True)
+KINDS = {
+    "s": WHEN.dt.as_unit("s"),
+    "ms": WHEN.dt.as_unit("ms"),
+    "zone": WHEN.dt.tz_localize("Europe/Berlin"),
+    "spans": WHEN - START.floor("D"),
+    "Arrow": WHEN.astype(pd.ArrowDtype(pa.timestamp("ms"))),
+    "Arrow zone": WHEN.dt.tz_localize("UTC").astype(
+        pd.ArrowDtype(pa.timestamp("us", "UTC"))
+    ),
+    "Arrow spans": (WHEN - START.floor("D")).astype(pd.ArrowDtype(pa.duration("us"))),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_times(kind):
+    frame = table(60, 2).assign(t=KINDS[kind])
+    whole = table(60, 2).assign(t=WHEN)
+    options = {"within": {"t": "60 s"}}
+    pairs = frame.simjoin.self_join(0.75, **ON, **options)
+    want = np.triu(near(whole, whole, 0.75, options))
+    assert (matrix(pairs, 60, 60) == want).all() and want.any()
+
+
+@pytest.mark.parametrize("made", [list, lambda days: pd.array(days, "date32[pyarrow]")])
+def test_dates(made):
+    days = [datetime.date(2024, 2, 27) + datetime.timedelta(k % 5) for k in range(40)]
+    frame = table(40).assign(t=made(days))
+    pairs = frame.simjoin.self_join(0.75, **ON, within={"t": "1 D"})
+    whole = frame.assign(t=pd.to_datetime(days))
+    want = np.triu(near(whole, whole, 0.75, {"within": {"t": "1 D"}}))
+    assert (matrix(pairs, 40, 40) == want).all()
+
+
+@settings(max_examples=examples(100))
+@given(
+    ages=st.lists(st.integers(0, 2**62), min_size=2, max_size=8),
+    step=st.integers(0, 2**62),
+)
+def test_nanoseconds_are_never_rounded(ages, step):
+    """Times of 290 years, and tolerances at which some of them just match."""
+    ages = [*ages, *(age + step for age in ages[:3] if age + step < 2**63 - 1)]
+    frame = pd.DataFrame({"x": 0.0, "t": pd.to_datetime(ages, unit="ns")})
+    for tolerance in (step, max(step - 1, 0), abs(ages[0] - ages[1])):
+        pairs = frame.simjoin.self_join(
+            0.0, on="x", within={"t": np.timedelta64(tolerance, "ns")}
+        )
+        want = {
+            (i, j)
+            for j, b in enumerate(ages)
+            for i, a in enumerate(ages[:j])
+            if abs(a - b) <= tolerance
+        }
+        assert as_set(pairs) == want
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "haversine",
+        "cosine",
+        "chebyshev",
+        pytest.param("minkowski", marks=pytest.mark.slow),
+    ],
+)
+def test_metrics(metric):
+    frame = table(120, 5).assign(x=lambda f: f["x"] + 0.5)
+    options = {"within": {"t": "1 min"}, "different": "port"}
+    p = 3 if metric == "minkowski" else 2
+    eps = {"haversine": "30 km", "cosine": 0.01}.get(metric, 0.5)
+    how = {"metric": metric, "p": p, **ON}
+    every = frame.simjoin.self_join(eps, **how)
+    want = matrix(every, 120, 120) & Conditions(options).allowed(frame, frame)
+    found = matrix(frame.simjoin.self_join(eps, **how, **options), 120, 120)
+    assert (found == want).all() and 0 < want.sum() < len(every)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_missing_values_have_no_partner(lazy):
+    frame = pd.DataFrame(
+        {"x": 0.0, "t": [START, pd.NaT, START, START], "s": [None, "a", None, "a"]}
+    )
+    call = (dd.from_pandas(frame, npartitions=2) if lazy else frame).simjoin
+    how = {"on": "x", "within": {"t": "1 s"}}
+    with pytest.raises(
+        CoordinateError, match=r"column 't' has 1 missing value .*dropna"
+    ):
+        dask.compute(call.self_join(1.0, **how))
+    (pairs, counts) = dask.compute(
+        call.self_join(1.0, dropna=True, **how),
+        call.neighbor_counts(1.0, dropna=True, **how),
+    )
+    assert as_set(pairs) == {(0, 2), (0, 3), (2, 3)}
+    assert counts.tolist() == [2, 0, 2, 2]
+    # of different=, missing values are equal, and need no dropna
+    (pairs,) = dask.compute(call.self_join(1.0, on="x", different="s"))
+    assert as_set(pairs) == {(0, 1), (0, 3), (1, 2), (2, 3)}
+    # columns of conditions are not coordinates by default
+    plan = call.plan(1.0, dropna=True, within={"t": "1 s"}, different="s")
+    assert "1 of 4 rows" in repr(plan) and "word" not in repr(plan)
+    assert "'t' within a tolerance, different 's'" in repr(plan)
+
+
+def test_lists_and_groups():
+    frame = table(80, 6)
+    lists = frame.assign(v=frame[["x", "y"]].to_numpy().tolist())
+    options = {"within": {"t": "3 min"}, "different": "ship"}
+    pairs = lists.simjoin.self_join(0.75, on="v", by="port", **options)
+    port = frame["port"].to_numpy()
+    want = near(frame, frame, 0.75, options) & (port[:, None] == port)
+    assert (matrix(pairs, 80, 80) == np.triu(want)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"within": {"z": 1}}, ColumnError, "within= names 'z', which is not a column"),
+        ({"different": []}, ColumnError, "different=[] names no column"),
+        ({"within": {"ship": 1}}, ColumnError, "must hold numbers, times or dates"),
+        ({"within": {"t": 5}}, OptionError, "Column 't' holds times"),
+        ({"within": {"x": "5"}}, OptionError, "Column 'x' holds numbers"),
+        ({"within": {"x": (0, 1)}}, OptionError, "Use pairs='both'"),
+        ({"within": {"x": 1}, "approximate": True}, OptionError, "approximate=True"),
+    ],
+)
+def test_what_is_refused_at_the_call(options, error, text):
+    frame = table(5)
+    for some in (frame, dd.from_pandas(frame, npartitions=2)):
+        with pytest.raises(error) as caught:
+            some.simjoin.self_join(1.0, **ON, **options)
+        assert text in str(caught.value)
+
+
+def test_what_verbs_need():
+    call, range_ = table(5).simjoin, {"within": {"t": ("0 s", "1 s")}}
+    for wrong, text in [
+        (lambda: call.dbscan(1.0, **ON, **range_), "dbscan() needs rows that are near"),
+        (lambda: call.knn_join(k=1, **ON, **range_), "pass max_distance="),
+        (
+            lambda: call.knn_join(k=1, max_distance=1, ties="all", **ON, **range_),
+            "not allowed with ties='all'",
+        ),
+        (
+            lambda: call.knn_join(k=1, max_distance=1, mutual=True, **ON, **range_),
+            "mutual=True needs rows that are near",
+        ),
+    ]:
+        with pytest.raises(OptionError) as caught:
+            wrong()
+        assert text in str(caught.value)
+    frame = pd.DataFrame({"x": 0.0, "n": [2**53 + 1, 3]})
+    with pytest.raises(ColumnError, match=r"integers of 2\*\*53 or more"):
+        frame.simjoin.self_join(1.0, on="x", within={"n": 1})
+    other = table(5).assign(t=5.0)
+    with pytest.raises(ColumnError, match="Convert one of the columns"):
+        call.join(other, 1.0, **ON, within={"t": "1 s"})
