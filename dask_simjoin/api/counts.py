@@ -36,7 +36,7 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
-    on, by, within, different, metric, p, dropna, method, approximate, partitioning,
+    on, by, within, different, metric, p, box, dropna, method, approximate, partitioning,
     blocksize, threads
         As in `self_join`.
 
@@ -98,7 +98,7 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
-    on, by, within, different, metric, p, pairs, include_self, dropna, method,
+    on, by, within, different, metric, p, box, pairs, include_self, dropna, method,
     approximate, partitioning, blocksize, threads
         As in `self_join`.
 
@@ -168,7 +168,7 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
-    on, by, within, different, metric, p, dropna, method, partitioning, blocksize, threads
+    on, by, within, different, metric, p, box, dropna, method, partitioning, blocksize, threads
         As in `self_join`.
 
     Returns

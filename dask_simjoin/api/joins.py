@@ -60,7 +60,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         Whether to add the column `distance`.
     distance_unit : str, optional
         As in `self_join`.
-    metric, p, dropna, method, approximate, blocksize, threads
+    metric, p, box, dropna, method, approximate, blocksize, threads
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         As in `self_join`. "spatial" shuffles both tables into the same regions of
@@ -164,6 +164,11 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         from -180 to 180, or from 0 to 360. :doc:`/reference/metrics` has all formulas.
     p : int or float, default 2
         The power for "minkowski": 1, 2, 3, ... or ``float("inf")``.
+    box : float or list, optional
+        Length of a periodic box, or a list with a length for each column of `on`; None
+        is for a column that is open. Coordinates are from 0 to the length. Distances
+        are to the nearest image: the difference in a column is ``min(t, length - t)``,
+        where t is the absolute difference.
     pairs : {"unique", "both"}, default "unique"
         "unique" returns each pair once; `left` is the row that comes first in the
         frame. "both" returns each pair in both directions.

@@ -166,7 +166,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         `max_distance`.
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
-    metric, p, dropna, blocksize, threads
+    metric, p, box, dropna, blocksize, threads
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial"}, default "auto"
         As in `self_join`. With "spatial" each row belongs to one region only.

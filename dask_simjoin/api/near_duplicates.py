@@ -45,7 +45,7 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat. The column of `keep` is also excluded, unless `on` names it.
-    on, by, within, different, metric, p, dropna, method, blocksize, threads
+    on, by, within, different, metric, p, box, dropna, method, blocksize, threads
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         As in `self_join`. For "greedy", "auto" is "entity", which keeps the order of
@@ -103,7 +103,7 @@ def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
 
     Parameters
     ----------
-    eps, keep, grouping, on, by, within, different, id, metric, p, dropna, method,
+    eps, keep, grouping, on, by, within, different, id, metric, p, box, dropna, method,
     partitioning, blocksize, threads
         As in `near_duplicated`. Rows that `dropna` leaves out are kept.
 

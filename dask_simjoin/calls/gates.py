@@ -62,6 +62,10 @@ up to this many units together.
 """
 
 
+OPTIONS = ("within", "different", "box")
+"""Options of joins whose candidates are decided by gates."""
+
+
 class Scale(NamedTuple):
     """How the coordinate of a tolerance is scaled: see `gates.scale_for`."""
 
@@ -91,10 +95,15 @@ def with_gates(
     """
     given = dict(options)
     within, different = given.get("within"), given.get("different")
-    # another verb called this one, and has added the columns already
-    if isinstance(within, Gates) or (within is None and different is None):
-        return frame, given, []
     other = given.get("other")
+    # another verb called this one, and has added the columns already
+    if isinstance(within, Gates):
+        return frame, given, []
+    if within is None and different is None:
+        if given.get("box") is not None:  # it needs no columns
+            every = [frame] if other is None else [frame, other]
+            check_served([example_of(table) for table in every], given)
+        return frame, given, []
     tables = [frame] if other is None else [frame, other]
     tables = [table_of(table).without_categorize() for table in tables]
     examples = [example_of(table) for table in tables]
@@ -156,7 +165,7 @@ def with_gates(
 
 def check_served(examples: list[Frame], given: Mapping[str, Any]) -> None:
     """Raise an error for tables and options that do not support gates."""
-    option = "within" if given.get("within") is not None else "different"
+    option = _first_option(given)
     if any(library(example) != HOME for example in examples):
         raise OptionError(
             f"{option}= is for frames of pandas: joins on GPUs do not support it. "
@@ -168,6 +177,15 @@ def check_served(examples: list[Frame], given: Mapping[str, Any]) -> None:
         )
     if given.get("ties", "first") != "first":
         raise OptionError(f"{option}= is not allowed with ties='all'; leave out ties=.")
+    if all(given.get(name) is None for name in BOUNDS):
+        raise OptionError(
+            f"{option}= needs a largest distance here: pass max_distance= (in plan, "
+            "eps=). Rows search among all rows within this distance."
+        )
+
+
+def _first_option(given: Mapping[str, Any]) -> str:
+    return next(name for name in OPTIONS if given.get(name) is not None)
 
 
 def _columns_of(names: Any, examples: list[Frame]) -> tuple[Hashable, ...]:
@@ -181,13 +199,7 @@ def _bound(example: Frame, given: Mapping[str, Any]) -> tuple[float | None, Scal
     """Return the largest distance of a pair, and how coordinates are scaled. The
     distance is None if each row has its own.
     """
-    bound = next((name for name in BOUNDS if given.get(name) is not None), None)
-    option = "within" if given.get("within") is not None else "different"
-    if bound is None:
-        raise OptionError(
-            f"{option}= needs a largest distance here: pass max_distance= (in plan, "
-            "eps=). Rows search among all rows within this distance."
-        )
+    bound = next(name for name in BOUNDS if given.get(name) is not None)
     value = given[bound]
     metric, p = check_metric(given.get("metric", "euclidean"), given.get("p", 2))
     on = given.get("left_on", given.get("on"))

@@ -243,11 +243,11 @@ TABLE = "other"
 """Name of the option that takes a second table."""
 
 
-NO_FLAGS = ("storage_options", "threads", "within")
+NO_FLAGS = ("storage_options", "threads", "within", "box")
 """Options of verbs that commands do not have. `storage_options` may hold secrets, and
 other users can see command lines. `threads` is only for frames in memory, but commands
-read lazy tables: their --threads is for Dask. `within` is a dict, and CSV files have no
-dtype for times.
+read lazy tables: their --threads is for Dask. `within` and `box` have several parts,
+and CSV files have no dtype for times.
 """
 
 

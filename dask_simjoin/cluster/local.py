@@ -141,7 +141,7 @@ class LocalDistances(LocalJoins, LocalNearest):
         return labels, np.flatnonzero(to_host(core))
 
     def _labeled(self, min_samples: int, weights: np.ndarray | None) -> Labeled:
-        gated = bool(self.spec.gates.columns)
+        gated = self.spec.gated
         by_cells = weights is None and self.spec.search.method == AUTO and not gated
         refine = functools.partial(layout_of_cells, min_samples) if by_cells else None
         work = self.indexed(CLUSTERS, refine=refine)

@@ -76,7 +76,7 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
         row itself.
     within, different
         As in `self_join`. With a tolerance for times, this is ST-DBSCAN.
-    on, by, id, metric, p, dropna, method, partitioning, blocksize, threads
+    on, by, id, metric, p, box, dropna, method, partitioning, blocksize, threads
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns

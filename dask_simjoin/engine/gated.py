@@ -14,13 +14,15 @@ from dask_simjoin.metrics.norms import Norm
 class GatedLayout:
     """Settings of a join whose candidates are decided by gates and by their totals.
 
-    A point has coordinates, then a coordinate for each tolerance, then words. The index
-    has no words.
+    A point has coordinates, then a coordinate for each tolerance, then words: of gates,
+    and of all columns of the metric if some are periodic. The index has no words.
     """
 
     inner: Layout  # the layout of the index, whose pairs are the candidates
     gates: Gates
     limit: float  # largest total of a pair, without the coordinates of gates
+    # if some columns are periodic, the length of each column of the metric; 0: open
+    box: tuple[float, ...] = ()
 
     @property
     def method(self) -> str:

@@ -211,6 +211,7 @@ def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:
         spec.on,
         spec.coordinates.lists,
         spec.coordinates.gates,
+        spec.coordinates.box,
         spec.metric,
         spec.coordinates.dropna,
         spec.id,

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from dask_simjoin.errors import OptionError
-from dask_simjoin.metrics.gates import Gates, widened, width_for
+from dask_simjoin.metrics.gates import Gates, widened, width_for, words_of
 from dask_simjoin.metrics.inverse import (
     HostKernels,
     in_blocks,
@@ -25,7 +25,16 @@ from dask_simjoin.metrics.inverse import (
     roots,
     smallest,
 )
-from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power, reach
+from dask_simjoin.metrics.norms import (
+    LEAST,
+    WIDER,
+    Array,
+    ArrayModule,
+    Norm,
+    is_norm,
+    power,
+    reach,
+)
 from dask_simjoin.metrics.sphere import (
     EVERYTHING,
     LIMITS,
@@ -573,6 +582,81 @@ class Gated(_Wrapper):
         kernels: HostKernels | None = None,
     ) -> Array:
         return self.inner.in_unit(total, size, xp, kernels)
+
+
+class Periodic(_Wrapper):
+    """Another metric, `inner`, in a box whose opposite sides are the same.
+
+    In a column of length L, the difference of two rows is ``min(t, L - t)``, where t is
+    ``|p - q|``. Both operations are rounded to float64. `inner` adds the differences to
+    totals. Coordinates must be from 0 to L.
+
+    A column becomes a circle of circumference L in two coordinates. A chord is never
+    longer than its arc, so pairs are candidates in all coordinates: see
+    `dask_simjoin.metrics.gates`. The numbers themselves follow as words, and decide.
+    """
+
+    def __init__(
+        self, inner: Metric, box: tuple[float, ...], names: tuple[object, ...]
+    ) -> None:
+        super().__init__(inner)
+        self.box = box
+        closed = [(0.0, length) if length else ANY for length in box]
+        axes: list[str] = []
+        for name, length in zip(names, box, strict=False):
+            axes += [f"cos {name}", f"sin {name}"] if length else [str(name)]
+        axes += map(str, names[len(box) :])
+        axes += [f"{name} word {half}" for name in names[: len(box)] for half in (0, 1)]
+        self.__dict__.update(embeds=True, limits=tuple(closed), axes=tuple(axes))
+
+    def dims(self, columns: int) -> int:
+        return self.inner.dims(columns) + sum(map(bool, self.box)) + 2 * len(self.box)
+
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
+        # a column of zeros is the latitude of points on the equator
+        none, found = xp.zeros(len(x)), []
+        for k, length in enumerate(self.box):
+            if not length:
+                found.append(x[:, k : k + 1])
+                continue
+            turn = xp.stack([none, x[:, k] * (360.0 / length)], axis=1)
+            circle = unit_vectors(turn, xp)[:, :2] * (length / math.tau)
+            found.append(circle)
+        numbers = len(self.box)
+        words = [words_of(x[:, k]) for k in range(numbers)]
+        return xp.asfortranarray(
+            xp.concatenate([*found, x[:, numbers:], *words], axis=1)
+        )
+
+    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
+        return self.embed(x, xp), None
+
+    def widened(self, threshold: float) -> float:
+        # two coordinates of a chord have a larger sum than the chord itself
+        longer = 2.0 ** max(0.0, 1 / self.norm - 0.5)
+        away = reach(self.norm, threshold) * longer * (1 + 2.0**-30)
+        away += sum(self.box) * 2.0**-40
+        with np.errstate(over="ignore"):
+            widest = float(power(np.float64(away), self.norm)) * WIDER + LEAST
+        return self.inner.widened(max(threshold, widest))
+
+    def distance(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None
+    ) -> Array:
+        return self.inner.distance(total, xp, kernels)
+
+    def in_unit(
+        self,
+        total: Array,
+        size: float,
+        xp: ArrayModule,
+        kernels: HostKernels | None = None,
+    ) -> Array:
+        return self.inner.in_unit(total, size, xp, kernels)
+
+
+ANY = (-math.inf, math.inf)
+"""Limits of a column that takes any number."""
 
 
 def separation(metric: Metric, eps: float) -> float:

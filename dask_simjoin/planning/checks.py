@@ -656,6 +656,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         )
     _check_directions(summaries, spec)
     _check_limits(summaries, spec)
+    _check_box(summaries, spec)
     for name in spec.on:
         for number, summary in enumerate(summaries):
             if name in summary.inexact:
@@ -690,6 +691,23 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             f"metric={spec.metric.name!r} compares directions, and a row of zeros has no "
             f"direction. {rows}{place}. {DROPNA} to leave {it} out, or drop {it} first."
         )
+
+
+def _check_box(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    """Refuse coordinates outside a periodic box."""
+    for name, length in zip(spec.on, spec.coordinates.box, strict=False):
+        found = [
+            (n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond
+        ]
+        if found:
+            number, first = found[0]
+            where = f" in partition {number}" if len(summaries) > 1 else ""
+            total = sum(beyond.number for _, beyond in found)
+            raise CoordinateError(
+                f"Column {name!r} has {counted(total, 'value')} outside the box, 0 to "
+                f"{length:g}: for example {first.example!r} at label "
+                f"{first.label}{where}. To wrap them: df[{name!r}] %= {length!r}."
+            )
 
 
 def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:

@@ -224,7 +224,7 @@ def _furthest(
     """
     spec, x, least = statistics.spec, statistics.right.points.x, output.min_total
     assert output.k is not None
-    if spec.gates.columns:  # the nearest rows in the sample may not be allowed
+    if spec.gated:  # the nearest rows in the sample may not be allowed
         return np.full(len(lower), spec.measure.widened(output.max_total))
     furthest = largest_totals(x, lower, upper, output.k, spec.norm, least)
     if output.ties:

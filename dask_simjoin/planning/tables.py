@@ -164,7 +164,7 @@ class JoinStatistics:
         limit = spec.limit_of_pairs if limit is None else limit
         threshold = spec.measure.widened(limit)
         # words are not in the index
-        indexed = self.dims - spec.gates.words
+        indexed = self.dims - spec.words
         lower, upper, mean, variance = (some[:indexed] for some in self._moments())
         if not isinstance(method, str):
             x, rows = (
@@ -176,15 +176,13 @@ class JoinStatistics:
             method = DENSE
         shown = [table.shown for table in self.each]
         sample = (
-            None
-            if spec.gates.columns
-            else JoinSample(shown[0], shown[-1], self.right.rows)
+            None if spec.gated else JoinSample(shown[0], shown[-1], self.right.rows)
         )
         found = joiner.layout(
             method, lower, upper, mean, variance, threshold, spec.norm, sample
         )
-        if spec.gates.columns:
-            return GatedLayout(found, spec.gates, limit)
+        if spec.gated:
+            return GatedLayout(found, spec.gates, limit, spec.coordinates.box)
         options = as_method(method)
         return (
             options.approximate_layout(found)
@@ -201,7 +199,7 @@ class JoinStatistics:
     def search_layout(self, output: OutputSpec) -> SearchLayout:
         """Choose how chunks are indexed to find nearest neighbors."""
         gates = self.spec.coordinates.gates
-        if gates.columns:
+        if self.spec.gated:
             joined = self.layout(limit=output.max_total)
             assert isinstance(joined, GatedLayout)
             return GatedSearch(replace(joined, gates=gates))

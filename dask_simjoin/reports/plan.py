@@ -390,14 +390,16 @@ class PlanReport(BlockReport):
         return ends * self.plan.result.estimate.total / max(self.plan.tables.rows[0], 1)
 
     def _dimensions(self) -> str:
-        spec, words = self.spec, self.spec.coordinates.gates.words
-        dims = self.plan.tables.dims - words
+        spec = self.spec
+        dims = self.plan.tables.dims - spec.words
         if spec.coordinates.lists:
             return f"{dims:,}: the numbers of each list in {spec.on[0]!r}"
         if not spec.measure.axes:
             return f"{dims:,}: {self._names(range(dims))}"
-        on = spec.on[: len(spec.on) - words]
-        return f"{len(on)}: {_listed(on)}, as points {self._names(range(dims))} on a sphere"
+        on = spec.shown_columns
+        points = self._names(range(dims))
+        where = "in a periodic box" if spec.coordinates.box else "on a sphere"
+        return f"{len(on)}: {_listed(on)}, as points {points} {where}"
 
     def _names(self, places: Iterable[int]) -> str:
         if self.spec.coordinates.lists:

@@ -218,20 +218,8 @@ IN_ORDER = (
     "use ('0 h', '1 h')"
 )
 IN_BOX = (
-    "Periodic boxes are not supported. With coordinates from 0 to L, use SciPy: "
-    "scipy.spatial.cKDTree(x, boxsize=L)"
-)
-COPIES = (
-    "For large tables, add copies of the rows within eps of each border and corner, "
-    "shifted by the box size L"
-)
-NO_BOXES = (
-    f"{IN_BOX}.query_pairs(eps, output_type='ndarray'). {COPIES}. Then find the pairs, "
-    "and replace each copy by its original row"
-)
-NO_BOXES_OF_COUNTS = (
-    f"{IN_BOX}.query_ball_point(x, eps, return_length=True) - 1. {COPIES}, and keep "
-    "only the counts of the original rows"
+    "For a periodic box from 0 to L, use box=L, or a length for each column, such as "
+    "box=[10, 10, None]"
 )
 OF_OTHER_GROUPS = (
     "With a column of groups, here called 'group', use different='group' for pairs of "
@@ -243,8 +231,8 @@ ONE_TABLE = (
 )
 """Texts of `NO_OPTIONS` for several options each."""
 
-CONDITIONS = (NEAR_IN_TIME, IN_ORDER, OF_OTHER_GROUPS)
-"""The texts that name the options `within` and `different`."""
+CONDITIONS = (NEAR_IN_TIME, IN_ORDER, OF_OTHER_GROUPS, IN_BOX)
+"""The texts that name the options `within`, `different` and `box`."""
 
 CONDITIONED = (
     "self_join(), join(), knn_join(), count_pairs(), neighbor_counts(), "
@@ -260,7 +248,7 @@ NO_OPTIONS: dict[str, str] = {
     **dict.fromkeys(("direction", "allow_exact_matches", "before", "after"), IN_ORDER),
     **dict.fromkeys(
         ("boxsize", "box_size", "box", "period", "periods", "periodic", "pbc"),
-        NO_BOXES,
+        IN_BOX,
     ),
     **dict.fromkeys(
         ("unless", "exclude", "exclude_by", "not_by", "different", "differ"),
@@ -426,10 +414,9 @@ def not_an_option(
             )
         of_conditions = NO_OPTIONS[key] in CONDITIONS
         if of_conditions and not {"within", "different"} & {*map(str, known)}:
-            option = "different" if NO_OPTIONS[key] is OF_OTHER_GROUPS else "within"
+            named = {OF_OTHER_GROUPS: "different", IN_BOX: "box"}
+            option = named.get(NO_OPTIONS[key], "within")
             return f". Only {CONDITIONED} take {option}=."
-        if NO_OPTIONS[key] is NO_BOXES and verb == "neighbor_counts":
-            return f". {NO_BOXES_OF_COUNTS}."
         text = _with_column(NO_OPTIONS[key], "time", time_column(frame))
         group = value if NO_OPTIONS[key] is OF_OTHER_GROUPS else None
         text = _with_column(text, "group", group if isinstance(group, str) else None)

@@ -106,6 +106,7 @@ ORDER = (
     "right_id",
     "metric",
     "p",
+    "box",
     "similarity",
     "comparison",
     "transpositions",
@@ -270,6 +271,10 @@ class Conditions(Within):
     )
     different: Columns = field(
         default=None, metadata=about("columns that must differ in both rows")
+    )
+    box: float | Sequence[float | None] | None = field(
+        default=None,
+        metadata=about("lengths of a periodic box: one, or one for each column"),
     )
 
 

@@ -69,6 +69,7 @@ from dask_simjoin.request.spec import (
     without_ids,
 )
 from dask_simjoin.request.units import (
+    box_of,
     check_choice,
     check_distance,
     check_metric,
@@ -209,13 +210,17 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     columns = len(on) if lists is None else lists.length
     added = (*grouped, *gates.columns)
     dims = None if columns is None else metric.dims(columns) + len(added)
+    box = box_of(getattr(request, "box", None), metric, on, lists is not None)
+    dims = None if dims is None else dims + sum(map(bool, box)) + 2 * len(box)
     spec = JoinSpec(
         Limit(far, request.bound, text, radius),
         (*on, *added),
         request.id,
         dtype,
         metric=MetricOptions(request.metric, p),
-        coordinates=Coordinates(dims, lists is not None, by, dropna, gates=gates),
+        coordinates=Coordinates(
+            dims, lists is not None, by, dropna, gates=gates, box=box
+        ),
         result=result,
         search=SearchOptions(getattr(request, "method", "auto")),
         chunks=ChunkOptions(getattr(request, "partitioning", "auto"), blocksize),

@@ -8,7 +8,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
-from dask_simjoin.metrics.distances import Gated, Grouped, Metric, Totals, make_metric
+from dask_simjoin.metrics.distances import (
+    Gated,
+    Grouped,
+    Metric,
+    Periodic,
+    Totals,
+    make_metric,
+)
 from dask_simjoin.metrics.gates import Gates
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Norm
 from dask_simjoin.request.column_names import are_points
@@ -58,6 +65,9 @@ class Coordinates(NamedTuple):
     # further conditions on both rows of a pair. If there are any, their columns are the
     # last columns of `on`
     gates: Gates = NO_GATES
+    # length of each named column in a periodic box, 0 if it is open; empty: no column
+    # is periodic
+    box: tuple[float, ...] = ()
 
     @property
     def added(self) -> int:
@@ -280,6 +290,16 @@ class JoinSpec(RowSpec):
         return gates.two_sided if self.other is None else gates
 
     @property
+    def gated(self) -> bool:
+        """Whether pairs in all coordinates are candidates, which other rules decide."""
+        return bool(self.coordinates.gates.columns or self.coordinates.box)
+
+    @property
+    def words(self) -> int:
+        """Number of coordinates that are words: see `dask_simjoin.metrics.gates`."""
+        return self.coordinates.gates.words + 2 * len(self.coordinates.box)
+
+    @property
     def directed(self) -> bool:
         """Whether two rows of a table may be a pair in only one direction."""
         one_sided = self.other is None and self.coordinates.gates.one_sided
@@ -312,7 +332,7 @@ class JoinSpec(RowSpec):
 
     @property
     def same_options(self) -> str | None:
-        if self.coordinates.added:  # `k_distances` has no such option
+        if self.coordinates.added or self.coordinates.box:  # not in `k_distances`
             return None
         given: dict[str, Any] = {}
         if self.defaults is None and not are_points(self.named):
@@ -334,8 +354,10 @@ class JoinSpec(RowSpec):
         metric = make_metric(*self.metric)
         if self.coordinates.by:
             metric = Grouped(metric)
-        gates = self.coordinates.gates
-        return Gated(metric, gates) if gates.columns else metric
+        gates, box = self.coordinates.gates, self.coordinates.box
+        if gates.columns:
+            metric = Gated(metric, gates)
+        return Periodic(metric, box, self.on) if box else metric
 
     @property
     def norm(self) -> Norm:
@@ -410,7 +432,7 @@ def check_dims(spec: JoinSpec) -> None:
     has = f"the lists of column {spec.on[0]!r} have" if lists else "on= names"
     what = "numbers" if lists else "columns"
     gates = spec.coordinates.gates
-    dims -= gates.words  # words are not compared
+    dims -= spec.words  # words are not compared
     added = [*["by="] * bool(by), *["within="] * len(gates.within)]
     has = f"{has} {dims - len(added):,}"
     if added:

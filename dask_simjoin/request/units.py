@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -362,6 +362,41 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
 def _metric_meant(name: str) -> str:
     hint = NO_METRICS.get(name.lower())
     return f". {hint}" if hint else elsewhere(name, SYNONYMS, METRICS)
+
+
+def box_of(
+    box: object, metric: Metric, on: Sequence[Hashable], lists: bool
+) -> tuple[float, ...]:
+    """Return the lengths of a periodic box for the columns `on`, 0 for open columns;
+    empty: there is no box. `lists`: whether `on` is a column of lists.
+    """
+    if box is None:
+        return ()
+    given = f"box={shown(box)}"
+    if metric.embeds:
+        raise OptionError(
+            f"{given} is not allowed with metric={metric.name!r}; use a metric of "
+            "differences, such as 'euclidean'."
+        )
+    if lists:
+        raise OptionError(
+            f"{given} is not allowed for a column of lists. Put the numbers into "
+            "columns of their own, and name these with on=[...]."
+        )
+    lengths = [box] * len(on) if is_number(box) else box
+    if not isinstance(lengths, (list, tuple, np.ndarray)) or len(lengths) != len(on):
+        raise OptionError(
+            f"{given} is not allowed; use a length, or a list with a length for each of "
+            f"the {len(on)} columns {list(on)!r}. None is for a column that is open."
+        )
+    for length in lengths:
+        if length is not None and not 0 < as_number(length) < math.inf:
+            raise OptionError(
+                f"{given} has {shown(length)}; use finite lengths above 0, or None for "
+                "a column that is open."
+            )
+    found = tuple(0.0 if one is None else float(one) for one in lengths)
+    return found if any(found) else ()
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:

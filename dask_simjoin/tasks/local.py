@@ -299,7 +299,7 @@ def count_rows(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
     twice = block_pair.is_self_join and not (ranged and ranged.one_sided)
     number = _threads_for(block_pair, plan, threads)
     # with gates, a row may not be a pair with itself
-    gated = block_pair.is_self_join and bool(spec.gates.columns)
+    gated = block_pair.is_self_join and spec.gated
     if spec.several or gated or (twice and number < 3):
         return _each_pair_once(block_pair, plan, threads)
     rows = len(query["ids"])

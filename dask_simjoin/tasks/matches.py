@@ -175,7 +175,7 @@ def visit_radii(
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.is_self_join else (0,)
     chunks = block_pair.query, block_pair.data
-    gated = bool(block_pair.spec.gates.columns)
+    gated = block_pair.spec.gated
     norm, xp = block_pair.layout.norm, block_pair.xp
     classes = [None if gated else _classes(chunks[side], norm, xp) for side in sides]
     if all(some is None for some in classes):

@@ -431,9 +431,7 @@ JOBS = {
         lambda: dask_simjoin.neighbor_counts(BOX, 0.05, boxsize=1.0),
         (
             "'boxsize'",
-            "not supported",
-            "With coordinates from 0 to L",
-            "add copies of the rows within eps of each border and corner",
+            "periodic box from 0 to L, use box=L",
         ),
     ),
     "box: far too large a distance": Mistake(

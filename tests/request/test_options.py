@@ -616,13 +616,13 @@ def test_the_sweep_serves_four_columns(how, verb):
 # -----------------------------------------------------------------------
 
 OPTIONS = {
-    "self_join": "eps, on, by, within, different, id, metric, p, pairs, include_self, return_distance, "
+    "self_join": "eps, on, by, within, different, id, metric, p, box, pairs, include_self, return_distance, "
     "distance_unit, keep, suffixes, dropna, method, approximate, partitioning, "
     "blocksize, threads",
-    "neighbor_counts": "eps, on, by, within, different, id, metric, p, dropna, method, "
+    "neighbor_counts": "eps, on, by, within, different, id, metric, p, box, dropna, method, "
     "approximate, partitioning, "
     "blocksize, threads",
-    "count_pairs": "eps, on, by, within, different, id, metric, p, pairs, "
+    "count_pairs": "eps, on, by, within, different, id, metric, p, box, pairs, "
     "include_self, dropna, method, approximate, partitioning, blocksize, threads",
 }
 

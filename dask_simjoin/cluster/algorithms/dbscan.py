@@ -426,7 +426,7 @@ def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     """
     index, _, layout = block_pair.operands
     spec = block_pair.spec
-    automatic = spec.search.method == AUTO and not spec.gates.columns
+    automatic = spec.search.method == AUTO and not spec.gated
     if block_pair.xp is np and automatic:
         x = block_pair.joiner.points(index, layout)
         cells = layout_of_cells(min_samples, layout, x)

@@ -44,8 +44,21 @@ def columns_of_index(layout: GatedLayout, dims: int) -> tuple[int, int]:
     """Return how many columns of points with `dims` columns are in the index, and how
     many of these are coordinates of the metric.
     """
-    indexed = dims - layout.gates.words
+    indexed = dims - layout.gates.words - 2 * len(layout.box)
     return indexed, indexed - len(layout.gates.within)
+
+
+def measured_points(
+    x: np.ndarray, values: np.ndarray, layout: GatedLayout, measured: int
+) -> np.ndarray:
+    """Return the columns that the metric compares, if some are periodic.
+
+    `x`: the points of an index. `values`: of gates, then of the columns of the metric.
+    In the index, a periodic column is a circle, with two coordinates.
+    """
+    circles = len(layout.box) + sum(map(bool, layout.box))
+    numbers = values[:, len(layout.gates.rules) :].view(np.float64)
+    return np.concatenate([numbers, x[: len(values), circles:measured]], axis=1)
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class GatedMethod:
 
     Layouts are of the class `GatedLayout`. An index is one of the method, with two more
     entries. "values" (n, gates), int64, has the values of gates. "measured" is the number
-    of columns that the metric compares.
+    of columns that the metric compares. With a box, "numbers" has these columns.
     """
 
     method: CpuMethod
@@ -70,15 +83,24 @@ class GatedMethod:
         index = self.method.build(points, layout.inner, threads)
         places = index["order"][: len(x)]
         values = values_of(x[:, indexed:])[places]
-        return index | {"values": values, "measured": measured}
+        index |= {"values": values, "measured": measured}
+        if layout.box:
+            y = self.method.points(index)
+            index["numbers"] = measured_points(y, values, layout, measured)
+        return index
 
     def part(self, index: Index, start: int, stop: int) -> Index:
         found = self.method.part(index, start, stop)
-        values = index["values"][start:stop]
-        return found | {"values": values, "measured": index["measured"]}
+        found |= {"values": index["values"][start:stop], "measured": index["measured"]}
+        if "numbers" in index:
+            found["numbers"] = index["numbers"][start:stop]
+        return found
 
     def points(self, index: Index) -> np.ndarray:
         """Return the coordinates that the metric compares."""
+        if "numbers" in index:
+            numbers: np.ndarray = index["numbers"]
+            return numbers
         return self.method.points(index)[:, : index["measured"]]
 
     def every_column(self, index: Index) -> np.ndarray:
@@ -99,6 +121,8 @@ class GatedMethod:
         orient_by_position: bool,
     ) -> tuple[int, int]:
         rules, norm = rules_of(layout.gates), kind_of(layout.norm)
+        box = np.zeros(self.points(q).shape[1])
+        box[: len(layout.box)] = layout.box
         one, other = (
             kernels.Values(
                 self.points(side), side["values"], side["values"].view(np.float64)
@@ -109,7 +133,7 @@ class GatedMethod:
         def decide(left: np.ndarray, right: np.ndarray) -> Decided:
             near, totals = np.empty(len(left), np.int32), np.empty(len(left))
             found = kernels.decide(
-                one, other, rules, layout.limit, norm, left, right, near, totals
+                one, other, rules, box, layout.limit, norm, left, right, near, totals
             )
             return near[:found], totals[:found]
 

@@ -191,6 +191,17 @@ class CpuJoiner:
     def _visit(
         self, q: Index, d: Index, layout: Layout, visitor: Visitor, is_self_join: bool
     ) -> None:
+        places = sinks.places_of(q, d)
+        if not all(len(some) > SWEEP_LANES for some in places):
+            return
+        if isinstance(layout, GatedLayout):
+            _gated(layout).show(
+                *(q, d, layout, is_self_join),
+                lambda left, right, totals: visitor(
+                    q["order"][left], d["order"][right], totals
+                ),
+            )
+            return
         y = [_module(layout).points(s) for s in (q, d)]
 
         def show(left: np.ndarray, right: np.ndarray) -> None:
@@ -198,11 +209,9 @@ class CpuJoiner:
             finish.measure(*y, left, right, kind_of(layout.norm), totals)
             visitor(q["order"][left], d["order"][right], totals)
 
-        places = sinks.places_of(q, d)
-        if all(len(some) > SWEEP_LANES for some in places):
-            _module(layout).pairs(
-                q, d, layout, is_self_join, places, sinks.CallbackSink(show), False
-            )
+        _module(layout).pairs(
+            q, d, layout, is_self_join, places, sinks.CallbackSink(show), False
+        )
 
     def totals_from(
         self, d: Index, layout: Layout, places: np.ndarray, n: int
@@ -529,6 +538,7 @@ def _pairs(
             distance=distance,
             norm=kind_of(layout.norm),
             kept=kept or ((), ()),
+            with_totals=isinstance(layout, GatedLayout),
         )
     decided = refused = 0
     for (q, d, is_self_join, firsts), names in zip(comparisons, named, strict=True):

@@ -160,6 +160,8 @@ class LabelColumns(_PlaceBuffer):
     kept : pair of lists of arrays
         Columns to gather for the left rows and for the right rows, each in the order of
         the whole index.
+    with_totals : bool
+        Whether the kernel also writes the totals of pairs.
     """
 
     def __init__(
@@ -171,7 +173,9 @@ class LabelColumns(_PlaceBuffer):
         distance: Measured | None,
         norm: Kind = SQUARES,
         kept: Kept = ((), ()),
+        with_totals: bool = False,
     ) -> None:
+        self._with_totals = with_totals and distance is not None
         columns = (*dtypes, *(np.float64,) * (distance is not None))
         columns = (*columns, *(values.dtype for side in kept for values in side))
         self._columns = GrowingColumns(columns, capacity)
@@ -198,6 +202,8 @@ class LabelColumns(_PlaceBuffer):
     def _allocate(self, capacity: int) -> None:
         super()._allocate(capacity)
         self._wide = np.empty((2, capacity * self._narrow), np.int64)
+        if self._with_totals:
+            self.totals = np.empty(capacity)
 
     def end(self, n: int) -> None:
         self._columns.advance(0, n)
@@ -211,7 +217,10 @@ class LabelColumns(_PlaceBuffer):
         if self._narrow:
             out[0][:], out[1][:] = names
         if self._distance is not None:
-            finish.measure(q_y, d_y, *places, self._norm, out[2])
+            if self._with_totals:
+                out[2][:] = self.totals[:n]
+            else:
+                finish.measure(q_y, d_y, *places, self._norm, out[2])
             out[2][:] = self._distance(out[2])
         if any(self._kept):
             self._keep(places, n, iter(out[len(out) - sum(map(len, self._kept)) :]))

@@ -52,6 +52,7 @@ def decide(
     q: Values,
     d: Values,
     rules: Rules,
+    box: Array,
     threshold: float,
     norm: Kind,
     q_places: Array,
@@ -61,6 +62,8 @@ def decide(
 ) -> int:
     """Decide candidates. Write the indexes of those that are pairs to `near`, and their
     totals to `totals`. Return the number of pairs.
+
+    `box` (d,): length of each column if it is periodic, else 0.
     """
     dims, gates, found = q.y.shape[1], rules.kind.size, 0
     for n in range(q_places.size):
@@ -73,7 +76,10 @@ def decide(
             continue
         total = 0.0
         for k in range(dims):
-            total = add_term(total, q.y[i, k] - d.y[j, k], norm)
+            t = q.y[i, k] - d.y[j, k]
+            if box[k] > 0.0:
+                t = min(abs(t), box[k] - abs(t))
+            total = add_term(total, t, norm)
         if total <= threshold:
             near[found], totals[found] = n, total
             found += 1

@@ -45,9 +45,8 @@ def test_candidates_are_decided_by_their_definition(some):
     i, j = (each.ravel().astype(np.int32) for each in np.indices((40, 40)))
     near, totals = np.empty(1600, np.int32), np.empty(1600)
     rules = [RULES[k] for k in some]
-    number = kernels.decide(
-        *sides, rules_of(Gates(rules=tuple(rules))), 4.0, SQUARES, i, j, near, totals
-    )
+    how = rules_of(Gates(rules=tuple(rules))), np.zeros(2), 4.0, SQUARES
+    number = kernels.decide(*sides, *how, i, j, near, totals)
     want = squared_distances(*x)[i, j] <= 4.0
     for g, rule in enumerate(rules):
         want &= allows(rule, own[0][i, g], own[1][j, g])
