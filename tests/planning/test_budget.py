@@ -87,7 +87,7 @@ def test_the_eps_that_is_recommended_gives_neighbors(kind, options):
         len(dask_simjoin.self_join(frame, eps, **options))
     found = re.search(r"eps=(numpy.*?\)\)) gives half", str(caught.value))
     assert found, str(caught.value)
-    names = {"numpy": np, "dask_simjoin": dask_simjoin, "frame": frame}
+    names = {"numpy": np, "dask_simjoin": dask_simjoin, "frame": frame, "x": frame}
     counts = dask_simjoin.neighbor_counts(frame, eval(found[1], names), **options)
     assert 0.5 <= np.mean(np.asarray(counts) >= 10) < 0.6
 

@@ -58,7 +58,7 @@ from tests.support.paths import EXAMPLES
                 "363  groups of 740 texts, at most 4 in one",
             ],
         ),
-        ("reading_a_plan.py", [], ["Plan of a self-join, eps=2000.0 m", "16 regions"]),
+        ("reading_a_plan.py", [], ["Plan of a self-join, eps=2000.0 m", "15 regions"]),
         (
             "match_places.py",
             [],
