@@ -1,5 +1,5 @@
-"""``python -m benchmarks cpu.gates``: joins with `within` and `different`, beside what
-pandas does after a join without them.
+"""``python -m benchmarks cpu.gates``: joins with `within`, `different` and `box`, beside
+filters of pandas after a join, `merge_asof` and SciPy.
 
 All run on one core, and in turn. Times are CPU seconds of whole calls, the least of
 several: the machine may do other work. Both ways return the same pairs, or the same
@@ -25,8 +25,9 @@ if __name__ == "__main__":
 
 import numpy as np
 import pandas as pd
+from scipy.spatial import cKDTree
 
-import dask_simjoin  # noqa: F401
+import dask_simjoin
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED
 from benchmarks.harness.report import environment, write
@@ -112,6 +113,15 @@ def jobs(rows: int) -> dict[str, Ways]:
         found = pd.merge_asof(left, other, on="second", tolerance=10.0)
         return found.dropna()
 
+    x = np.random.default_rng(SEED).random((rows, 3))
+    # about ten neighbors for each particle
+    eps = (10 / rows / 4.19) ** (1 / 3)
+
+    def in_tree() -> np.ndarray:
+        tree = cKDTree(x, boxsize=1.0)
+        found: np.ndarray = tree.query_pairs(eps, output_type="ndarray")
+        return found
+
     at_times = {"within": {"time": "10 min"}}
     return {
         "200 m and 10 min": {
@@ -131,6 +141,10 @@ def jobs(rows: int) -> dict[str, Ways]:
             "pandas": prices_after,
         },
         "nearest earlier of 10 s": {"within": earlier, "merge_asof": merged},
+        "periodic box": {
+            "box": lambda: dask_simjoin.self_join(x, eps, box=1.0),
+            "cKDTree": in_tree,
+        },
     }
 
 
