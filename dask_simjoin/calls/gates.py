@@ -94,15 +94,16 @@ def with_gates(
     added columns. The option `within` becomes the `Gates`.
     """
     given = dict(options)
-    within, different = given.get("within"), given.get("different")
+    within: Any = given.get("within")
+    different = given.get("different")
     other = given.get("other")
     # another verb called this one, and has added the columns already
     if isinstance(within, Gates):
         return frame, given, []
     if within is None and different is None:
         if given.get("box") is not None:  # it needs no columns
-            every = [frame] if other is None else [frame, other]
-            check_served([example_of(table) for table in every], given)
+            given_tables = [frame] if other is None else [frame, other]
+            check_served([example_of(table) for table in given_tables], given)
         return frame, given, []
     tables = [frame] if other is None else [frame, other]
     tables = [table_of(table).without_categorize() for table in tables]
@@ -113,54 +114,66 @@ def with_gates(
     if eps is None:
         radius = frame[[given["eps"]]]
         largest = [table_of(radius).reduced(_largest, _largest)]
-    sources, widths, added = list(tables), [], []
     rules: list[Gate] = []
-    # for each gate, the name of its words, and how they are made
-    words: list[tuple[str, list[Hashable], Any, tuple[Any, ...]]] = []
+    widths: list[float | None] = []
+    places: dict[str, Made] = {}  # coordinates of tolerances
+    words: dict[str, Made] = {}
     names: tuple[Hashable, ...] = ()
     if within is not None:
-        names = tuple(check_within(within))
+        within = check_within(within)
+        names = tuple(within)
         check_names(names, examples, "within")
-        for name in names:
-            rule, unit = rule_of(name, within[name], [each[name] for each in examples])
-            scale = scaled._replace(tolerance=_tolerance(rule))
-            factor = None if eps is None else scale.factor(eps)
-            widths.append(None if factor is None else scale.tolerance * factor)
-            how = rule.kind, unit, factor, scale
-            label = free_name(f"within={name}", examples)
-            added.append(label)
-            tables = [
-                _with_column(table, label, source[[name]], coordinate, *how, *largest)
-                for table, source in zip(tables, sources, strict=True)
-            ]
-            rules.append(rule)
-            words.append((f"within={name}", [name], values_of_column, (unit,)))
+    for name in names:
+        columns = [example[name] for example in examples]
+        rule, unit = rule_of(name, within[name], columns)
+        scale = scaled._replace(tolerance=_tolerance(rule))
+        factor = None if eps is None else scale.factor(eps)
+        widths.append(None if factor is None else scale.tolerance * factor)
+        how = rule.kind, unit, factor, scale, *largest
+        places[free_name(f"within={name}", examples)] = Made([name], coordinate, how)
+        rules.append(rule)
+        made = Made([name], values_of_column, (unit,))
+        words |= _words(f"within={name}", examples, made)
     unlike: tuple[Hashable, ...] = ()
     if different is not None:
         unlike = _columns_of(different, examples)
         check_names(unlike, examples, "different")
-        rules.append(Gate(UNLIKE))
         values = [
-            table_of(source[[name]]).reduced(_values, _values)
+            table_of(table[[name]]).reduced(_values, _values)
             for name in unlike
-            for source in sources
+            for table in tables
         ]
-        text = f"different={','.join(map(str, unlike))}"
-        words.append((text, list(unlike), numbers_of, (len(sources), *values)))
-    for text, columns, function, args in words:
-        for half in range(2):
-            label = free_name(f"{text} word {half}", examples)
-            added.append(label)
-            tables = [
-                _with_column(table, label, source[columns], word, half, function, *args)
-                for table, source in zip(tables, sources, strict=True)
-            ]
+        rules.append(Gate(UNLIKE))
+        made = Made(list(unlike), numbers_of, (len(tables), *values))
+        words |= _words(f"different={','.join(map(str, unlike))}", examples, made)
+    every: dict[str, Made] = places | words
+    added = list(every)
     given["within"] = Gates(
         names, unlike, tuple(rules), tuple(widths), scaled.dims, tuple(added)
     )
-    if other is not None:
-        given["other"] = tables[1]
-    return tables[0], given, added
+    frame, *others = (_with_columns(table, every) for table in tables)
+    if others:
+        given["other"] = others[0]
+    return frame, given, added
+
+
+class Made(NamedTuple):
+    """A column that a function makes from the rows of some columns."""
+
+    columns: list[Hashable]
+    function: Any
+    args: tuple[Any, ...]
+
+
+def _words(text: str, examples: list[Frame], values: Made) -> dict[str, Made]:
+    """Return the two columns of words of values."""
+    columns, function, args = values
+    return {
+        free_name(f"{text} word {half}", examples): Made(
+            columns, word, (half, function, *args)
+        )
+        for half in range(2)
+    }
 
 
 def check_served(examples: list[Frame], given: Mapping[str, Any]) -> None:
@@ -257,17 +270,21 @@ def _tolerance(rule: Gate) -> float:
     return most + ROUNDED if rule.kind == TIMES else most
 
 
-def _with_column(
-    table: Frame, label: str, source: Frame, function: Any, *args: Any
-) -> Frame:
-    """Add a column that a function makes from the rows of `source`."""
+def _with_columns(table: Frame, every: Mapping[str, Made]) -> Frame:
+    """Add columns to a table, all at once: Dask optimizes nested assignments apart, and
+    may then read other partitions for each.
+    """
 
-    def meta() -> Series:
-        rows = meta_of(source)
-        return frames_for(rows).series(np.empty(0), rows.index[:0], None)
+    def made(columns: list[Hashable], function: Any, args: tuple[Any, ...]) -> Series:
+        source = table[columns]
 
-    made = table_of(source).by_partition(function, *args, meta=meta)
-    return table.assign(**{label: made})
+        def meta() -> Series:
+            rows = meta_of(source)
+            return frames_for(rows).series(np.empty(0), rows.index[:0], None)
+
+        return table_of(source).by_partition(function, *args, meta=meta)
+
+    return table.assign(**{label: made(*how) for label, how in every.items()})
 
 
 def coordinate(

@@ -231,11 +231,11 @@ def _optimized_by_partition(expr: Expr, known: dict[str, Expr]) -> Expr:
 
 
 def _has_equal_partitions(node: Expr) -> bool:
-    """Return whether all inputs of a step have as many partitions, if it needs that."""
+    """Return whether all inputs of a step have the same divisions, if it needs that."""
     if not isinstance(node, Blockwise):
         return True
     inputs = [one for one in node.dependencies() if not node._broadcast_dep(one)]
-    return len({one.npartitions for one in inputs}) < 2
+    return len({one.divisions for one in inputs}) < 2
 
 
 def _with_operands(

@@ -5,6 +5,7 @@ ids.
 from __future__ import annotations
 
 import contextlib
+import math
 import numbers
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -68,6 +69,8 @@ def _counts(
         block_pair.spec,
         block_pair.joiner,
     )
+    if spec.directed:
+        return _directed_counts(block_pair, rows)
     if spec.several:
         limits, inverse = np.unique(spec.thresholds, return_inverse=True)
         found = joiner.tally(
@@ -78,18 +81,29 @@ def _counts(
             rows=rows,
         )
         return [numbers[:, joiner.xp.asarray(inverse)] for numbers in found]
-    if not spec.directed:
-        return joiner.counts(
-            *block_pair.operands, is_self_join=is_self_join, enough=enough, rows=rows
-        )
-    xp = joiner.xp
-    counts = [xp.zeros(len(side["ids"]), xp.int64) for side in block_pair.chunks]
+    return joiner.counts(
+        *block_pair.operands, is_self_join=is_self_join, enough=enough, rows=rows
+    )
+
+
+def _directed_counts(block_pair: BlockPair, rows: Rows | None) -> list[Array]:
+    """Do the work of `_counts` if each pair has a left and a right row."""
+    xp, spec = block_pair.xp, block_pair.spec
+    limits = spec.thresholds or (math.inf,)
+    # one array for each distance, because the sums need contiguous arrays
+    counts = [
+        [xp.zeros(len(side["ids"]), xp.int64) for _ in limits]
+        for side in block_pair.chunks
+    ]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
-        count_up(counts[side], left)
+        for limit, own in zip(limits, counts[side], strict=True):
+            count_up(own, left[totals <= limit])
 
     visit_radii(block_pair, show, rows)
-    return counts
+    if spec.several:
+        return [xp.stack(own, axis=1) for own in counts]
+    return [own for (own,) in counts]
 
 
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
@@ -154,6 +168,10 @@ def count_block_pairs(block_pair: BlockPair, some: Rows | None = None) -> Number
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
     rows = some or block_pair.rows
     for each in block_pair.comparisons():
+        if spec.directed:
+            both = sum(to_host(count.sum(axis=0)) for count in _counts(each, rows))
+            pairs += both if spec.several else int(both)
+            continue
         if spec.several:
             limits, inverse = np.unique(spec.thresholds, return_inverse=True)
             operands = *each.operands, limits
@@ -163,9 +181,6 @@ def count_block_pairs(block_pair: BlockPair, some: Rows | None = None) -> Number
             pairs += to_host(tally)[0, inverse] * (
                 2 if spec.result.pairs == "both" else 1
             )
-            continue
-        if spec.directed:
-            pairs += sum(int(count.sum()) for count in _counts(each, rows))
             continue
         found = int(
             block_pair.joiner.weights(

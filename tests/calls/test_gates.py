@@ -118,6 +118,14 @@ def test_ranges_are_for_the_right_row_minus_the_left_row(options, way):
     pairs, counts, joined, nearest = dask.compute(pairs, counts, joined, nearest)
     assert (matrix(pairs, 120, 120) == want).all()
     assert counts.tolist() == want.sum(1).tolist()
+    several, number = dask.compute(
+        lazy.simjoin.neighbor_counts([0.5, 0.25], **how),
+        lazy.simjoin.count_pairs([0.5, 0.25], pairs="both", **how),
+    )
+    small = near(frame, frame, 0.25, options)
+    assert several[0.5].tolist() == want.sum(1).tolist()
+    assert several[0.25].tolist() == small.sum(1).tolist()
+    assert number.tolist() == [want.sum(), small.sum()]
     want = near(frame, other, 0.5, options)
     assert (matrix(joined, 120, 90) == want).all()
     away = totals(*(side[["x", "y"]].to_numpy() for side in (frame, other)))

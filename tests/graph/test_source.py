@@ -10,10 +10,12 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask.dataframe.dask_expr._expr import Assign
 from dask.tokenize import tokenize
 
 from dask_simjoin.cluster import DBSCAN
 from dask_simjoin.errors import UnsupportedFrameError
+from dask_simjoin.graph import source
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.source import Listed, freeze, gather, map_frozen
 from tests.support.profiles import in_turns
@@ -292,3 +294,16 @@ def test_groups_of_a_filtered_part_stay_beside_its_rows(memory, tmp_path):
 
 def abs_of_x(part):
     return part.assign(x=part["x"].abs())
+
+
+def test_inputs_of_a_step_need_the_same_divisions():
+    """Dask merges files by the columns that it reads. So a frame and a column that is
+    added to it may have as many partitions, with other rows in each.
+    """
+    frame = pd.DataFrame({"x": range(10)})
+    one, other = (
+        dd.from_pandas(frame, npartitions=1).repartition(divisions=ends)
+        for ends in ([0, 5, 9], [0, 3, 9])
+    )
+    steps = [Assign(one.expr, "y", each["x"].expr) for each in (one, other)]
+    assert [source._has_equal_partitions(step) for step in steps] == [True, False]
