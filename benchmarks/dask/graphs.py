@@ -30,6 +30,7 @@ from dask.utils import key_split
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.dask.simulate import GIB, Job, tables
+from benchmarks.harness.lazy import known, save
 from dask_simjoin.graph import chunks, lazy_join, shuffle
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.limits import Limits
@@ -83,7 +84,7 @@ def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
     """Let joins believe that these workers hold this many rows. Yield the plans that
     are made.
     """
-    known = tables(JOB, rows, PARTITIONS * limits.workers, "auto")
+    summaries = tables(JOB, rows, PARTITIONS * limits.workers, "auto")
     made: dict[int, Plan] = {}
     plans: list[Plan] = []
 
@@ -95,7 +96,7 @@ def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
             partitions = PARTITIONS * limits.workers
             other = shuffle_method(None, limits, size, partitions, [])
             machine = replace(limits, shuffle=BY_WORKER if by_us and few else other)
-            made[id(source)] = make_plan(known, output, machine)
+            made[id(source)] = make_plan(summaries, output, machine)
             plans.append(made[id(source)])
         return made[id(source)]
 
@@ -166,15 +167,14 @@ def main(given: list[str]) -> int:
     parser.add_argument("--memory", type=float, default=16, help="of each worker, GiB")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(given)
-    found = []
+    found, where = [], known()
     tasks_of("count_pairs", cluster(2, 1, GIB), 10**6)  # compiles
     for verb in options.verbs:
         for workers in options.workers:
             limits = cluster(workers, options.threads, options.memory * GIB)
             found.append(tasks_of(verb, limits, ROWS * workers))
             print(json.dumps(found[-1]), flush=True)
-    if options.output:
-        options.output.write_text(json.dumps({"graphs": found}, indent=1) + "\n")
+        save("graphs", where, options, {"graphs": found}, options.output)
     return 0
 
 

@@ -34,6 +34,20 @@ def cores(*runs: Found) -> Rows:
     return table
 
 
+def graphs(*runs: Found) -> Rows:
+    """Tabulate the tasks of joins by number of workers."""
+    head = ["workers", "tasks", "per worker", "sent, MB", "planned, s", "made, s"]
+    table = [["verb", *head, "ordered, s"]]
+    for one in [one for run in runs for one in run["graphs"]]:
+        tasks, workers = one["tasks"], one["workers"]
+        each, sent = f"{tasks / workers:.0f}", f"{one['bytes'] / 1e6:.2f}"
+        planned = one["planning"] + one["pickling"]
+        spent = [seconds(n) for n in (planned, one["making"], one["ordering"])]
+        cells = [f"{workers:,}", f"{tasks:,}", each, sent, *spent]
+        table.append([f"`{one['verb']}`", *cells])
+    return table
+
+
 def peers(*runs: Found) -> Rows:
     """Tabulate the seconds of jobs and of the fastest peer."""
     run = _merged(runs)
@@ -86,6 +100,7 @@ def _is_measured(run: Found, name: str) -> bool:
 
 TABLES = {
     "cores": cores,
+    "graphs": graphs,
     "cores-peers": peers,
     "cores-parts": parts,
     "cores-ways": ways,

@@ -477,12 +477,14 @@ class MapPartition(Blockwise):
     def _name(self) -> str:
         return f"{self.operand('label')}-{self.deterministic_token}"
 
+    @functools.cached_property
+    def _held(self) -> list[Any]:
+        """Keys of the partitions in memory; empty if they are not in memory."""
+        return held_keys(self.frame) if is_held(self.frame) else []
+
     def _task(self, name: Any, index: int) -> Task:
-        frame = TaskRef(
-            held_keys(self.frame)[index]
-            if is_held(self.frame)
-            else (self.frame._name, index)
-        )
+        held = self._held
+        frame = TaskRef(held[index] if held else (self.frame._name, index))
         each = self.operand("each")
         own = () if each is None else (each[index],)
         if self.operand("shared") is not None:

@@ -207,9 +207,11 @@ CHUNKS_PER_THREAD = 4
 chunks differ in size.
 """
 
+ONE_PER_WORKER = BY_WORKER, "p2p"
+"""With these shuffles, each worker makes one chunk, unless it would be too large."""
+
 EVEN = 1.1
-"""If regions are shuffled `BY_WORKER`, each worker makes one chunk, and a region may have
-this many times the target size.
+"""If each worker makes one chunk, a region may have this many times the target size.
 
 Sizes of regions are estimated from a sample. Without this factor, a region that seems
 slightly too large would be halved. With two threads, 8 million rows were cut into three
@@ -375,7 +377,7 @@ class ChunkLimits:
         """Return the target number of rows of a region; `rows`: number of rows of all
         regions.
         """
-        if self.limits.shuffle == BY_WORKER:
+        if self.limits.shuffle in ONE_PER_WORKER:
             # each worker sends one message per chunk
             most = max(1, math.floor(max_rows / EVEN))
             return clip(rows / self.limits.workers, min(min_rows, most), most)

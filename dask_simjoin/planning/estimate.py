@@ -38,6 +38,11 @@ MIN_FREEDOM = 2.0
 """Minimum number of degrees of freedom. For fewer, the series of `_quantile` is wrong.
 """
 
+TOGETHER = 4.0
+"""Partitions of the result are planned for at most this many times the upper bound of
+all pairs.
+"""
+
 PRIOR = 0.5
 """Weight of the prior, as a number of sampled pairs.
 
@@ -63,6 +68,17 @@ class Estimate:
     # points have each
     degrees: np.ndarray
     points: np.ndarray
+
+    @property
+    def high_together(self) -> np.ndarray:
+        """Numbers of pairs to plan partitions of the result for (block pairs,).
+
+        A sample shows few pairs of each of many block pairs. The sum of their upper
+        bounds can then be hundreds of times the upper bound of all pairs. These numbers
+        add up to at most `TOGETHER` times that bound.
+        """
+        most = TOGETHER * self.total_high
+        return self.high * min(1.0, most / max(float(self.high.sum()), 1.0))
 
     def share(self, part: float) -> float:
         """Return the largest fraction of all pairs that the fraction `part` of the

@@ -74,10 +74,10 @@ def rows_found(tables: tuple[int, ...], k: int) -> int:
 def most_rows(
     found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: JoinSpec
 ) -> np.ndarray:
-    """Return an upper bound of the number of result rows of each block pair (block
-    pairs,), float64.
+    """Return the number of result rows of each block pair that partitions are planned
+    for (block pairs,), float64.
     """
-    most = found.high * directions(spec)
+    most = found.high_together * directions(spec)
     if spec.result.include_self:
         most = most + np.where(
             blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0

@@ -20,7 +20,7 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.checks import check_totals
-from dask_simjoin.planning.chunk_limits import EVEN, ChunkLimits
+from dask_simjoin.planning.chunk_limits import EVEN, ONE_PER_WORKER, ChunkLimits
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import (
     DataWarning,
@@ -279,7 +279,7 @@ class JoinStatistics:
         return self._spatial(cut).visits[0]
 
     def _regions(self, target: int, shuffle: str) -> Regions:
-        slack = EVEN - 1 if shuffle == BY_WORKER else 0.0
+        slack = EVEN - 1 if shuffle in ONE_PER_WORKER else 0.0
         every = self.every
         x, weight = self.left.points.x, self.left.points.weight
         if len(self.each) > 1:

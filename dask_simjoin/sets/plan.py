@@ -426,7 +426,7 @@ def make_set_plan(
     )
     slices = np.ones(len(blocks), np.int64)
     if output.materialise:
-        slices = whole_slices(found.high, pair_bytes, limits).astype(np.int64)
+        slices = whole_slices(found.high_together, pair_bytes, limits).astype(np.int64)
         cause = Cause.of(spec, len(sides) > 1)
         check_outputs(float(slices.sum()), limits, cause)
         check_result(found.total_low, pair_bytes, limits, cause, found.counted)

@@ -15,6 +15,8 @@ EACH = 128
         ("count_pairs", 8),
         ("count_pairs", 32),
         ("count_pairs", 128),
+        ("self_join", 128),
+        pytest.param("self_join", 1024, marks=pytest.mark.slow),
         ("dbscan", 8),
         ("dbscan", 32),
         pytest.param("dbscan", 128, marks=pytest.mark.slow),

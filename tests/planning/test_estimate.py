@@ -1,11 +1,18 @@
 """Estimates from samples: what counting alone tells of pairs is what the pairs tell."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dask_simjoin.planning.estimate import _freedom, _interval, _quantile, counted
+from dask_simjoin.planning.estimate import (
+    TOGETHER,
+    _freedom,
+    _interval,
+    _quantile,
+    counted,
+)
 from dask_simjoin.planning.outputs import COUNTS, LISTS, PAIRS
 from dask_simjoin.planning.plan import make_plan
 from tests.planning.test_plan import tables_for
@@ -91,3 +98,18 @@ def test_counted_numbers_have_no_interval():
     found = counted(1234, make_plan(tables).result.estimate)
     assert found.counted and found.total == found.total_low == found.total_high == 1234
     assert found.pairs.tolist() == found.low.tolist() == found.high.tolist() == [1234.0]
+
+
+def test_bounds_of_many_block_pairs_are_limited_together():
+    """A sample shows few pairs of each of many block pairs. The sum of their bounds was
+    hundreds of times the bound of all pairs, and so was the number of partitions.
+    """
+    rows = np.random.default_rng(1).uniform(size=(20_000, 2))
+    tables = tables_for(rows, 0.002, blocksize=4_000, partitioning="spatial")
+    found = make_plan(tables).result.estimate
+    assert found.high.sum() > 2 * TOGETHER * found.total_high
+    planned = found.high_together
+    assert planned.sum() <= TOGETHER * found.total_high * (1 + 1e-9)
+    assert (planned <= found.high).all()
+    few = replace(found, high=found.pairs)
+    assert (few.high_together == few.high).all()

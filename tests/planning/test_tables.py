@@ -86,7 +86,7 @@ def test_regions_hold_equally_many_rows_however_few_of_them_were_drawn():
         ],
         spec,
     )
-    regions = tables._regions(2100)
+    regions = tables._regions(2100, "tasks")
     assert len(regions) == 2 and abs(regions.split[0] - 1.0) < 0.1  # else 1.45
 
 
