@@ -174,7 +174,7 @@ def main(given: list[str]) -> int:
             limits = cluster(workers, options.threads, options.memory * GIB)
             found.append(tasks_of(verb, limits, ROWS * workers))
             print(json.dumps(found[-1]), flush=True)
-        save("graphs", where, options, {"graphs": found}, options.output)
+    save("graphs", where, options, {"graphs": found}, options.output)
     return 0
 
 
