@@ -6,6 +6,10 @@ space.  Two workers join them and write the pairs to Parquet.  Data and result a
 at least twice as large as both workers' memory limits together, unless --rows says
 otherwise.  Afterwards SciPy joins independently, strip by strip, and number and
 checksum of the pairs are compared.
+
+Other verbs than ``self_join``: ``count_pairs`` is compared with the sum of counts of
+strips, each of which is a plain frame.  ``dbscan`` writes labels, and their numbers of
+clusters and noise are compared with those of a plain frame, if --plain-rows allow it.
 """
 
 from __future__ import annotations
@@ -20,8 +24,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import psutil
 from dask.utils import format_bytes, parse_bytes
+from distributed import default_client
 
+import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.lazy import (
     eps_for,
     fresh,
@@ -34,12 +42,17 @@ from benchmarks.harness.lazy import (
     write_uniform,
 )
 from benchmarks.harness.watch import KINDS, watched
-from benchmarks.oracles.strips import Digest, digest_of_files, independent_digest
+from benchmarks.oracles.strips import (
+    count_by_strips,
+    digest_of_files,
+    independent_digest,
+)
 
 ROW_BYTES, PAIR_BYTES = 24, 16
 """Bytes of a row (an id and two coordinates) and of a pair (two ids)."""
 
 WORKERS = 2
+MIN_SAMPLES = 4
 TIMES = 2
 """Data and result are each this many times as large as the workers' memory."""
 
@@ -78,6 +91,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--partitioning", default="auto", choices=("auto", "entity", "spatial")
     )
+    parser.add_argument(
+        "--verb", default="self_join", choices=("self_join", "count_pairs", "dbscan")
+    )
+    parser.add_argument("--dtype", default="float64", choices=("float64", "float32"))
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument(
+        "--plain-rows",
+        type=int,
+        default=20_000_000,
+        help="most rows whose labels are compared with those of a plain frame",
+    )
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument(
         "--patience", type=float, default=3600, help="seconds until a run is given up"
@@ -104,22 +128,82 @@ def join_once(
     """Join on a fresh cluster, and watch it; "failed" is the error that was raised."""
 
     def work(found: dict[str, Any]) -> None:
-        pairs = fresh(data).simjoin.self_join(
-            eps,
-            on=["x", "y", *_narrow(options)],
-            id="id",
-            partitioning=options.partitioning,
-        )
-        began = time.perf_counter()
-        found["outputs"] = pairs.npartitions
+        frame, on = fresh(data), ["x", "y", *_narrow(options)]
+        how = {"on": on, "partitioning": options.partitioning}
+        began, before = time.perf_counter(), _traffic()
+        result: Any
+        if options.verb == "self_join":
+            result = frame.simjoin.self_join(eps, id="id", **how)
+            found["outputs"] = result.npartitions
+        elif options.verb == "count_pairs":
+            result = frame.simjoin.count_pairs(eps, **how)
+        else:
+            result = frame.simjoin.dbscan(eps, MIN_SAMPLES, **how)
+        found.update(describe(result.expr.plan))
         found["planning"] = time.perf_counter() - began
-        found.update(describe(pairs.expr.plan))
         progress(f"planned in {found['planning']:.1f} s: {found['plan']}")
         began = time.perf_counter()
-        pairs.to_parquet(out)
+        if options.verb == "count_pairs":
+            found["pairs"] = int(result.compute())
+        elif options.verb == "dbscan":
+            result.to_frame("label").to_parquet(out)
+        else:
+            result.to_parquet(out)
         found["joining"] = time.perf_counter() - began
+        read, written = (int(b - a) for a, b in zip(before, _traffic(), strict=True))
+        found |= {"read_bytes": read, "written_bytes": written}
 
-    return watched(work, WORKERS, limit, options.patience, temporary)
+    return watched(work, options.workers, limit, options.patience, temporary)
+
+
+def _traffic() -> tuple[int, int]:
+    """Return the bytes that all workers have read and written, in files and in
+    messages.
+    """
+
+    def own() -> tuple[int, int]:
+        counters = psutil.Process().io_counters()
+        return counters.read_chars, counters.write_chars
+
+    each = default_client().run(own).values()
+    return sum(read for read, _ in each), sum(written for _, written in each)
+
+
+def summary_of_labels(labels: pd.Series) -> dict[str, int]:
+    """Return the number of clusters, of noise rows, and of rows in the largest cluster."""
+    sizes = labels[labels >= 0].value_counts()
+    return {
+        "clusters": len(sizes),
+        "noise": int((labels < 0).sum()),
+        "largest": int(sizes.max()) if len(sizes) else 0,
+    }
+
+
+def result_of(
+    run: dict[str, Any], verb: str, files: list[Path]
+) -> dict[str, Any] | None:
+    """Return what is compared with an independent result."""
+    if verb == "count_pairs":
+        return {"pairs": run["pairs"]}
+    if verb == "self_join":
+        return dataclasses.asdict(digest_of_files(files))
+    return summary_of_labels(pd.concat([pd.read_parquet(f)["label"] for f in files]))
+
+
+def independent(
+    data: list[Path], eps: float, rows: int, folder: Path, options: argparse.Namespace
+) -> dict[str, Any] | None:
+    """Return the expected result; None: there are too many rows."""
+    if options.verb == "count_pairs":
+        return {"pairs": count_by_strips(data, eps, rows, folder)}
+    if options.verb == "self_join":
+        found = independent_digest(data, eps, rows, folder, _narrow(options))
+        return dataclasses.asdict(found)
+    if rows > options.plain_rows:
+        return None
+    frame = pd.concat([pd.read_parquet(file, columns=["x", "y"]) for file in data])
+    labels = frame.reset_index(drop=True).simjoin.dbscan(eps, MIN_SAMPLES)
+    return summary_of_labels(labels)
 
 
 def _narrow(options: argparse.Namespace) -> list[str]:
@@ -139,14 +223,10 @@ def describe(plan: Any) -> dict[str, Any]:
     }
 
 
-def _check(runs: list[dict[str, Any]], expected: Digest | None) -> bool:
+def _check(runs: list[dict[str, Any]], expected: dict[str, Any] | None) -> bool:
     for run in runs:
         if "failed" not in run:
-            run["exact"] = (
-                None
-                if expected is None
-                else run["digest"] == dataclasses.asdict(expected)
-            )
+            run["exact"] = None if expected is None else run["digest"] == expected
     return all("failed" not in run and run["exact"] is not False for run in runs)
 
 
@@ -191,7 +271,7 @@ def main() -> int:
     quiet()
     options = arguments()
     limit = parse_bytes(options.limit)
-    memory = WORKERS * limit
+    memory = options.workers * limit
     row_bytes = ROW_BYTES + 8 * options.narrow
     rows = options.rows or math.ceil(TIMES * memory / row_bytes)
     # a little more, since points near the square's border have fewer neighbors
@@ -217,6 +297,7 @@ def main() -> int:
             options.ids == "scattered",
             options.narrow,
             eps / 2,
+            dtype=options.dtype,
         )
         for k in range(options.repeat):
             out = folder / f"pairs-{k}"
@@ -225,31 +306,28 @@ def main() -> int:
                 run["result_file_bytes"] = sum(
                     f.stat().st_size for f in out.glob("*.parquet")
                 )
-                run["digest"] = dataclasses.asdict(
-                    digest_of_files(sorted(out.glob("*.parquet")))
+                run["digest"] = result_of(
+                    run, options.verb, sorted(out.glob("*.parquet"))
                 )
             shutil.rmtree(out, ignore_errors=True)
             progress(f"run {k + 1}: {run.get('failed') or run['digest']}")
             runs.append(run)
         if not options.no_check and any("digest" in run for run in runs):
             began = time.perf_counter()
-            expected = independent_digest(
-                sorted(data.glob("*.parquet")),
-                eps,
-                rows,
-                folder / "strips",
-                _narrow(options),
-            )
+            files = sorted(data.glob("*.parquet"))
+            expected = independent(files, eps, rows, folder / "strips", options)
             progress(f"independently: {expected}, {time.perf_counter() - began:.0f} s")
     good = _check(runs, expected)
     share = {
         "data": rows * row_bytes / memory,
-        "result": (expected.pairs if expected else wanted * rows),
+        "result": float(rows)
+        if options.verb == "dbscan"
+        else (expected or {}).get("pairs", wanted * rows),
     }
     share["result"] *= PAIR_BYTES / memory
     print(
         f"{rows:,} rows of {row_bytes} B: {share['data']:.2f} times the memory of "
-        f"{WORKERS} workers of "
+        f"{options.workers} workers of "
         f"{format_bytes(limit)}; the result of {PAIR_BYTES} B a pair: "
         f"{share['result']:.2f} times"
     )
@@ -260,7 +338,7 @@ def main() -> int:
         "eps": eps,
         "limit": limit,
         "times_memory": share,
-        "expected": dataclasses.asdict(expected) if expected else None,
+        "expected": expected,
         "runs": runs,
     }
     save("out-of-core", where, options, report, options.output)

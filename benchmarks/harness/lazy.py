@@ -80,6 +80,7 @@ def write_uniform(
     narrow: int = 0,
     width: float = 0.0,
     first: int = 0,
+    dtype: str = "float64",
 ) -> None:
     """Write points of the unit square (id, x, y), partition by partition, so that each
     covers all of space.
@@ -93,7 +94,7 @@ def write_uniform(
     cuts = [rows * k // parts for k in range(parts + 1)]
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
         random = np.random.default_rng((seed, k))
-        x, y = random.random((2, stop - start))
+        x, y = random.random((2, stop - start)).astype(dtype, copy=False)
         id = np.arange(first + start, first + stop, dtype=np.int64)
         if scattered:  # multiply by an odd number, which maps int64 onto itself
             id *= np.int64(-7046029254386353131)
