@@ -36,13 +36,10 @@ filter.
 CUT_DIMS = 16
 """Maximum number of dimensions that the kd order cuts."""
 
-LISTED, CLOSE_DIMS = 16, 3
-"""At most `LISTED` nearest rows are cached per row.
+LISTED = 16
+"""Maximum number of nearest rows that are cached per row. Each takes 4 bytes."""
 
-Each takes 2 bytes in up to `CLOSE_DIMS` dimensions, else 4.
-"""
-
-FEW = 5
+FEW = 6
 """If k is at most this, the totals between a row and all its neighbors but one are
 cached as well.
 """
@@ -107,7 +104,7 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     filtered = 4 * dims + 8 if dims >= FILTER_DIMS else 0
     index = numbers + filtered + dims + LABEL_BYTES + table.id_bytes
     listed = min(max(k - 1, FEW - 1), LISTED)
-    known = 12 + (2 if dims <= CLOSE_DIMS else 4) * listed + 8 * (FEW - 1) * (k <= FEW)
+    known = 12 + 4 * listed + 8 * (FEW - 1) * (k <= FEW)
     # `read`: the partitions, their rows in one array, and memory that libraries do not
     # free at once
     read = 2 * table.row_bytes + LABEL_BYTES + numbers

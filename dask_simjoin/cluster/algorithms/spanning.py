@@ -40,7 +40,7 @@ from dask_simjoin.engine.compat import (
     module_of,
     to_host,
 )
-from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index
+from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index, smallest_names
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Found, Part, Progress, SearchLayout
 from dask_simjoin.metrics.distances import Metric
@@ -53,16 +53,8 @@ from dask_simjoin.tasks.nearest import (
     rows_of_numbers,
 )
 
-MIN_STORED, MAX_STORED = 4, 16
+MIN_STORED, MAX_STORED = 5, 16
 """For each row, MIN_STORED to MAX_STORED nearest rows are stored: see `_number_stored`.
-"""
-
-CLOSE_DIMS = 3
-"""With at most this many dimensions, the host stores each nearest row as an int16
-offset from the row's own place.
-
-Offsets take half the memory of places. With a million rows, 1 % of them have an offset
-that does not fit int16 in 2 dimensions, and 10 % in 4 dimensions.
 """
 
 
@@ -91,12 +83,10 @@ def neighbors_needed(min_samples: int) -> int:
 
 
 def _core_distances(
-    chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int
+    chunk: Chunk, totals: Array, near: Array, min_samples: int, rows: int
 ) -> CoreDistances:
     """Make `CoreDistances` from the nearest rows: `totals` and `near` (n, k) are their
-    distances and places.
-
-    `start`: place of the first of the n rows. `rows`: number of rows of all chunks.
+    distances and places. `rows`: number of rows of all chunks.
     """
     xp = module_of(totals)
     others = max(0, min(min_samples, rows) - 1)
@@ -106,32 +96,12 @@ def _core_distances(
     beyond = (
         totals[:, listed] if listed < totals.shape[1] else xp.full(len(totals), -1.0)
     )
-    if xp is np and cast(Index, chunk)["low"].shape[1] <= CLOSE_DIMS:
-        near, beyond = _offsets(near, start, beyond)
     return {
         "core": xp.ascontiguousarray(core),
         "near": near,
         "away": xp.ascontiguousarray(away),
         "beyond": float32_below(beyond),
     }
-
-
-def _offsets(
-    near: np.ndarray, start: int, beyond: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Convert places (n, k) to int16 offsets from the row's own place.
-
-    An offset of 0 means that there is no row, or that the offset does not fit.
-
-    If an offset does not fit, a near row is not stored. So `beyond` would not bound the
-    distance of this row, and is set to 0 or less.
-    """
-    behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
-    behind[near < 0] = 0
-    found = behind.astype(np.int16)
-    lost = found != behind
-    found[lost] = 0
-    return found, np.where(lost.any(axis=1), np.minimum(beyond, 0.0), beyond)
 
 
 def _number_stored(searched: int) -> int:
@@ -171,8 +141,7 @@ def core_distances_of_state(
     if "rows" not in state:  # the state of a part has sorted its rows by place already
         order = chunk["order"][: len(place)]
         totals, near = totals[order], near[order]
-    start = int(place[state["rows"][0]]) if len(state.get("rows", ())) else 0
-    return _core_distances(chunk, start, totals, near, min_samples, rows)
+    return _core_distances(chunk, totals, near, min_samples, rows)
 
 
 def join_core_distances(*parts: CoreDistances) -> CoreDistances:
@@ -203,19 +172,18 @@ def search_core_distances(
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
-    query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
-    xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
-    # arrays received from workers may be unaligned; align them once here, otherwise
-    # each search copies them
-    if xp is np:
-        query = aligned_index(query)
+    query, xp = cast(Index, chunk), module_of(chunk["order"])
+    on_host, number = xp is np, min(neighbors_needed(min_samples), rows)
+    if on_host:
+        query = _named_by_place(query)
+    else:
+        query, place = searcher.renamed(query, 0), _places(chunk)
     first, last = part_of_places(rows, searcher.grain, part)
     result: dict[str, Array] = {}
     step, padded = searcher.at_once(number), part[1] == 1
-    if xp is np:
+    if on_host:
         others = max(0, min(min_samples, rows) - 1)
-        dims = query["low"].shape[1]
-        result = _on_host(last - first, number, others, dims, padded)
+        result = _on_host(last - first, number, others, padded)
         keep = host_kernels("boruvka").keep_nearest
     used: list[tuple[Array, Array]] = []
 
@@ -233,32 +201,44 @@ def search_core_distances(
             arrays[0][...], arrays[1][...] = np.inf, -1
         totals, names = arrays[0][: stop - start], arrays[1][: stop - start]
         searcher.nearest(here, query, layout, totals, names, is_self_join=True)
-        if xp is np:
-            keep(totals, names, place, start, others, start - first, *result.values())
+        if on_host:
+            keep(totals, names, others, start - first, *result.values())
             used.append(arrays)
             return
         near = looked_up(place, names[:, : _number_stored(number)])
-        distances = _core_distances(chunk, start, totals, near, min_samples, rows)
+        distances = _core_distances(chunk, totals, near, min_samples, rows)
         _keep(result, distances, start - first, last - first, padded)
 
     calls = [functools.partial(search, at) for at in range(first, last, step)]
-    together(calls or [lambda: search(first)], threads if xp is np else 1)
+    together(calls or [lambda: search(first)], threads if on_host else 1)
     return cast(CoreDistances, result)
 
 
-def _on_host(
-    rows: int, number: int, others: int, dims: int, padded: bool
-) -> dict[str, Array]:
+def _named_by_place(index: Index) -> Index:
+    """Return a copy of an index on the host whose row ids are the places.
+
+    So found ids need no conversion. They only decide which of several rows at the same
+    distance are stored, which does not affect the tree.
+    """
+    names = np.arange(len(index["names"]))
+    found = index | {"names": names}
+    if len(names) and "levels" in index:
+        found["least"] = smallest_names(names, index["levels"])
+    # arrays received from workers may be unaligned; align them once here, otherwise
+    # each search copies them
+    return aligned_index(found)
+
+
+def _on_host(rows: int, number: int, others: int, padded: bool) -> dict[str, Array]:
     """Return the arrays of `CoreDistances` before any search, in the order of
     `keep_nearest`. `number`: how many nearest rows are searched.
     """
     listed = _number_stored(number)
-    kind = np.int16 if dims <= CLOSE_DIMS else np.int32
     core = np.empty(_padded(rows) if padded else rows)
     core[rows:] = np.nan
     return {
         "core": core,
-        "near": np.empty((rows, listed), kind),
+        "near": np.empty((rows, listed), np.int32),
         "away": np.empty((rows, listed if listed > others else 0)),
         "beyond": np.empty(rows, np.float32),
     }
@@ -286,7 +266,7 @@ def _keep_some() -> None:
     totals, names = searcher_of_library("cudf").fresh(TILE, MIN_STORED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _number_stored(MIN_STORED + 1)])
-    distances = _core_distances(cast(Chunk, {}), 0, totals, near, MIN_STORED + 1, TILE)
+    distances = _core_distances(cast(Chunk, {}), totals, near, MIN_STORED + 1, TILE)
     _keep({}, distances, 0, TILE + 1, padded=True)
 
 

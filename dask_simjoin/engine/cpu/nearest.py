@@ -277,8 +277,8 @@ class CpuSearcher:
 
     @staticmethod
     def at_once(k: int) -> int:
-        # more queries at a time would need more memory
-        return 4096
+        # the neighbors of more queries would need more than 1 MiB
+        return max(4096, 2**16 // max(k, 1) // cpu_tiles.TILE * cpu_tiles.TILE)
 
 
 SEARCHER = CpuSearcher()

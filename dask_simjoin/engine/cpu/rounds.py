@@ -24,10 +24,10 @@ Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Known nearest rows of each row of an index, in index order: places, totals and
 bounds.
 
-Places (n, k): int32, with -1 for rows of another index. Or int16: offsets from the
-row's own place, with 0 if unknown. Totals (n, k). Or (n, 0) if no total exceeds the
-core distances, because the core distances are then the weights. Bounds (n,), float32: a
-lower bound of the totals to all rows that are not listed, or -1 if unknown.
+Places (n, k): int32, with -1 for rows of another index. Totals (n, k). Or (n, 0) if no
+total exceeds the core distances, because the core distances are then the weights.
+Bounds (n,), float32: a lower bound of the totals to all rows that are not listed, or -1
+if unknown.
 """
 
 NO_NODES = np.empty(0), np.empty(0, np.int32)

@@ -9,40 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster.algorithms import spanning as algorithms
 from dask_simjoin.cluster.algorithms.spanning import in_order, merge_trees
-from dask_simjoin.engine.cpu.kernels import boruvka
 from tests.support.frames import computed
 from tests.support.hierarchy import (
     tree_by_definition,
 )
 from tests.support.points import frame_of, make_points, without_overflow
 from tests.support.profiles import examples
-
-
-@pytest.mark.parametrize("samples", [1, 4, 12])
-def test_nearest_rows_that_are_far_behind(samples, monkeypatch):
-    x = np.random.default_rng(samples).normal(size=(70_000, 2)).round(3)
-    lost = []
-    keep = boruvka.keep_nearest
-
-    def counted(totals, names, *others):
-        keep(totals, names, *others)
-        at, near = others[3], others[5]
-        own = near[at : at + len(totals)]
-        lost.append(np.count_nonzero((own == 0) & (names[:, : own.shape[1]] >= 0)))
-
-    monkeypatch.setattr(boruvka, "keep_nearest", counted)
-    found = frame_of(x).simjoin.spanning_tree(min_samples=samples)
-    assert sum(lost) > 0
-    parts = dd.from_pandas(frame_of(x), npartitions=3)
-    pd.testing.assert_frame_equal(
-        parts.simjoin.spanning_tree(min_samples=samples).compute(), found
-    )
-    monkeypatch.setattr(algorithms, "CLOSE_DIMS", 0)
-    pd.testing.assert_frame_equal(
-        frame_of(x).simjoin.spanning_tree(min_samples=samples), found
-    )
 
 
 def test_what_is_not_needed_any_more_is_let_go_of():
@@ -52,7 +25,7 @@ def test_what_is_not_needed_any_more_is_let_go_of():
     frame.simjoin.hdbscan(50, min_samples=10, threads=1)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < 85 * len(frame)
+    assert most < 105 * len(frame)
 
 
 @pytest.mark.parametrize("kind", ["clusters", "lattice", "scales"])

@@ -38,9 +38,7 @@ def float32_below(value: float) -> np.float32:
 @kernel
 def keep_nearest(
     totals: Array,
-    names: Array,
-    place: Array,
-    start: int,
+    places: Array,
     others: int,
     at: int,
     core: Array,
@@ -48,33 +46,21 @@ def keep_nearest(
     away: Array,
     beyond: Array,
 ) -> None:
-    """Keep the result of a search for the places from `start` on, in the rows from `at`
-    on of four arrays.
+    """Keep the result of a search, in the rows from `at` on of four arrays.
 
-    `totals`, `names` (n, k): the nearest rows; the name -1 stands for none. `place`:
-    name -> place. `others`: number of other rows within the core distance. For the
-    arrays see `offer_listed`.
+    `totals`, `places` (n, k): the nearest rows; -1 stands for none. `others`: number of
+    other rows within the core distance. For the arrays see `offer_listed`.
     """
     listed, known = near.shape[1], away.shape[1]
     for r in range(totals.shape[0]):
-        i, o = start + r, at + r
-        lost = False
+        o = at + r
         for s in range(listed):
-            name = names[r, s]
-            j = np.int64(place[name]) if name >= 0 else np.int64(-1)
-            if near.itemsize == 2:
-                behind = j - i if j >= 0 else np.int64(0)
-                fits = -32768 <= behind <= 32767
-                near[o, s] = behind if fits else 0
-                lost |= not fits
-            else:
-                near[o, s] = j
+            near[o, s] = places[r, s]
             if known:
                 away[o, s] = totals[r, s]
         core[o] = totals[r, others - 1] if others else 0.0
         most = totals[r, listed] if listed < totals.shape[1] else -1.0
-        # if an offset does not fit, the row is not listed
-        beyond[o] = float32_below(min(most, 0.0) if lost else most)
+        beyond[o] = float32_below(most)
 
 
 @kernel
@@ -95,11 +81,10 @@ def offer_listed(
     and edges to nearest nodes.
 
     `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of
-    each node, -1 for none. If its dtype is int16, it holds their offsets from the node
-    instead, 0 for none. `away` (n, k): the totals between the node and these nodes; (n,
-    0) if no total exceeds the node's core distance. `beyond` (n,): a lower bound of the
-    totals to all nodes that are not in `near`. The bound is set to -1 when all nodes of
-    `near` are in the node's component. `best`: see `best_edges`.
+    each node, -1 for none. `away` (n, k): the totals between the node and these nodes;
+    (n, 0) if no total exceeds the node's core distance. `beyond` (n,): a lower bound of
+    the totals to all nodes that are not in `near`. The bound is set to -1 when all
+    nodes of `near` are in the node's component. `best`: see `best_edges`.
     """
     k = near.shape[1]
     for i in range(start, stop):
@@ -115,9 +100,7 @@ def offer_listed(
             continue
         chosen, weight = np.int32(-1), np.inf
         for s in range(k):
-            j = np.int32(near[i, s])
-            if near.itemsize == 2:
-                j = np.int32(i + j)  # offset 0 gives the node itself, which is skipped
+            j = near[i, s]
             if j < 0 or component[j] == c:
                 continue
             w = max(core[i], core[j])
