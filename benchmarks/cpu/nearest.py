@@ -70,6 +70,7 @@ class NearestRow:
 ROWS = {
     "unif2d": NearestRow(_uniform, 1_000_000, 2),
     "unif3d": NearestRow(_uniform, 500_000, 3),
+    "unif6d": NearestRow(_uniform, 200_000, 6),
     "clus8d": NearestRow(_clusters, 100_000, 8),
     "expo16d": NearestRow(_exponential, 100_000, 16, single=True),
     "expo64d": NearestRow(_exponential, 20_000, 64, single=True),

@@ -131,17 +131,36 @@ def two_tables(few: Found, many: Found) -> Rows:
     return table
 
 
-def nearest(run: Found) -> Rows:
+def nearest(*runs: Found) -> Rows:
     """Tabulate nearest neighbors."""
     table = [["data", "neighbors", "engine, s", "best peer, s", "ratio, engine"]]
-    for name, found in run["rows"].items():
+    for run in runs:
+        for name, found in run["rows"].items():
+            tools = found["tools"]
+            own, theirs = median(tools, "ours"), median(tools, best(tools, ["ours"]))
+            text = f"{points(name, found['dims'])}, {rows(found['n'])}"
+            table.append(
+                [
+                    text,
+                    count(run["k"]),
+                    seconds(own),
+                    peer(tools, ["ours"]),
+                    times(theirs / own),
+                ]
+            )
+    return table
+
+
+def trees(*runs: Found) -> Rows:
+    """Tabulate spanning trees, or OPTICS, compared with the best peer."""
+    table = [["data", "min_samples", "dask-simjoin, s", "best peer, s", "ratio"]]
+    for found in (one for run in runs for one in run["rows"]):
         tools = found["tools"]
         own, theirs = median(tools, "ours"), median(tools, best(tools, ["ours"]))
-        text = f"{points(name, found['dims'])}, {rows(found['n'])}"
         table.append(
             [
-                text,
-                count(run["k"]),
+                f"{found['data']} {found['dims']}-D, {rows(found['n'])}",
+                count(found["min_samples"]),
                 seconds(own),
                 peer(tools, ["ours"]),
                 times(theirs / own),
@@ -425,6 +444,7 @@ TABLES = {
     "columns": columns,
     "two-tables": two_tables,
     "nearest": nearest,
+    "trees": trees,
     "closest-pairs": closest_pairs,
     "strings": strings,
     "places": places,

@@ -38,6 +38,7 @@ PROGRAMS = [
     "cpu.joins",
     "cpu.two_tables",
     "cpu.nearest",
+    "cpu.trees",
     "cpu.sphere",
     "cpu.keep",
     "cpu.gates",
