@@ -8,6 +8,7 @@ and optimized in this module without merging.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
@@ -20,7 +21,7 @@ from dask.optimization import cull
 from dask.tokenize import normalize_token
 
 from dask_simjoin.engine.process import forkable
-from dask_simjoin.errors import UnsupportedFrameError
+from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.graph.base import RowValues, aliases, is_filtered
 from dask_simjoin.graph.dask_private import (
     IO,
@@ -541,4 +542,22 @@ def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
     if client is not None:
         end_without_workers(client)
         return list(client.get(without_token(graph), keys))
+    check_no_futures(graph)
     return list(get_scheduler(cls=Delayed)(graph, keys))
+
+
+def check_no_futures(graph: dict[Any, Any]) -> None:
+    """Refuse to compute partitions without the cluster that holds them.
+
+    Dask would report a missing dependency.
+    """
+    distributed = sys.modules.get("distributed.client")
+    if distributed is None:
+        return
+    for value in graph.values():
+        if isinstance(value, distributed.Future):
+            raise PlanningError(
+                "The rows are in the memory of a cluster, and the join runs without "
+                "one. Leave out scheduler=, or call compute() of the DataFrame on the "
+                "cluster first, and join the result."
+            )

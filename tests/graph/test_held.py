@@ -2,6 +2,7 @@
 them.
 """
 
+import time
 from collections import Counter
 
 import dask
@@ -12,7 +13,7 @@ import pytest
 from dask.diagnostics import Profiler
 from dask.utils import key_split
 
-from dask_simjoin.errors import SourceChangedError
+from dask_simjoin.errors import PlanningError, SourceChangedError
 from dask_simjoin.graph.dask_private import Expr
 from dask_simjoin.graph.source import (
     FilterBarrier,
@@ -146,3 +147,36 @@ def test_planning_holds_up_no_other_frame(x):
     """
     other = split(frame_of(x), (300,))
     assert Patient(FrozenSource(other.expr)).divisions == other.divisions
+
+
+def test_rows_on_a_cluster_are_not_joined_without_it(x, client):
+    """Dask reports a missing dependency."""
+    held = split(frame_of(x), (500,)).persist()
+    refused = pytest.raises(PlanningError, match="in the memory of a cluster")
+    with dask.config.set(scheduler="threads"), refused:
+        held.simjoin.count_pairs(EPS).compute()
+    assert held.simjoin.count_pairs(EPS).compute() == len(brute_force(x, EPS))
+
+
+def test_two_joins_computed_together_read_a_source_once(x, client, tmp_path):
+    frame = frame_of(x)
+
+    def read(part):
+        (tmp_path / f"{part}-{time.time_ns()}").touch()
+        return frame.iloc[part * 400 : part * 400 + 400]
+
+    lazy = dd.from_map(read, range(3), meta=frame.iloc[:0])
+    number, labels = dask.compute(
+        lazy.simjoin.count_pairs(EPS), lazy.simjoin.dbscan(EPS, 4)
+    )
+    assert number == len(brute_force(x, EPS))
+    assert labels.tolist() == frame.simjoin.dbscan(EPS, 4).tolist()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_task_can_join(x, client):
+    def join(frame):
+        lazy = dd.from_pandas(frame, npartitions=3, sort=False)
+        return int(lazy.simjoin.count_pairs(EPS).compute())
+
+    assert client.submit(join, frame_of(x)).result() == len(brute_force(x, EPS))
