@@ -30,18 +30,14 @@ import numpy as np
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.harness.sets import SHAPES, make_sets
-from dask_simjoin.sets.gpu.candidates import (
-    CANDIDATE_BYTES,
-    HostFilter,
-    chunks,
-    prefixes,
-)
+from dask_simjoin.sets.gpu.candidates import HostFilter, chunks, prefixes
 from dask_simjoin.sets.gpu.joiner import JOINER
 from dask_simjoin.sets.gpu.launches import Operands, SetPairCollector, SetPairCounter
 from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock
+from dask_simjoin.sizes import ENTRY_BYTES
 
 THRESHOLDS = ("0.9", "0.8", "0.7", "0.6", "0.5")
 
@@ -219,7 +215,7 @@ def handed_over(report: Report, blocks: dict[str, SetBlock], few: SetBlock) -> N
                 )
         for chunk in CHUNKS:
             method = AllPairs(
-                filter="cpu", verify=way, chunk_bytes=chunk * CANDIDATE_BYTES // 4
+                filter="cpu", verify=way, chunk_bytes=chunk * ENTRY_BYTES // 4
             )
             name = f"allpairs filtered by the cpu, {way}, M_c {chunk >> 20} MB"
             report.count(kind, thresholds[-1], name, block, method)

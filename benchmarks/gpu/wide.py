@@ -140,11 +140,11 @@ def joined(
 @contextlib.contextmanager
 def without_warpgroups() -> Iterator[None]:
     """Use the kernel for GPUs that multiply by warps only."""
-    before, float16.SLICED_DIMS = float16.SLICED_DIMS, 1 << 30
+    before, float16.TENSOR_DIMS = float16.TENSOR_DIMS, 1 << 30
     try:
         yield
     finally:
-        float16.SLICED_DIMS = before
+        float16.TENSOR_DIMS = before
 
 
 def peer(x: Any, eps: float, pairs: int) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from benchmarks.papers.sets_told import (
     winner_of_fig10,
 )
 from dask_simjoin.sets.gpu.candidates import (
-    CANDIDATE_BYTES,
     GpuSetChunk,
     HostFilter,
     chunks,
@@ -33,6 +32,7 @@ from dask_simjoin.sets.gpu.launches import Operands, SetPairCounter
 from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Filtered, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.token_ids import SetBlock
+from dask_simjoin.sizes import ENTRY_BYTES
 
 Runs = tuple[list[float], int]
 """Return the seconds of each run of a call, and its result."""
@@ -75,7 +75,7 @@ def hybrid(
     name: str, way: str, block: int = 32, memory: int = LARGE, **options: Any
 ) -> SetMethod:
     """One of the paper's settings; B=32 and much memory are its "unoptimized" ones."""
-    size = memory // ENTRY * CANDIDATE_BYTES
+    size = memory // ENTRY * ENTRY_BYTES
     return KINDS[name](
         filter="cpu", verify=way, block=block, chunk_bytes=size, **options
     )

@@ -53,12 +53,10 @@ from dask_simjoin.cli.csv_types import (
     type_of_ids,
 )
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.sizes import PARSED_BYTES
 
 HEAD_ROWS = 5_000
 """Look at this many rows of each CSV file to choose dtypes."""
-
-HEAD_BYTES = 1 << 20
-"""Begin with this many bytes to find them."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ class Head(NamedTuple):
 def _head(named: tuple[str, str], used: CsvColumns, written: CsvFormat) -> Head:
     path, name = named
     separator = written.separator or separator_of(path)
-    size = HEAD_BYTES
+    size = PARSED_BYTES
     while True:
         data, at_end = beginning_of(path, name, size, written.encoding)
         bom = 3 * data.startswith(b"\xef\xbb\xbf")

@@ -16,6 +16,7 @@ import numpy as np
 from fsspec.core import url_to_fs
 
 from dask_simjoin.graph.dask_private import AUTO_BLOCKSIZE as BLOCK_BYTES
+from dask_simjoin.sizes import READ_BYTES
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of compressed files, which must be read from their start."""
@@ -67,8 +68,8 @@ class CsvBlock(NamedTuple):
             return file.line
         with fsspec.open(file.path) as source:
             lines = itertools.accumulate(
-                line_ends(source.read(min(SCAN_BYTES, self.start - at)))
-                for at in range(0, self.start, SCAN_BYTES)
+                line_ends(source.read(min(READ_BYTES, self.start - at)))
+                for at in range(0, self.start, READ_BYTES)
             )
             return 1 + list(lines)[-1]
 
@@ -154,10 +155,6 @@ def line_ends(data: bytes) -> int:
     return data.count(b"\n") or data.count(b"\r")
 
 
-SCAN_BYTES = 1 << 23
-"""Scan a large file for quotes in pieces of this size."""
-
-
 def blocks_of(file: CsvFile) -> list[CsvBlock]:
     """Cut a file into blocks, between two rows."""
     whole = [CsvBlock(file, file.start, None)]
@@ -181,7 +178,7 @@ def _cuts(fs: Any, path: str, file: CsvFile) -> Iterator[int]:
     inside, before, end, opened = False, LF, b"", at
     with fs.open(path, "rb") as source:
         source.seek(at)
-        while data := source.read(min(SCAN_BYTES, BLOCK_BYTES)):
+        while data := source.read(min(READ_BYTES, BLOCK_BYTES)):
             # so that two quotes for one are never cut apart
             while data.endswith(b'"') and (more := source.read(1)):
                 data += more

@@ -28,7 +28,6 @@ from dask_simjoin.cli.csv_types import (
     FALSE,
     FLOAT,
     INT,
-    MAX_EXACT,
     MISSING,
     TEXT,
     TRUE,
@@ -40,6 +39,8 @@ from dask_simjoin.cli.csv_types import (
     said,
     which_fit,
 )
+from dask_simjoin.engine.columns import EXACT_INTEGER
+from dask_simjoin.sizes import PARSED_BYTES
 
 
 class BadRow(NamedTuple):
@@ -74,7 +75,7 @@ def read_csv_block(
     """Parse some columns of a block, and convert them to the dtypes of `meta`."""
     wanted = meta if columns is None else meta[columns]
     data = without_ranges(bytes_of(block), block.dropped)
-    if not data[:LONGEST_BLANK].strip() and not data.strip():
+    if not data or data.isspace():
         return wanted
     names = list(wanted.columns) or list(block.file.columns[:1])
     table = _parsed(data, block, names, rules)
@@ -128,19 +129,12 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
     return _with_texts(pa.table(typed), block, as_text, rules)
 
 
-LONGEST_BLANK = 1_000
-"""Look at this many bytes first to find out whether a block has rows."""
-
-ARROW_BYTES = 1 << 20
-"""Arrow parses this many bytes at a time, unless a row is longer."""
-
-
 def _arrow(
     data: bytes,
     file: CsvFile,
     types: Mapping[str, pa.DataType],
     irregular: Callable[[Any], str],
-    size: int = ARROW_BYTES,
+    size: int = PARSED_BYTES,
 ) -> pa.Table:
     """Parse columns with Arrow. `irregular`: called for each row with another number of
     fields; returns "skip" or "error".
@@ -167,7 +161,7 @@ def _arrow(
             ),
         )
     except pa.ArrowInvalid as error:
-        if "straddl" not in str(error) or size > ARROW_BYTES:
+        if "straddl" not in str(error) or size > PARSED_BYTES:
             raise
     return _arrow(data, file, types, irregular, min(len(data) + 1, 2**31 - 1))
 
@@ -288,7 +282,7 @@ def _check_digits(table: pa.Table, block: CsvBlock, rules: Rules) -> None:
     for name in table.column_names:
         if rules.kinds.get(name) == FLOAT and name not in rules.numbers:
             largest = pc.max(pc.abs(table[name])).as_py()
-            if largest is not None and np.inf > largest > MAX_EXACT:
+            if largest is not None and np.inf > largest > EXACT_INTEGER:
                 raise WiderType(block.file.path, name, TEXT, f"{largest:.0f}")
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dask_simjoin.engine.columns import EXACT_INTEGER
+
 
 class WiderType(Exception):
     """Raised if a column needs another type than its first rows: the program reads the
@@ -66,9 +68,6 @@ NUMBER = r"^\s*[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))\s*$
 INTEGER = r"^\s*[+-]?\d+\s*$"
 """Match the texts of numbers and of integers."""
 
-MAX_EXACT = 2**53
-"""float64 represents every integer exactly up to this one."""
-
 
 @dataclass(frozen=True)
 class CsvColumns:
@@ -124,7 +123,7 @@ def inferred_type(texts: pa.ChunkedArray, used: CsvColumns, name: str) -> Inferr
         return Inferred(FLOAT, True)
     values = [int(one) for one in numbers.to_pylist()]
     largest = max(-min(values), max(values))
-    is_exact = largest <= MAX_EXACT
+    is_exact = largest <= EXACT_INTEGER
     if len(rest) == len(texts):
         if min(values) >= -(2**63) and max(values) < 2**63:
             return Inferred(INT, is_exact)

@@ -28,6 +28,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
 from dask_simjoin.request.messages import size_text
+from dask_simjoin.sizes import MOMENT
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
 """Ask for confirmation if the estimated bytes of the result, or seconds of the join,
@@ -231,11 +232,6 @@ def stoppable() -> Iterator[None]:
 Progress = Callable[[int, int], None]
 """A function that takes two numbers: finished tasks, and all tasks."""
 
-EVENT_SECONDS = 0.2
-"""The scheduler of a cluster waits at least this many seconds between two events about
-progress.
-"""
-
 
 class TaskCounter(Callback):
     """Counts the tasks of Dask's threaded and synchronous schedulers."""
@@ -281,9 +277,7 @@ class ClusterTaskCounter(SchedulerPlugin):
         if finish == "memory" and key in self._requested:
             self._done.add(key)
             now = time.monotonic()
-            if now - self._last > EVENT_SECONDS or len(self._done) == len(
-                self._requested
-            ):
+            if now - self._last > MOMENT or len(self._done) == len(self._requested):
                 self._last = now
                 self._scheduler.log_event(
                     self._topic, (len(self._done), len(self._requested))

@@ -44,6 +44,7 @@ from dask_simjoin.cli.sources import (
 )
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.messages import size_text
+from dask_simjoin.sizes import BATCH
 
 FORMULA_STARTS = (
     "=",
@@ -231,10 +232,6 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-CHUNK_ROWS = 1 << 18
-"""When the rows of an output are counted, this many are loaded at a time."""
-
-
 @dataclass(frozen=True)
 class OutputWriter:
     """Writes a result to a file or a folder."""
@@ -370,13 +367,13 @@ class OutputWriter:
                         "sep": separator_of(self.output),
                         "usecols": [column or 0],
                     }
-                    yield from pd.read_csv(file, chunksize=CHUNK_ROWS, **how)
+                    yield from pd.read_csv(file, chunksize=BATCH, **how)
                 else:
                     parquet = pq.ParquetFile(file)
                     columns = [column or parquet.schema_arrow.names[0]]
                     yield from (
                         one.to_pandas()
-                        for one in parquet.iter_batches(CHUNK_ROWS, columns=columns)
+                        for one in parquet.iter_batches(BATCH, columns=columns)
                     )
 
     def _parts(self, temporary: str) -> list[str]:

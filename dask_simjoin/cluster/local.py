@@ -77,7 +77,7 @@ from dask_simjoin.planning.outputs import (
     tree_output,
 )
 from dask_simjoin.request.clusters import Choice, NearDuplicatedRequest
-from dask_simjoin.request.options import MAX_BYTES
+from dask_simjoin.request.options import MAX_WHOLE
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block, count_block_pairs, no_edges
 from dask_simjoin.tasks.left_out import kept_rows
@@ -181,7 +181,7 @@ class LocalDistances(LocalJoins, LocalNearest):
         """Order the rows by OPTICS."""
         # the option that limits the bytes of a result applies to the ordered rows, not
         # to the pairs
-        unlimited = replace(self.spec.settings, result=MAX_BYTES)
+        unlimited = replace(self.spec.settings, result=MAX_WHOLE)
         self.spec = replace(self.spec, settings=unlimited)
         (frame,), spec, frames = self.frames, self.spec, frames_for(example)
         work = self.indexed(LISTS, sampled=mode != FOREST)

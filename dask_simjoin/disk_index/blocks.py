@@ -31,30 +31,20 @@ from dask_simjoin.disk_index.segments import (
 from dask_simjoin.disk_index.types import Part, Snapshot
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, reach
-from dask_simjoin.planning.resources import limits_for
+from dask_simjoin.planning.resources import READ_COPIES, limits_for
 from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import MIN_PART, PAIRS_AT_ONCE
 
 OWN_BYTES, KEPT_BYTES = 40, 16
 """Bytes of memory per row: for row number, id and index position together; and for each
 kept column.
 """
 
-INDEXING_FACTOR = 3
-"""While rows are indexed, they take this many times the memory of their coordinates."""
-
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
 """Number of tasks per thread. With several, all threads finish at about the same time.
 
 A join of all rows uses the smaller number if few pairs are expected.
-"""
-
-MIN_ROWS = 1 << 16
-"""A part has at least about this many rows, because fewer are not worth a task."""
-
-MAX_PAIRS = 1 << 24
-"""In a join of all rows, a task should make about this many pairs by estimate; they
-take half a GB.
 """
 
 OUT_OF_CORE = 4
@@ -102,7 +92,7 @@ been read.
 def row_bytes(spec: JoinSpec) -> int:
     """Return the bytes of memory that a row takes while rows are compared."""
     return (
-        INDEXING_FACTOR * 8 * (spec.coordinates.dims or 1)
+        math.ceil(READ_COPIES * 8 * (spec.coordinates.dims or 1))
         + OWN_BYTES
         + KEPT_BYTES * len(spec.keep)
     )
@@ -322,7 +312,7 @@ def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
     `rows`: number of rows in each row group.
     """
     even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
-    return cut_parts(rows, min(size.rows, max(even, MIN_ROWS)))
+    return cut_parts(rows, min(size.rows, max(even, MIN_PART)))
 
 
 def _in_memory(
@@ -333,7 +323,7 @@ def _in_memory(
     Several small segments form one part.
     """
     for part in cut_parts(
-        np.array([segment.rows for segment in segments], np.int64), MIN_ROWS
+        np.array([segment.rows for segment in segments], np.int64), MIN_PART
     ):
         own = [segments[n] for n in part.tolist()]
         files = {
@@ -379,11 +369,11 @@ def _rows_of_a_task(
             1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)
         ).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
-    tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MAX_PAIRS))
+    tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / PAIRS_AT_ONCE))
     # parts have only complete row groups, so the last part needs space for one more row
     # group
     return max(
-        -(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, MIN_ROWS
+        -(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, MIN_PART
     )
 
 

@@ -46,30 +46,16 @@ from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.reports.facts import summaries_html
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import (
+    BUFFER_SHARE,
+    ENTRY_BYTES,
+    HELD_SHARE,
+    PARTITION,
+    PARTS_PER_THREAD,
+    TRIES,
+)
 
 T = TypeVar("T")
-
-SEGMENT_ROWS = 1 << 19
-"""On CPUs, a segment has at most this many rows. For GPUs see `device_rows`."""
-
-DEVICE_SEGMENTS = 4
-"""Number of segments per GPU. There are fewer if segments would otherwise be smaller
-than `SEGMENT_ROWS`.
-
-Each additional segment makes a comparison about 20 ms longer.
-"""
-
-DEVICE_SHARE = 1 / 32
-"""The comparison with one segment may take up to this share of a GPU's memory."""
-
-KEY_BYTES = 28
-"""Bytes of memory per row of a key file: the key, the row number, and where the row is.
-"""
-
-SHARE = 0.5
-"""Cached rows may take up to this share of the memory: of all workers, or of this
-process.
-"""
 
 
 def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedRows:
@@ -103,7 +89,7 @@ def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedR
 
 def _segment_rows(version: Version, spec: JoinSpec) -> int:
     max_rows, limits = (
-        min(SEGMENT_ROWS, sizes(version.rows, spec).rows),
+        min(PARTITION, sizes(version.rows, spec).rows),
         limits_for(version.library),
     )
     if not limits.gpu or limits.memory is None:
@@ -121,13 +107,8 @@ def device_rows(rows: int, each: float, limits: Limits) -> int:
     """
     gpus = limits.threads if limits.cluster else 1
     sharing = limits.threads // gpus
-    capacity = (
-        (limits.memory or 0)
-        * sharing
-        * DEVICE_SHARE
-        / max(1.0, sharing * 2 * DEVICE_SHARE)
-    )
-    return min(rows // (DEVICE_SEGMENTS * gpus), int(capacity / each))
+    capacity = (limits.memory or 0) * sharing / max(BUFFER_SHARE, sharing * 2)
+    return min(rows // (PARTS_PER_THREAD * gpus), int(capacity / each))
 
 
 def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
@@ -136,7 +117,7 @@ def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa
     """
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
-        capacity -= KEY_BYTES * one.rows
+        capacity -= 2 * ENTRY_BYTES * one.rows
         if capacity >= 0:
             known = before.keys.get(one.name)
             found[one.name] = read_keys(version.root, one) if known is None else known
@@ -153,7 +134,7 @@ def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
 def _capacity(library: str) -> float:
     limits = limits_for(library)
     each = limits.memory if limits.memory is not None else limits.shared
-    return float("inf") if each is None else SHARE * each * limits.threads
+    return float("inf") if each is None else HELD_SHARE * each * limits.threads
 
 
 def _segments(
@@ -270,12 +251,6 @@ def _where() -> str:
     """
     client = current_client()
     return "" if client is None else str(client.id)
-
-
-LOOKS = 10
-"""A call reads at most this many versions, while vacuums remove files of versions that
-it reads.
-"""
 
 
 class IndexReader:
@@ -396,7 +371,7 @@ class IndexReader:
         """Update the cache for the last version. If vacuums remove files too often, some
         files stay out of the cache until the next call.
         """
-        for _ in range(LOOKS):
+        for _ in range(TRIES):
             try:
                 return cache.follow(self._last)
             except VersionGoneError:
@@ -420,7 +395,7 @@ class IndexReader:
         """Call `work` with the version to read. Call it again with a newer version if a
         vacuum has removed a file meanwhile.
         """
-        for _ in range(LOOKS - 1):
+        for _ in range(TRIES - 1):
             now = self._now()
             try:
                 return work(now)

@@ -26,8 +26,10 @@ import numpy as np
 
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.index.cpu_tiles import FAN_OUT
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
+from dask_simjoin.sizes import BATCH, FEW
 
 CELLS = 1 << 22
 """Maximum number of cells. A cell takes one byte, so most lookups are served from a CPU
@@ -37,11 +39,6 @@ cache.
 MAX_DIMS = 3
 """At most this many dimensions are cut into cells. In three dimensions, a row already
 marks 27 cells.
-"""
-
-MIN_CELLS = 8
-"""A dimension is cut only into at least this many cells, since otherwise few rows would
-be dropped.
 """
 
 MARGIN = 2
@@ -78,11 +75,11 @@ def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | Non
     order = [
         k
         for k in np.argsort(-fit, kind="stable").tolist()
-        if fit[k] >= MIN_CELLS and width[k] < math.inf
+        if fit[k] >= FEW and width[k] < math.inf
     ]
     dims = tuple(order[:MAX_DIMS])
     cells = _cells(fit[list(dims)])
-    if not dims or max(cells) < MIN_CELLS:
+    if not dims or max(cells) < FEW:
         return None
     axes = [
         _axis(float(lower[k]) - far, float(width[k]), number)
@@ -204,14 +201,6 @@ MAX_TILES = 1 << 12
 rows get larger tiles.
 """
 
-AT_ONCE = 1 << 19
-"""Number of comparisons with boxes per call: few enough that temporary arrays stay in a
-CPU cache.
-"""
-
-FAN_OUT = 4
-"""Number of parts into which each level of the kd order cuts its rows."""
-
 
 class CellBoxes(NamedTuple):
     """Bounding boxes of groups of rows. A group is a row group or a tile."""
@@ -280,7 +269,7 @@ def near_tiles(
     """
     tiles, groups = len(rows.lower), len(boxes.lower)
     near = np.zeros((tiles, groups), bool)
-    step = max(1, AT_ONCE // max(groups, 1))
+    step = max(1, BATCH // max(groups, 1))
     for start in range(0, tiles, step):
         some = slice(start, start + step)
         sides = (
@@ -328,7 +317,7 @@ def _mark_touched(
     """Compare each box `group[i]` with the rows in tile `tile[i]`. Set `found` for
     groups with a row within reach.
     """
-    step = max(1, AT_ONCE // rows.size)
+    step = max(1, BATCH // rows.size)
     for start in range(0, len(tile), step):
         some, of = tile[start : start + step], group[start : start + step]
         places = np.minimum(

@@ -63,6 +63,7 @@ from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import FEW, MIN_PART
 
 
 def read_gone(
@@ -229,15 +230,6 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
     return total
 
 
-SAMPLED_GROUPS = 8
-"""An estimate joins at most this many row groups with the new rows, and as many with
-themselves.
-"""
-
-MAX_NEW_ROWS = 1 << 14
-"""For an estimate, at most this many of the new rows are joined with each other."""
-
-
 def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
     """Estimate an update that adds rows. `x` (n, columns): their coordinates as the
     user gave them, on the host.
@@ -278,7 +270,7 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
         return len(pairs_within(how, few, None, columns))
 
     few = some(
-        own, xp.asarray(np.sort(np.random.default_rng(0).permutation(n)[:MAX_NEW_ROWS]))
+        own, xp.asarray(np.sort(np.random.default_rng(0).permutation(n)[:MIN_PART]))
     )
     old, seconds = _scaled(with_new, chosen, size)
     _, anew = _scaled(with_itself, np.arange(len(size)), size)
@@ -310,9 +302,7 @@ def _scaled(
     if not len(groups):
         return 0.0, 0.0
     few = groups[
-        np.linspace(0, len(groups) - 1, min(SAMPLED_GROUPS, len(groups))).astype(
-            np.int64
-        )
+        np.linspace(0, len(groups) - 1, min(FEW, len(groups))).astype(np.int64)
     ]
     find(int(few[0]))
     began = time.perf_counter()

@@ -28,9 +28,10 @@ import pyarrow.parquet as pq
 
 from dask_simjoin.disk_index.disks import open_regular
 from dask_simjoin.disk_index.folders import folder_of, is_tombstone
-from dask_simjoin.disk_index.stores import AnyPath, ObjectFile
+from dask_simjoin.disk_index.stores import FIRST_BYTES, AnyPath, ObjectFile
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
+from dask_simjoin.sizes import KEPT, READ_BYTES
 
 REMEDY = (
     "`dask-simjoin index check` lists all damage. Copy the file back from a backup. Or "
@@ -118,20 +119,7 @@ BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
 Both consist of a size and a mark: the size of the block, and the size of the footer.
 """
 
-TAIL = 1 << 16
-"""The first read of a file fetches this many bytes at its end, which usually include
-the whole ending.
-"""
-
-CACHED_ENDS = 32
-"""The endings of this many files are cached. For a million rows, an ending has 0.3 MB
-and takes 0.3 ms to read.
-"""
-
 OTHER = "its content changed after it was written"
-
-AT_ONCE = 1 << 24
-"""A file is verified in steps of about this many bytes."""
 
 WORD = 8
 """A run has at least this many bytes. A shorter write forms a run together with the
@@ -207,7 +195,7 @@ class Ending(NamedTuple):
     metadata: pq.FileMetaData
 
 
-@functools.lru_cache(CACHED_ENDS)
+@functools.lru_cache(KEPT)
 def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
     """Read and verify the end of a file. The result is cached, because several tasks
     read the same file.
@@ -223,7 +211,7 @@ def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Endi
             data: bytes = read_bytes(file, start, size, path).to_pybytes()
             return data
 
-        first = max(0, size - TAIL)
+        first = max(0, size - FIRST_BYTES)
         last = read(first, size - first)
         if size < FOOTER_END.size + BLOCK_END.size:
             raise other
@@ -351,11 +339,11 @@ class VerifiedFile:
         return data.slice(start - begin, stop - start)
 
     def verify(self) -> None:
-        """Verify the complete file, about `AT_ONCE` bytes at a time."""
+        """Verify the complete file, about `READ_BYTES` bytes at a time."""
         at = 0
         while at < self._found[-1]:
             self.seek(at)
             at = self._found[
-                min(bisect_right(self._found, at + AT_ONCE), len(self._found) - 1)
+                min(bisect_right(self._found, at + READ_BYTES), len(self._found) - 1)
             ]
             self.read_buffer(at - self._at)

@@ -41,7 +41,12 @@ from dask_simjoin.disk_index.folders import removed
 from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
 from dask_simjoin.disk_index.pair_files import all_pairs
 from dask_simjoin.disk_index.row_batch import RowBatch, load, some
-from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
+from dask_simjoin.disk_index.rows import (
+    CACHED_VERSIONS,
+    example_table,
+    read_part,
+    read_tables,
+)
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath, is_read_only
 from dask_simjoin.disk_index.types import SEQ, Part, Snapshot
@@ -60,6 +65,7 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import BATCH, PARTITION
 from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_forest
 
 ID, COMPONENT, ROOT = "id", "component", "root"
@@ -68,12 +74,6 @@ NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
 """Names of files, without the ending: a version, then a checksum, which is missing in
 older files.
 """
-
-KEPT = 2
-"""The groups of this many versions stay on disk."""
-
-ROWS, TASK_ROWS = 1 << 20, 1 << 17
-"""Rows per partition of the result, and rows per task that reads row numbers."""
 
 
 class Grouping(NamedTuple):
@@ -149,18 +149,18 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 def write_grouping(version: Version, found: Grouping) -> AnyPath:
     """Write the groups of a version to a file.
 
-    Remove the files of older versions, except the newest `KEPT`.
+    Remove the files of older versions, except the newest `CACHED_VERSIONS`.
     """
     folder, table = version.root / FOLDER, grouping_table(found)
 
     def write(file: ChecksumWriter) -> None:
-        write_tables([table], file, table.schema, table.schema.names, ROWS)
+        write_tables([table], file, table.schema, table.schema.names, PARTITION)
 
     name, _ = write_named(folder, write, f"{found.version:020d}")
     others = grouping_files(version.root)
     numbers = sorted({number for number, _ in others} - {found.version}, reverse=True)
     for number, path in others:
-        if number in numbers[KEPT - 1 :]:
+        if number in numbers[CACHED_VERSIONS - 1 :]:
             # an old file that stays does no harm
             with contextlib.suppress(IndexWriteError, IndexStoreError):
                 removed(path)
@@ -192,8 +192,8 @@ def grouping_frame(version: Version, path: AnyPath) -> Frame:
 def frame_in_memory(version: Version, found: Grouping) -> Frame:
     """Return the same frame as `grouping_frame`, from groups in memory."""
     table = grouping_table(found).select([ID, COMPONENT])
-    starts = range(0, max(1, len(table)), ROWS)
-    parts = [table.slice(start, ROWS).combine_chunks() for start in starts]
+    starts = range(0, max(1, len(table)), PARTITION)
+    parts = [table.slice(start, PARTITION).combine_chunks() for start in starts]
     how: dict[str, Any] = {"dtypes": _dtypes(version), "library": version.library}
     meta = _as_frame(parts[0].slice(0, 0), **how)
     return dd.from_map(_as_frame, parts, **how, meta=meta, label="simjoin_components")
@@ -341,7 +341,7 @@ def _connecting(pairs: Frame) -> Frame:
 def _numbers(rows: Snapshot) -> tuple[np.ndarray, pa.Array]:
     """Read the row numbers of all rows, ascending, and their ids."""
     columns = [SEQ, rows.options.row_id]
-    parts = ((part, columns) for part in parts_of(rows, TASK_ROWS))
+    parts = ((part, columns) for part in parts_of(rows, BATCH))
     found = call_on_workers("simjoin_numbers", _read_numbers, parts)
     table = pa.concat_tables(found).sort_by(SEQ).combine_chunks()
     return table[SEQ].to_numpy(), _array(table[columns[1]])
@@ -358,7 +358,7 @@ def _edges_among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
     """Return the edges of a spanning forest of the pairs among some rows. `seq`: row
     numbers of these rows, ascending.
     """
-    each = ((part, seq, spec) for part in parts_of(rows, TASK_ROWS))
+    each = ((part, seq, spec) for part in parts_of(rows, BATCH))
     found = [
         one
         for one in call_on_workers("simjoin_again", _rows_in, each)

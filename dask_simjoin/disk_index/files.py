@@ -35,6 +35,7 @@ from dask_simjoin.errors import IndexFormatError, IndexStoreError
 from dask_simjoin.graph.dask_private import Task
 from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import is_worker, on_worker
+from dask_simjoin.sizes import SPARE_BYTES
 
 
 def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
@@ -93,11 +94,6 @@ REPEATED = (VERSION,)
 CACHED_FILES, SMALL = 1024, 1 << 16
 """At most this many small files are cached, such as the boxes and deletions of updates.
 Small means: up to this size in bytes.
-"""
-
-SPOOLED = 1 << 26
-"""A file for an object store is collected in memory up to this many bytes. A larger one
-is collected on a local disk.
 """
 
 
@@ -163,7 +159,7 @@ def write_named(
         scratch = dask.config.get("temporary-directory", None)
         with (
             writing(folder),
-            tempfile.SpooledTemporaryFile(SPOOLED, dir=scratch) as file,
+            tempfile.SpooledTemporaryFile(SPARE_BYTES, dir=scratch) as file,
         ):
             spooled = cast(BinaryIO, file)
             summed(spooled)

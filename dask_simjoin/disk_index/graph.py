@@ -34,6 +34,7 @@ from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import PARTITION
 
 
 def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinSpec:
@@ -268,11 +269,7 @@ def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
     )
 
 
-ROWS = 1 << 20
-"""A partition has about this many rows."""
-
-
-def parts_of(rows: Snapshot, max_rows: int = ROWS) -> Iterator[Part]:
+def parts_of(rows: Snapshot, max_rows: int = PARTITION) -> Iterator[Part]:
     """Yield parts of consecutive row groups, each with about `max_rows` rows. There is
     at least one part.
     """

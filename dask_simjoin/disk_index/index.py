@@ -60,7 +60,7 @@ from dask_simjoin.disk_index.versions import (
     history_of,
     vacuumed,
 )
-from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
+from dask_simjoin.disk_index.writing import coordinates_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import example_of
@@ -70,6 +70,7 @@ from dask_simjoin.request.units import (
     check_distance,
     check_metric,
 )
+from dask_simjoin.sizes import PARTITION
 
 __all__ = ["Index", "IndexChanges"]
 
@@ -221,7 +222,7 @@ class Index(IndexReader):
             change = replace(
                 change,
                 counters=counters_after_update(
-                    now, [one.groups for one in change.written], FILE_ROWS
+                    now, [one.groups for one in change.written], PARTITION
                 ),
             )
             return self._commit(own, now, base, change, report)
@@ -403,7 +404,7 @@ class Index(IndexReader):
         """Measure how well rows are ordered on disk. This affects the speed of updates,
         but no pairs.
         """
-        return self._reading(lambda now: quality_of(now, FILE_ROWS))
+        return self._reading(lambda now: quality_of(now, PARTITION))
 
     def check(self) -> CheckReport:
         """Read all files of all versions and list damaged files; see `CheckReport`.

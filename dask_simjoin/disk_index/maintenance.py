@@ -41,12 +41,13 @@ from dask_simjoin.disk_index.files import call_on_workers
 from dask_simjoin.disk_index.publishing import Transaction, base_of, transaction
 from dask_simjoin.disk_index.reports import QualityReport, UpkeepReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
+from dask_simjoin.disk_index.schema import MAX_DELETED_SHARE
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import Manifest, Options, Part, RowGroups, Snapshot
-from dask_simjoin.disk_index.versions import Change, attempted, commit
-from dask_simjoin.disk_index.writing import FILE_ROWS
+from dask_simjoin.disk_index.versions import MAX_FILES, Change, attempted, commit
 from dask_simjoin.engine.base import frames_of_library, joiner_for
+from dask_simjoin.engine.index.cpu_tiles import FAN_OUT
 from dask_simjoin.engine.index.kdtree import (
     Regions,
     dims_to_cut,
@@ -64,9 +65,7 @@ from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.tables import MAX_REGIONS
-
-POINTS = 4096
-"""The new rows of an update are represented by at most this many random points."""
+from dask_simjoin.sizes import FEW, PARTITION, SAMPLED
 
 OPEN_COST = 4096
 """Measured cost of opening a file, as the number of rows that could be read in the same
@@ -77,8 +76,6 @@ PER_GROUP, MAX_POINTS = 32, 1 << 16
 """Number of random points that stand for the rows of one row group, and maximum number
 of points in all.
 """
-
-FAN_OUT = 4
 
 
 def sample_points(
@@ -158,7 +155,7 @@ def excess(rows: Snapshot, new: RowGroups) -> float:
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
         return 0.0
-    x, options = sample_points(new, rows.options, min(number, POINTS)), rows.options
+    x, options = sample_points(new, rows.options, min(number, SAMPLED)), rows.options
     now = reached(x, boxes_of(rows), options)
     boxes, sizes = ideal_layout(rows)
     more = rows.groups.rows[now].sum() - sizes[reached(x, boxes, options)].sum()
@@ -169,12 +166,6 @@ def excess(rows: Snapshot, new: RowGroups) -> float:
 CLUSTERS = 20
 """Number of clusters whose centroids are compared. The definition of drift, and this
 number, are from Korkmaz (2012).
-"""
-
-SMALL_PART = 8
-"""A file is small if it has less than one eighth of the rows of a full file.
-
-Most updates write small files.
 """
 
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
@@ -190,7 +181,7 @@ def small_files(manifest: Manifest, full: int) -> list[str]:
     """List the small files of a version. Updates write such files. `full`: number of
     rows in a full file.
     """
-    return [one.name for one in manifest.files if SMALL_PART * one.rows < full]
+    return [one.name for one in manifest.files if FEW * one.rows < full]
 
 
 def quality_of(version: Version, full: int) -> QualityReport:
@@ -200,7 +191,7 @@ def quality_of(version: Version, full: int) -> QualityReport:
     rows, manifest, options = version.rows, version.manifest, version.manifest.options
     ratio = scan = 1.0
     if len(rows.groups):
-        x = sample_points(rows.groups, options, POINTS)
+        x = sample_points(rows.groups, options, SAMPLED)
         scan = scanned(x, boxes_of(rows), rows.groups.rows, options)
         ratio = scan / max(1.0, scanned(x, *ideal_layout(rows), options))
     small = set(small_files(manifest, full))
@@ -261,24 +252,9 @@ COMMIT = 1 << 19
 compared meanwhile.
 """
 
-MAX_SMALL = 8
-"""Files of similar size form a tier. A tier may be merged if it has at least this many
-files.
-"""
-
-MAX_FILES = 64
-"""A tier with this many files is always merged, because each manifest must list all
-files.
-"""
-
 REORDER_FACTOR = 2.0
 """Files are reordered instead of merged if that costs at most this many times as much
 as merging.
-"""
-
-MAX_DELETED_SHARE = 0.3
-"""A file is rewritten without its deleted rows if more than this share of its rows are
-deleted.
 """
 
 
@@ -338,7 +314,7 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
     near = unordered_files(version, full)
     if manifest.counters.get(EXCESS, 0.0) > price(version, near):
         return near
-    small = similar_files(version, full, MAX_SMALL)
+    small = similar_files(version, full, FEW)
     if small and manifest.counters.get(SMALL_EXCESS, 0.0) > COMMIT:
         return (
             near
@@ -492,7 +468,7 @@ def keep_up(version: Version) -> UpkeepReport:
     """
     nothing = UpkeepReport(version.number, 0, 0, 0, 0)
     try:
-        files = to_rewrite(version, FILE_ROWS)
+        files = to_rewrite(version, PARTITION)
         if not files or base_of(version.root, version.manifest) != version.number:
             return nothing
         with transaction(version.root) as own:
@@ -515,8 +491,8 @@ def keep_up(version: Version) -> UpkeepReport:
 def optimize(root: AnyPath, last: Callable[[], Version], how: str) -> UpkeepReport:
     def work(now: Version, base: int, own: Transaction) -> UpkeepReport | None:
         if how == "auto":
-            return _rewrite(own, now, base, to_rewrite(now, FILE_ROWS))
-        small = small_files(now.manifest, FILE_ROWS)
+            return _rewrite(own, now, base, to_rewrite(now, PARTITION))
+        small = small_files(now.manifest, PARTITION)
         every = [one.name for one in now.manifest.files]
         return _rewrite(own, now, base, frozenset(small if how == "small" else every))
 
@@ -531,10 +507,10 @@ def _rewrite(
     """
     if not files:
         return UpkeepReport(version.number, 0, 0, 0, 0)
-    change = rewritten(own, version, files, base + 1, FILE_ROWS)
+    change = rewritten(own, version, files, base + 1, PARTITION)
     change = replace(
         change,
-        counters=change.counters | counters_after_rewrite(version, files, FILE_ROWS),
+        counters=change.counters | counters_after_rewrite(version, files, PARTITION),
     )
     done = commit(own, version.manifest, base, change, version.library)
     if done is None:

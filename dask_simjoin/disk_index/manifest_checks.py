@@ -11,6 +11,8 @@ import datetime
 import math
 import re
 
+import numpy as np
+
 from dask_simjoin.disk_index.types import (
     DeletedFile,
     KeyFile,
@@ -20,22 +22,16 @@ from dask_simjoin.disk_index.types import (
     PairFile,
     RowFile,
 )
+from dask_simjoin.request.options import MAX_WHOLE
 from dask_simjoin.request.units import check_eps, check_metric
 
 KINDS = ("index", "update", "restore", "rewrite")
 
-MAX_VERSION = 1 << 62
-"""Largest number of a version. Row files store version numbers as int64."""
-
-MAX_SEQ = 1 << 62
-"""Largest row number that a new row gets."""
-
 MAX_ROWS = 1 << 40
 """A single file has at most this many rows."""
 
-MAX_KEY = (1 << 64) - 1
-
-MAX_GROUP = 1 << 16
+LARGEST_GROUP = 1 << 16
+"""Largest number of rows of a row group."""
 
 POLICIES = ("auto", "always", "never")
 
@@ -48,7 +44,7 @@ def check_manifest(manifest: Manifest) -> None:
     values are right already.
     """
     version = manifest.version
-    _check_range("version", version, 1, MAX_VERSION)
+    _check_range("version", version, 1, MAX_WHOLE)
     if manifest.parent is not None and not 1 <= manifest.parent < version:
         raise ValueError(
             f"its 'parent' is {_shown(manifest.parent)}, but a parent is an earlier "
@@ -88,7 +84,9 @@ def _check_files(manifest: Manifest) -> None:
         _check_range(f"number of rows of {file.name}", file.rows, 0, MAX_ROWS)
     for keys in manifest.keys:
         _check_range(f"smallest key of {keys.name}", keys.low, 0, keys.high)
-        _check_range(f"largest key of {keys.name}", keys.high, 0, MAX_KEY)
+        _check_range(
+            f"largest key of {keys.name}", keys.high, 0, np.iinfo(np.uint64).max
+        )
 
 
 def _check_counts(manifest: Manifest) -> None:
@@ -96,7 +94,7 @@ def _check_counts(manifest: Manifest) -> None:
     # deletion files may also list rows of files that are not in use any more
     deleted = sum(one.rows for one in manifest.deleted)
     _check_range("number of rows", manifest.rows, max(0, there - deleted), there)
-    _check_range("'next_seq'", manifest.next_seq, manifest.rows, MAX_SEQ)
+    _check_range("'next_seq'", manifest.next_seq, manifest.rows, MAX_WHOLE)
 
 
 def check_options(options: Options) -> None:
@@ -117,7 +115,7 @@ def check_options(options: Options) -> None:
         0 <= one < options.dims for one in options.cut
     ):
         raise ValueError(f"its 'cut' is {list(options.cut)[:9]}")
-    _check_range("'group'", options.group, 1, MAX_GROUP)
+    _check_range("'group'", options.group, 1, LARGEST_GROUP)
     policy = options.recluster
     if policy not in POLICIES and (isinstance(policy, str) or not policy >= 1):
         raise ValueError(f"its 'recluster' is {str(policy)[:80]!r}")

@@ -35,6 +35,7 @@ from dask_simjoin.disk_index.types import (
     StoredPairs,
 )
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, VersionGoneError
+from dask_simjoin.sizes import TRIES
 
 FILE_NAME = re.compile(
     r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet"
@@ -145,12 +146,6 @@ DIGITS = 20
 
 ENDING = ".json"
 
-LISTINGS = 100
-"""Versions are listed at most this many times.
-
-They are listed again if a vacuum removes the last version before it is read.
-"""
-
 NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
 """Names of manifests. All other files in the folder are ignored."""
 
@@ -235,7 +230,7 @@ def latest(root: AnyPath) -> Manifest:
     versions are listed, others may be added or removed. So if the last version in the
     list is gone, list again.
     """
-    for _ in range(LISTINGS):
+    for _ in range(TRIES):
         known = versions(root)
         found = _read(root, known[-1]) if known else None
         if isinstance(found, Manifest):

@@ -34,7 +34,7 @@ from dask_simjoin.disk_index.files import (
 )
 from dask_simjoin.disk_index.graph import example_of_pairs, lazy_pairs, spec_of
 from dask_simjoin.disk_index.publishing import Transaction
-from dask_simjoin.disk_index.rows import CACHED_DELETIONS, example_table
+from dask_simjoin.disk_index.rows import CACHED_VERSIONS, example_table
 from dask_simjoin.disk_index.schema import arrow_of, as_frame
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
@@ -53,6 +53,7 @@ from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
+from dask_simjoin.sizes import BATCH, FEW, MIN_PART, PARTITION
 from dask_simjoin.tasks.matches import measured
 
 STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
@@ -62,9 +63,6 @@ TOTAL = "distance"
 """Name of the column of totals: a join with `TotalsSpec` returns them in place of
 distances.
 """
-
-GROUP = 1 << 18
-"""Number of pairs per row group of a pair file."""
 
 
 def stored_spec(rows: Snapshot) -> TotalsSpec:
@@ -118,7 +116,7 @@ def write_pairs(
             yield table
 
     name, size = own.write(
-        PAIRS, lambda file: write_tables(counted(), file, schema, texts, GROUP)
+        PAIRS, lambda file: write_tables(counted(), file, schema, texts, BATCH)
     )
     return WrittenPairs(name, rows, size)
 
@@ -128,7 +126,7 @@ class DeletedRows(NamedTuple):
     version: np.ndarray  # (n,): for each row, the last version that deleted it
 
 
-@functools.lru_cache(CACHED_DELETIONS)
+@functools.lru_cache(CACHED_VERSIONS)
 def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
     """Read from mark files which rows were deleted. The result is cached, because files
     never change.
@@ -183,10 +181,6 @@ def needed(pairs: StoredPairs) -> StoredPairs:
     return StoredPairs(pairs.files, tuple(one for one in marks if one.version > oldest))
 
 
-ROWS = 1 << 20
-"""A partition has about this many pairs."""
-
-
 class Pieces(NamedTuple):
     """The input of one partition: pair files, and for each of them the indexes of row
     groups.
@@ -238,9 +232,9 @@ def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
 
 
 def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
-    """Group row groups into partitions of about `ROWS` pairs."""
+    """Group row groups into partitions of about `PARTITION` pairs."""
     some: list[tuple[PairFile, tuple[int, ...]]] = []
-    capacity = ROWS
+    capacity = PARTITION
     for one in files:
         with parquet(root / PAIRS / one.name) as file:
             about = file.metadata
@@ -248,7 +242,7 @@ def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
             size = about.row_group(group).num_rows
             if size > capacity and some:
                 yield Pieces(tuple(some))
-                some, capacity = [], ROWS
+                some, capacity = [], PARTITION
             some.append((one, (group,)))
             capacity -= size
     if some:
@@ -297,19 +291,6 @@ def _read(
     return found
 
 
-MIN_STORED = 1 << 16
-"""A task that finds fewer pairs than this returns them.
-
-The process of the caller then writes the pairs of several tasks to one file.
-"""
-
-SMALL = 1 << 20
-"""A file with fewer pairs than this is small."""
-
-MAX_SMALL = 8
-"""A compaction merges small files only if there are more than this many."""
-
-
 def append_pairs(
     own: Transaction, version: Version, gone: np.ndarray, again: bool
 ) -> tuple[StoredPairs, int]:
@@ -339,7 +320,7 @@ def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
     done = call_on_workers("simjoin_store", store, each, expr.__dask_graph__())
     made = [one for one in done if isinstance(one, WrittenPairs)]
     few = [one for one in done if isinstance(one, pa.Table) and len(one)]
-    parts = cut_parts(np.array([len(one) for one in few]), SMALL)
+    parts = cut_parts(np.array([len(one) for one in few]), PARTITION)
     made += [write_pairs(own, (few[n] for n in part), schema) for part in parts]
     for one in made:
         check_written(root / PAIRS / one.name, one.size, one.rows, "pairs")
@@ -363,7 +344,7 @@ def _added_pairs(version: Version) -> Frame:
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
     """Write the pairs of a task to a file. If they are few, return them instead."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
-    return table if len(table) < MIN_STORED else write_pairs(own, iter([table]), schema)
+    return table if len(table) < MIN_PART else write_pairs(own, iter([table]), schema)
 
 
 def compact_pairs(
@@ -375,13 +356,13 @@ def compact_pairs(
     Return the stored pairs of the new version, and the number of bytes written.
     """
     pairs, number = version.manifest.pairs, version.number
-    small = [one for one in pairs.files if one.rows < SMALL]
-    large = [one for one in pairs.files if one.rows >= SMALL]
-    if not whole and len(small) <= MAX_SMALL:
+    small = [one for one in pairs.files if one.rows < PARTITION]
+    large = [one for one in pairs.files if one.rows >= PARTITION]
+    if not whole and len(small) <= FEW:
         return needed(pairs), 0
     bunches = [
         [small[n] for n in part]
-        for part in cut_parts(np.array([one.rows for one in small]), SMALL)
+        for part in cut_parts(np.array([one.rows for one in small]), PARTITION)
     ]
     stay = () if whole else tuple(large)
     bunches += [[one] for one in large] if whole else []

@@ -259,9 +259,9 @@ def publish(own: Transaction, base: int, manifest: Manifest) -> Outcome:
     return outcome
 
 
-CREATIONS = 3
-"""If no answer comes, a manifest is written at most this many times. The client of a
-store also repeats each request by itself.
+ATTEMPTS = 3
+"""Number of attempts to publish a version: while other writers publish theirs, or if no
+answer comes. The client of a store also repeats each request by itself.
 """
 
 
@@ -269,7 +269,7 @@ def _created(own: Transaction, name: str, content: bytes) -> Outcome:
     folder, unknown = manifests_of(own.root), None
     # from now on the files must stay, unless no version can list them
     own.kept = True
-    for _ in range(CREATIONS):
+    for _ in range(ATTEMPTS):
         try:
             folder.create(name, content)
             return Outcome.PUBLISHED

@@ -38,31 +38,9 @@ from dask_simjoin.metrics.norms import Array, Frame, Ids, Norm, add
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import BATCH, FEW, SAMPLED
 from dask_simjoin.tasks.chunks import Chunk, indexed
 from dask_simjoin.tasks.matches import measured
-
-SAMPLED_ROWS = 2048
-"""About this many rows of each batch are sampled, to choose a layout for the index."""
-
-MAX_ORDERED = 1 << 18
-"""At most this many changed rows are sorted. With more rows, tiles are compact even in
-the order of files.
-"""
-
-MAX_TILE_PAIRS = 1 << 20
-"""At most this many pairs of tiles of two parts are compared, which takes a few
-milliseconds.
-"""
-
-FEW_GONE = 8
-"""If less than one in this many rows is deleted, all rows are compared, and pairs of
-deleted rows are dropped later.
-"""
-
-MAX_MARKED = 0.5
-"""If more than this share of the cells is marked, the cell filter is not used, since it
-would drop too few rows.
-"""
 
 
 class RowBatch(TypedDict):
@@ -163,7 +141,7 @@ def _few_gone(kept: np.ndarray) -> bool:
     """Return whether the mask `kept` excludes so few rows that it is cheaper to compare
     than to drop them.
     """
-    return FEW_GONE * int(np.count_nonzero(~kept)) < len(kept)
+    return FEW * int(np.count_nonzero(~kept)) < len(kept)
 
 
 def _near_of(frame: Frame, spec: JoinSpec, cell_filter: CellFilter) -> Array | None:
@@ -192,12 +170,12 @@ def changed(
 ) -> RowBatch:
     """Cut changed rows into tiles. If `marked`, also mark the cells near them.
 
-    The rows are sorted in space first. But more than `MAX_ORDERED` rows keep their
+    The rows are sorted in space first. But more than `BATCH` rows keep their
     order, and no cells are marked. The same holds if `ordered` is False, because such
     rows are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
-    if not ordered or len(x) > MAX_ORDERED:
+    if not ordered or len(x) > BATCH:
         return rows | {"tiles": tiled_in_file_order(x, dims)}
     tiles = tiled(x, dims)
     found = some(rows, module_of(rows["x"]).asarray(tiles.order))
@@ -205,7 +183,7 @@ def changed(
     cell_filter = (
         make_cell_filter(found["x"], spec.norm, spec.threshold) if marked else None
     )
-    if cell_filter is not None and float(cell_filter.table.mean()) < MAX_MARKED:
+    if cell_filter is not None:
         found["cell_filter"] = cell_filter
     return found
 
@@ -266,7 +244,7 @@ def near_by_tiles(
     unchanged.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
-    if len(tiles.lower) * len(theirs.lower) > MAX_TILE_PAIRS:
+    if len(tiles.lower) * len(theirs.lower) > BATCH:
         return rows, others
     boxes = CellBoxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
     near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
@@ -288,7 +266,7 @@ def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
 def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
     every = merge_moments([moments(side["x"]) for side in sides])
     sample = [
-        to_host(side["x"][:: max(1, len(side["x"]) // SAMPLED_ROWS)]) for side in sides
+        to_host(side["x"][:: max(1, len(side["x"]) // SAMPLED)]) for side in sides
     ]
     joiner = joiner_for(sides[0]["example"])
     return joiner.layout(

@@ -34,15 +34,17 @@ from dask_simjoin.disk_index.types import (
 )
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.index.cpu_tiles import FAN_OUT
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.sample import moments
+from dask_simjoin.sizes import FEW, READ_BYTES
 
 FILE, POSITION = "file", "position"
 
-CACHED_DELETIONS = 2
-"""A process caches this many results of `read_deleted`: one for a version, and one for
-a change.
+CACHED_VERSIONS = 2
+"""A process caches the deleted rows of this many versions: one for a version, and one
+for a change. The groups of this many versions stay on disk.
 """
 
 
@@ -77,7 +79,7 @@ def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
     return {name: at[order[a:b]] for name, a, b in parts if a < b}
 
 
-@functools.lru_cache(CACHED_DELETIONS)
+@functools.lru_cache(CACHED_VERSIONS)
 def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
     """Read deletion files. Return: name of a row file -> positions of its deleted rows,
     ascending.
@@ -94,19 +96,7 @@ def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.nda
     return MappingProxyType(places)
 
 
-FAN_OUT = 2
-
 NONE = np.zeros(0, np.int64)
-
-FEW_NEEDED = 8
-"""If less than one in this many rows is needed, rows are selected by position; else a
-mask selects them.
-"""
-
-AT_ONCE = 1 << 24
-"""If few rows of a file are needed, about this many bytes are read at a time, so that
-memory is reused.
-"""
 
 
 @dataclass(frozen=True)
@@ -181,7 +171,7 @@ def read_tables(
     for table, places, kept in _read_pieces(part, columns):
         if kept is None or kept.all():
             yield table, places
-        elif FEW_NEEDED * (some := np.flatnonzero(kept)).size < len(kept):
+        elif FEW * (some := np.flatnonzero(kept)).size < len(kept):
             yield table.take(pa.array(some)), places[some]
         else:
             yield table.filter(pa.array(kept)), places[kept]
@@ -287,7 +277,7 @@ def _read_named(
     size = np.array(
         [file.metadata.row_group(g).total_byte_size for g in groups.tolist()]
     )
-    for part in cut_parts(size, AT_ONCE):
+    for part in cut_parts(size, READ_BYTES):
         some = groups[part]
         places = _places(starts[some], sizes[some])
         own = _indexes_of(listed, places)

@@ -31,6 +31,7 @@ from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.partition import id_keys
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
+from dask_simjoin.sizes import FEW, PAIRS_AT_ONCE, PARTITION
 
 OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
 
@@ -171,19 +172,9 @@ GROUP, AT_ONCE = 1 << 16, 64
 reads at once.
 """
 
-MAX_SMALL, SMALL = 8, 1 << 20
-"""Key files with fewer than `SMALL` keys are merged once there are more than
-`MAX_SMALL` of them.
-"""
-
-MAX_MERGED = 1 << 22
-"""A merged key file has at most this many keys, because a merge holds all its keys in
-the memory of this process.
-"""
-
-MIN_VALID = 0.75
-"""A key file is rewritten if less than this share of its keys belongs to row files that
-still exist.
+MAX_DELETED_SHARE = 0.3
+"""A row file is rewritten if more than this share of its rows are deleted. A key file
+is rewritten if this share of its keys belongs to row files that are gone.
 """
 
 KEY, FILE, POSITION = "key", "file", "position"
@@ -222,12 +213,12 @@ def merged(
 
     Return the entries of all key files, and the number of bytes written.
     """
-    small = [one for one in keys if one.rows < SMALL]
-    if len(small) <= MAX_SMALL:
+    small = [one for one in keys if one.rows < PARTITION]
+    if len(small) <= FEW:
         return keys, 0
     found, total = [one for one in keys if one not in small], 0
     small.sort(key=lambda one: one.low)
-    for part in cut_parts(np.array([one.rows for one in small]), MAX_MERGED):
+    for part in cut_parts(np.array([one.rows for one in small]), PAIRS_AT_ONCE):
         some = [small[n] for n in part]
         made, size = _joined(some, own, files) if len(some) > 1 else (tuple(some), 0)
         found += made
@@ -249,7 +240,7 @@ def without_stale(
                 pa.string()
             )
         live = pc.sum(pc.is_in(column, names)).as_py() or 0
-        if live >= MIN_VALID * one.rows:
+        if live >= (1 - MAX_DELETED_SHARE) * one.rows:
             found.append(one)
         elif live:
             made, size = _joined([one], own, files)

@@ -20,7 +20,6 @@ import pyarrow as pa
 from distributed import Future
 
 from dask_simjoin.disk_index.row_batch import (
-    SAMPLED_ROWS,
     RowBatch,
     changed,
     joined_rows,
@@ -39,6 +38,7 @@ from dask_simjoin.graph.source import gather
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, reach
 from dask_simjoin.planning.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import SAMPLED
 
 BEYOND = 1 / 2
 """The search index covers the box of the segment's rows and a margin. The margin is up
@@ -106,7 +106,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
         len(rows["seq"]),
         joiner_for(rows["example"]),
     )
-    sample = to_host(rows["x"][:: max(1, n // SAMPLED_ROWS)])
+    sample = to_host(rows["x"][:: max(1, n // SAMPLED)])
     layout = joiner.layout(
         spec.search.method,
         *serves,

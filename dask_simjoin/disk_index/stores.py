@@ -42,9 +42,9 @@ FSSPEC_NAMES = {
 NESTED = ("client_options", "retry_config")
 """Options whose values are dicts."""
 
-HEAD = 1 << 16
-"""The first request for an object fetches this many bytes; most objects of an index are
-smaller.
+FIRST_BYTES = 1 << 16
+"""The first request for an object fetches this many bytes. So does the first read at
+the end of a file. Most objects, and most endings of files, are smaller.
 """
 
 WAITS = (0.1, 0.2, 0.4, 0.8)
@@ -258,7 +258,7 @@ class ObjectFile:
     def __init__(self, path: ObjectPath) -> None:
         self._path, head = path, b""
         try:
-            about, tag, head = path.read_range(0, HEAD)
+            about, tag, head = path.read_range(0, FIRST_BYTES)
         except IndexStoreError:  # the store refuses a range of an empty object
             about, tag = path.stat(), ""
             if about.st_size:

@@ -19,6 +19,7 @@ from fsspec.core import url_to_fs
 from dask_simjoin.calls.decorators import verb
 from dask_simjoin.calls.inputs import example_ids
 from dask_simjoin.catalog import LIBRARIES
+from dask_simjoin.disk_index.manifest_checks import LARGEST_GROUP
 from dask_simjoin.disk_index.stores import AnyPath, object_path
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
@@ -51,8 +52,6 @@ Policy = Literal["auto", "always", "never"]
 POLICIES = get_args(Policy)
 
 ROW_GROUP = 16_384
-LARGEST_GROUP = 65_536
-
 PathLike = str | os.PathLike[str]
 StorageOptions = Mapping[str, Any] | None
 

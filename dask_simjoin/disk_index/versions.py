@@ -40,7 +40,6 @@ from dask_simjoin.disk_index.files import (
     write_tables,
 )
 from dask_simjoin.disk_index.folders import FULL, removed, sync_folder
-from dask_simjoin.disk_index.manifest_checks import MAX_VERSION
 from dask_simjoin.disk_index.manifests import (
     FILE_NAME,
     OLDEST,
@@ -55,6 +54,7 @@ from dask_simjoin.disk_index.manifests import (
 )
 from dask_simjoin.disk_index.pair_files import append_pairs, compact_pairs
 from dask_simjoin.disk_index.publishing import (
+    ATTEMPTS,
     TEMPORARY_NAME,
     Outcome,
     Transaction,
@@ -78,16 +78,12 @@ from dask_simjoin.errors import (
     SimJoinError,
     VersionGoneError,
 )
+from dask_simjoin.request.options import MAX_WHOLE
 
 T = TypeVar("T")
 
 FileName = tuple[str, str]
 """The folder and the name of a file."""
-
-TRIES = 3
-"""A call tries at most this many times to make a version, while other writers publish
-versions.
-"""
 
 
 def attempted(
@@ -101,12 +97,12 @@ def attempted(
     called again. It is also called again if a vacuum has removed a file that it needs.
     """
     gone = None
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS):
         now = last()
         base = base_of(root, now.manifest)
         if base is None:
             continue
-        if base >= MAX_VERSION:
+        if base >= MAX_WHOLE:
             raise IndexFormatError(
                 f"{str(manifest_path(root, base))!r} has a larger number than any "
                 "version of an index. Remove this file, and repeat the call."
@@ -123,7 +119,7 @@ def attempted(
         if done is not None:
             return done
     raise IndexConflictError(
-        f"Other writers made versions of the index at {str(root)!r} {TRIES} times "
+        f"Other writers made versions of the index at {str(root)!r} {ATTEMPTS} times "
         "during this call, so "
         "nothing was changed. Let one process update it, or try again."
     ) from gone
@@ -286,7 +282,12 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-A_DAY = 24 * 60 * 60
+MAX_FILES = 64
+"""A task checks this many files. This many files of similar size are always merged,
+because each manifest must list all files.
+"""
+
+A_DAY = datetime.timedelta(days=1).total_seconds()
 """A file that no version lists counts as unused once it is this many seconds old.
 
 No update takes that long.
@@ -378,12 +379,6 @@ class Survey(NamedTuple):
     unknown: set[FileName]
 
 
-FENCES = 3
-"""A vacuum tries at most this many times to publish a fence. If that fails, unused
-files stay until the next vacuum.
-"""
-
-
 def _fenced_off(root: AnyPath) -> Survey:
     """List the versions and files of an index, and the old files that no version needs.
 
@@ -392,7 +387,7 @@ def _fenced_off(root: AnyPath) -> Survey:
     The writer must then begin again, with new files.
     """
     before = time.time() - A_DAY
-    for _ in range(FENCES):
+    for _ in range(ATTEMPTS):
         every = [latest(root), *intact(root, versions(root))]
         known, named = {one.version: one for one in every}, files_of(every)
         files = _data_files(root)
@@ -479,7 +474,7 @@ def check_index(root: AnyPath) -> CheckReport:
     ]
     paths = [root.joinpath(*name) for name in needed]
     some = (
-        (paths[start : start + AT_ONCE],) for start in range(0, len(paths), AT_ONCE)
+        (paths[start : start + MAX_FILES],) for start in range(0, len(paths), MAX_FILES)
     )
     wrong = [
         what
@@ -494,10 +489,6 @@ def check_index(root: AnyPath) -> CheckReport:
     return CheckReport(
         len(known), len(every), sum(map(_size, every)), plain, len(found), tuple(found)
     )
-
-
-AT_ONCE = 64
-"""Number of files that a task checks, because an index has many small files."""
 
 
 def _damages(paths: Sequence[AnyPath]) -> list[str]:

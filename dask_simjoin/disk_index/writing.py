@@ -56,13 +56,9 @@ from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.table import TableSummary, summarise_table
 from dask_simjoin.planning.tables import MAX_REGIONS
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import PARTITION
 from dask_simjoin.tasks.chunks import Fingerprint, check_source
 from dask_simjoin.tasks.shuffle import CELL
-
-FILE_ROWS = 1 << 20
-"""A file has about this many rows at most. Frames with more rows are cut into regions
-of space first.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +104,7 @@ def collect_rows(
         table,
         id,
         columns,
-        max(1, min(FILE_ROWS, int(chunk // table.row_bytes))),
+        max(1, min(PARTITION, int(chunk // table.row_bytes))),
     )
 
 

@@ -19,15 +19,26 @@ from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
+from dask_simjoin.sizes import BATCH
+
+CAPACITY_PER_POINT = 256
+"""Initial capacity of an output, in pairs per point of the larger chunk."""
+
+MAX_CAPACITY = 1 << 27
+"""Largest initial capacity of an output, in pairs, and of copied points, in
+coordinates.
+"""
+
+MIN_TAKEN_AT_ONCE = 64
+"""At least this many columns are taken by one call for each dtype, instead of one by
+one, and not by kernels.
+"""
 
 GROWTH = 8
 """Full columns grow by 1/GROWTH of their length.
 
 Larger steps would waste time, because NumPy zeros all added memory.
 """
-
-AT_ONCE = 1 << 20
-"""Number of values per batch when values are looked up or converted."""
 
 
 class GrowingColumns:
@@ -78,10 +89,10 @@ class GrowingColumns:
 
 
 def blocks(length: int, parts: int = 1) -> Iterator[slice]:
-    """Yield slices that cover `length` values. Each slice except the last has `AT_ONCE
+    """Yield slices that cover `length` values. Each slice except the last has `BATCH
     // parts` values.
     """
-    size = AT_ONCE // parts
+    size = BATCH // parts
     for start in range(0, length, size):
         yield slice(start, min(start + size, length))
 
@@ -130,7 +141,7 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
     return found
 
 
-EXACT_INTEGER = 2**53
+EXACT_INTEGER = int(2 / np.finfo(np.float64).eps)
 """Integers up to this size are exact in float64."""
 
 A_NUMBER = "but a number"

@@ -26,17 +26,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dask_simjoin.sizes import BATCH, MIN_PART, MOMENT
+
 Made = TypeVar("Made")
 Lock = TypeVar("Lock")
-
-LEAST_NUMBERS = 1 << 18
-"""Minimum number of coordinates per thread. For fewer, starting a thread takes more
-time than it saves.
-"""
-
-LEAST = 1 << 16
-"""Default minimum number of items per thread."""
-
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -64,7 +57,7 @@ def numbers_apart(dims: int) -> int:
 
     With fewer points, a further thread does not pay.
     """
-    return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
+    return max(1, min(MIN_PART, BATCH // max(1, dims)))
 
 
 def together(
@@ -201,18 +194,15 @@ def shared_out(
     the results.
 
     Parts begin at multiples of `grain`. `min_items`: minimum number of items per
-    thread; None: `LEAST`. `turns`: number of parts per thread; several balance parts of
+    thread; None: `MIN_PART`. `turns`: number of parts per thread; several balance parts of
     unequal work.
     """
-    number = max(1, min(threads, n // (LEAST if min_items is None else min_items)))
+    number = max(1, min(threads, n // (MIN_PART if min_items is None else min_items)))
     parts = number * turns if number > 1 else 1
     cuts = [min(round(n * k / parts / grain) * grain, n) for k in range(parts)]
     ranges = [(a, b) for a, b in itertools.pairwise([*cuts, n]) if b > a] or [(0, n)]
     return together([functools.partial(work, *part) for part in ranges], number)
 
-
-TURN_SECONDS = 0.5
-"""A part of long work takes about this long, so that Ctrl-C soon ends the work."""
 
 FIRST_WORK = 1 << 35
 """The first part of long work compares at most this many coordinates, in about a second
@@ -230,7 +220,7 @@ def in_turns(
     cost: float,
     grain: int = 1,
     turns: int = 1,
-    seconds: float = TURN_SECONDS,
+    seconds: float = MOMENT,
 ) -> list[Made]:
     """Split n items between threads, run `work(start, stop)` for each part, and return
     the results in order. Parts are short, so that Ctrl-C ends the work after one.

@@ -49,6 +49,7 @@ from dask_simjoin.graph.dask_private import (
 from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.metrics.norms import Series
 from dask_simjoin.planning.plan import Plan
+from dask_simjoin.sizes import HELD_PER_THREAD
 
 Layer = dict[Any, Any]
 """Tasks of an expression, by key."""
@@ -271,11 +272,6 @@ arguments.
 SUM_FAN_IN = 16
 """A task merges at most this many results of block pairs."""
 
-LISTS = 2
-"""Per thread of the cluster, at most this many lists are in memory: while one is made,
-another is taken apart.
-"""
-
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
     """For each chunk, list its block pairs as (number of the block pair, 0 or 1 for the
@@ -347,7 +343,7 @@ class Steps:
         cluster; None: no cluster.
 
         On a cluster, further tasks pick the items, so that workers send each other
-        items instead of lists. A new list is made only while fewer than `LISTS` lists
+        items instead of lists. A new list is made only while fewer than `HELD_PER_THREAD` lists
         per thread wait to be picked from. Otherwise Dask would make all lists first.
         When memory is short, it would then read a list from disk again for each item.
         """
@@ -361,7 +357,9 @@ class Steps:
         taken: list[TaskRef] = []
         for place, function, arguments in calls:
             first = (
-                () if len(taken) < LISTS * threads else (after, taken[-LISTS * threads])
+                ()
+                if len(taken) < HELD_PER_THREAD * threads
+                else (after, taken[-HELD_PER_THREAD * threads])
             )
             one = self.add(step, place, *first, function, *arguments)
             found.append({n: self.add(taking, (place, n), pick, one, n) for n in items})

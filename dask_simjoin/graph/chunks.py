@@ -15,7 +15,6 @@ from dask_simjoin.graph.dask_private import FromGraph, List, Task, TaskRef
 from dask_simjoin.graph.placement import on_worker_of, place_tasks
 from dask_simjoin.graph.records import NO_RUN, RunName
 from dask_simjoin.graph.shuffle import (
-    MAX_PARCELS,
     held_by_workers,
     packed_rows,
     parcels_by_worker,
@@ -41,6 +40,7 @@ from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import BATCH, FEW
 from dask_simjoin.tasks.by_worker import unpack_partitions, unpack_together
 from dask_simjoin.tasks.chunks import (
     gather_chunk,
@@ -50,13 +50,6 @@ from dask_simjoin.tasks.chunks import (
     read_points,
 )
 from dask_simjoin.tasks.shuffle import unpack
-
-MANY_COLUMNS = 8
-"""If cuDF partitions have more columns than this, workers exchange one array of points
-instead of the columns.
-
-Each column would be sent as a separate message, which takes about a millisecond.
-"""
 
 Call = tuple[Callable[..., Any], list[Any], dict[str, Any]]
 """A function, its arguments, and its options."""
@@ -370,11 +363,7 @@ class ChunkSource:
         source.small = None
         if chunks.are_partitions(self.sources):
             return self._of_partitions()
-        apart = (
-            copies > 1
-            and self.spec.library == "cudf"
-            and len(self.spec.on) > MANY_COLUMNS
-        )
+        apart = copies > 1 and self.spec.library == "cudf" and len(self.spec.on) > FEW
         if is_held(source.simple) and not is_cut(chunks) and not apart:
             return self._read()
         return self._gathered()
@@ -387,7 +376,7 @@ class ChunkSource:
                 return self._by_worker(held, chunks)
         parcels = len(self.sources) * len(chunks)
         alone = chunks.method == "tasks" and not self.spec.settings.cluster
-        if alone and parcels <= MAX_PARCELS:
+        if alone and parcels <= BATCH:
             return self._unpacked(chunks)
         moved = shuffled_chunks(
             self.source,

@@ -12,6 +12,7 @@ from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.source import FrozenSource, Listed, optimise_in_place
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec, RowSpec
+from dask_simjoin.sizes import PARTITION
 from dask_simjoin.tasks.left_out import (
     joined_positions,
     left_out_positions,
@@ -63,12 +64,6 @@ class LeftOutRows(LabelledExpr):
         return dict(frame.__dask_graph__()) | steps.layer
 
 
-MAX_ROWS = 1 << 20
-"""A partition of the result has at most this many rows that are left out, unless one
-partition of the table has more.
-"""
-
-
 def rows_left_out(
     source: FrozenSource, plan: Plan, spec: JoinSpec
 ) -> LeftOutRows | None:
@@ -77,7 +72,11 @@ def rows_left_out(
     if not numbers:
         return None
     each = Listed([(n, plan.tables.sources[0][n]) for n in numbers])
-    most, rows, ends = min(MAX_ROWS, plan.limits.output / plan.result.pair_bytes), 0, []
+    most, rows, ends = (
+        min(PARTITION, plan.limits.output / plan.result.pair_bytes),
+        0,
+        [],
+    )
     for place, n in enumerate(numbers):
         own = plan.tables.left_out[0].partitions[n]
         if rows and rows + own > most:

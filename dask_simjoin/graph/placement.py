@@ -43,11 +43,9 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_simjoin.graph.dask_private import key_split
 from dask_simjoin.request.options import current_client
+from dask_simjoin.sizes import KEPT, MARGIN, NANO
 
 LOG = logging.getLogger("dask_simjoin")
-
-MOST_ORDERS = 8
-"""The scheduler keeps the rules of at most this many joins; the oldest are dropped."""
 
 MOST_CHUNKS = 16
 """A worker is preferred for a task without dependencies only if at most this many
@@ -68,18 +66,10 @@ MAX_UNEVEN = 2
 many as another.
 """
 
-MAX_LOAD = 1.25
-"""Tasks run at the homes of their chunks if no worker gets more than this many times
-its fair share.
-"""
-
 WHOLE_LOAD = 1.05
 """A worker does all the work on two chunks if it then has at most this many times its
 fair share.
 """
-
-MIN_SECONDS = 1e-6
-"""Lower bound of the expected seconds of a task."""
 
 ON = "worker "
 """Prefix of the part of a task's key that names the worker for the task, as in "worker
@@ -213,7 +203,7 @@ class ChunkHomes(Placement):
         `step`: for each block pair, the tasks that share its work.
         """
         found: dict[Any, int] = {}
-        seconds = {pair: max(float(self.seconds[pair]), MIN_SECONDS) for pair in step}
+        seconds = {pair: max(float(self.seconds[pair]), NANO) for pair in step}
         load, fair = (
             np.zeros(len(self.threads)),
             sum(seconds.values()) * self.threads / self.threads.sum(),
@@ -231,7 +221,7 @@ class ChunkHomes(Placement):
                     homes[np.argmin((load[homes] + own) / fair[homes])]
                 )
                 load[worker] += own
-        return found if (load <= MAX_LOAD * fair).all() else {}
+        return found if (load <= MARGIN * fair).all() else {}
 
 
 @dataclass(frozen=True)
@@ -368,7 +358,7 @@ class PlacementPlugin(SchedulerPlugin):
         name = tuple(order.firsts)
         self._orders.pop(name, None)
         self._orders[name] = order
-        while len(self._orders) > MOST_ORDERS:
+        while len(self._orders) > KEPT:
             self._orders.popitem(last=False)
 
     def update_graph(

@@ -36,7 +36,7 @@ from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, 
 from dask_simjoin.graph.records import RUNS, Named
 from dask_simjoin.graph.row_cache import ROWS, PassedRows
 from dask_simjoin.graph.shuffle import held_by_workers
-from dask_simjoin.graph.small_frames import SMALL, is_read_by_chunk, small_frame
+from dask_simjoin.graph.small_frames import is_read_by_chunk, small_frame
 from dask_simjoin.graph.source import (
     FrozenSource,
     Given,
@@ -74,11 +74,7 @@ from dask_simjoin.planning.resources import (
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
-
-MAX_BYTES = 1 << 26
-"""The cache holds at most this many bytes of statistics. Beyond that, the least
-recently used ones are dropped.
-"""
+from dask_simjoin.sizes import ENTRY_BYTES, READ_BYTES, SPARE_BYTES
 
 
 @dataclass(eq=False)
@@ -106,7 +102,7 @@ the cache.
 class StatisticsCache:
     """Keeps statistics of tables as long as their frames exist."""
 
-    def __init__(self, most: int = MAX_BYTES) -> None:
+    def __init__(self, most: int = SPARE_BYTES) -> None:
         self._most = most
         self._kept: OrderedDict[Hashable, tuple[TableStatistics, weakref.ref[Any]]] = (
             OrderedDict()
@@ -174,9 +170,6 @@ class StatisticsCache:
 
 
 STATISTICS = StatisticsCache()
-
-KEY_BYTES = 16
-"""Bytes that an id takes while the keys of ids are sorted."""
 
 Check = Callable[[JoinStatistics, Limits], None]
 """A function that raises an error if tables are too large for the limits."""
@@ -252,7 +245,7 @@ DISTANCE_STEPS = PlanningSteps(
     _distance_key,
     summarise,
     _plan_distances,
-    max_here=SMALL,
+    max_here=READ_BYTES,
     summarize_parts=summarise_parts,
 )
 """Planning of joins of points by distance."""
@@ -496,7 +489,7 @@ def check_ids(
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
     overlapping = check_summaries(ids, spec.id)
     if overlapping and not known.unique:
-        size = KEY_BYTES * sum(ids[n].rows for n in overlapping)
+        size = ENTRY_BYTES * sum(ids[n].rows for n in overlapping)
         _check_across(source, spec, overlapping, -(-size // chunk))
     known.unique = True
 

@@ -23,6 +23,7 @@ from dask_simjoin.graph.workers import is_worker
 from dask_simjoin.reports.facts import BlockReport
 from dask_simjoin.reports.run import MAKE_ROWS, RunReport, StepRecord
 from dask_simjoin.request.options import current_client
+from dask_simjoin.sizes import KEPT
 
 LOG = logging.getLogger("dask_simjoin")
 
@@ -33,12 +34,6 @@ BRIEF = 1e-3
 """A task that makes no part of the result is recorded only if it takes at least this
 many seconds; most are shorter.
 """
-
-MOST_RUNS = 16
-"""Records are kept for at most this many runs; the oldest are dropped."""
-
-MOST_RESULTS = 256
-"""Names are kept for at most this many results: see `Runs.name_result`."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +154,7 @@ class Runs:
         with self._lock:
             self._runs.pop(run, None)
             self._runs[run] = report
-            while len(self._runs) > MOST_RUNS:
+            while len(self._runs) > KEPT:
                 self._runs.popitem(last=False)
         _log(report.planned_line)
 
@@ -176,7 +171,7 @@ class Runs:
         """
         with self._lock:
             self._results[name] = run
-            while len(self._results) > MOST_RESULTS:
+            while len(self._results) > KEPT:
                 self._results.popitem(last=False)
 
     def last(self) -> RunReport | None:

@@ -42,16 +42,7 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.limits import MEMORY_LIMIT
 from dask_simjoin.planning.resources import PROCESSES, limits_for
 from dask_simjoin.request.options import current_client
-
-SHARE = 16
-"""Kept rows may take 1 / SHARE of the memory: of this process, or of all workers
-together.
-"""
-
-FIRST = 8
-"""Each thread of the workers is given this many partitions before the first size is
-known.
-"""
+from dask_simjoin.sizes import CACHE_SHARE, FEW
 
 _NUMBERS = itertools.count()
 
@@ -260,14 +251,10 @@ class WorkersPass:
             return {None: numbers}, {}
         threads = self._client.nthreads()
         number = sum(threads.values())
-        self._together = number * min(max(2, len(numbers) // (FIRST * number)), FIRST)
+        self._together = number * min(max(2, len(numbers) // (FEW * number)), FEW)
         shares = shared_by_workers(numbers, threads)
-        first = {
-            worker: own[: FIRST * threads[worker]] for worker, own in shares.items()
-        }
-        rest = {
-            worker: own[FIRST * threads[worker] :] for worker, own in shares.items()
-        }
+        first = {worker: own[: FEW * threads[worker]] for worker, own in shares.items()}
+        rest = {worker: own[FEW * threads[worker] :] for worker, own in shares.items()}
         return first, {worker: own for worker, own in rest.items() if own}
 
     def _submit(self, shares: Shares) -> list[Future]:
@@ -361,7 +348,7 @@ class RowCache:
         ):
             return None
         limits = limits_for(library)
-        most = (limits.limit or 0) * limits.workers // SHARE
+        most = (limits.limit or 0) * limits.workers // CACHE_SHARE
         if not most or not source.inner.npartitions:
             return None
         passed = WorkersPass(client, source, most, label, function, args, each)
@@ -427,4 +414,4 @@ class RowCache:
         return None if lost or client is not current_client() else rows
 
 
-ROWS = RowCache(MEMORY_LIMIT // SHARE)
+ROWS = RowCache(MEMORY_LIMIT // CACHE_SHARE)

@@ -49,6 +49,7 @@ from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled
 from dask_simjoin.planning.outputs import ROW_COUNTS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import limits_for
+from dask_simjoin.sizes import PARTITION
 from dask_simjoin.tasks.chunks import Chunk, check_source
 from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 from dask_simjoin.tasks.shuffle import (
@@ -57,11 +58,6 @@ from dask_simjoin.tasks.shuffle import (
     counts_by_partition,
     labelled_counts,
 )
-
-ROWS_TOGETHER = 1 << 20
-"""A merged partition has at most this many rows: 16 MB of values, which is enough work
-for one task.
-"""
 
 FEW = 2
 """At least this many merged partitions remain, because Dask expects several partitions
@@ -119,7 +115,7 @@ def together(rows: Sequence[int]) -> Ranges:
     """Choose ranges (first, last + 1) of partitions to merge. `rows`: number of rows in
     each partition.
     """
-    most = min(ROWS_TOGETHER, -(-sum(rows) // FEW))
+    most = min(PARTITION, -(-sum(rows) // FEW))
     found, first, size = [], 0, 0
     for n, own in enumerate(rows):
         if n > first and size + own > most:

@@ -219,14 +219,6 @@ def parcels_by_worker(
     return parcels, shared if chunks.mutual else None, offsets
 
 
-MAX_PARCELS = 1 << 17
-"""Without a cluster, rows are not shuffled if the number of partitions times the number
-of chunks is at most this.
-
-Each chunk then picks its rows from the parcels of all partitions.
-"""
-
-
 def packed_rows(
     source: FrozenSource,
     spec: JoinSpec,

@@ -24,11 +24,7 @@ from dask_simjoin.graph.dask_private import (
 from dask_simjoin.graph.source import FrozenSource
 from dask_simjoin.planning.entity_chunks import Chunking, is_shuffled
 from dask_simjoin.request.spec import JoinSpec
-
-SMALL = 1 << 23
-"""A frame is small up to this many bytes, which count the index and only those columns
-that a join reads.
-"""
+from dask_simjoin.sizes import READ_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +44,7 @@ class SmallFrame:
         return self.rows.iloc[self.bounds[first] : self.bounds[stop]]
 
 
-def small_frame(source: FrozenSource, max_bytes: int = SMALL) -> SmallFrame | None:
+def small_frame(source: FrozenSource, max_bytes: int = READ_BYTES) -> SmallFrame | None:
     """Return the rows of a source if they are a pandas frame of at most `max_bytes`,
     else None.
 
@@ -100,7 +96,7 @@ def _read(expr: Expr, max_bytes: int) -> SmallFrame | None:
     data = expr.frame._data
     columns = columns or list(expr.columns)
     # an estimate, as most values have 8 bytes
-    if type(data) is not pd.DataFrame or 8.0 * len(data) * len(columns) > SMALL:
+    if type(data) is not pd.DataFrame or 8.0 * len(data) * len(columns) > READ_BYTES:
         return None
     values = [data.index, *(data[name] for name in columns)]
     size = sum(map(value_bytes, values)) * len(data)

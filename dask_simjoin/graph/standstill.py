@@ -29,6 +29,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dask_simjoin.errors import LARGER_DISK, ScratchError
 from dask_simjoin.graph.dask_private import key_split
 from dask_simjoin.request.messages import size_text
+from dask_simjoin.sizes import TRIES
 
 LOG = logging.getLogger("dask_simjoin")
 
@@ -37,14 +38,6 @@ TOPIC = "simjoin-standstill"
 
 OURS = "simjoin"
 """Prefix of the names of this package's tasks."""
-
-LOOKS = 10
-"""A worker counts as stuck if this many consecutive checks find it paused and
-unchanged.
-"""
-
-FRESH = 15.0
-"""After this many seconds, a worker's last event no longer shows that it is stuck."""
 
 WAIT = 20.0
 """Tasks fail after all workers have been stuck for this many seconds."""
@@ -69,7 +62,7 @@ class Standstill:
         state = len(worker.data), len(fast)
         self._looks = self._looks + 1 if state == self._before else 0
         self._before = state
-        if not self._looks or self._looks % LOOKS:
+        if not self._looks or self._looks % TRIES:
             return False
         worker.log_event(TOPIC, _described(worker, used, len(fast)))
         return True
@@ -119,7 +112,7 @@ class StandstillPlugin(SchedulerPlugin):
         self._events = {
             worker: event
             for worker, event in self._events.items()
-            if worker in scheduler.workers and now - event[0] <= FRESH
+            if worker in scheduler.workers and now - event[0] <= WAIT
         }
         busy = any(
             ws.processing and ws.address not in self._events

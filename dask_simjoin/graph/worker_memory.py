@@ -16,25 +16,10 @@ from distributed import (
 )
 
 from dask_simjoin.graph.standstill import Standstill
-
-SHUFFLE_BUFFER = 16
-"""A shuffle has a buffer for sending and one for writing. Each may take 1 /
-SHUFFLE_BUFFER of a worker's memory.
-
-With Dask's default limits of 1 GiB and 100 MiB, workers with 700 MB ran out of
-memory."""
-
-KEPT_SHARE = 32
-"""The system's allocator in a worker keeps freed memory of at most 1 / KEPT_SHARE of a
-thread's memory.
-"""
+from dask_simjoin.sizes import BUFFER_SHARE, CACHE_SHARE, HELD_SHARE, MOMENT, TRIES
 
 KEPT_BYTES = 1 << 26, 1 << 29
 """Smallest and largest number of bytes that are kept for a thread."""
-
-PIECE_SHARE = 16
-"""Freed allocations of at least 1 / PIECE_SHARE of the kept bytes are returned at once.
-"""
 
 KEPT_PIECE = 1 << 25
 """Larger freed allocations are returned in any case; the C library permits no higher
@@ -51,21 +36,10 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 `malloc.h`.
 """
 
-CHECK_SECONDS = 0.5
-"""Seconds between two checks of a worker's memory."""
-
-RETURN_SHARE = 0.5
-"""A worker returns freed memory to the system while it uses more than this share of its
-memory limit.
-"""
-
 MAX_PAUSE_SHARE = 0.92
 """`let_go_on` raises a worker's pause threshold, a share of its memory limit, at most
 to this; at 95 % Dask kills the worker.
 """
-
-PATIENCE = 10
-"""A worker is resumed after this many consecutive checks found it paused and idle."""
 
 LARGE_BYTES = 1 << 20
 """An allocation of this many bytes is too large to be served from small freed
@@ -85,11 +59,11 @@ def guard_memory(worker: Worker) -> None:
         return
     use_system_allocator()
     keep_freed_memory(limit, worker.state.nthreads)
-    some = weakref.ref(worker), RETURN_SHARE * limit
+    some = weakref.ref(worker), HELD_SHARE * limit
     threading.Thread(
         target=_keep_free, args=some, name="simjoin-memory", daemon=True
     ).start()
-    bound_shuffles(worker.extensions.get("shuffle"), limit // SHUFFLE_BUFFER)
+    bound_shuffles(worker.extensions.get("shuffle"), limit // CACHE_SHARE)
 
 
 def bound_shuffles(plugin: Any, max_bytes: int) -> None:
@@ -128,8 +102,8 @@ def keep_freed_memory(limit: int, threads: int) -> None:
         return
     change = getattr(ctypes.CDLL(None), "mallopt", None)
     if change is not None:
-        kept = min(max(limit // threads // KEPT_SHARE, KEPT_BYTES[0]), KEPT_BYTES[1])
-        change(MMAP_THRESHOLD, min(kept // PIECE_SHARE, KEPT_PIECE))
+        kept = min(max(limit // threads // BUFFER_SHARE, KEPT_BYTES[0]), KEPT_BYTES[1])
+        change(MMAP_THRESHOLD, min(kept // CACHE_SHARE, KEPT_PIECE))
         change(TRIM_THRESHOLD, kept)
 
 
@@ -158,13 +132,13 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
             and not in_memory
         )
         idle = idle + 1 if used >= before and is_idle else 0
-        if idle >= PATIENCE:
+        if idle >= TRIES:
             let_go_on(there, process.memory_info().rss)
             idle = 0
         standstill.look(there, used)
         before = used
         del there
-        time.sleep(CHECK_SECONDS)
+        time.sleep(MOMENT)
 
 
 def _return_freed() -> None:

@@ -42,11 +42,7 @@ from dask_simjoin.metrics.sphere import (
     squared_chord,
     unit_vectors,
 )
-
-BLOCK_BYTES = 1 << 20
-"""On the host, this many bytes of coordinates are normalized at a time, so that they
-stay in a CPU cache.
-"""
+from dask_simjoin.sizes import PARSED_BYTES
 
 
 @dataclass(frozen=True)
@@ -327,7 +323,7 @@ def _unit_vectors(x: Array, lengths: Array | None, xp: ArrayModule) -> Array:
     """
     n, dims = x.shape
     out = xp.empty((n, dims), order="F")
-    step = max(1, BLOCK_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
+    step = max(1, PARSED_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
     with np.errstate(all="ignore"):
         for start in range(0, n, step):
             some = slice(start, start + step)

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dask_simjoin.metrics.norms import Array, ArrayModule
+from dask_simjoin.metrics.norms import NORMAL, Array, ArrayModule
+from dask_simjoin.sizes import BATCH, IN_CACHE
 
 Threshold = Callable[[Array], Array]
 """A function of distances (n,), float64. It never decreases."""
@@ -24,20 +25,6 @@ LARGEST = int(np.array(np.inf).view(np.int64))
 
 NEAR_FLOATS = 4
 """A search first tries this many floats below and above the guess."""
-
-NORMAL = 2.0**-1020
-"""Totals below this may be subnormal, or have subnormal powers."""
-
-BLOCK = 1 << 13
-"""On the host, this many totals are converted at a time, so that temporary arrays stay
-in a CPU cache.
-"""
-
-
-COMPILED_BLOCK = 1 << 17
-"""The same for compiled functions, which make no temporary arrays: larger blocks need
-fewer calls.
-"""
 
 
 def in_blocks(
@@ -49,7 +36,7 @@ def in_blocks(
     """Convert totals (n,) in place. On the host, convert a block at a time. `compiled`:
     whether a compiled function converts them.
     """
-    step = COMPILED_BLOCK if compiled else BLOCK
+    step = BATCH if compiled else IN_CACHE
     step = step if xp is np else max(len(totals), 1)
     with np.errstate(all="ignore"):
         for start in range(0, len(totals), step):

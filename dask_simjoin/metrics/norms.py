@@ -63,9 +63,9 @@ SparseMatrix = Any
 Norm = int | float
 """The exponent p of a norm: 1, 2, 3, ... or `math.inf`."""
 
-SMALLEST = 2.0**-1021
-"""If a computed power is at least this, none of the products that it was computed by
-has underflowed.
+NORMAL = 2.0**-1020
+"""Totals below this may be subnormal, or have subnormal powers. If a computed power is
+at least this, none of the products that it was computed by has underflowed.
 """
 
 
@@ -139,7 +139,7 @@ def reach(p: Norm, threshold: float) -> float:
         return threshold
     if p == 2:
         return math.sqrt(threshold + 2.0**-1074) * (1 + 2.0**-50)
-    return float(max(threshold, SMALLEST)) ** (1 / p) * (1 + 2.0**-40)
+    return float(max(threshold, NORMAL)) ** (1 / p) * (1 + 2.0**-40)
 
 
 WIDER, LEAST = 1 + 2.0**-30, 2.0**-1000
@@ -171,4 +171,4 @@ def reaches(p: Norm, thresholds: Array) -> Array:
     with np.errstate(over="ignore"):
         if p == 2:
             return np.sqrt(thresholds + 2.0**-1074) * (1 + 2.0**-50)
-        return np.maximum(thresholds, SMALLEST) ** (1 / p) * (1 + 2.0**-40)
+        return np.maximum(thresholds, NORMAL) ** (1 / p) * (1 + 2.0**-40)

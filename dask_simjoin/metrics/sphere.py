@@ -15,6 +15,7 @@ import numpy as np
 
 from dask_simjoin.metrics.inverse import HostKernels, smallest
 from dask_simjoin.metrics.norms import Array, ArrayModule
+from dask_simjoin.sizes import IN_CACHE
 
 RADIUS = 6_371_008.8
 """Mean radius R1 of the Earth in meters (Moritz 2000, "Geodetic Reference System
@@ -29,12 +30,7 @@ EVERYTHING = 5.0
 rounding errors.
 """
 
-BLOCK = 1 << 14
-"""On the host, this many points are converted at a time, so that temporary arrays stay
-in a CPU cache.
-"""
-
-RADIANS = math.pi / 180  # rounded to float64
+RADIANS = math.radians(1)  # pi/180, rounded to float64
 REST = 2.9486522708701687e-19
 """The exact pi/180 minus the rounded `RADIANS`."""
 
@@ -139,7 +135,7 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     """
     n = len(places)
     out = xp.empty((n, 3), order="F")
-    step = BLOCK if xp is np else max(n, 1)
+    step = IN_CACHE if xp is np else max(n, 1)
     with np.errstate(invalid="ignore"):
         for start in range(0, n, step):
             rows = slice(start, start + step)
@@ -177,7 +173,7 @@ def squared_chord(
         return float(squared_chord(np.array([distance]), np, radius)[0])
     n = len(distance)
     out = xp.empty(n)
-    step = BLOCK if xp is np else max(n, 1)
+    step = IN_CACHE if xp is np else max(n, 1)
     with np.errstate(all="ignore"):
         for start in range(0, n, step):
             some = distance[start : start + step]
@@ -252,9 +248,6 @@ TINY_CHORD = 2.0**-900
 products may underflow.
 """
 
-ARCS = 1 << 12
-"""On the host, `arcs` converts this many squared chords at a time."""
-
 WIDE_PI = np.longdouble("3.14159265358979323846264338327950288")
 
 
@@ -278,7 +271,7 @@ def arcs(
     """
     n, unsure = len(squared), []
     out = xp.empty(n)
-    step = ARCS if xp is np else max(n, 1)
+    step = IN_CACHE if xp is np else max(n, 1)
     with np.errstate(all="ignore"):
         for start in range(0, n, step):
             some = squared[start : start + step]

@@ -25,9 +25,7 @@ from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 from dask_simjoin.papers.lists import KMeans
-
-SAMPLE = 16_384
-"""Maximum number of sample points that define the clusters."""
+from dask_simjoin.sizes import IN_CACHE, MIN_PART
 
 TRIAL = 4096, 5
 """For "auto", each number of clusters is tried: maximum number of points, and number of
@@ -36,11 +34,6 @@ iterations.
 
 MAX_CLUSTERS = 1024
 """Maximum number of clusters for "auto"."""
-
-LABEL_BATCH = 2048
-"""Number of points whose distances to all centers are computed at a time, to limit
-memory.
-"""
 
 CENTER_COST = 8
 """Cost of comparing a row with a center, divided by the cost of comparing two rows.
@@ -151,7 +144,7 @@ def sample_of(sample: JoinSample | None, dims: int) -> np.ndarray:
         if is_self_join
         else np.concatenate([sample.queries, sample.points])
     )
-    return x[:: max(1, -(-len(x) // SAMPLE))]
+    return x[:: max(1, -(-len(x) // MIN_PART))]
 
 
 def squares(x: np.ndarray, centers: np.ndarray) -> np.ndarray:
@@ -175,8 +168,8 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
     labels = np.full(len(x), -1)
     for _ in range(iterations):
         parts = (
-            squares(x[first : first + LABEL_BATCH], centers)
-            for first in range(0, len(x), LABEL_BATCH)
+            squares(x[first : first + IN_CACHE], centers)
+            for first in range(0, len(x), IN_CACHE)
         )
         new = np.concatenate([part.argmin(axis=1) for part in parts])
         if (new == labels).all():

@@ -19,6 +19,7 @@ from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.grids import CELL_MARGIN, KEY_BITS, MAX_CELL_BITS
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 from dask_simjoin.papers.lists import BatchedMethod, check_one_of, check_whole, is_word
+from dask_simjoin.sizes import SAMPLED
 
 MAX_INDEXED = 12
 """Maximum number k of indexed dimensions. It is limited, because a query looks up 3**k
@@ -441,12 +442,6 @@ def queries(index: Index, work: Array, options: Grid, xp: ArrayModule = np) -> A
     return xp.argsort(-work[cell], kind="stable").astype(xp.int32)
 
 
-QUERIES = 1024
-"""The cost model uses at most this many sample points as queries, and all sample points
-as candidates.
-"""
-
-
 @dataclass(frozen=True)
 class Cost:
     """The cost of a join with `indexed` dimensions, in memory reads.
@@ -480,7 +475,7 @@ def costs(
     m, dims = x.shape
     order, max_difference = dims_in_order(options, variance), reach(norm, threshold)
     lower, upper = x.min(axis=0), x.max(axis=0)
-    sampled = np.linspace(0, m - 1, min(m, QUERIES)).astype(np.int64)
+    sampled = np.linspace(0, m - 1, min(m, SAMPLED)).astype(np.int64)
     near = np.ones((len(sampled), m), bool)
     for k in range(1, min(dims, MAX_INDEXED) + 1):
         cell = coordinates(

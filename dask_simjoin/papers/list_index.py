@@ -57,7 +57,7 @@ def compared(rows: int, dims: int) -> dict[str, float]:
     return {"candidates": pairs, "comparisons": pairs, "terms": pairs * dims}
 
 
-WORD = 64
+WORD = np.iinfo(np.uint64).bits
 """Number of bits per word of a key."""
 
 MAX_BITS = 20

@@ -13,13 +13,11 @@ from dask_simjoin.engine.compat import count_up, tally, to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, SearchLayout
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.papers.cluster_index import KMeansLayout, labels_of
-from dask_simjoin.planning.estimate import Estimate, Recall, Z
+from dask_simjoin.planning.estimate import Z_PAIRS, Estimate, Recall
 from dask_simjoin.planning.sample import merge_moments, moments
 from dask_simjoin.planning.sample_pairs import Sampled, sample_pairs
 from dask_simjoin.planning.tables import JoinStatistics
-
-MIN_PAIRS = 100
-"""Minimum number of pairs in a sample. With fewer pairs, no recall is estimated."""
+from dask_simjoin.sizes import PAIRS_AT_ONCE
 
 MEASURED_ROWS, MIN_MEASURED_PAIRS = 10_000, 1_000
 """A profile compares up to `MEASURED_ROWS` random rows with all rows.
@@ -29,12 +27,6 @@ If that finds fewer than `MIN_MEASURED_PAIRS` pairs, no recall is given.
 
 PLANNED = 1_000
 """Number of random rows whose neighbors a plan searches exactly."""
-
-MAX_NEIGHBORS = 1 << 24
-"""Maximum number of neighbors that exact searches may find.
-
-They use fewer rows if needed, but at least `MIN_ROWS`.
-"""
 
 MIN_ROWS = 100
 
@@ -59,7 +51,7 @@ def ratio(
     residuals = found - share * true
     left = max(0.0, 1 - rows / of)
     half_width = (
-        Z
+        Z_PAIRS
         * math.sqrt(left * rows / max(1, rows - 1) * float((residuals**2).sum()))
         / total
     )
@@ -106,11 +98,11 @@ def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Rec
     )
     if pairs.same:
         one = ratio(
-            found[0] + found[1], true[0] + true[1], sample_rows[0], number, MIN_PAIRS
+            found[0] + found[1], true[0] + true[1], sample_rows[0], number, MIN_ROWS
         )
         return _between(one, 2 * (one.share - one.low), 2 * (one.high - one.share))
     recalls = [
-        ratio(*one, number, MIN_PAIRS)
+        ratio(*one, number, MIN_ROWS)
         for one in zip(found, true, sample_rows, strict=True)
     ]
     low, high = (math.hypot(*(one[k] - one.share for one in recalls)) for k in (1, 2))
@@ -230,7 +222,7 @@ def measured_neighbors(
     exact = searcher_of_library(library).layout(*about, layout.norm)
     few = np.sort(
         np.random.default_rng(n).permutation(n)[
-            : min(rows, max(MIN_ROWS, MAX_NEIGHBORS // k))
+            : min(rows, max(MIN_ROWS, PAIRS_AT_ONCE // k))
         ]
     )
     near, true = (

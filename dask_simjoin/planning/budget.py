@@ -15,15 +15,10 @@ from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits, free_disk
 from dask_simjoin.request.messages import about_many, size_text
 from dask_simjoin.request.options import read_settings
 from dask_simjoin.request.spec import RowSpec
-
-SURE = 1 << 26
-"""Results up to this number of bytes are never refused."""
+from dask_simjoin.sizes import MARGIN, SPARE_BYTES
 
 PARTS = 8
 """Number of partitions that messages recommend for a Dask DataFrame."""
-
-MARGIN = 1.25
-"""Messages recommend the smallest sufficient size times this factor."""
 
 PEAK = 1.3
 """Peak host memory of a join, divided by the size of its result: see
@@ -167,7 +162,7 @@ def check_room(
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
-    if need <= SURE:
+    if need <= SPARE_BYTES:
         return
     if device is not None:
         free = device
@@ -260,17 +255,6 @@ def enough_result(need: float, like: float = 1) -> dict[str, str]:
 ENTRY, DEVICE_ENTRY = 16, 12
 """Bytes of an entry of a sparse matrix (its value and its column): on the host, and on
 a GPU.
-"""
-
-PIECE = 12
-"""Bytes of an entry in the pieces of a matrix.
-
-They are added, because pieces are kept until the matrix is complete.
-"""
-
-ROW = 32
-"""Bytes per row of a sparse matrix: the position of its first entry, and temporary
-arrays.
 """
 
 

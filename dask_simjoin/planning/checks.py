@@ -19,13 +19,8 @@ from dask_simjoin.errors import (
     Remedy,
 )
 from dask_simjoin.metrics.norms import add, reach
-from dask_simjoin.planning.budget import (
-    MARGIN,
-    PEAK,
-    Cause,
-    enough_result,
-)
-from dask_simjoin.planning.limits import FREE, SHARE, Limits
+from dask_simjoin.planning.budget import PEAK, Cause, enough_result
+from dask_simjoin.planning.limits import FREE, NEED, SHARE, Limits
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
 from dask_simjoin.request.column_names import are_points
@@ -38,29 +33,11 @@ from dask_simjoin.request.messages import (
 )
 from dask_simjoin.request.spec import JoinSpec, check_dims
 from dask_simjoin.request.units import check_threshold
+from dask_simjoin.sizes import ENTRY_BYTES, MARGIN, NUMBER_BYTES, ROW_BYTES
 
 MAX_ROWS = 2**31 - 2**10
 """Largest number of rows of a chunk. It is limited, because positions are int32, and
 arrays are padded.
-"""
-
-NEED = 5
-"""Memory of a task, divided by the size of a chunk.
-
-A task holds two indexed chunks, a chunk that is being indexed, and its result.
-"""
-
-EDGE_BYTES = 16
-"""Bytes of an edge in one direction: its other end, its weight, and its part of arrays
-by row.
-"""
-
-RANK_BYTES = 8
-"""Bytes of the rank in a result row of a nearest-neighbor join."""
-
-TREE_BYTES = 64
-"""Bytes per row that a worker needs to merge two trees of all rows, or to make clusters
-from a tree.
 """
 
 CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
@@ -301,7 +278,7 @@ def check_nearest(rows: int, row_bytes: float, k: int, limits: Limits) -> None:
     """Refuse a nearest-neighbor join whose result is larger than the configuration or
     the disk allows.
     """
-    need = rows * (row_bytes + RANK_BYTES)
+    need = rows * (row_bytes + NUMBER_BYTES)
     if need > limits.result:
         less = (
             "Use a smaller k, or max_distance=. If you only need one distance per row, "
@@ -340,7 +317,7 @@ def check_edges(pairs: float, max_eps: float, memory: int | None) -> None:
     rows.
     """
     # an edge has two directions, and each is stored twice: by block pair, and by chunk
-    need = 2 * pairs * 2 * EDGE_BYTES
+    need = 2 * pairs * 2 * ENTRY_BYTES
     if memory is not None and need > TREE_SHARE * memory:
         room = size_text(TREE_SHARE * memory, memory)
         raise BudgetError(
@@ -372,9 +349,9 @@ def check_tree(rows: int, min_rows: int | None, limits: Limits) -> None:
     tree.
     """
     each = (
-        TREE_BYTES
+        ROW_BYTES
         if min_rows is None
-        else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
+        else max(ROW_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
     )
     need, limit = each * rows, limits.limit
     if rows > MAX_ROWS or (limit is not None and need > TREE_SHARE * limit):

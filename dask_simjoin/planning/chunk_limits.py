@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dask_simjoin.errors import BudgetError, Remedy
-from dask_simjoin.planning.budget import MARGIN
 from dask_simjoin.planning.checks import MAX_ROWS, TREE_SHARE, fits_task
 from dask_simjoin.planning.entity_chunks import (
     BY_WORKER,
@@ -27,14 +26,18 @@ from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, min_chunk_rows
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.messages import size_text
+from dask_simjoin.sizes import (
+    ENTRY_BYTES,
+    MARGIN,
+    MIN_PART,
+    PARTS_PER_THREAD,
+    ROW_BYTES,
+)
 
 FILTER_DIMS = 8
 """From this number of dimensions on, an index may also have float32 coordinates for its
 filter.
 """
-
-CUT_DIMS = 16
-"""Maximum number of dimensions that the kd order cuts."""
 
 LISTED = 16
 """Maximum number of nearest rows that are cached per row. Each takes 4 bytes."""
@@ -44,33 +47,8 @@ FEW = 6
 cached as well.
 """
 
-ORDER_BYTES = 48
-"""Bytes per row while rows are sorted in kd order. Each dimension that is cut takes 4
-more.
-"""
-
-ROUND_BYTES = 66
-"""Bytes per row in a round of Boruvka's algorithm, for its state and the edges.
-
-The later steps, which sort the edges and make clusters, need no more.
-"""
-
-SHARED_BYTES = 44
-"""Additional bytes per row if threads share the rounds, for a second state and a second
-copy of the edges.
-"""
-
 PART_BYTES = 24
-"""Bytes per row that each thread needs in addition to `ROUND_BYTES` and `SHARED_BYTES`.
-"""
-
-LABEL_BYTES = 16
-"""Bytes of a row's index label and of its location."""
-
-APART = 1.2
-"""Memory of the process, divided by the size of its arrays.
-
-It exceeds 1, because allocators keep freed memory.
+"""Bytes per row that each thread needs in a round that threads share.
 """
 
 SHARED_DIMS = 5
@@ -102,18 +80,21 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     dims, rows = len(table.every.lower), table.source_rows
     numbers = 8 * dims
     filtered = 4 * dims + 8 if dims >= FILTER_DIMS else 0
-    index = numbers + filtered + dims + LABEL_BYTES + table.id_bytes
+    index = numbers + filtered + dims + ENTRY_BYTES + table.id_bytes
     listed = min(max(k - 1, FEW - 1), LISTED)
     known = 12 + 4 * listed + 8 * (FEW - 1) * (k <= FEW)
     # `read`: the partitions, their rows in one array, and memory that libraries do not
     # free at once
-    read = 2 * table.row_bytes + LABEL_BYTES + numbers
-    making = read + max(index, ORDER_BYTES + 4 * min(dims, CUT_DIMS))
+    read = 2 * table.row_bytes + ENTRY_BYTES + numbers
+    # rows in kd order are sorted with a key for each dimension that is cut
+    making = read + max(index, ROW_BYTES + 4 * dims)
     # twice `known`: nearest rows are found in parts, which are then concatenated
     searching = index + 2 * known
-    shared = SHARED_BYTES + PART_BYTES * threads if dims >= SHARED_DIMS else 0
-    finding = index + known + ROUND_BYTES + shared
-    return APART * rows * max(making, searching, finding) + WORKING * threads
+    # the state of a round of Boruvka's algorithm and its edges, and a second copy of
+    # both if threads share the rounds
+    shared = ROW_BYTES + PART_BYTES * threads if dims >= SHARED_DIMS else 0
+    finding = index + known + ROW_BYTES + shared
+    return MARGIN * rows * max(making, searching, finding) + WORKING * threads
 
 
 DEVICE_APART = 1.25
@@ -199,11 +180,6 @@ def check_one(one: OneChunk, limits: Limits) -> None:
         )
 
 
-CHUNKS_PER_THREAD = 4
-"""Number of spatial chunks per thread. Several per thread balance the load, because
-chunks differ in size.
-"""
-
 ONE_PER_WORKER = BY_WORKER, "p2p"
 """With these shuffles, each worker makes one chunk, unless it would be too large."""
 
@@ -214,9 +190,6 @@ Sizes of regions are estimated from a sample. Without this factor, a region that
 slightly too large would be halved. With two threads, 8 million rows were cut into three
 regions of 2 million rows and two of 1 million.
 """
-
-MIN_ROWS = 1 << 14
-"""Smallest number of rows of a chunk that is worth a task."""
 
 UNEVEN = 1.5
 """A partition is cut only if its number of rows exceeds the target times this."""
@@ -300,7 +273,7 @@ class ChunkLimits:
         if number == 1 and is_best:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)
-        target = clip(table.rows / number, min(MIN_ROWS, max_rows), max_rows)
+        target = clip(table.rows / number, min(MIN_PART, max_rows), max_rows)
         uneven = min(max_rows, math.ceil(UNEVEN * target))
         return entity_chunks(table.summaries, target, uneven, norm, threshold)
 
@@ -378,9 +351,7 @@ class ChunkLimits:
             # each worker sends one message per chunk
             most = max(1, math.floor(max_rows / EVEN))
             return clip(rows / self.limits.workers, min(min_rows, most), most)
-        return clip(
-            rows / (CHUNKS_PER_THREAD * self.limits.threads), min_rows, max_rows
-        )
+        return clip(rows / (PARTS_PER_THREAD * self.limits.threads), min_rows, max_rows)
 
 
 def clip(rows: float, min_rows: int, max_rows: int) -> int:

@@ -21,8 +21,7 @@ from dask_simjoin.planning.entity_chunks import (
 )
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, making_tasks, parcels
-
-NANO = 1e-9
+from dask_simjoin.sizes import HELD_SHARE, NANO, PARTS_PER_THREAD
 
 
 @dataclass(frozen=True)
@@ -89,11 +88,6 @@ PICK_SHARE = 0.4
 SPILLED_BYTE = 0.35
 """Nanoseconds to move a byte from a GPU to the host or back; assumed, not measured."""
 
-SPILLED_FROM = 0.5
-"""Shuffled rows are moved to the host as far as they exceed this fraction of the GPUs'
-memory.
-"""
-
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
@@ -105,11 +99,6 @@ one process.
 THREADS_FACTOR = {"tasks": 1.0}
 """Replaces values of `SHUFFLE_FACTOR` if there is no cluster, because threads share
 memory.
-"""
-
-PIECES_PER_THREAD = 4
-"""Number of pieces of work per thread. With several small pieces, all threads end at
-about the same time.
 """
 
 SEARCH_COMPARED = 3.0
@@ -130,15 +119,19 @@ MAX_DEVICE_PIECE = 0.15
 Longer kernels would delay transfers, which wait for their end.
 """
 
-ROW_OF_PIECE = 12.0
-"""Nanoseconds per row to allocate and merge the numbers that a piece returns for rows.
-"""
-
-WORTH = 4.0
-"""If pieces of work return numbers for rows, each piece works at least this many times
-as long as it takes to merge its numbers.
+ROW_OF_PIECE = 48.0
+"""Nanoseconds per row that a piece of work takes at least, if it returns a number for
+each row. To allocate and merge the numbers takes a quarter of this time.
 
 Nevertheless, there are at least as many pieces as threads."""
+
+EMBED_NUMBER = 15.0
+"""Nanoseconds to compute a coordinate if the metric converts columns, as haversine
+does.
+"""
+
+MIN_ROWS = 1 << 11
+"""Minimum number of queries per piece of work."""
 
 SPLIT = 0.5
 """Extra comparisons of rows from different chunks, as a fraction.
@@ -156,14 +149,6 @@ LISTED_PAIR = 100.0
 
 PLANNING, LAZY_PLANNING = 2e-3, 3e-3
 """Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames."""
-
-EMBED_NUMBER = 15.0
-"""Nanoseconds to compute a coordinate if the metric converts columns, as haversine
-does.
-"""
-
-MIN_ROWS = 1024
-"""Minimum number of queries per piece of work."""
 
 
 def _share(threads: int) -> float:
@@ -324,7 +309,7 @@ class Costs:
         """
         if not self.limits.gpu or self.limits.memory is None:
             return 0.0
-        room = SPILLED_FROM * self.limits.memory * self.limits.threads
+        room = HELD_SHARE * self.limits.memory * self.limits.threads
         return (
             2
             * NANO
@@ -445,7 +430,7 @@ class Costs:
             shortest = min(shortest, MIN_ROW_PIECE)
         shortest = MIN_DEVICE_PIECE if self.limits.gpu else shortest
         whole = max(float(seconds.sum()), NANO)
-        each = max(whole / (PIECES_PER_THREAD * self.limits.threads), shortest)
+        each = max(whole / (PARTS_PER_THREAD * self.limits.threads), shortest)
         if self.limits.gpu and self.limits.workers > 1:
             each = min(each, MAX_DEVICE_PIECE)
         piece = np.full(len(seconds), each)
@@ -455,9 +440,7 @@ class Costs:
         if self.output.by_row and not self.limits.gpu:
             # seconds of a piece if there were one piece per thread
             enough = seconds / (seconds / whole * self.limits.threads).clip(1)
-            piece = np.maximum(
-                piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough)
-            )
+            piece = np.maximum(piece, np.minimum(NANO * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
         # round up to a multiple of the threads, so that each thread gets equally many
         # pieces

@@ -39,6 +39,7 @@ from dask_simjoin.request.column_names import (
 )
 from dask_simjoin.request.messages import about_many, counted, listed, size_text
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import PROBED
 
 MIN_ROWS = 500
 """Tables with fewer rows give no warnings, because all rows of a small table may be
@@ -77,10 +78,6 @@ CHECK_UNIT = "Check that eps and the coordinates have the same unit"
 
 SMALLER = ", or use a smaller eps"
 """End of warnings about many pairs. Errors about them name more remedies instead."""
-
-MOST_MISSING = 1000
-"""Number of rows of an object column that are searched for a value that is not missing.
-"""
 
 OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 """Packages that are skipped to find the user's line that a warning names."""
@@ -523,7 +520,7 @@ def _a_number(column: pd.Series) -> str:
     """Return the type name of an object column's first value if the value is a number,
     else "".
     """
-    some = column[:MOST_MISSING].dropna()
+    some = column[:MIN_ROWS].dropna()
     value = some.iloc[0] if len(some) else None
     plain = isinstance(value, numbers.Number) and not isinstance(
         value, (bool, np.bool_)
@@ -698,11 +695,6 @@ meters it is rare, because positions are seldom so exact.
 
 EXTENT = 10_000
 """Rows that extend over fewer meters may well be compared by parts of a meter."""
-
-PROBED = 64
-"""Number of sample points whose nearest point is computed. Samples with fewer points
-give no warnings.
-"""
 
 COPY_DIGITS = 12
 """Rows are copies if their coordinates on the unit sphere are equal in this many

@@ -15,23 +15,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 
-Z = 1.96
-"""Quantile of the normal distribution for two-sided intervals of 95 %."""
-
 Z_PAIRS = 2.06
-"""Quantile for two-sided intervals of 96 %. It is used for numbers of pairs, because
-intervals with `Z` were too narrow.
+"""Quantile of the normal distribution for two-sided intervals of 96 %.
 
-In tests with random data, fewer than 95 % of the intervals with `Z` contained the true
-number."""
+In tests with random data, fewer than 95 % of the intervals with the quantile for 95 %
+contained the true number."""
 
-NONE_SEEN = 3.92
+NONE_SEEN = -math.log(NormalDist().cdf(-Z_PAIRS))
 """Upper bound of the mean of a Poisson variable whose observed value is 0."""
 
 MIN_FREEDOM = 2.0

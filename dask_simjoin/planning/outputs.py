@@ -15,14 +15,7 @@ from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.spec import JoinSpec
-
-MAX_OUTPUT = 2**30
-"""Largest number of rows of a result partition on GPUs: half of the rows that cuDF
-allows.
-"""
-
-QUERIES_PER_THREAD = 4
-"""The queries of a replicated chunk are cut into this many parts per thread or GPU."""
+from dask_simjoin.sizes import PARTS_PER_THREAD
 
 MAX_UNEVEN = 16
 """Queries are cut into up to this multiple of the needed number of parts, so that the
@@ -92,7 +85,8 @@ def whole_slices(most: np.ndarray, pair_bytes: float, limits: Limits) -> np.ndar
     """
     slices = np.ceil(most * pair_bytes / limits.output)
     if limits.gpu:
-        slices = np.maximum(slices, np.ceil(most / MAX_OUTPUT))
+        half = np.iinfo(np.int32).max / 2  # of the rows that cuDF allows
+        slices = np.maximum(slices, np.ceil(most / half))
     return np.minimum(slices, np.ceil(most)).clip(1)
 
 
@@ -122,7 +116,7 @@ def query_slices(
     rows have far more neighbors than others. `slices`: number of partitions that the
     result needs. `size`: bytes of the result.
     """
-    parts = QUERIES_PER_THREAD * limits.threads
+    parts = PARTS_PER_THREAD * limits.threads
     if spec.chunks.partitioning == "auto":
         parts = min(parts, rows // min_chunk_rows(spec.coordinates.dims or 1))
     needed = parts = max(parts, int(slices.max(initial=1)))

@@ -52,6 +52,7 @@ from dask_simjoin.planning.sample import (
 )
 from dask_simjoin.request.messages import counted, shown
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import SAMPLED
 
 RIGHT = 1 << 40
 """Added to the partition numbers of a right table.
@@ -487,9 +488,6 @@ MIXER = np.uint64(0x9E3779B97F4A7C15)
 section 6.4).
 """
 
-MAX_SUSPECTS = 1000
-"""At most this many repeated keys are checked for equal ids."""
-
 
 @dataclass(frozen=True)
 class IdSummary:
@@ -652,12 +650,12 @@ def id_keys(ids: Ids) -> Array:
 
 
 def repeated_keys(*parts: Array) -> np.ndarray:
-    """Return at most `MAX_SUSPECTS` keys that occur more than once in the concatenation
+    """Return at most `SAMPLED` keys that occur more than once in the concatenation
     of all parts.
     """
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
-    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
+    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:SAMPLED])
 
 
 def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:

@@ -24,12 +24,20 @@ from dask_simjoin.errors import (
     Remedy,
     ScratchError,
 )
-from dask_simjoin.planning.checks import MAX_ROWS, NEED
+from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.costs import CLUSTER_BYTE
 from dask_simjoin.planning.entity_chunks import JoinChunks
-from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits, free_disk
+from dask_simjoin.planning.limits import (
+    MEMORY_LIMIT,
+    MOVED_SHARE,
+    NEED,
+    Limits,
+    free_disk,
+)
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import Settings, current_client, on_cluster
+from dask_simjoin.sizes import ENTRY_BYTES, NANO, TRIES
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -41,10 +49,7 @@ memory. Otherwise they are shuffled through files.
 
 On two workers of one machine, the shuffle by tasks took 0.7 times as long as p2p."""
 
-ITSELF = 300 * 2**20
-"""Memory of a worker without data, in bytes."""
-
-LOADED = 330 * 2**20
+ITSELF = 330 * 2**20
 """Memory of a worker process after a first small join, in bytes, without any data."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -57,9 +62,6 @@ PROCESSES = ("processes", "multiprocessing")
 """Names of Dask's schedulers: first those with one thread, then those with several
 processes.
 """
-
-ATTEMPTS = 10
-"""The scheduler is asked for its workers at most this many times: see `workers_of`."""
 
 MAX_MOVES = 4096
 """Maximum number of messages of a shuffle on a cluster.
@@ -124,6 +126,15 @@ def limits_for(library: str) -> Limits:
     )
 
 
+def memory_share(step: str) -> float:
+    """Return the fraction of a worker's memory limit where Dask takes a step: "target",
+    "spill" or "pause". 1.0: Dask does not take it.
+    """
+    return float(
+        dask.config.get(f"distributed.worker.memory.{step}", default=None) or 1.0
+    )
+
+
 def check_worker_memory(limit: int | None) -> None:
     """Refuse workers that Dask would pause as soon as they have imported this package
     and its libraries. `limit`: memory limit of the smallest worker, in bytes.
@@ -131,13 +142,13 @@ def check_worker_memory(limit: int | None) -> None:
     Such workers are paused, resumed and restarted without end.
     """
     pause = dask.config.get("distributed.worker.memory.pause", False)
-    if limit is None or not pause or pause * limit >= LOADED:
+    if limit is None or not pause or pause * limit >= ITSELF:
         return
     raise BudgetError(
         f"A worker has a memory limit of {size_text(limit)}. Dask pauses it at "
         f"{size_text(pause * limit, limit)}, but its libraries alone take about "
-        f"{size_text(LOADED, limit)}, so it would be paused all the time. A worker needs "
-        f"at least {size_text(LOADED / pause, limit, up=True)}, and preferably 700 MB. Use "
+        f"{size_text(ITSELF, limit)}, so it would be paused all the time. A worker needs "
+        f"at least {size_text(ITSELF / pause, limit, up=True)}, and preferably 700 MB. Use "
         "fewer workers with more memory each, such as LocalCluster(n_workers=1, "
         "memory_limit='700 MB')."
     )
@@ -149,7 +160,7 @@ def workers_of(client: Client) -> dict[str, Any]:
     Every two seconds, another thread of Dask replaces this information by a copy that
     lacks some workers. If `scheduler_info` returns such a copy, it is called again.
     """
-    for _ in range(ATTEMPTS):
+    for _ in range(TRIES):
         info = client.scheduler_info(n_workers=-1)
         if len(info["workers"]) == info.get("n_workers", len(info["workers"])):
             break
@@ -252,19 +263,6 @@ MIN_WORKER = 640 * 2**20
 A worker with 500 MB paused and never continued.
 """
 
-AT_ONCE = 24
-"""A thread sends rows to other workers in batches that take at most 1 / AT_ONCE of its
-memory.
-
-A shuffle holds about eight copies of these rows: five at the sender, three at the
-receiver. The rest of the memory is for the partition, the shuffle's buffers, and rows
-that wait. Without this limit, partitions of 1,000,000 rows of 40 bytes killed workers
-with 700 MB.
-"""
-
-MOVE_BYTES = 16
-"""Extra bytes of a row in a shuffle: the row's position and the number of its chunk."""
-
 LARGEST = 6
 """A thread can shuffle a partition of at most 1 / LARGEST of its memory.
 
@@ -288,7 +286,7 @@ def sent_rows(method: str | None, limits: Limits, row_bytes: float) -> int:
     if method != "p2p" or limits.memory is None:
         return MAX_ROWS
     return max(
-        1, min(MAX_ROWS, int(limits.memory / AT_ONCE / (row_bytes + MOVE_BYTES)))
+        1, min(MAX_ROWS, int(limits.memory / MOVED_SHARE / (row_bytes + ENTRY_BYTES)))
     )
 
 
@@ -347,22 +345,11 @@ def can_move(method: str, limits: Limits, tables: Sequence[TableSummary]) -> boo
     return True
 
 
-NANO = 1e-9
-
-SPILL_BYTE = 1.5
-"""Nanoseconds that a worker needs to spill a byte of a chunk and to read it again."""
-
-SPILL_FROM = 0.7
-"""A Dask worker spills if it uses more than this fraction of its memory limit."""
+MIN_ITSELF = 200 * 2**20
+"""Lower bound of the memory of a worker without data, in bytes."""
 
 INDEXED = 1.4
 """Size of a chunk with its index, divided by the size of its rows."""
-
-PAUSE_FROM = 0.8
-"""A Dask worker pauses if it uses more than this fraction of its memory limit."""
-
-MIN_ITSELF = 200 * 2**20
-"""Lower bound of the memory of a worker without data, in bytes."""
 
 PARCEL = 1.8
 """Size of shuffled rows with their regions and positions, divided by the size of the
@@ -414,7 +401,7 @@ class Disk:
         return replace(
             self,
             spilled=spilled,
-            spilling=NANO * SPILL_BYTE * spilled / limits.workers,
+            spilling=NANO * CLUSTER_BYTE * spilled / limits.workers,
         )
 
 
@@ -441,7 +428,11 @@ def expect_disk(
         threads = limits.threads / limits.workers
         largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
         itself = limits.limit - threads * limits.memory
-        room = SPILL_FROM * limits.limit - itself - threads * NEED * row_bytes * largest
+        room = (
+            memory_share("spill") * limits.limit
+            - itself
+            - threads * NEED * row_bytes * largest
+        )
         # a worker has only a part of the block pairs, but these may need all chunks
         held = INDEXED * row_bytes * min(rows, chunks.visits[1] / limits.workers)
         away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
@@ -453,7 +444,7 @@ def expect_disk(
     )
     return Disk(
         spilled,
-        NANO * SPILL_BYTE * spilled / limits.workers,
+        NANO * CLUSTER_BYTE * spilled / limits.workers,
         shuffled,
         NANO * SHUFFLE_BYTE * shuffled / limits.threads,
         NANO * PARQUET_BYTE * result / limits.threads,
@@ -469,7 +460,8 @@ def bytes_needed(held: float, written: float, limits: Limits) -> float:
     """
     if limits.limit is None or limits.gpu:
         return 0.0
-    room = limits.workers * max(PAUSE_FROM * limits.limit - MIN_ITSELF, 0.0)
+    each = memory_share("pause") * limits.limit - MIN_ITSELF
+    room = limits.workers * max(each, 0.0)
     return max(written, held - room, 0.0)
 
 
@@ -492,7 +484,7 @@ def needed_of_chunks(
     )
     held = INDEXED * (float(each.sum()) if again else held_at_once(blocks, each))
     sent = (
-        float(each.sum() + MOVE_BYTES * chunks.rows.sum())
+        float(each.sum() + ENTRY_BYTES * chunks.rows.sum())
         if chunks.method is not None
         else 0.0
     )

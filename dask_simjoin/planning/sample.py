@@ -18,6 +18,7 @@ from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Array, Norm, add, power
+from dask_simjoin.sizes import BATCH, IN_CACHE, PROBED
 
 RATE = 0.01
 """Fraction of the rows that is sampled, within the limits below."""
@@ -27,12 +28,9 @@ FLOOR = 1 << 16
 `FLOOR_RATE` times the rows.
 """
 
-CEILING = 1 << 18
-"""Maximum number of points in all samples together. More points would hardly improve
-estimates.
-
-With more points, planning a join of 100 million rows would take as long as the join on
-a GPU.
+MAX_BYTES = 1 << 25
+"""Maximum size of all samples together in bytes. It is limited, because one process
+gathers them, keeps them for later plans, and joins them.
 """
 
 FLOOR_RATE = 0.1
@@ -40,17 +38,6 @@ FEW = 256
 """A partition of at most this many rows is sampled as a whole.
 
 If all partitions had its size, they must have at most `FLOOR` rows together.
-"""
-
-MAX_BYTES = 1 << 25
-"""Maximum size of all samples together in bytes. It is limited, because one process
-gathers them, keeps them for later plans, and joins them.
-"""
-
-MAX_WHOLE = 1 << 18
-"""Maximum number of coordinates of a table whose points are all gathered.
-
-Planning can then count its pairs.
 """
 
 
@@ -73,7 +60,7 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
     if rows <= FEW and rows * partitions <= FLOOR:
         return rows
     wanted = max(
-        min(rows * RATE, CEILING / partitions),
+        min(rows * RATE, BATCH / partitions),
         min(FLOOR / partitions, rows * FLOOR_RATE),
         min(rows, 32),
     )
@@ -115,16 +102,10 @@ def every_point(
     too many points.
     """
     n, dims = x.shape
-    if n * dims * partitions > MAX_WHOLE:
+    if n * dims * partitions > BATCH:
         return None
     places = np.arange(n) if kept is None else np.flatnonzero(kept)
     return Sample(n, places, to_host(x), None if limit is None else to_host(limit))
-
-
-CACHED_ROWS = 1024
-"""Number of rows whose squared deviations are summed at a time, so that they stay in a
-CPU cache.
-"""
 
 
 @dataclass(frozen=True)
@@ -173,15 +154,11 @@ def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
     return hashlib.blake2b(text, digest_size=12).hexdigest()
 
 
-SUMMED = 1 << 20
-"""Moments of this many rows at a time are computed, for any number of threads."""
-
-
 def moments(x: Array, threads: int = 1) -> Moments:
     """Return the moments of the points `x` (n, d); a column with a NaN has NaN bounds."""
-    if module_of(x) is not np or len(x) <= SUMMED:
+    if module_of(x) is not np or len(x) <= BATCH:
         return _moments(x)
-    parts = [x[start : start + SUMMED] for start in range(0, len(x), SUMMED)]
+    parts = [x[start : start + BATCH] for start in range(0, len(x), BATCH)]
     calls = [functools.partial(_moments, part) for part in parts]
     return merge_moments(together(calls, threads))
 
@@ -201,7 +178,7 @@ def _moments(x: Array) -> Moments:
         for k in np.flatnonzero(~np.isfinite(mean)):
             mean[k] = float((x[:, k] * 0.5**10).mean()) * 2.0**10
         centre, squares = module_of(x).asarray(mean), np.zeros(d)
-        step = n if module_of(x) is not np else CACHED_ROWS
+        step = n if module_of(x) is not np else IN_CACHE
         for start in range(0, n, step):
             squares += to_host(((x[start : start + step] - centre) ** 2).sum(axis=0))
     return Moments(n, lower, upper, mean, squares)
@@ -240,9 +217,6 @@ MAX_POINTS, MAX_NUMBERS = 1 << 13, 1 << 19
 coordinates.
 """
 
-TRIED = 32
-"""Number of tiles of the sample that are compared with all tiles of the sample."""
-
 DRAWN, OF_EACH = 1 << 13, 64
 """Maximum number of random pairs that `near_share` draws: in total, and per pair of
 tiles.
@@ -254,11 +228,6 @@ total instead of `DRAWN`.
 
 A join of at most `FEW_ROWS` points takes only milliseconds, but drawing 8,192 pairs
 takes 4 ms.
-"""
-
-INNER = (TILE - 1) / (TILE + 1)
-"""Width of the box around a tile's points, divided by the width of the space that the
-tile covers.
 """
 
 
@@ -331,7 +300,7 @@ def _share(
     ends = np.concatenate([low[:, None], sides, high[:, None]], axis=1)
     random = np.random.default_rng(number)
     some = np.repeat(
-        np.unique(np.linspace(0, number - 1, TRIED).astype(np.int64)), number
+        np.unique(np.linspace(0, number - 1, PROBED).astype(np.int64)), number
     )
     pairs = some, np.tile(np.arange(number), len(some) // number)
     rest = tiles[:, :, others].min(axis=1), tiles[:, :, others].max(axis=1)
@@ -348,7 +317,8 @@ def _share(
         into = parts[chosen]
         place = np.floor(random.random(into.shape) * into)
         lower, upper = (_at(ends, chosen, (place + k) / into) for k in range(2))
-        less = np.where(into > 1, (upper - lower) * ((1 - INNER) / 2), 0.0)
+        # the box around a tile's points is narrower than the space that it covers
+        less = np.where(into > 1, (upper - lower) / (TILE + 1), 0.0)
         return lower + less, upper - less
 
     first, second = (drawn(np.repeat(tile[near], each)) for tile in pairs)

@@ -13,19 +13,15 @@ from dask_simjoin.engine.compat import count_up, to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, Pairs
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.sample import Sample
+from dask_simjoin.sizes import SAMPLED
 
 MAX_PAIRS = 1 << 21
 """Maximum number of sampled pairs. If samples have more pairs, fewer of their points
 are joined.
 """
 
-PROBE = 2048
-"""Number of sample points that are joined first, to estimate how many pairs all sample
-points have.
-"""
-
 FEW_POINTS, FEW_PROBED = 1 << 14, 512
-"""`FEW_PROBED` replaces `PROBE` for up to `FEW_POINTS` points.
+"""`FEW_PROBED` replaces `SAMPLED` for up to `FEW_POINTS` points.
 
 Then a rough guess suffices, because `MAX_PAIRS` is at least 1.6 % of all possible
 pairs.
@@ -205,9 +201,9 @@ def _pairs_expected(
     """
     every = [first] if second is first else [first, second]
     most = max(len(points.x) for points in every)
-    if most <= PROBE:
+    if most <= SAMPLED:
         return 0.0
-    probe = PROBE if most > FEW_POINTS else FEW_PROBED
+    probe = SAMPLED if most > FEW_POINTS else FEW_PROBED
     some = [
         points.take(random.choice(len(points.x), min(len(points.x), probe), False))
         for points in every
@@ -230,12 +226,12 @@ def sample_degrees(
     x = joiner.xp.asarray(points.x)
     m = len(x)
     few = listed
-    if listed and m > PROBE:
-        some = np.random.default_rng(m).choice(m, PROBE, replace=False)
+    if listed and m > SAMPLED:
+        some = np.random.default_rng(m).choice(m, SAMPLED, replace=False)
         few = (
             int(_list_degrees(x[np.sort(some)], layout, joiner).sum())
             / 2
-            * (m / PROBE) ** 2
+            * (m / SAMPLED) ** 2
             <= MAX_PAIRS
         )
     if few:
@@ -259,7 +255,7 @@ def _thinned(
     points: SamplePoints, part: float, random: np.random.Generator
 ) -> SamplePoints:
     m = len(points.x)
-    fewer = min(m, max(PROBE, int(m * part)))
+    fewer = min(m, max(SAMPLED, int(m * part)))
     return points.take(np.sort(random.choice(m, fewer, replace=False)))
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Norm, add, box_gap
 from dask_simjoin.planning.budget import Cause
-from dask_simjoin.planning.checks import RANK_BYTES, check_blocks, check_outputs
+from dask_simjoin.planning.checks import check_blocks, check_outputs
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
-from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.costs import MIN_ROWS, Costs
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, rows_found, whole_slices
@@ -29,31 +29,17 @@ from dask_simjoin.planning.sample import FEW_ROWS
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.planning.work import ALONE, NO_PAIRS, SearchWork, Sharing
+from dask_simjoin.sizes import MIN_PART, NUMBER_BYTES, PROBED, SAMPLED
 
 GUESSED, ASKED = 1024, 256
 """To guess distances to neighbors, the neighbors of ASKED points among GUESSED points
 are searched.
 """
 
-FEW_ASKED = 64
-"""Replaces `ASKED` for at most `FEW_ROWS` points, because a bad choice of their regions
-costs little.
-"""
-
-AT_ONCE = 16
-"""Number of points whose neighbors are searched at a time, so that their distances stay
-in a CPU cache.
-"""
-
 MAX_WORK = 1 << 27
 """Maximum of (number of sample points) * (number of coordinates of all boxes).
 
 It limits the time to compute distances from sample points to boxes.
-"""
-
-FEWEST = 1024
-"""At least this many sample points are compared with boxes, even if that exceeds
-`MAX_WORK`.
 """
 
 
@@ -89,11 +75,11 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
     share = len(some) / max(1, points.rows)
     place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
-    asked = ASKED if points.rows > FEW_ROWS else FEW_ASKED
+    asked = ASKED if points.rows > FEW_ROWS else PROBED
     columns, far = np.ascontiguousarray(some.T), np.empty(min(asked, len(some)))
     with np.errstate(over="ignore"):
-        for start in range(0, len(far), AT_ONCE):
-            rows = slice(start, start + AT_ONCE)
+        for start in range(0, len(far), PROBED):
+            rows = slice(start, start + PROBED)
             total = np.zeros((len(far[rows]), len(some)))
             for column in columns:
                 total = add(total, np.abs(column - column[rows, None]), metric.norm)
@@ -131,7 +117,7 @@ def make_searches(
         sharing = find_sharing(statistics, chunks, seconds, costs, limits)
         if sharing[1] > 1:
             copies = costs.copies(chunks, limits.workers)
-    elif is_divisible and seconds.sum() >= COPIED_SECONDS:
+    elif is_divisible and seconds.sum() >= SHARED_SECONDS:
         copies = costs.copies(chunks, limits.workers)
     if limits.gpu:  # one piece per GPU, because a search keeps a GPU busy
         parts = np.full(len(searches), 1 if output.spanning else copies)
@@ -142,7 +128,7 @@ def make_searches(
     if output.with_ids and is_divisible:
         most = rows * float(rows_found(statistics.rows, output.k or 1))
         most /= max(1, statistics.rows[0])
-        least = whole_slices(most, statistics.pair_bytes + RANK_BYTES, limits)
+        least = whole_slices(most, statistics.pair_bytes + NUMBER_BYTES, limits)
         least = np.ceil(least / copies).astype(np.int64) * copies
         # a small result is one partition, in the order of the rows; else each part
         # makes a partition
@@ -175,7 +161,7 @@ def _is_at_once(
     on_threads = limits.shared is not None and not (limits.cluster or limits.gpu)
     single = len(searches) == 1 and len(searches[0]) == 1
     rows = rows_found(statistics.rows, output.k or 1)
-    size = rows * (RANK_BYTES + statistics.pair_bytes)
+    size = rows * (NUMBER_BYTES + statistics.pair_bytes)
     wanted = output.with_ids and not output.ties
     return on_threads and single and wanted and size <= limits.whole
 
@@ -271,7 +257,7 @@ def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
 
     `numbers`: number of coordinates of all boxes.
     """
-    number = max(FEWEST, min_points, MAX_WORK // max(1, numbers))
+    number = max(SAMPLED, min_points, MAX_WORK // max(1, numbers))
     if len(x) <= number:
         return x
     return x[
@@ -290,26 +276,10 @@ def farthest_totals(
     return total
 
 
-SHARED_ROWS = 1 << 13
-"""With at least this many rows, several threads or workers make a tree faster than a
-single one.
+SHARED_SECONDS = 0.3
+"""Searches that take at least this many seconds are shared: workers make a tree
+together, and GPUs search nearest rows in copies of a chunk.
 """
-
-SHARED_SECONDS = 0.1
-"""Several workers make a tree faster than one if the neighbor searches take at least
-this many seconds.
-"""
-
-COPIED_SECONDS = 0.3
-"""Several GPUs search nearest rows in copies of a chunk if the searches take at least
-this many seconds.
-
-Rows on two H200 were searched in 0.20 s with copies and 0.22 s without, for 0.5 s of
-expected work.
-"""
-
-PART_ROWS = 1 << 11
-"""Minimum number of rows in a part of a round."""
 
 
 def find_sharing(
@@ -324,7 +294,7 @@ def find_sharing(
     `seconds`: expected time of the neighbor searches.
     """
     rows = int(chunks.rows.sum())
-    if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
+    if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < MIN_PART:
         return ALONE
     if not (limits.cluster or limits.gpu):  # one task uses all threads
         return ALONE
@@ -333,7 +303,7 @@ def find_sharing(
         return copies, copies
     if limits.workers > 1 and seconds.sum() < SHARED_SECONDS:
         return ALONE
-    parts = max(1, min(limits.threads, rows // PART_ROWS))
+    parts = max(1, min(limits.threads, rows // MIN_ROWS))
     return parts, min(limits.workers, parts)
 
 

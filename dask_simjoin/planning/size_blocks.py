@@ -16,6 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
+from dask_simjoin.sizes import NUMBER_BYTES
+
 
 class SizeRule(Protocol):
     """The bounds on the sizes of similar rows. They follow from the kind of similarity
@@ -30,10 +32,6 @@ class SizeRule(Protocol):
         any size.
         """
 
-
-ELEMENT_BYTES = 8
-"""Bytes per element, such as a token: its int32 number, and a copy of it for sorting.
-"""
 
 MISSING, LAST = -1, 2**31
 """The smallest size, and a size above all others."""
@@ -80,7 +78,7 @@ def size_blocks(
     weights: np.ndarray,
     number: int,
     row_bytes: float = 0.0,
-    element_bytes: float = ELEMENT_BYTES,
+    element_bytes: float = NUMBER_BYTES,
 ) -> SizeBlocks:
     """Cut a table into about `number` blocks of equal memory, as estimated from a
     sample of rows.

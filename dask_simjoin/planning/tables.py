@@ -41,7 +41,6 @@ from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.resources import can_move
 from dask_simjoin.planning.sample import Moments, merge_moments, near_share
 from dask_simjoin.planning.sample_pairs import (
-    PROBE,
     Sampled,
     all_pairs,
     gather_samples,
@@ -58,6 +57,7 @@ from dask_simjoin.planning.spatial_chunks import (
 )
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import SAMPLED
 
 MAX_REGIONS = 1 << 14
 """Largest number of regions of spatial chunks."""
@@ -309,7 +309,7 @@ class JoinStatistics:
         if not len(blocks):
             return nothing_seen(np.zeros(0), blocks, False, len(points.x))
         alone = len(self.each) == len(blocks) == 1 and points.limit is None
-        small = output.listed or len(points.x) <= PROBE
+        small = output.listed or len(points.x) <= SAMPLED
         if alone and small and not output.materialise:
             degrees = sample_degrees(points, layout, joiner, output.listed)
             return estimate_one(points, degrees, self.candidates)

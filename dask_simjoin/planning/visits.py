@@ -17,44 +17,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import dask
 import numpy as np
 
-from dask_simjoin.planning.checks import NEED
 from dask_simjoin.planning.entity_chunks import JoinChunks
-from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.resources import INDEXED, SPILL_FROM
-
-TARGET = "distributed.worker.memory.target"
-"""Key of Dask's configuration.
-
-Its value is the fraction of a worker's memory limit that data may take before it
-spills.
-"""
+from dask_simjoin.planning.limits import NEED, Limits
+from dask_simjoin.planning.resources import INDEXED, memory_share
+from dask_simjoin.sizes import MARGIN, MIN_PART
 
 INDEX_BYTES, ID_BYTES = 9, 8
 """Bytes per row of the index of a chunk with few columns: positions and cells, and keys
 of ids.
-"""
-
-MARGIN = 0.85
-"""Chunks are planned to fill this fraction of the memory that is left for them.
-
-A margin is needed: if one chunk too many stays in memory, LRU evicts each chunk just
-before its next visit.
-"""
-
-PINNED = 2
-"""A task uses this many indexed chunks."""
-
-MAX_GREEDY = 50_000
-"""`greedy_order` is tried for at most this many block pairs, because it takes about 20
-µs for each.
-"""
-
-GAIN = 0.9
-"""An order replaces the best one so far only if it reads less than this fraction of its
-rows.
 """
 
 
@@ -170,9 +142,14 @@ def chunks_in_memory(
         row_bytes * float(chunks.rows.max(initial=0.0)),
     )
     itself = limits.limit - threads * limits.memory
-    others = threads * (NEED - PINNED * INDEXED) * largest
-    room = min(SPILL_FROM * limits.limit - itself - others, _target() * limits.limit)
-    return max(int(MARGIN * room / max(size, 1.0)), 2)
+    others = threads * (NEED - 2 * INDEXED) * largest  # two chunks in use are indexed
+    room = min(
+        memory_share("spill") * limits.limit - itself - others,
+        memory_share("target") * limits.limit,
+    )
+    # if one chunk too many stays in memory, LRU evicts each chunk just before its next
+    # visit
+    return max(int(room / (MARGIN * max(size, 1.0))), 2)
 
 
 def plan_visits(
@@ -204,7 +181,7 @@ def plan_visits(
         np.arange(len(blocks)),
         *(grouped_order(blocks, k) for k in range(max(free - 2, 1), free)),
     ]
-    if len(blocks) <= MAX_GREEDY:
+    if len(blocks) <= MIN_PART:
         orders += [
             greedy_order(blocks, some) for some in range(max(free - 1, 2), free + 1)
         ]
@@ -216,20 +193,13 @@ def plan_visits(
             float(count_reads(part, free) @ chunks.rows[: _chunks(part)])
             for part in parts
         )
-        if rows < GAIN * least:
+        if rows < least:
             best, worker, least = order, own, rows
     place, workers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
     # for each visit: the first one of its worker
     starts = np.searchsorted(worker, worker)
     place[best], workers[best] = np.arange(len(blocks)) - starts, worker
     return Visits(workers, place, capacity, least - float(chunks.rows[used].sum()))
-
-
-def _target() -> float:
-    """Return the fraction of a worker's memory limit that data may take; 1.0 if Dask
-    does not limit it.
-    """
-    return float(dask.config.get(TARGET, default=None) or 1.0)
 
 
 def _workers(seconds: np.ndarray, number: int) -> np.ndarray:

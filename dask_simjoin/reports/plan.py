@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.estimate import UNKNOWN
 from dask_simjoin.planning.left_out import left_out_in_words
 from dask_simjoin.planning.outputs import directions, making_tasks
@@ -28,6 +27,7 @@ from dask_simjoin.reports.facts import (
 )
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import NUMBER_BYTES
 
 MAX_NAMES = 6
 """A line names at most this many columns, and then says how many more there are."""
@@ -482,7 +482,7 @@ class NearestPlanReport(PlanReport):
 
     @property
     def pair_bytes(self) -> float:
-        return self.plan.result.pair_bytes + RANK_BYTES
+        return self.plan.result.pair_bytes + NUMBER_BYTES
 
     @property
     def _largest_partition(self) -> float:

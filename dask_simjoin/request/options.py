@@ -362,11 +362,9 @@ def _note_clients() -> None:
 os.register_at_fork(after_in_child=_note_clients)
 
 MAX_WHOLE = 2**62
-"""Larger whole numbers are replaced by this one, because kernels use 64-bit integers.
+"""Larger whole numbers and sizes in bytes are replaced by this one, because kernels use
+64-bit integers.
 """
-
-MAX_BYTES = 2**62
-"""Larger sizes in bytes are replaced by this one, so that they fit in an int64."""
 
 SHUFFLES = ("tasks", "disk", "p2p")
 """Dask's methods of shuffling rows."""
@@ -489,7 +487,7 @@ def parse_size(name: str, value: Any) -> int:
             "1, or text such as "
             "'64 MiB'."
         )
-    return min(size, MAX_BYTES)
+    return min(size, MAX_WHOLE)
 
 
 def is_whole(value: Any) -> bool:

@@ -229,7 +229,7 @@ def _unknown(eps: object, unit: str, name: str, units: list[str]) -> OptionError
     )
 
 
-MAX_P = 2**31 - 1
+MAX_P = np.iinfo(np.int32).max
 """Largest finite exponent p of a norm."""
 
 

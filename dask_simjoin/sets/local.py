@@ -15,7 +15,7 @@ from dask_simjoin.planning.budget import Cause, limits_now, within_memory
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import RIGHT, check_summaries
 from dask_simjoin.planning.resources import limits_for, plain_threads
-from dask_simjoin.request.options import MAX_BYTES
+from dask_simjoin.request.options import MAX_WHOLE
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
@@ -99,7 +99,7 @@ class LocalSets:
                     check_summaries([summary.ids], own.id)
             tables.append([summary])
         settings = replace(self.spec.settings, output=None)
-        whole = replace(self.spec, blocksize=MAX_BYTES, settings=settings)
+        whole = replace(self.spec, blocksize=MAX_WHOLE, settings=settings)
         found = self.make_plan(tables, whole, PAIRS, limits_for(whole.library))
         size = round(found.block_bytes.sum())
         device = frames_of_library(whole.library).memory()

@@ -16,7 +16,6 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.dbscan import merge_edges
 from dask_simjoin.cluster.algorithms.duplicates import (
     CONNECTED,
-    PAIR_BYTES,
     Candidates,
     GroupRows,
     HostPairs,
@@ -44,6 +43,7 @@ from dask_simjoin.sets.pairs import (
     rows_of_matches,
 )
 from dask_simjoin.sets.requests import SetSpec
+from dask_simjoin.sizes import ROW_BYTES
 from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
@@ -151,11 +151,11 @@ def check_pairs(free: int | None, request: str, *numbers: int) -> None:
     task. `free`: bytes; None: no limit.
     """
     pairs = sum(numbers)
-    if free is not None and pairs * PAIR_BYTES > free:
+    if free is not None and pairs * ROW_BYTES > free:
         raise BudgetError(
             f"grouping='greedy' needs all pairs of distinct values at once: {request} "
             f"gives {pairs:,}, which "
-            f"take {size_text(pairs * PAIR_BYTES, free)}, but only {size_text(free)} "
+            f"take {size_text(pairs * ROW_BYTES, free)}, but only {size_text(free)} "
             "are free. Use "
             "grouping='connected', which does not hold all pairs, or a stricter limit.",
             remedies=[Remedy({"grouping": "connected"})],

@@ -31,7 +31,6 @@ from dask_simjoin.planning.resources import Disk, bytes_needed
 from dask_simjoin.planning.sample import Sample, sample_size
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints, gather_samples
 from dask_simjoin.planning.size_blocks import (
-    ELEMENT_BYTES,
     SizeBlocks,
     candidate_pairs,
     compared_blocks,
@@ -56,9 +55,7 @@ from dask_simjoin.sets.methods import AUTO, SetMethod
 from dask_simjoin.sets.pairs import all_matches, count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import EncodedSets
-
-LONG = 1 << 16
-"""A row with more elements is counted exactly in the memory of its block."""
+from dask_simjoin.sizes import BATCH, MIN_PART, NUMBER_BYTES, ROW_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +143,7 @@ def summarised(
     if size < rows:
         row, length = longest_row(frame[spec.on[0]])
         # tokens of a text are not known before it is split, and short rows hardly matter
-        if length > max(longest, LONG):
+        if length > max(longest, MIN_PART):
             largest, _ = read(frame.iloc[row : row + 1], spec, where)
             longest = max(longest, int(np.diff(largest["sets"]["offsets"]).max()))
     return SetSummary(
@@ -278,15 +275,6 @@ def _block_pair(
     return kind(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
 
 
-MIN_TOKENS = 1 << 18
-"""A block has at least this many tokens, unless memory limits blocks to fewer."""
-
-ROW_BYTES = 64
-"""Bytes that a row takes in addition to its tokens and id: for an offset, its position,
-and its place in an order.
-"""
-
-
 @dataclass(frozen=True, eq=False)
 class SetPlan:
     """The plan of a join of sets. Its chunks are blocks by size."""
@@ -369,8 +357,8 @@ def make_set_plan(
     gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
     kind: type[SetBlockPair] = SetBlockPair,
     index_bytes: float = 0.0,
-    min_tokens: int = MIN_TOKENS,
-    token_bytes: float = ELEMENT_BYTES,
+    min_tokens: int = BATCH,
+    token_bytes: float = NUMBER_BYTES,
 ) -> SetPlan:
     """Plan a join from the summaries of its tables. Raise an error if blocks or the
     result do not fit in memory.
@@ -470,7 +458,7 @@ def _with_longest(
     """Add the memory of the largest row to the last block, if this row is so long that
     it matters. `longest`: its size.
     """
-    if longest <= LONG:
+    if longest <= MIN_PART:
         return side
     # arrays that have an item for each possible size
     extra, elements = 8 * longest, 0

@@ -31,7 +31,7 @@ SUM, PRODUCT, NONE = range(3)
 and `NONE` compares o with a constant.
 """
 
-NEVER = (1 << 31) - 1
+NEVER = int(np.iinfo(np.int32).max)
 """A number of tokens that is larger than any overlap of two sets."""
 
 

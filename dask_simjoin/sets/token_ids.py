@@ -195,10 +195,10 @@ def token_hashes(tokens: Tokens) -> np.ndarray:
     return hashed.view(np.int64)
 
 
-INDEX_BITS = 32
+INDEX_BITS = np.iinfo(np.int32).bits
 """Number of bits that a token number has in sort keys."""
 
-MAX_TOKENS = 2**31 - 1
+MAX_TOKENS = np.iinfo(np.int32).max
 """A vocabulary has at most this many tokens."""
 
 

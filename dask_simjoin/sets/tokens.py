@@ -26,6 +26,7 @@ from dask_simjoin.sets.token_ids import (
     of_integers,
     of_strings,
 )
+from dask_simjoin.sizes import BATCH
 
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
@@ -88,10 +89,6 @@ def split_at_bytes(
     buffers = [None, pa.py_buffer(used), pa.py_buffer(pool[: used[-1]].tobytes())]
     tokens = pa.LargeStringArray.from_buffers(differ, buffers[1], buffers[2])
     return Occurrences(offsets, codes[:number].copy(), tokens)
-
-
-MAX_CONVERTED = 1 << 20
-"""Maximum number of characters of q-grams that are converted to strings at a time."""
 
 
 def code_points(
@@ -196,7 +193,7 @@ def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
     """Return the q-gram at each position as an Arrow string. Strings are made in
     batches to limit memory.
     """
-    some = max(1, MAX_CONVERTED // q)
+    some = max(1, BATCH // q)
     steps = range(0, len(places), some)
     return pa.concat_arrays(
         [_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps]

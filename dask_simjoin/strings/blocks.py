@@ -46,6 +46,7 @@ from dask_simjoin.sets.plan import (
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.token_ids import EncodedSets, hashes
 from dask_simjoin.sets.tokens import code_points
+from dask_simjoin.sizes import ENTRY_BYTES, MIN_PART, ROW_BYTES
 from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
@@ -173,21 +174,6 @@ def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
     ]
 
 
-ENTRY_BYTES = 32
-"""Bytes that a segment takes in the index, including its share of the hash buckets."""
-
-INDEX_BYTES = 48
-"""Other bytes that a string takes during a search: for signatures, a stamp, and its
-share of a batch of pairs.
-"""
-
-MIN_CODES = 1 << 16
-"""A block has at least this many code points, unless memory limits blocks to fewer.
-
-The minimum is lower than for sets, because a code point takes more time than a token.
-"""
-
-
 def summarise_texts(
     frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int
 ) -> SetSummary:
@@ -222,7 +208,7 @@ def make_edit_plan(
     sizes = np.concatenate([s.sample.x[:, 0] for some in tables for s in some])
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
     # most strings with more segments are not indexed
-    index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, 64)
+    index = ROW_BYTES + 2 * ENTRY_BYTES * min(spec.rule.limit(mean) + 1, 64)
     # one byte per code point in a block, if the text is Latin, and four during a search
     return make_set_plan(
         tables,
@@ -232,7 +218,7 @@ def make_edit_plan(
         gather_texts,
         EditBlockPair,
         index,
-        MIN_CODES,
+        MIN_PART,
         5,
     )
 

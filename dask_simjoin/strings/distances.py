@@ -17,6 +17,7 @@ the form of Hyyro (2003), section 3. Transpositions are from section 4.
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -25,6 +26,7 @@ from numba.extending import intrinsic
 from dask_simjoin.engine.cpu.kernels.jit import device_function
 from dask_simjoin.engine.cpu.kernels.simd import (
     I64,
+    SWEEP_LANES,
     Builder,
     Intrinsic,
     NumbaType,
@@ -42,7 +44,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
 )
 from dask_simjoin.metrics.norms import Array
 
-NOWHERE = -(1 << 40)
+NOWHERE = int(np.iinfo(np.int32).min)
 """Marks a diagonal that has not been reached."""
 
 
@@ -108,14 +110,11 @@ MAX_SHORT = 64
 column of the table.
 """
 
-LANES = 16
-"""Number of strings that are compared at once."""
-
-VECTOR = ir.VectorType(I64, LANES)
+VECTOR = ir.VectorType(I64, SWEEP_LANES)
 
 
 def _constant(value: int) -> ir.Constant:
-    return ir.Constant(VECTOR, [value] * LANES)
+    return ir.Constant(VECTOR, [value] * SWEEP_LANES)
 
 
 @intrinsic
@@ -127,11 +126,11 @@ def _walk(
     swaps: NumbaType,
     out: NumbaType,
 ) -> Intrinsic:
-    """Compute the distances between one string of n > 0 codes and `LANES` other
+    """Compute the distances between one string of n > 0 codes and `SWEEP_LANES` other
     strings, and write them to address `out`.
 
     The other strings have `steps` codes each. `rows`: address of an array (steps,
-    LANES). For each code of the other strings, it has a mask of the positions of this
+    SWEEP_LANES). For each code of the other strings, it has a mask of the positions of this
     code in the one string: see `set_matches`. `swaps`: whether a transposition of
     adjacent codes is one edit.
     """
@@ -167,7 +166,10 @@ def _emit(
         builder.store(_constant(0), slot)
     with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (p, _):
         same = load(
-            builder, builder.add(rows, builder.mul(p, const(8 * LANES))), VECTOR, 8
+            builder,
+            builder.add(rows, builder.mul(p, const(8 * SWEEP_LANES))),
+            VECTOR,
+            8,
         )
         up, down = builder.load(increases), builder.load(decreases)
         carried = builder.xor(builder.add(builder.and_(same, up), up), up)
@@ -199,7 +201,7 @@ def _emit(
 def similar_signatures(
     typingctx: TypingContext, signature: NumbaType, others: NumbaType, limit: NumbaType
 ) -> Intrinsic:
-    """Return a mask of those `LANES` signatures at address `others` that are similar to
+    """Return a mask of those `SWEEP_LANES` signatures at address `others` that are similar to
     `signature`.
 
     Two signatures are similar if each has at most `limit` bits that the other does not
@@ -214,7 +216,8 @@ def similar_signatures(
         differ = builder.xor(own, there)
         one_sided = [builder.and_(differ, one) for one in (own, there)]
         counts = [
-            call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, some) for some in one_sided
+            call(builder, f"llvm.ctpop.v{SWEEP_LANES}i64", VECTOR, some)
+            for some in one_sided
         ]
         within = [builder.icmp_signed("<=", count, most) for count in counts]
         return bits(builder, builder.and_(*within))
@@ -257,12 +260,12 @@ def lane_distances(
     equal length.
 
     `matches`: the positions of each code in the one string, see `set_matches`.
-    `strings`: numbers of the other strings, at most `LANES`. `starts`: where each
-    string begins in `tokens`. `rows`: scratch (length * LANES,). `out` (LANES,): the
+    `strings`: numbers of the other strings, at most `SWEEP_LANES`. `starts`: where each
+    string begins in `tokens`. `rows`: scratch (length * SWEEP_LANES,). `out` (SWEEP_LANES,): the
     distances.
     """
     for s in range(count):
         start = starts[strings[s]]
         for p in range(length):
-            rows[p * LANES + s] = matches[tokens[start + p]]
+            rows[p * SWEEP_LANES + s] = matches[tokens[start + p]]
     _walk(rows.ctypes.data, length, n, swaps, out.ctypes.data)

@@ -6,9 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.sets.cpu.joiner import BlockSearch, CpuSetJoiner, arrays_of
 from dask_simjoin.sets.token_ids import SetBlock, distinct_sizes, sizes_of
-from dask_simjoin.strings.distances import LANES, MAX_SHORT
+from dask_simjoin.strings.distances import MAX_SHORT
 from dask_simjoin.strings.requests import EditRule
 from dask_simjoin.strings.search import (
     Out,
@@ -91,7 +92,7 @@ class EditSearch(BlockSearch):
         self._index = (
             np.zeros(buckets + 1, np.int64),
             np.empty(entries, np.int64),
-            np.zeros(entries + LANES, np.int64),
+            np.zeros(entries + SWEEP_LANES, np.int64),
         )
         offsets, tokens, _, signatures, _ = self._d
         fill(
@@ -118,9 +119,9 @@ class EditSearch(BlockSearch):
                 1 + max(int(side[1].max(initial=0)) for side in (self._q, self._d)),
                 np.int64,
             ),
-            np.empty(LANES, np.int64),
-            np.empty(LANES, np.int64),
-            np.empty(LANES * max(steps, 1), np.int64),
+            np.empty(SWEEP_LANES, np.int64),
+            np.empty(SWEEP_LANES, np.int64),
+            np.empty(SWEEP_LANES * max(steps, 1), np.int64),
         )
 
     def _parts(
@@ -156,7 +157,9 @@ def _side(block: SetBlock, tail: int) -> Side:
     strings.
     """
     offsets, tokens, weights = arrays_of(block)
-    signatures, grams = (np.zeros(len(weights) + LANES, np.int64) for _ in range(2))
+    signatures, grams = (
+        np.zeros(len(weights) + SWEEP_LANES, np.int64) for _ in range(2)
+    )
     set_signatures(offsets, tokens, tail, np.zeros(64, np.int64), signatures, grams)
     return offsets, tokens, weights, signatures, grams
 

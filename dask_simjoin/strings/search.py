@@ -14,11 +14,13 @@ left out between any two segments. Then a transposition changes only one segment
 
 from __future__ import annotations
 
+import numpy as np
+
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.strings.distances import (
-    LANES,
     MAX_SHORT,
     clear_matches,
     distance_within,
@@ -37,8 +39,8 @@ FACTOR_1, FACTOR_2, FACTOR_3 = (
 )
 """Odd numbers that hash functions multiply by."""
 
-CHECK_BITS = 31
-CHECK = (1 << CHECK_BITS) - 1
+CHECK = int(np.iinfo(np.int32).max)
+CHECK_BITS = CHECK.bit_length()
 """An entry of the index stores this many bits of the hash. The other bits select its
 bucket.
 """
@@ -216,7 +218,7 @@ TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 
 Side = tuple[Array, Array, Array, Array, Array]
 """Offsets, codes and weights of the strings in a block; then their two signatures,
-padded by `LANES`.
+padded by `SWEEP_LANES`.
 """
 
 SegmentIndex = tuple[Array, Array, Array]
@@ -229,7 +231,7 @@ First come arrays for one probe. They are the hashes of the probe's prefixes (lo
 `distance_within`; and `matches` of `set_matches`.
 
 Then come arrays for the candidates that are compared at once. They are the numbers of
-their strings (LANES,), their distances (LANES,), and `rows` of `lane_distances`.
+their strings (SWEEP_LANES,), their distances (SWEEP_LANES,), and `rows` of `lane_distances`.
 """
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
@@ -420,11 +422,11 @@ def search(
                     listed += stop_list - e
                     while e < stop_list:
                         near = similar_signatures(signature, listed_at + 8 * e, limit)
-                        if stop_list - e < LANES:
+                        if stop_list - e < SWEEP_LANES:
                             near &= (1 << (stop_list - e)) - 1
-                        e += LANES
+                        e += SWEEP_LANES
                         while near:
-                            s = e - LANES + lowest_bit(near)
+                            s = e - SWEEP_LANES + lowest_bit(near)
                             near &= near - 1
                             y = s
                             if number:
@@ -450,7 +452,7 @@ def search(
                             verified += 1
                             pending[waiting] = y
                             waiting += 1
-                            if waiting == LANES:
+                            if waiting == SWEEP_LANES:
                                 if fits:
                                     written = _verify(
                                         q,

@@ -24,6 +24,7 @@ from dask_simjoin.metrics.norms import Array, Frame, Ids
 from dask_simjoin.planning.entity_chunks import Shuffled
 from dask_simjoin.planning.spatial_chunks import ClusterChunks
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import BATCH
 from dask_simjoin.tasks.chunks import (
     OPTIONAL_FIELDS,
     Chunk,
@@ -45,13 +46,6 @@ from dask_simjoin.tasks.shuffle import (
     spans_of,
     unpacked,
 )
-
-MIN_PACKED_ROWS = 1 << 19
-"""Partitions are packed together until they have at least this many rows.
-
-For arrays of 4 MB and more, the system uses large pages. With smaller arrays, waiting
-for memory took longer than packing.
-"""
 
 
 def pack_partitions(
@@ -84,7 +78,7 @@ def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     first, rows = 0, 0
     for n, own in enumerate(sizes):
         rows += own
-        if rows >= MIN_PACKED_ROWS or n == len(sizes) - 1:
+        if rows >= BATCH or n == len(sizes) - 1:
             yield first, n + 1
             first, rows = n + 1, 0
 
@@ -240,10 +234,6 @@ def own_positions(parcels: Sequence[Parcel]) -> list[Array]:
     return [parcel["position"][: int(parcel["ends"][0, 1])] for parcel in parcels]
 
 
-INT32 = 1 << 31
-"""One more than the largest int32."""
-
-
 def values_by_group(
     chunk: Chunk, values: Array, offsets: np.ndarray, groups: Sequence[Sequence[int]]
 ) -> list[Array]:
@@ -254,7 +244,8 @@ def values_by_group(
     partitions that it packed.
     """
     cuts = np.searchsorted(chunk["position"][: len(values)], offsets)
-    if len(values) and -INT32 <= int(values.min()) <= int(values.max()) < INT32:
+    kind = np.iinfo(np.int32)
+    if len(values) and kind.min <= values.min() <= values.max() <= kind.max:
         values = values.astype(np.int32)
     parts = [[values[cuts[n] : cuts[n + 1]] for n in numbers] for numbers in groups]
     return [some[0] if len(some) == 1 else np.concatenate(some) for some in parts]

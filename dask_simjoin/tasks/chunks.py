@@ -41,10 +41,10 @@ from dask_simjoin.planning.partition import (
 )
 from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.sample import box
-from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
-from dask_simjoin.request.options import MAX_BYTES
+from dask_simjoin.request.options import MAX_WHOLE
 from dask_simjoin.request.spec import ChunkOptions, JoinSpec
+from dask_simjoin.sizes import BATCH, SAMPLED
 
 LOG = logging.getLogger("dask_simjoin")
 
@@ -309,7 +309,7 @@ def read_chunk(
                 found[-1]["x"] = x[ends[n] : ends[n + 1]]
         return found
 
-    max_parts = ends[-1] // MIN_READ_ROWS
+    max_parts = ends[-1] // BATCH
     parts = itertools.chain.from_iterable(
         shared_out(read, len(frames), min(threads, max_parts), min_items=1)
     )
@@ -360,9 +360,6 @@ def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
     """
     return "F" if layout.method == "sweep" else "C"
 
-
-MIN_READ_ROWS = 1 << 18
-"""Partitions are read by several threads only if each gets at least this many rows."""
 
 OPTIONAL_FIELDS = ("kept", "own_limit")
 """Keys that only the chunks of some joins have."""
@@ -573,7 +570,7 @@ def _scan(
             own,
             output.with_ids,
             int(probed),
-            None if sampled else PROBE,
+            None if sampled else SAMPLED,
             threads=threads,
         )
         for number, (frame, own) in zip((0, RIGHT), _sides(frames, spec), strict=False)
@@ -582,7 +579,7 @@ def _scan(
         check_rows(summary.source_rows, 0)
     # the result is a single frame, so the configured size of partitions does not apply
     settings = replace(spec.settings, output=None)
-    one = ChunkOptions("entity", MAX_BYTES)
+    one = ChunkOptions("entity", MAX_WHOLE)
     whole = replace(spec, chunks=one, settings=settings)
     return join_statistics([[summary] for summary, _ in found], whole), [
         scan for _, scan in found

@@ -33,6 +33,7 @@ from dask_simjoin.engine.protocols import Joiner, Rows
 from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 from dask_simjoin.request.spec import JoinSpec, RowSpec
+from dask_simjoin.sizes import FEW
 from dask_simjoin.tasks.left_out import Fill, filled_frame, kept_rows
 from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
@@ -344,8 +345,7 @@ def _labelled(
     return values
 
 
-CHUNK_BITS = 32
-CHUNK = 1 << CHUNK_BITS
+CHUNK = 1 << 32
 """Row numbers of a chunk are within a range of this many, a power of two."""
 
 RowNumbers = int | Array
@@ -392,11 +392,6 @@ def component_roots(
     return parent
 
 
-NODES_OF_EDGE = 8
-"""If there are at most this many row numbers per edge, use one node for each row
-number, which avoids sorting.
-"""
-
 Edges = tuple[Array, Array]
 """Edges between rows: row numbers at the left ends, and at the right ends, each (k,),
 int64.
@@ -440,13 +435,15 @@ def _forest_of_ranges(
     """
     if min(int(left.min()), int(right.min())) < 0:
         return None
-    sides = [(side >> CHUNK_BITS, side & (CHUNK - 1)) for side in (left, right)]
+    sides = [
+        (side >> (CHUNK.bit_length() - 1), side & (CHUNK - 1)) for side in (left, right)
+    ]
     ends = np.zeros(1 + max(int(chunks.max()) for chunks, _ in sides), np.int64)
     for chunks, places in sides:
         np.maximum.at(ends, chunks, places + 1)
     starts = np.concatenate([[0], np.cumsum(ends)])
     nodes = int(starts[-1])
-    if nodes > NODES_OF_EDGE * len(left):
+    if nodes > FEW * len(left):
         return None
     one, other = (starts[chunks] + places for chunks, places in sides)
     root = component_roots(nodes, one, other, joiner)

@@ -19,28 +19,19 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Frame, SparseM
 from dask_simjoin.planning.budget import (
     DEVICE_ENTRY,
     ENTRY,
-    PIECE,
-    ROW,
     Fitting,
     Limit,
     free_memory,
 )
 from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits
-from dask_simjoin.planning.resources import ITSELF
+from dask_simjoin.planning.resources import ITSELF, memory_share
 from dask_simjoin.request.columns import optional
 from dask_simjoin.request.options import size_origin
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import ENTRY_BYTES, PAIRS_AT_ONCE, ROW_BYTES
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, measured
-
-MAX_SORTED = 1 << 24
-"""Array operations sort at most this many entries at a time, because sorting needs
-temporary memory.
-"""
-
-PAUSE_SHARE = 0.8
-"""Share of its memory limit where Dask pauses a worker."""
 
 
 def put(
@@ -90,8 +81,8 @@ def move_arrays(
     `starts`: offset of the first entry for each row.
     """
     xp = module_of(at)
-    for first in range(0, len(columns), MAX_SORTED):
-        some = slice(first, min(first + MAX_SORTED, len(columns)))
+    for first in range(0, len(columns), PAIRS_AT_ONCE):
+        some = slice(first, min(first + PAIRS_AT_ONCE, len(columns)))
         entry = xp.arange(some.start, some.stop)
         row = xp.searchsorted(starts, entry, side="right") - 1
         place = at[row] + entry - starts[row]
@@ -111,15 +102,15 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # in each step, sort as many rows as `MAX_SORTED` entries allow, but at least
+        # in each step, sort as many rows as `PAIRS_AT_ONCE` entries allow, but at least
         # one row
         first = int(starts[row])
         stop = rows
-        if entries - first > MAX_SORTED:
+        if entries - first > PAIRS_AT_ONCE:
             stop = (
                 int(
                     xp.searchsorted(
-                        starts, xp.asarray([first + MAX_SORTED]), side="right"
+                        starts, xp.asarray([first + PAIRS_AT_ONCE]), side="right"
                     )[0]
                 )
                 - 1
@@ -159,11 +150,6 @@ def narrow(counts: Array) -> Array:
 MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 
 MAX_INT32 = np.iinfo(np.int32).max
-
-MAX_LISTED = 1 << 22
-"""If at most this many pairs are expected, they are listed at once, else counted first.
-A listed pair takes 16 bytes.
-"""
 
 ListedPairs = list[tuple[Array, Array, Array]]
 """Batches of pairs, as arrays: positions of left rows, positions of right rows, and
@@ -375,18 +361,18 @@ def assemble(
 
 
 class _TooManyPairsError(Exception):
-    """Stops the listing of pairs once there are more than `MAX_LISTED`."""
+    """Stops the listing of pairs once there are more than `PAIRS_AT_ONCE`."""
 
 
 def _list_pairs(block_pair: BlockPair) -> ListedPairs | None:
-    """List the pairs within a chunk; return None if there are more than `MAX_LISTED`."""
+    """List the pairs within a chunk; return None if there are more than `PAIRS_AT_ONCE`."""
     parts: ListedPairs = []
     number = 0
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         nonlocal number
         number += len(left)
-        if number > MAX_LISTED:
+        if number > PAIRS_AT_ONCE:
             raise _TooManyPairsError
         parts.append((left.copy(), right.copy(), totals.copy()))
 
@@ -410,7 +396,7 @@ def graph_of_chunk(
     """Make the matrix from a single chunk. `expected`: estimated number of pairs."""
     xp, spec = block_pair.xp, block_pair.spec
     numbers = matrix_numbers(block_pair.query, [0], np.int64)
-    listed = _list_pairs(block_pair) if 2 * expected <= MAX_LISTED else None
+    listed = _list_pairs(block_pair) if 2 * expected <= PAIRS_AT_ONCE else None
     degrees = (
         count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     )
@@ -454,7 +440,7 @@ def fitting_for(
     """
     gpu = limits.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
-    result, made = (entry, 8), (entry + PIECE * pieces, ROW)
+    result, made = (entry, 8), (entry + ENTRY_BYTES * pieces, ROW_BYTES)
     bounds, name = [], "simjoin.result-limit"
     if spec.settings.result is not None:
         bounds.append(
@@ -470,7 +456,9 @@ def fitting_for(
         whole = limits.memory if limits.cluster else limits.memory * limits.threads
         bounds.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
     elif limits.limit is not None:
-        usable = max(int(PAUSE_SHARE * limits.limit) - ITSELF, limits.limit // 3)
+        usable = max(
+            int(memory_share("pause") * limits.limit) - ITSELF, limits.limit // 3
+        )
         bounds.append(
             Limit(usable, *made, "the smallest worker has room for", "larger workers")
         )

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from dask_simjoin.engine.base import frames_for, frames_of_library
-from dask_simjoin.engine.process import TURN_SECONDS, in_turns, numbers_apart, together
+from dask_simjoin.engine.process import in_turns, numbers_apart, together
 from dask_simjoin.metrics.norms import Array, Frame, Series, SparseMatrix
 from dask_simjoin.planning.budget import Cause, limits_now, within_memory
 from dask_simjoin.planning.data_warnings import (
@@ -31,6 +31,7 @@ from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.requests import LEFT
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import BATCH, MOMENT, PARTS_PER_THREAD
 from dask_simjoin.tasks import csr
 from dask_simjoin.tasks.chunks import Chunk, Refine, plan_whole, whole_chunks
 from dask_simjoin.tasks.counts import (
@@ -53,9 +54,6 @@ from dask_simjoin.tasks.pairs import (
 
 Made = TypeVar("Made")
 
-TURNS = 4
-"""Number of parts per thread."""
-
 MOST_PARTS = 64
 """Largest number of parts of a result, unless there are more threads. Allocating the
 memory of each part holds up the other threads: `cpu.cores`, 8M x 2 self_join.
@@ -63,9 +61,6 @@ memory of each part holds up the other threads: `cpu.cores`, 8M x 2 self_join.
 
 PAIR_WORK = 64
 """Coordinates that are compared in the time of counting a pair by a sweep."""
-
-PAIRS_APART = 1 << 20
-"""Minimum number of pairs per thread, if there are too few rows for several threads."""
 
 
 def numbered(frame: Frame) -> Frame:
@@ -227,13 +222,15 @@ def parts_of(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     if block_pair.xp is not np:
         return 1
     number = _threads_for(block_pair, plan, threads)
-    return max(number, min(TURNS * number, MOST_PARTS)) if number > 1 else 1
+    if number == 1:
+        return 1
+    return max(number, min(PARTS_PER_THREAD * number, MOST_PARTS))
 
 
 def _threads_for(block_pair: BlockPair, plan: Plan, threads: int) -> int:
     """Return how many threads share the work of a block pair."""
     rows = max(len(chunk["ids"]) for chunk in block_pair.chunks)
-    by_pairs = int(plan.result.estimate.total / PAIRS_APART)
+    by_pairs = int(plan.result.estimate.total / BATCH)
     return max(1, min(threads, max(rows // numbers_apart(plan.tables.dims), by_pairs)))
 
 
@@ -242,7 +239,7 @@ def _in_turns(
     block_pair: BlockPair,
     plan: Plan,
     threads: int,
-    turns: int = TURNS,
+    turns: int = PARTS_PER_THREAD,
 ) -> list[Made]:
     """Run work for ranges of places of the first chunk, one range after the other."""
     queries, data = (len(chunk["ids"]) for chunk in block_pair[:2])
@@ -258,7 +255,7 @@ def _in_turns(
         cost / longer,
         block_pair.layout.grain,
         turns,
-        TURN_SECONDS * longer,
+        MOMENT * longer,
     )
 
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from dask_simjoin.engine.base import frames_for, frames_of_library, recall_module
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Cause, check_room
-from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.estimate import Recall
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.reports.plan import NearestPlanReport
 from dask_simjoin.request.requests import LEFT
+from dask_simjoin.sizes import ENTRY_BYTES, NUMBER_BYTES
 from dask_simjoin.tasks.chunks import read_piece
 from dask_simjoin.tasks.local import LocalDriver
 from dask_simjoin.tasks.nearest import (
@@ -34,12 +34,6 @@ from dask_simjoin.tasks.neighbor_rows import (
     whole_rows,
 )
 from dask_simjoin.tasks.ties import ties_in, with_ties
-
-NEIGHBOR_BYTES = 16
-"""Bytes per neighbor that a search needs: a total and an id."""
-
-REVERSE_BYTES = 4
-"""Bytes per neighbor that `mutual` needs to compare both directions."""
 
 MERGE_COPIES = 3
 """Number of copies of the result that are in memory while results are merged."""
@@ -156,19 +150,20 @@ def check_neighbors(
     """
     rows = plan.rows_found(wanted.k)
     row_bytes = (
-        plan.result.pair_bytes + RANK_BYTES if wanted.totals == ANY_TOTAL else 0.0
+        plan.result.pair_bytes + NUMBER_BYTES if wanted.totals == ANY_TOTAL else 0.0
     )
     with_alone = wanted.how == LEFT
     # usually the arrays of the search become the result, but in these cases they are
     # copied
     if device is not None or with_alone:
-        row_bytes = (NEIGHBOR_BYTES + row_bytes) * (
+        row_bytes = (ENTRY_BYTES + row_bytes) * (
             MERGE_COPIES if wanted.mutual or with_alone else 1
         )
     elif wanted.mutual:
         rows = max(rows, rows_found(plan.tables.rows[::-1], wanted.k))
-        row_bytes = max(NEIGHBOR_BYTES + REVERSE_BYTES, row_bytes)
+        # int32 numbers of both directions are compared
+        row_bytes = max(ENTRY_BYTES + NUMBER_BYTES // 2, row_bytes)
     else:
-        row_bytes = max(NEIGHBOR_BYTES, row_bytes)
+        row_bytes = max(ENTRY_BYTES, row_bytes)
     cause = Cause(wanted.what, lists=lists)
     check_room(rows, row_bytes, cause, False, device)

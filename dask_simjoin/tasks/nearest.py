@@ -21,6 +21,7 @@ from dask_simjoin.engine.process import in_turns, shared_out
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.norms import Array, Index
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import PROBED
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.matches import measured
@@ -273,11 +274,6 @@ def rows_of_numbers(own: Array, numbers: Array) -> Array:
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
-WARMUP_POINTS = 100
-"""A first search of this many points compiles the kernels, so its time does not count.
-"""
-
-
 def profile_search(
     x: Array, layout: SearchLayout, k: int, max_total: float, library: str
 ) -> Counters:
@@ -287,7 +283,8 @@ def profile_search(
     """
     if not len(x):
         return Counters({"neighbors": 0.0}, {})
-    _run(x[:WARMUP_POINTS], layout, k, max_total, library)
+    # compile the kernels first, so that this time does not count
+    _run(x[:PROBED], layout, k, max_total, library)
     return _run(x, layout, k, max_total, library)
 
 

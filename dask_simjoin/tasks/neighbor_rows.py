@@ -18,6 +18,7 @@ from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Values
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import BATCH
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.left_out import filled, kept_rows
@@ -35,9 +36,6 @@ from dask_simjoin.tasks.pairs import (
     unmatched_places,
     without_right,
 )
-
-MAX_POSITION = 2**31
-"""Positions are int32 if there are fewer rows than this, else int64."""
 
 TEMPORARIES = 16
 """If the work on a block of rows needs several temporary arrays, blocks are smaller by
@@ -229,11 +227,6 @@ def has_neighbor(state: State) -> Array:
     return found
 
 
-MEASURED = 1 << 17
-"""Neighbors whose distances and ids are made at a time, so that they stay in the cache.
-"""
-
-
 def whole_rows(
     query: Chunk,
     data: Chunk,
@@ -258,8 +251,8 @@ def whole_rows(
     distance = measured(spec, np)
 
     def measure(start: int, stop: int) -> None:
-        for first in range(start, stop, MEASURED):
-            part = totals[first : min(first + MEASURED, stop)]
+        for first in range(start, stop, BATCH):
+            part = totals[first : min(first + BATCH, stop)]
             part[:] = distance(part)
 
     shared_out(measure, len(rows), threads)
@@ -341,8 +334,8 @@ def _look_up(
     """Write `table[places]` to `out`, which may be `places` itself."""
 
     def some(start: int, stop: int) -> None:
-        for first in range(start, stop, MEASURED):
-            part = slice(first, min(first + MEASURED, stop))
+        for first in range(start, stop, BATCH):
+            part = slice(first, min(first + BATCH, stop))
             out[part] = table[places[part]]
 
     shared_out(some, len(places), threads)
@@ -356,7 +349,8 @@ def _compressed(
 
     For each remaining neighbor, return the position of its row and its rank.
     """
-    (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
+    n, k = numbers.shape
+    kind = np.int32 if n - 1 <= np.iinfo(np.int32).max else np.int64
     found = numbers.reshape(-1)
     least = shared_out(lambda a, b: found[a:b].min(initial=0), len(found), threads)
     if min(least) >= 0:

@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import Frames, frames_for
-from dask_simjoin.engine.columns import GrowingColumns, appended, longer
+from dask_simjoin.engine.columns import (
+    MIN_TAKEN_AT_ONCE,
+    GrowingColumns,
+    appended,
+    longer,
+)
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import from_id_keys
 from dask_simjoin.engine.process import together
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Frame, Values
 from dask_simjoin.request.spec import JoinSpec, RowSpec
+from dask_simjoin.sizes import MIN_PART
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import (
     BlockPair,
@@ -34,15 +40,6 @@ PLACE = object()
 not plain arrays need the places.
 """
 
-CAPACITY = 1 << 16
-"""If pairs are written in batches, memory for this many pairs is allocated at first."""
-
-
-MANY = 64
-"""At least this many kept columns are not gathered by kernels, which take one column at
-a time.
-"""
-
 
 class SideColumns:
     """Gathers the columns of the result for one side: for the left, or for the right
@@ -57,7 +54,7 @@ class SideColumns:
         self._chunk, self._names = chunk, names
         frames, n = frames_for(chunk["example"]), len(chunk["ids"])
         # many columns are taken together, at the end
-        one_by_one = names if len(names) < MANY else {}
+        one_by_one = names if len(names) < MIN_TAKEN_AT_ONCE else {}
         plain = {
             name: frames.plain(chunk["kept"], column)
             for name, column in one_by_one.items()
@@ -127,7 +124,7 @@ class PairColumns:
         dtypes = [table.dtype for tables in self._tables for table in tables]
         self._measures = measures
         self._columns = GrowingColumns(
-            [*dtypes, *[np.float64] * len(measures)], CAPACITY
+            [*dtypes, *[np.float64] * len(measures)], MIN_PART
         )
 
     def add(

@@ -65,7 +65,7 @@ def test_pairs_that_are_kept_more_than_was_thought_or_counted_before(
     x = np.random.default_rng(3).normal(size=(300, 6))
     x[::40, 2] = np.nan
     kept, make = [], csr._list_pairs
-    monkeypatch.setattr(csr, "MAX_LISTED", most)
+    monkeypatch.setattr(csr, "PAIRS_AT_ONCE", most)
     monkeypatch.setattr(
         csr, "_list_pairs", lambda block_pair: kept.append(make(block_pair)) or kept[-1]
     )

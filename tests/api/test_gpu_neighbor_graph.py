@@ -71,7 +71,7 @@ def test_few_rows(rows):
 
 def test_in_slices(frame, monkeypatch):
     want = frame.simjoin.neighbor_graph(EPS, dropna=True)
-    monkeypatch.setattr(entries, "MAX_SORTED", 100)
+    monkeypatch.setattr(entries, "PAIRS_AT_ONCE", 100)
     found = computed(cudf.from_pandas(frame).simjoin.neighbor_graph(EPS, dropna=True))
     assert (found.indices.get() == want.indices).all() and (
         found.data.get() == want.data

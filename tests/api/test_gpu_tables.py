@@ -227,7 +227,7 @@ def test_kept_columns_of_several_batches(monkeypatch):
     """More pairs than a buffer holds."""
     from dask_simjoin.engine.gpu import tiles as gpu_tiles
 
-    monkeypatch.setattr(gpu_tiles, "FIRST_BATCH", 0)
+    monkeypatch.setattr(gpu_tiles, "CAPACITY_PER_POINT", 0)
     monkeypatch.setattr(gpu_tiles, "BATCH", 1 << 16)
     frame = frame_of(np.random.default_rng(3).integers(0, 9, (3000, 2)) * 0.5).assign(
         k=np.arange(3000)

@@ -85,7 +85,7 @@ SURVIVED = [
     ),
     Mutation(
         "tasks/counts.py",
-        "if nodes > NODES_OF_EDGE * len(left):",
+        "if nodes > FEW * len(left):",
         "if nodes > 0:",
         "tasks/test_counts.py",
     ),
@@ -103,7 +103,7 @@ SURVIVED = [
     ),
     Mutation(
         D + "schema.py",
-        "if live >= MIN_VALID * one.rows:",
+        "if live >= (1 - MAX_DELETED_SHARE) * one.rows:",
         "if True:",
         D + "test_schema.py -k key_files",
     ),
@@ -127,7 +127,7 @@ PROTOCOL = [
     # W1: the last version, and not one that is removed meanwhile
     Mutation(
         D + "manifests.py",
-        "for _ in range(LISTINGS):",
+        "for _ in range(TRIES):",
         "for _ in range(1):",
         D + "test_damage.py -k listed",
     ),
@@ -183,7 +183,7 @@ PROTOCOL = [
     # W3: if no answer comes, again; then files stay
     Mutation(
         D + "publishing.py",
-        "for _ in range(CREATIONS):",
+        "for _ in range(ATTEMPTS):",
         "for _ in range(1):",
         D + "test_writers.py -k answer",
     ),
@@ -601,7 +601,7 @@ MUTATIONS = [
     ),
     Mutation(
         "planning/searches.py",
-        "statistics.pair_bytes + RANK_BYTES",
+        "statistics.pair_bytes + NUMBER_BYTES",
         "statistics.pair_bytes",
         "api/test_knn.py -k no_larger",
     ),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 def test_random_files_are_read_as_pandas_reads_them(seed, monkeypatch):
     draw = random.Random(seed)
     monkeypatch.setattr(csv_records, "BLOCK_BYTES", draw.choice([9, 40, 10**6]))
-    monkeypatch.setattr(csv_records, "SCAN_BYTES", draw.choice([5, 17, 10**6]))
+    monkeypatch.setattr(csv_records, "READ_BYTES", draw.choice([5, 17, 10**6]))
     cells = ["a", "b,c", 'q"q', "x\ny", "", "NA", " s ", "é", '""', "\n", '"', "1"]
     numbers = [repr(draw.random()), str(draw.randint(-9, 9)), "", "1e3"]
     rows = [

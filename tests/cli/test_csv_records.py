@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 def test_blocks_end_between_rows(ends, monkeypatch):
     """Not at line ends in quoted cells, and whatever quotes are in other cells."""
     monkeypatch.setattr(csv_records, "BLOCK_BYTES", 25)
-    monkeypatch.setattr(csv_records, "SCAN_BYTES", 7)
+    monkeypatch.setattr(csv_records, "READ_BYTES", 7)
     cells = ["a\nb", 'q"q', "c,d", "", "e", '"', "\n", "x\r\ny", "é"]
     rows = [[n, n / 4, cells[n % 9], cells[n // 9 % 9]] for n in range(90)]
     text = io.StringIO(newline="")

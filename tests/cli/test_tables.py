@@ -324,7 +324,7 @@ def test_types_that_change_far_below(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_written_files_are_counted(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(tables, "BATCH", 2)
     target = OutputWriter(
         LocalFileSystem(), str(tmp_path / "out"), "out/", kind, False, False, False
     )

@@ -14,7 +14,7 @@ def small_tasks(monkeypatch):
     monkeypatch.setattr(cell_filter, "UNORDERED_TILE", 16)
     for module in (changes, pair_files):
         monkeypatch.setattr(module, "sizes", lambda *_: Sizes(100, 2, 0))
-    monkeypatch.setattr(blocks, "MIN_ROWS", 1)
+    monkeypatch.setattr(blocks, "MIN_PART", 1)
 
 
 @pytest.fixture

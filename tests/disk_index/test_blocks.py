@@ -42,7 +42,7 @@ def test_only_row_groups_within_reach_are_read(tmp_path, monkeypatch):
 
 
 def test_rows_are_cut_for_threads_and_for_many_pairs(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "MIN_ROWS", 1)
+    monkeypatch.setattr(blocks, "MIN_PART", 1)
     rows = Stored(
         tmp_path, np.random.default_rng(0).uniform(0, 100, (2000, 2)), 1.0
     ).first()
@@ -55,9 +55,9 @@ def test_rows_are_cut_for_threads_and_for_many_pairs(tmp_path, monkeypatch):
     assert parts(1.0, 1) == 1
     assert parts(1.0, 2) == 4 and 7 <= parts(1.0, 4) <= 8
     assert parts(1.0, 1, 500) >= 4
-    monkeypatch.setattr(blocks, "MAX_PAIRS", 2000 * 64 // 2)
+    monkeypatch.setattr(blocks, "PAIRS_AT_ONCE", 2000 * 64 // 2)
     assert parts(100.0, 1) == 2 and parts(100.0, 2) == 4
-    monkeypatch.setattr(blocks, "MAX_PAIRS", 1)
+    monkeypatch.setattr(blocks, "PAIRS_AT_ONCE", 1)
     assert parts(100.0, 1) == 4 and 7 <= parts(100.0, 2) <= 8
 
 

@@ -48,8 +48,8 @@ def opened(monkeypatch):
 
 @pytest.mark.parametrize("case", chosen(list(CASES), FEW))
 def test_changes_are_those_from_disk(case, tmp_path, monkeypatch, opened):
-    monkeypatch.setattr(writing, "FILE_ROWS", 128)
-    monkeypatch.setattr(cache, "SEGMENT_ROWS", 200)
+    monkeypatch.setattr(writing, "PARTITION", 128)
+    monkeypatch.setattr(cache, "PARTITION", 200)
     plain, beyond = compare._not_served, []
 
     def not_served(some, *args):
@@ -88,7 +88,7 @@ def test_what_there_is_no_room_for_is_read(tmp_path, monkeypatch):
     """As told; and files that were put in order take the place of those they are made
     of.
     """
-    monkeypatch.setattr(writing, "FILE_ROWS", 128)
+    monkeypatch.setattr(writing, "PARTITION", 128)
     with dask.config.set(scheduler="sync"):
         index = made("2-D", tmp_path / "index")
         monkeypatch.setattr(cache, "_capacity", lambda library: 300 * 88)
@@ -113,7 +113,7 @@ def test_on_a_cluster(client, tmp_path, monkeypatch):
     """Workers cache rows; what the cluster has lost, and what another writer did, is
     read.
     """
-    monkeypatch.setattr(cache, "SEGMENT_ROWS", 200)
+    monkeypatch.setattr(cache, "PARTITION", 200)
     index = made("2-D", tmp_path / "index").persist()
     assert client.who_has() and index.memory.rows == 500
     changes = index.update(table("2-D", 600, 150), delete=[1, 2])
@@ -138,7 +138,7 @@ def test_on_a_cluster(client, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_worker_that_holds_rows_is_killed(mortal_workers, tmp_path, monkeypatch):
     """Its segments are made again."""
-    monkeypatch.setattr(writing, "FILE_ROWS", 128)
+    monkeypatch.setattr(writing, "PARTITION", 128)
     with Client(mortal_workers) as client:
         client.wait_for_workers(2, timeout=60)
         index = made("2-D", tmp_path / "index").persist()

@@ -81,7 +81,7 @@ def test_checksums_are_of_all_bytes_before_them(path):
 @pytest.mark.parametrize("at_once", [1, 1 << 24])
 def test_no_bit_is_another_one_unnoticed(path, at_once, monkeypatch):
     """`check` reads all bytes, also those that no reader looks at."""
-    monkeypatch.setattr(checksums, "AT_ONCE", at_once)
+    monkeypatch.setattr(checksums, "READ_BYTES", at_once)
     plain = path.read_bytes()
     for place in range(
         0, len(plain), (1 if everything() else 5) if at_once > 1 else 29

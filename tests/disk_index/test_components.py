@@ -12,7 +12,8 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.disk_index import components
-from dask_simjoin.disk_index.components import FOLDER, KEPT, grouping_of
+from dask_simjoin.disk_index.components import FOLDER, grouping_of
+from dask_simjoin.disk_index.rows import CACHED_VERSIONS
 from dask_simjoin.disk_index.snapshots import last_version
 from dask_simjoin.errors import IndexWriteError
 from tests.support.frames import lay
@@ -89,7 +90,7 @@ def test_groups_of_rows_that_come_go_and_move(seed, tmp_path):
         if day != 5:  # of which nothing is told
             assert told(index) == groups(model)
     assert told(dask_simjoin.open_index(tmp_path)) == groups(model)
-    assert len(list((tmp_path / FOLDER).iterdir())) == KEPT
+    assert len(list((tmp_path / FOLDER).iterdir())) == CACHED_VERSIONS
 
 
 def test_only_groups_that_lost_a_pair_are_looked_through_again(tmp_path):
@@ -130,7 +131,7 @@ def test_an_old_version_has_groups_after_two_newer_ones_were_asked_about(tmp_pat
         "c": "c",
     }
     assert told(index) == {"a": "a", "b": "a", "c": "c", "d": "c", "e": "c"}
-    assert len(list((tmp_path / FOLDER).iterdir())) == KEPT
+    assert len(list((tmp_path / FOLDER).iterdir())) == CACHED_VERSIONS
 
 
 def test_a_file_of_groups_that_is_half_written_is_told_anew(tmp_path):
@@ -198,7 +199,7 @@ def test_a_reader_without_rights_gets_components(known, tmp_path, read_only):
 
 
 def test_components_in_memory_have_several_partitions(tmp_path, monkeypatch, read_only):
-    monkeypatch.setattr(components, "ROWS", 2)
+    monkeypatch.setattr(components, "PARTITION", 2)
     index = made(tmp_path, ROWS)
     expected = index.components()
     shutil.rmtree(tmp_path / FOLDER)

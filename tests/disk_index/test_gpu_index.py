@@ -60,7 +60,7 @@ def how(request):
 def test_updates_replaced_rows_and_restores(
     how, names, metric, eps, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(writing, "FILE_ROWS", 128)
+    monkeypatch.setattr(writing, "PARTITION", 128)
     frame = table(names)
     options = {
         "on": ["x0", "x1"],
@@ -148,7 +148,7 @@ def test_an_index_of_pandas_on_the_gpu(tmp_path):
 @pytest.mark.parametrize("d", [2, 24])
 def test_rows_that_are_held_on_the_gpu(how, d, tmp_path, monkeypatch):
     """They give what the same files give, and none of them is read."""
-    monkeypatch.setattr(writing, "FILE_ROWS", 128)
+    monkeypatch.setattr(writing, "PARTITION", 128)
     frame, eps = table("texts", d), {2: 2.0, 24: 80.0}[d]
     options = {
         "on": [f"x{k}" for k in range(d)],

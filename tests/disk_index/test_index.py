@@ -39,7 +39,7 @@ def test_neither_partitions_nor_batches_change_pairs(
     batches, how, tmp_path, monkeypatch
 ):
     """Nor that rows are shuffled into files of regions, as many are."""
-    monkeypatch.setattr(loading, "FILE_ROWS", 16)
+    monkeypatch.setattr(loading, "PARTITION", 16)
     frame = table(points("euclidean"))
     index = lay(frame.iloc[:40], how).simjoin.index(
         2.0, tmp_path / "index", on=["x0", "x1"], id="key", row_group=4

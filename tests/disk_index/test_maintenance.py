@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.disk_index import maintenance
-from dask_simjoin.disk_index.maintenance import MAX_SMALL
 from dask_simjoin.disk_index.snapshots import last_version
 from dask_simjoin.errors import OptionError
+from dask_simjoin.sizes import FEW
 from tests.support.oracle import as_set
 
 pytestmark = pytest.mark.usefixtures("in_this_thread")
@@ -41,7 +41,7 @@ def files(index):
 
 
 def test_a_week_of_updates_then_optimize_is_a_full_build(tmp_path, monkeypatch):
-    monkeypatch.setattr(maintenance, "FILE_ROWS", 400)
+    monkeypatch.setattr(maintenance, "PARTITION", 400)
     index, known = made(tmp_path / "grown", recluster="never"), rows(0, 1000)
     for day in range(7):
         new, gone = rows(1000 + 50 * day, 50), np.arange(30 * day, 30 * day + 30)
@@ -88,7 +88,7 @@ def test_policies(policy, tmp_path, monkeypatch):
     )  # which opening eight files apart has cost
     monkeypatch.setattr(maintenance, "REWRITE", 200)
     index, known, written = made(tmp_path, recluster=policy), rows(0, 1000), []
-    for day in range(MAX_SMALL + 1):
+    for day in range(FEW + 1):
         new = rows(1000 + 40 * day, 40)
         changes = index.update(new)
         before, known = joined(known), pd.concat([known, new])
@@ -100,13 +100,13 @@ def test_policies(policy, tmp_path, monkeypatch):
     assert as_set(index.pairs().compute()) == joined(known)
     number = len(files(index))
     if policy == "never":
-        assert not any(written) and number == 2 + MAX_SMALL
+        assert not any(written) and number == 2 + FEW
     elif policy == "always":
         assert all(written) and number == 1
     elif (
         policy == "auto"
     ):  # as many files as are of about as many rows became one, as it pays
-        assert written == [0] * (MAX_SMALL - 1) + [1, 0] and number == 3
+        assert written == [0] * (FEW - 1) + [1, 0] and number == 3
     else:
         assert any(written)
     assert set(index.history()["kind"]) == {"index", "update"} | (
@@ -122,7 +122,7 @@ def test_rent_or_buy(tmp_path, monkeypatch):
     monkeypatch.setattr(maintenance, "REWRITE", price)
     monkeypatch.setattr(maintenance, "COMMIT", 0)
     monkeypatch.setattr(maintenance, "OPEN_COST", 0)
-    monkeypatch.setattr(maintenance, "MAX_SMALL", 100)
+    monkeypatch.setattr(maintenance, "FEW", 100)
     index, before, days = made(tmp_path), 0.0, 0
     assert index.quality().excess == 0
     while days < 20:

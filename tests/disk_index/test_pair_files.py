@@ -37,7 +37,7 @@ def test_they_are_those_that_are_found(case, tmp_path, monkeypatch):
     """With their dtypes, distances and what is kept; after rows came, went and were put
     in order, too.
     """
-    monkeypatch.setattr(writing, "FILE_ROWS", 128)
+    monkeypatch.setattr(writing, "PARTITION", 128)
     stored, other = (
         made(case, tmp_path / name, store_pairs=name == "stored")
         for name in ("stored", "other")
@@ -88,8 +88,8 @@ def test_many_files_become_few_and_old_ones_are_removed(tmp_path, monkeypatch):
     """As rows are put in order; a file that holds as many pairs as it had is not
     written again.
     """
-    monkeypatch.setattr(pair_files, "MIN_STORED", 8)
-    monkeypatch.setattr(pair_files, "SMALL", 64)
+    monkeypatch.setattr(pair_files, "MIN_PART", 8)
+    monkeypatch.setattr(pair_files, "PARTITION", 64)
     rows = pd.DataFrame({"key": np.arange(120), "x": np.arange(120) / 2})
     index = rows[:20].simjoin.index(
         1.0,

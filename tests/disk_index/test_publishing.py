@@ -262,7 +262,7 @@ def test_a_vacuum_that_is_always_slower_leaves_leftovers(made, monkeypatch):
     done = []
 
     def publish(own, base, manifest):
-        if manifest.kind == "rewrite" and len(done) < versions.FENCES:
+        if manifest.kind == "rewrite" and len(done) < versions.ATTEMPTS:
             done.append(base)
             made.update(row(10 + base, 0.0))
         return plain(own, base, manifest)

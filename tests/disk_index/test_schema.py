@@ -59,14 +59,14 @@ def test_ids_that_follow_each_other_read_few_groups(reads, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("numbers", schema.MAX_MERGED), ("texts", 12)]
+    ("kind", "most"), [("numbers", schema.PAIRS_AT_ONCE), ("texts", 12)]
 )
 def test_small_files_become_few(kind, most, tmp_path, monkeypatch):
     """After more than eight updates, without those of rows that were written anew;
     look-ups stay the same.
     """
-    monkeypatch.setattr(schema, "MAX_MERGED", most)
-    monkeypatch.setattr(schema, "MAX_SMALL", 4)
+    monkeypatch.setattr(schema, "PAIRS_AT_ONCE", most)
+    monkeypatch.setattr(schema, "FEW", 4)
     names = (
         np.arange(40)
         if kind == "numbers"

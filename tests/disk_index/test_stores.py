@@ -206,7 +206,7 @@ def test_the_number_of_a_removed_version_stays_taken(how):
     assert is_tombstone(token) and index.vacuum(keep=1) == 0
 
 
-@pytest.mark.parametrize("loses", [1, publishing.CREATIONS])
+@pytest.mark.parametrize("loses", [1, publishing.ATTEMPTS])
 def test_a_put_whose_answer_was_lost_counts(loses, how, monkeypatch):
     """The manifest names its attempt; and if no answer ever comes, the files stay."""
     index, plain, lost = made(how), obstore.put, []

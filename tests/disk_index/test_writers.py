@@ -192,7 +192,7 @@ def test_a_link_that_is_refused_leaves_nothing(code, made, links):
 @pytest.mark.parametrize("arrives", [False, True])
 def test_a_file_system_that_does_not_answer(arrives, made, links):
     """The version may exist, so files stay."""
-    left = [publishing.CREATIONS]
+    left = [publishing.ATTEMPTS]
 
     def again():
         left[0] -= 1

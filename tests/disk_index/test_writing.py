@@ -50,7 +50,7 @@ def test_a_worker_that_is_killed_in_a_first_load(
     """Rows are sent and files written anew, under other names: no row is there twice,
     and none is lost.
     """
-    monkeypatch.setattr(loading, "FILE_ROWS", 300)
+    monkeypatch.setattr(loading, "PARTITION", 300)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
@@ -112,9 +112,11 @@ def test_shuffled_in_pieces_or_where_workers_have_no_room_not_at_all(
     room, client, tmp_path, monkeypatch
 ):
     """Files are of regions then, or of partitions, which are the same rows and pairs."""
-    monkeypatch.setattr(loading, "FILE_ROWS", 40)
+    monkeypatch.setattr(loading, "PARTITION", 40)
     memory = limits_for("pandas").memory
-    monkeypatch.setattr(moving, "AT_ONCE", memory / (10 * (4 * 8 + moving.MOVE_BYTES)))
+    monkeypatch.setattr(
+        moving, "MOVED_SHARE", memory / (10 * (4 * 8 + moving.ENTRY_BYTES))
+    )
     monkeypatch.setattr(moving, "MIN_WORKER", 0 if room else 2**60)
     sent = []
     monkeypatch.setattr(

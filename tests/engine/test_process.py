@@ -19,7 +19,7 @@ from tests.support.gates import PATIENCE
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
     """Give threads so little work that small indexes are made by several."""
-    monkeypatch.setattr(process, "LEAST", 100)
+    monkeypatch.setattr(process, "MIN_PART", 100)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8])

@@ -8,13 +8,14 @@ import pytest
 
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph import base
-from dask_simjoin.graph.base import LISTS, Steps
+from dask_simjoin.graph.base import Steps
 from dask_simjoin.graph.dask_private import (
     CHOICE_HOOK,
     END_CLASSES,
     FILTER_HOOK,
     FILTER_MODULES,
 )
+from dask_simjoin.sizes import HELD_PER_THREAD
 
 RIGHT = pd.DataFrame({"k": [0, 1], "z": [1.0, 2.0]})
 PLAIN = {
@@ -97,7 +98,7 @@ def test_items_are_taken_before_many_lists_are_made(threads):
         elif "item-" in key[0]:
             left[key[1][0]] -= 1
         most = max(most, sum(map(bool, left.values())))
-    assert not any(left.values()) and most == LISTS * threads
+    assert not any(left.values()) and most == HELD_PER_THREAD * threads
     assert [[values[some[n].key] for n in range(items)] for some in found] == [
         list(f"{n:05}") for n in range(lists)
     ]

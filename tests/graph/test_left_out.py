@@ -30,7 +30,7 @@ def test_partitions_of_rows_that_are_left_out(frame, verb, monkeypatch):
     with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
         few = getattr(lazy.simjoin, verb)(other, **option, **HOW)
         partitions, found = few.npartitions, [few.compute()]
-        monkeypatch.setattr(left_out, "MAX_ROWS", 2)
+        monkeypatch.setattr(left_out, "PARTITION", 2)
         many = getattr(lazy.simjoin, verb)(other, **again, **HOW)
         assert many.npartitions == partitions + 2
         for some in (*found, many.compute()):

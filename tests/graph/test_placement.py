@@ -14,7 +14,6 @@ from distributed import Client, LocalCluster, Scheduler, Status, Worker
 import dask_simjoin
 from dask_simjoin.graph import lazy_join
 from dask_simjoin.graph.placement import (
-    MOST_ORDERS,
     ChunkHomes,
     Moment,
     PlacementPlugin,
@@ -24,6 +23,7 @@ from dask_simjoin.graph.placement import (
     schedule,
 )
 from dask_simjoin.planning import visits
+from dask_simjoin.sizes import KEPT
 from tests.support.gates import PATIENCE
 from tests.support.profiles import in_turns
 
@@ -284,9 +284,9 @@ def test_other_tasks_and_other_joins_keep_their_priorities():
     updated(plugin_with(order), tasks)
     assert [task.priority for task in tasks] == before
     plugin = plugin_with(
-        *(VisitOrder({f"{n}": 0}, *(np.zeros(0, int),) * 3) for n in range(20))
+        *(VisitOrder({f"{n}": 0}, *(np.zeros(0, int),) * 3) for n in range(KEPT + 4))
     )
-    assert len(plugin._orders) == MOST_ORDERS
+    assert len(plugin._orders) == KEPT
 
 
 def test_a_new_worker_may_run_tasks_whose_preferred_workers_are_absent():

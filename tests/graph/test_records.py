@@ -14,8 +14,9 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.graph.lazy_join import LazyJoin
-from dask_simjoin.graph.records import MOST_RUNS, Runs
+from dask_simjoin.graph.records import Runs
 from dask_simjoin.reports.facts import BlockReport
+from dask_simjoin.sizes import KEPT
 
 EPS = 0.1
 
@@ -78,7 +79,7 @@ def test_old_runs_are_forgotten(lazy):
     join = next(
         lazy.simjoin.self_join(EPS, on=["x", "y"]).expr.find_operations(LazyJoin)
     )
-    for n in range(MOST_RUNS + 1):
+    for n in range(KEPT + 1):
         named = type(join.named)(str(n), "a join", join.named.report)
         runs.planned(named, plan, 0.0)
     assert runs.find("0") is None and runs.find("1") is not None

@@ -239,7 +239,7 @@ def test_workers_drop_the_rows_after_the_join(local_client):
 def test_workers_do_not_keep_rows_that_take_too_much_memory(
     local_client, monkeypatch, share
 ):
-    monkeypatch.setattr(row_cache, "SHARE", share)
+    monkeypatch.setattr(row_cache, "CACHE_SHARE", share)
     source = Source()
     pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"])
     assert rows_of(pairs.compute()) == rows_of(
@@ -301,10 +301,10 @@ def test_rows_are_dropped_as_soon_as_they_take_too_much(
     local_client, monkeypatch, threads
 ):
     """The first partitions are small, the last ones are not."""
-    monkeypatch.setattr(row_cache, "FIRST", threads)
+    monkeypatch.setattr(row_cache, "FEW", threads)
     each = sum(8 * (1 + n) ** 2 for n in range(40))
     limit = row_cache.limits_for("pandas").limit * 2
-    monkeypatch.setattr(row_cache, "SHARE", limit // (each // 2))
+    monkeypatch.setattr(row_cache, "CACHE_SHARE", limit // (each // 2))
     found, _ = pass_over_growing()
     assert found == [(n, (1 + n) ** 2, "text") for n in range(40)]
     assert READS["growing"] == 40 and not ROWS._kept  # no partition is read twice

@@ -86,11 +86,11 @@ def held_of(frame):
 def pack(client):
     """Let workers pack another number of rows at once."""
     yield lambda rows: client.run(pack_at_once, rows)
-    client.run(pack_at_once, by_worker.MIN_PACKED_ROWS)
+    client.run(pack_at_once, by_worker.BATCH)
 
 
 def pack_at_once(rows):
-    by_worker.MIN_PACKED_ROWS = rows
+    by_worker.BATCH = rows
 
 
 @in_turns(1, at_once=[1, 200, 1 << 19], verb=list(VERBS))
@@ -122,7 +122,7 @@ def test_one_task_of_each_worker_packs_what_it_holds(frame, client):
 
 def test_rows_that_are_not_held_are_shuffled(frame, client, monkeypatch):
     # workers do not keep rows that planning reads
-    monkeypatch.setattr(row_cache, "SHARE", 10**12)
+    monkeypatch.setattr(row_cache, "CACHE_SHARE", 10**12)
     rows = split(frame, (300, 700))
     count = rows.simjoin.count_pairs(EPS, on=["c0", "c1"], **SPATIAL)
     assert count.expr.plan.chunks.method != BY_WORKER

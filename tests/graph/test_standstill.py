@@ -12,11 +12,11 @@ from distributed import Client, LocalCluster, Status
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.graph import standstill
 from dask_simjoin.graph.standstill import (
-    LOOKS,
     Standstill,
     StandstillPlugin,
     standstill_message,
 )
+from dask_simjoin.sizes import TRIES
 from tests.support.gates import PATIENCE
 from tests.support.threads import started
 
@@ -58,8 +58,8 @@ def stand_in(folder, status=Status.paused, executing=0, fast=3):
 def test_a_worker_that_stays_paused_and_writes_nothing_says_so(tmp_path):
     worker, logged = stand_in(tmp_path)
     look = Standstill().look
-    said = [look(worker, 900) for _ in range(2 * LOOKS + 1)]
-    assert [n for n, one in enumerate(said) if one] == [LOOKS, 2 * LOOKS]
+    said = [look(worker, 900) for _ in range(2 * TRIES + 1)]
+    assert [n for n, one in enumerate(said) if one] == [TRIES, 2 * TRIES]
     topic, event = logged[0]
     assert topic == standstill.TOPIC
     assert (event["worker"], event["used"], event["limit"], event["unwritten"]) == (
@@ -78,7 +78,7 @@ def test_a_worker_that_stays_paused_and_writes_nothing_says_so(tmp_path):
 def test_a_worker_whose_folder_is_gone_says_so_all_the_same(tmp_path):
     worker, logged = stand_in(tmp_path / "gone")
     look = Standstill().look
-    assert [look(worker, 900) for _ in range(LOOKS + 1)][-1]
+    assert [look(worker, 900) for _ in range(TRIES + 1)][-1]
     assert logged[0][1]["free"] == 0
 
 
@@ -86,14 +86,14 @@ def test_a_worker_whose_folder_is_gone_says_so_all_the_same(tmp_path):
 def test_workers_that_run_say_nothing(tmp_path, other):
     worker, logged = stand_in(tmp_path, **other)
     look = Standstill().look
-    assert not any(look(worker, 900) for _ in range(3 * LOOKS)) and not logged
+    assert not any(look(worker, 900) for _ in range(3 * TRIES)) and not logged
 
 
 def test_workers_that_write_to_disk_say_nothing(tmp_path):
-    worker, logged = stand_in(tmp_path, fast=5 * LOOKS)
+    worker, logged = stand_in(tmp_path, fast=5 * TRIES)
     look = Standstill().look
-    for written in range(3 * LOOKS):
-        worker.data = Data(5 * LOOKS - written, written)
+    for written in range(3 * TRIES):
+        worker.data = Data(5 * TRIES - written, written)
         assert not look(worker, 900)
     assert not logged
 

@@ -49,7 +49,7 @@ def test_memory_is_given_back_until_the_worker_is_gone(monkeypatch):
             given.append(threading.current_thread())
             pool.release_unused()
 
-    monkeypatch.setattr(worker_memory, "CHECK_SECONDS", 0.001)
+    monkeypatch.setattr(worker_memory, "MOMENT", 0.001)
     monkeypatch.setattr(worker_memory.pa, "system_memory_pool", Pool)
     one, other, idle = Standing(), Standing(), Standing()
     threads = keep(one, 0.0), keep(other, 0.0), keep(idle, float("inf"))
@@ -80,7 +80,7 @@ def test_workers_that_never_pause_are_left_alone(setting):
 
 
 def test_only_paused_workers_that_run_nothing_go_on(monkeypatch):
-    monkeypatch.setattr(worker_memory, "CHECK_SECONDS", 0.001)
+    monkeypatch.setattr(worker_memory, "MOMENT", 0.001)
     far = 1 << 40
     monkeypatch.setattr(
         worker_memory.psutil.Process,

@@ -100,7 +100,7 @@ def unit_vector(row):
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("d", [1, 2, 7, 384])
 def test_unit_vectors_of_the_cosine_metric(d, order, monkeypatch):
-    monkeypatch.setattr("dask_simjoin.metrics.distances.BLOCK_BYTES", 8 * 7 * d)
+    monkeypatch.setattr("dask_simjoin.metrics.distances.PARSED_BYTES", 8 * 7 * d)
     rng = np.random.default_rng(d)
     rows = rng.normal(size=(60, d)) * 2.0 ** rng.integers(-1070, 1020, (60, 1))
     rows[:9] = rng.normal(size=(9, d)) * 2.0 ** rng.integers(-1070, 1020, (9, d))

@@ -265,9 +265,9 @@ def test_two_sets_of_points(norm, method):
 
 @in_turns(2, norm=NORMS, method=list(METHODS))
 def test_results_longer_than_the_first_segment(norm, method, monkeypatch):
-    monkeypatch.setattr(cpu_buffers, "MAX_CAPACITY", 64)
+    monkeypatch.setattr(cpu, "MAX_CAPACITY", 64)
     monkeypatch.setattr(cpu, "CAPACITY_PER_POINT", 1)
-    monkeypatch.setattr(cpu_buffers, "SCRATCH", 5000)
+    monkeypatch.setattr(cpu_buffers, "MIN_PART", 5000)
     x = np.random.default_rng(3).uniform(size=(400, 3))
     check(x, a_total(x, norm, None, 0.3), norm, (150,), method)
 

@@ -77,7 +77,7 @@ def test_equal_places_have_equal_vectors():
 def test_blocks_of_places_change_nothing(monkeypatch):
     x = np.random.default_rng(0).uniform(-1, 1, (100, 2)) * [90, 180]
     want = sphere.unit_vectors(x, np)
-    monkeypatch.setattr(sphere, "BLOCK", 7)
+    monkeypatch.setattr(sphere, "IN_CACHE", 7)
     assert sphere.unit_vectors(x, np).tolist() == want.tolist()
 
 

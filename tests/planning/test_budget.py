@@ -116,10 +116,10 @@ def test_chunks_may_be_larger_if_all_of_them_fit_on_the_gpus():
     have = Limits(2, 80 * 2**30, True, gpu=True, workers=2)
     settings = Settings(None, None, None, None, True)
     limits = have.sized(None, settings)
-    few = have.sized(None, settings, 40.0 * 2**30)
+    few = have.sized(None, settings, 32.0 * 2**30)
     assert few.chunk == 80 * 2**30 // 12 > limits.chunk
     assert few.origin == "1/12 of 80 GiB on the smallest GPU"
-    assert have.sized(None, settings, 41.0 * 2**30) == limits
+    assert have.sized(None, settings, 33.0 * 2**30) == limits
     assert have.sized(2**20, settings, 1.0).chunk == 2**20
     on_cpus = Limits(2, 2**30, True)
     assert on_cpus.sized(None, settings, 1.0) == on_cpus.sized(None, settings)

@@ -88,7 +88,7 @@ TINY_TREES = {(chunk_limits, "WORKING"): 0}
 
 def in_pandas(verb, options, free=10**6, constants=None):
     """A call on a pandas frame, for whose result there are `free` bytes."""
-    few = {(budget, "free_memory"): lambda: free, (budget, "SURE"): 0}
+    few = {(budget, "free_memory"): lambda: free, (budget, "SPARE_BYTES"): 0}
     return Case(verb, options, plain=True, constants=few | (constants or {}))
 
 
@@ -219,7 +219,7 @@ CASES = {
         "optics",
         {"max_eps": 0.5, "min_samples": 5, **ON},
         workers(9e6, 4e5),
-        constants={(checks, "EDGE_BYTES"): 10**6},
+        constants={(checks, "ENTRY_BYTES"): 10**6},
     ),
     "pairs told to one task": Case(
         "near_duplicated",

@@ -60,7 +60,7 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
         assert plan.memory.alone <= chunk_limits.TREE_SHARE * memory
         return len(plan.chunks)
 
-    need = chunk_limits.APART * 200 * len(frame)
+    need = chunk_limits.MARGIN * 200 * len(frame)
     few = need / chunk_limits.TREE_SHARE
     monkeypatch.setattr("dask_simjoin.planning.limits.LOCAL_CHUNK", 2**20)
     assert chunks(int(2 * few)) == 1
@@ -77,7 +77,7 @@ def test_one_chunk_that_was_asked_for_and_does_not_fit(monkeypatch):
     monkeypatch.setattr(chunk_limits, "WORKING", 0)
     frame = frame_of(np.random.default_rng(0).normal(size=(10_000, 2)))
     ddf = dd.from_pandas(frame, npartitions=3)
-    memory = int(chunk_limits.APART * 200 * len(frame))
+    memory = int(chunk_limits.MARGIN * 200 * len(frame))
     with pytest.raises(
         BudgetError,
         match=r"One chunk of all rows .* takes about .* the smallest worker has",
@@ -122,7 +122,9 @@ def test_it_takes_no_more_than_planned(dims, rows, samples, threads):
         told.compute()
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    estimate = (plan.memory.alone - threads * chunk_limits.WORKING) / chunk_limits.APART
+    estimate = (
+        plan.memory.alone - threads * chunk_limits.WORKING
+    ) / chunk_limits.MARGIN
     working = threads * chunk_limits.WORKING / 3
     assert estimate / 3 < most < estimate + working, (most / rows, estimate / rows)
 
@@ -154,7 +156,7 @@ def test_each_thread_that_shares_a_chunk_takes_its_part_of_each_row():
         chunk_limits.one_chunk_bytes(table_of(rows, 8), 5, threads)
         for threads in (8, 9, 16)
     ]
-    each = chunk_limits.APART * rows * chunk_limits.PART_BYTES + chunk_limits.WORKING
+    each = chunk_limits.MARGIN * rows * chunk_limits.PART_BYTES + chunk_limits.WORKING
     assert np.allclose(np.diff(needs), [each, 7 * each])
 
 

@@ -19,13 +19,13 @@ from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.neighbors import NearestNeighbors
 from dask_simjoin.planning.budget import Cause, check_room, within_memory
 from dask_simjoin.planning.data_warnings import (
-    PROBED,
     SILENCE,
     count_copies,
     far_from_max_distance,
 )
 from dask_simjoin.request.column_names import is_identifier
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
+from dask_simjoin.sizes import PROBED
 from tests.support.frames import computed
 from tests.support.paths import PLACES as PLACES_FILE
 
@@ -455,7 +455,7 @@ def test_refusals_name_the_metric(lay):
 
 def test_a_refusal_by_memory_names_the_metric(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**7)
-    monkeypatch.setattr("dask_simjoin.planning.budget.SURE", 0)
+    monkeypatch.setattr("dask_simjoin.planning.budget.SPARE_BYTES", 0)
     with pytest.raises(
         BudgetError,
         match=r"look like degrees.*must fit in memory, and 10 MB are free\.",

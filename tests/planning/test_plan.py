@@ -10,13 +10,13 @@ from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.outputs import COUNTS, PAIRS
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
-from dask_simjoin.planning.sample_pairs import PROBE
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
+from dask_simjoin.sizes import SAMPLED
 from tests.support.points import frame_of
 
 
-def tables_for(x, eps, most=PROBE, **options):
+def tables_for(x, eps, most=SAMPLED, **options):
     frame = frame_of(x)
     spec = SelfJoinRequest(eps=eps, **options).spec(frame)
     return join_statistics([[summarise(frame, 0, spec, True, 1, most)]], spec)

@@ -17,23 +17,22 @@ import pytest
 from dask_simjoin.errors import BudgetError, OptionError, ScratchError
 from dask_simjoin.planning import resources
 from dask_simjoin.planning.checks import MAX_ROWS
-from dask_simjoin.planning.limits import Limits
+from dask_simjoin.planning.costs import CLUSTER_BYTE
+from dask_simjoin.planning.limits import MOVED_SHARE, Limits
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.resources import (
-    AT_ONCE,
     INDEXED,
     LARGEST,
     MIN_ITSELF,
     PARQUET_BYTE,
-    PAUSE_FROM,
-    SPILL_BYTE,
     WorkerDisk,
     bytes_needed,
     check_disks,
     expect_disk,
     held_at_once,
+    memory_share,
     needed_of_chunks,
     plain_threads,
     sent_rows,
@@ -66,7 +65,7 @@ def test_workers_are_asked_for_again_if_a_thread_of_dask_has_left_them_out():
 
 def test_rows_are_sent_in_pieces_of_which_many_copies_fit():
     rows = sent_rows("p2p", SMALL, 24)
-    assert rows * 40 * AT_ONCE == pytest.approx(SMALL.memory, rel=0.01)
+    assert rows * 40 * MOVED_SHARE == pytest.approx(SMALL.memory, rel=0.01)
     assert 200_000 < rows < 600_000  # of 1,000,000 workers died, of 500,000 none did
     assert sent_rows("p2p", SMALL, 10**9) == 1
     assert sent_rows("tasks", SMALL, 24) == sent_rows("p2p", Limits(2), 24) == MAX_ROWS
@@ -148,7 +147,7 @@ def test_chunks_that_do_not_fit_are_spilled_as_often_as_they_are_joined():
         for chunks in (all_meet(20, 10**6), alone(20, 10**6))
     )
     assert often.spilled > 10 * once.spilled > 0
-    assert often.spilling == pytest.approx(1e-9 * SPILL_BYTE * often.spilled / 2)
+    assert often.spilling == pytest.approx(1e-9 * CLUSTER_BYTE * often.spilled / 2)
     # as often as each chunk meets one, and no more
     assert often.spilled <= 2 * 24 * all_meet(20, 10**6).visits[1]
     assert expect_disk(all_meet(20, 10**6), 24, 0.0, 3, small).spilled == pytest.approx(
@@ -230,7 +229,7 @@ def test_all_chunks_are_held_where_each_meets_each_and_few_where_they_meet_neigh
 
 def test_what_is_held_needs_no_disk_while_it_fits_memory():
     have = workers(0.6 * GB)
-    room = 2 * (PAUSE_FROM * have.limit - MIN_ITSELF)
+    room = 2 * (memory_share("pause") * have.limit - MIN_ITSELF)
     assert bytes_needed(room, 0, have) == 0
     assert bytes_needed(room + GB, 0, have) == pytest.approx(GB)
     assert bytes_needed(room, 5.0, have) == 5
@@ -254,7 +253,7 @@ def test_shuffles_write_all_rows_or_hold_them():
         )
 
     assert needed("p2p") == 50e6 * (24 + 16)
-    room = 2 * (PAUSE_FROM * have.limit - MIN_ITSELF)
+    room = 2 * (memory_share("pause") * have.limit - MIN_ITSELF)
     assert needed("tasks") == pytest.approx(needed("p2p") - room)
     assert needed(None) == 0
     # each is needed again in the end, or meets all
@@ -327,7 +326,7 @@ def test_folders_without_room_are_refused_with_the_need(frame, tmp_path, monkeyp
 
 @pytest.mark.parametrize("pause", [0.8, 0.6, False])
 def test_workers_that_would_always_be_paused_are_refused(pause):
-    needed = resources.LOADED / (pause or 1)
+    needed = resources.ITSELF / (pause or 1)
     with dask.config.set({"distributed.worker.memory.pause": pause}):
         resources.check_worker_memory(None)
         resources.check_worker_memory(int(needed) + 1)

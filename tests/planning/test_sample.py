@@ -14,7 +14,6 @@ from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning import sample
 from dask_simjoin.planning import sample as module
 from dask_simjoin.planning.sample import (
-    CEILING,
     FLOOR,
     MAX_BYTES,
     bounds,
@@ -24,6 +23,7 @@ from dask_simjoin.planning.sample import (
     near_share,
     sample_size,
 )
+from dask_simjoin.sizes import BATCH
 from tests.support.frames import split
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
@@ -123,7 +123,7 @@ def test_parts_give_what_all_give(sizes, seed):
         (100, 3, 300),
         (1_000_000, 1, FLOOR),
         (10_000_000, 1, 100_000),
-        (10_000_000, 16, CEILING),
+        (10_000_000, 16, BATCH),
     ],
 )
 def test_samples_of_tables(rows, partitions, all_of_them):
@@ -138,7 +138,7 @@ def test_samples_have_an_end(partitions, dims):
     """
     each = sample_size(10**9, dims, partitions)
     assert each == 2 or 2 < each <= MAX_BYTES / (partitions * dims * 8)
-    assert each * partitions <= CEILING + 32 * partitions
+    assert each * partitions <= BATCH + 32 * partitions
 
 
 POINTS = {

@@ -7,12 +7,8 @@ from dask_simjoin.metrics.distances import make_metric
 from dask_simjoin.planning import searches
 from dask_simjoin.planning.sample import Sample
 from dask_simjoin.planning.sample_pairs import gather_samples
-from dask_simjoin.planning.searches import (
-    FEWEST,
-    farthest_totals,
-    largest_totals,
-    used_points,
-)
+from dask_simjoin.planning.searches import farthest_totals, largest_totals, used_points
+from dask_simjoin.sizes import SAMPLED
 from tests.support.oracle import totals
 
 METRICS = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
@@ -53,7 +49,7 @@ def test_a_large_sample_is_thinned():
     x = np.arange(4000.0)[:, None]
     assert used_points(x, 10) is x
     some = used_points(x, 1 << 40)
-    assert len(some) == FEWEST and (np.diff(some[:, 0]) > 0).all()
+    assert len(some) == SAMPLED and (np.diff(some[:, 0]) > 0).all()
     assert len(used_points(x, 1 << 40, 3000)) == 3000
 
 
@@ -65,7 +61,7 @@ def test_few_rows_are_asked_of_a_small_table(monkeypatch):
     )
     metric = make_metric("euclidean", 2)
     few = searches._guess(points, 5, metric)
-    monkeypatch.setattr(searches, "FEW_ASKED", 4000)
+    monkeypatch.setattr(searches, "PROBED", 4000)
     assert (
         few == pytest.approx(searches._guess(points, 5, metric), rel=1 / 3) and few > 0
     )

@@ -6,10 +6,10 @@ import pytest
 
 from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.planning.partition import summarise
-from dask_simjoin.planning.sample import MAX_WHOLE
 from dask_simjoin.planning.sample_pairs import number_of_pairs
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
+from dask_simjoin.sizes import BATCH
 from tests.support.points import frame_of
 
 
@@ -98,7 +98,7 @@ def test_all_points_of_small_tables_are_known():
     few = one(x[:100]).left
     assert few.whole[0] is few.summaries[0].sample  # which has all points
     assert few.summaries[0].nbytes == 100 * 24
-    assert one(np.zeros((1 + MAX_WHOLE // 2, 2))).left.whole is None
+    assert one(np.zeros((1 + BATCH // 2, 2))).left.whole is None
     spec = SelfJoinRequest(eps=0.5).spec(frame_of(x))
     for with_ids, most in ((False, None), (True, 500)):  # other verbs count no pairs
         assert summarise(frame_of(x), 0, spec, with_ids, 1, most).whole is None

@@ -196,7 +196,7 @@ def test_decimals_of_very_many_digits():
 @pytest.mark.parametrize("at_once", [1, 4, 6, 7])
 def test_grams_are_written_some_at_a_time(at_once, monkeypatch):
     """However many at once, they are the same."""
-    monkeypatch.setattr("dask_simjoin.sets.tokens.MAX_CONVERTED", at_once)
+    monkeypatch.setattr("dask_simjoin.sets.tokens.BATCH", at_once)
     found = QGrams(2).split(
         pa.array(["a\u00e9\U0001f642b", "", "b"], pa.large_string())
     )

@@ -46,7 +46,7 @@ def test_a_profile_of_a_lazy_frame_with_options(frame):
 @pytest.fixture
 def little(monkeypatch):
     """Give threads so little work that small tables are joined by several."""
-    monkeypatch.setattr(joiner, "TOKENS_APART", 64)
+    monkeypatch.setattr(joiner, "MIN_PART", 64)
     monkeypatch.setattr(joiner, "BATCH", 256)
 
 
@@ -127,7 +127,7 @@ def test_several_threads_refuse_what_does_not_fit(verb, frame, monkeypatch):
     VERBS[verb](frame, None, {"threads": 3})
     every = sum(made)
     made.clear()
-    monkeypatch.setattr(budget, "SURE", 0)
+    monkeypatch.setattr(budget, "SPARE_BYTES", 0)
     for module in (budget, near_duplicates):
         monkeypatch.setattr(module, "free_memory", lambda: 40_000)
     with pytest.raises(BudgetError):

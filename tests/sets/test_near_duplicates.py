@@ -199,7 +199,7 @@ def test_pairs_that_one_task_cannot_hold(lazy, monkeypatch):
     frame = texts()
     how = {"on": "text", "threshold": 0.6, "tokenizer": "whitespace"}
     data = dd.from_pandas(frame, npartitions=3) if lazy else frame
-    monkeypatch.setattr("dask_simjoin.sets.near_duplicates.PAIR_BYTES", 1 << 50)
+    monkeypatch.setattr("dask_simjoin.sets.near_duplicates.ROW_BYTES", 1 << 50)
     with pytest.raises(
         BudgetError,
         match=r"needs all pairs of distinct values.*threshold=0\.6 gives \d+",

@@ -90,7 +90,7 @@ def huge_rows():
 )
 @pytest.mark.parametrize("place", [0, 5_000])
 def test_plans_see_the_largest_row(column, tokenizer, size, place, monkeypatch):
-    monkeypatch.setattr(plan, "LONG", 50_000)
+    monkeypatch.setattr(plan, "MIN_PART", 50_000)
     order = [*range(place), len(column) - 1, *range(place, len(column) - 1)]
     frame = pd.DataFrame({"s": column.iloc[order].reset_index(drop=True)})
     how = {"threshold": 0.5, "tokenizer": tokenizer}

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.strings.distances import (
-    LANES,
     clear_matches,
     distance_within,
     lane_distances,
@@ -71,7 +71,7 @@ def test_distances_by_bits_are_those_of_the_table_of_prefixes(swaps):
         n = 64 if case < 5 else int(rng.integers(1, 65))
         one = "".join(letters[k] for k in rng.integers(0, len(letters), n))
         others = []
-        for _ in range(rng.integers(1, LANES + 1)):
+        for _ in range(rng.integers(1, SWEEP_LANES + 1)):
             other = one
             for _ in range(rng.integers(0, 12)):
                 other = changed(rng, other, letters)
@@ -83,8 +83,8 @@ def test_distances_by_bits_are_those_of_the_table_of_prefixes(swaps):
         codes, ends = codes_of([one, *others])
         matches = np.zeros(codes.max() + 1, np.int64)
         rows, found = (
-            np.empty(LANES * max(len(others[0]), 1), np.int64),
-            np.empty(LANES, np.int64),
+            np.empty(SWEEP_LANES * max(len(others[0]), 1), np.int64),
+            np.empty(SWEEP_LANES, np.int64),
         )
         by_bits(codes, ends, n, swaps, matches, np.arange(len(others)) + 1, rows, found)
         assert found[: len(others)].tolist() == [

@@ -42,7 +42,7 @@ def texts_of(rng, rows, longest):
 def test_pairs_are_those_of_brute_force(monkeypatch, compared, swaps):
     monkeypatch.setattr(module, "COMPARED", compared)
     monkeypatch.setattr(set_joiner, "BATCH", 4)
-    monkeypatch.setattr(set_joiner, "TOKENS_APART", 4)
+    monkeypatch.setattr(set_joiner, "MIN_PART", 4)
     rng = np.random.default_rng(3)
     for _ in range(15 if everything() else 8):
         rule = EditRule(int(rng.integers(0, 7)), None, swaps)

@@ -22,7 +22,7 @@ def made(request, monkeypatch):
     """Partitions, and the parcels and chunks made of them. One is empty, and one has
     missing values.
     """
-    monkeypatch.setattr(by_worker, "MIN_PACKED_ROWS", request.param)
+    monkeypatch.setattr(by_worker, "BATCH", request.param)
     x = np.random.default_rng(3).uniform(size=(3000, 2))
     x[700:705] = np.nan
     parts = parts_of(frame_of(x), (400, 400, 1100, 1900, 2950))

@@ -44,7 +44,7 @@ def test_arrays_are_put_together_by_threads(order, sizes):
 
 @pytest.mark.parametrize("cuts", [(300,), (1, 1, 200, 640)])
 def test_threads_read_partitions_of_a_chunk(monkeypatch, cuts):
-    monkeypatch.setattr(chunks, "MIN_READ_ROWS", 1)
+    monkeypatch.setattr(chunks, "BATCH", 1)
     x = np.random.default_rng(1).uniform(size=(700, 2))
     x[::50, 1] = np.nan
     held = split(frame_of(x), cuts).persist()
@@ -62,7 +62,7 @@ def test_partitions_are_read_to_where_they_are_indexed(kind, dims, monkeypatch):
     """Columns of any numbers, for sweeps and for tiles; what is read to is used again,
     and one is empty.
     """
-    monkeypatch.setattr(chunks, "MIN_READ_ROWS", 1)
+    monkeypatch.setattr(chunks, "BATCH", 1)
     frame = NUMBERS[kind](frame_of(np.random.default_rng(2).uniform(size=(700, dims))))
     held = split(frame.assign(name=np.arange(700) * 3), (1, 1, 200, 640)).persist()
     eps = (0.05 if dims == 2 else 0.45) * (1000 if float(frame["c1"].max()) > 1 else 1)

@@ -41,9 +41,9 @@ def forest_of(edges):
 def test_forests_are_the_same_with_and_without_a_node_for_each_number(parts):
     sides = [tuple(np.array(part, np.int64).reshape(-1, 2).T) for part in parts]
     want = forest_of([edge for part in parts for edge in part])
-    for nodes in (0, counts.NODES_OF_EDGE, 1000):
+    for nodes in (0, counts.FEW, 1000):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(counts, "NODES_OF_EDGE", nodes)
+            patch.setattr(counts, "FEW", nodes)
             found = spanning_forest(sides, host_joiner())
         assert list(zip(*(side.tolist() for side in found), strict=True)) == want
         assert all(side.dtype == np.int64 for side in found)

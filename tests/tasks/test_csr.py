@@ -104,7 +104,7 @@ def test_int32_of_old_cupy(monkeypatch):
 @pytest.mark.parametrize("slices", [50, 1 << 20])
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_arrays_as_a_whole_do_what_the_kernels_do(slices, kind, monkeypatch):
-    monkeypatch.setattr(entries, "MAX_SORTED", slices)
+    monkeypatch.setattr(entries, "PAIRS_AT_ONCE", slices)
     rng = np.random.default_rng(0)
     counts = rng.integers(0, 30, 60) * (rng.uniform(size=60) < 0.8)
     counts[7] = 6000  # more than the first gap of the sort

@@ -103,7 +103,7 @@ def test_without_rows():
 
 def test_memory_is_charged_as_that_of_one_direction(monkeypatch):
     frame = points(1000, 1).fillna(0.0)
-    monkeypatch.setattr("dask_simjoin.planning.budget.SURE", 0)
+    monkeypatch.setattr("dask_simjoin.planning.budget.SPARE_BYTES", 0)
     for mutual in (False, True):
         monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 500_000)
         # 10,000 rows of 32 bytes

@@ -36,6 +36,6 @@ def test_blocks_of_few_neighbors_give_the_same_rows(monkeypatch, keep):
     options = {"k": 4, "max_distance": 0.05, "on": ["x", "y"], "keep": keep}
     want = frame.simjoin.knn_join(**options)
     assert 0 < len(want) < 1200
-    monkeypatch.setattr(neighbor_rows, "MEASURED", 7)
-    monkeypatch.setattr(neighbor_rows, "TEMPORARIES", 1 << 20)
+    monkeypatch.setattr(neighbor_rows, "BATCH", 7)
+    monkeypatch.setattr(neighbor_rows, "TEMPORARIES", 1 << 18)
     pd.testing.assert_frame_equal(frame.simjoin.knn_join(**options), want)

@@ -99,10 +99,10 @@ FEW = ["both", "objects", "radii", "left", "nearest", "mutual", "sets"]
 def test_a_join_takes_little_more_than_its_result(
     points, counts_both, verb, monkeypatch
 ):
-    monkeypatch.setattr("dask_simjoin.engine.columns.AT_ONCE", 1 << 14)
+    monkeypatch.setattr("dask_simjoin.engine.columns.BATCH", 1 << 14)
     monkeypatch.setattr("dask_simjoin.sets.pairs.ROWS", 1 << 14)
     # samples take up to a hundred megabytes, whatever the result
-    monkeypatch.setattr("dask_simjoin.tasks.chunks.PROBE", 64)
+    monkeypatch.setattr("dask_simjoin.tasks.chunks.SAMPLED", 64)
     call = VERBS[verb]
     call(points)  # what is compiled and imported stays
     tracemalloc.start()

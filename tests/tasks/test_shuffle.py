@@ -157,7 +157,7 @@ def test_nothing_is_shuffled_in_memory_that_tasks_share(monkeypatch):
     pairs = lazy.simjoin.self_join(0.1, **options)
     assert inside(pairs)
     want = whole.simjoin.self_join(0.1, on=["c0", "c1"])
-    monkeypatch.setattr("dask_simjoin.graph.chunks.MAX_PARCELS", 3)
+    monkeypatch.setattr("dask_simjoin.graph.chunks.BATCH", 3)
     shuffled = lazy.simjoin.self_join(0.1 + 1e-12, **options)
     assert not inside(shuffled)
     for some in (pairs, shuffled):

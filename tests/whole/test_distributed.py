@@ -17,11 +17,11 @@ from distributed.scheduler import NoWorkerError
 
 from dask_simjoin.errors import PlanningError
 from dask_simjoin.graph import workers
-from dask_simjoin.graph.worker_memory import SHUFFLE_BUFFER
 from dask_simjoin.planning import resources as cluster
 from dask_simjoin.planning import resources as moving
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.resources import limits_for, workers_of
+from dask_simjoin.sizes import CACHE_SHARE
 from tests.support.gates import PATIENCE, until
 from tests.support.kills import killing
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
@@ -113,7 +113,9 @@ def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
     ddf = dd.from_pandas(frame, npartitions=3, sort=False)
     chosen = {"partitioning": "spatial", "blocksize": 400 * 40, "dropna": True}
     memory = limits_for("pandas").memory
-    monkeypatch.setattr(moving, "AT_ONCE", memory / (140 * (8 * 4 + moving.MOVE_BYTES)))
+    monkeypatch.setattr(
+        moving, "MOVED_SHARE", memory / (140 * (8 * 4 + moving.ENTRY_BYTES))
+    )
     pairs = ddf.simjoin.self_join(EPS, **chosen)
     assert (
         pairs.expr.plan.chunks.method == "p2p" and pairs.expr.plan.indexing.sent == 140
@@ -126,7 +128,7 @@ def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
         as_set(pairs.compute()), as_set(frame.simjoin.self_join(EPS, dropna=True))
     )
     for memory, *held in client.run(shuffle_buffers).values():
-        assert max(held) <= memory // SHUFFLE_BUFFER
+        assert max(held) <= memory // CACHE_SHARE
 
 
 def shuffle_buffers(dask_worker):
@@ -158,7 +160,7 @@ def test_a_cluster_without_workers_is_an_error(x, monkeypatch):
 def test_the_budget_is_of_the_workers(client, x):
     workers = workers_of(client).values()
     limit = min(w["memory_limit"] for w in workers)
-    memory = limit - 300 * 2**20
+    memory = limit - 330 * 2**20
     have = limits_for("pandas")
     assert have.disk > 0
     assert replace(have, disk=None) == Limits(2, memory, True, limit, workers=2)

@@ -97,7 +97,7 @@ def test_every_verb(client, x, partitioning):
 
 
 def test_spanning_trees_that_gpus_share(client, monkeypatch):
-    monkeypatch.setattr(searches, "SHARED_ROWS", 1)
+    monkeypatch.setattr(searches, "MIN_PART", 1)
     gpus = len(workers_of(client))
     rng = np.random.default_rng(5)
     points = rng.normal(size=(3 * N, 8)) + 4 * rng.integers(0, 4, (3 * N, 1))
@@ -113,7 +113,7 @@ def test_spanning_trees_that_gpus_share(client, monkeypatch):
 
 
 def test_nearest_rows_that_gpus_share(client, x, monkeypatch):
-    monkeypatch.setattr(searches, "COPIED_SECONDS", 0.0)
+    monkeypatch.setattr(searches, "SHARED_SECONDS", 0.0)
     gpus, frame = len(workers_of(client)), frame_of(x.round(2))
     ddf = source(x.round(2))
 

@@ -30,6 +30,7 @@ ROOMS = {
     "api",
     "calls",
     "catalog",
+    "sizes",
     "cli",
     "cluster",
     "disk_index",

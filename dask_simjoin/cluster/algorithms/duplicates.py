@@ -28,18 +28,14 @@ from dask_simjoin.engine.compat import any_of, module_of, to_host, values_of
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import Joiner, Layout
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Series
+from dask_simjoin.sizes import SAMPLED
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 from dask_simjoin.tasks.named_tuples import sent_by_fields
 
-FEW_ROWS = 2048
-"""Up to this many rows the number of pairs is not limited, because there are at most
-two million.
-"""
-
 MAX_PAIRS, PAIRS_PER_ROW = 1 << 21, 4
-"""Above FEW_ROWS rows, at most MAX_PAIRS + PAIRS_PER_ROW * rows pairs are listed; with
+"""Above SAMPLED rows, at most MAX_PAIRS + PAIRS_PER_ROW * rows pairs are listed; with
 more, the rows are halved.
 
 If rows have many copies, the limit is reached soon. The first half of the rows then
@@ -48,10 +44,6 @@ drops most copies.
 
 HostPairs = tuple[np.ndarray, np.ndarray]
 """The two rows of each pair, as two arrays (k,) in host memory."""
-
-PAIR_BYTES = 64
-"""Estimated bytes that a pair takes in the task that receives the pairs of all chunks.
-"""
 
 CONNECTED = "connected"
 """The method that keeps one row per connected component."""
@@ -65,7 +57,7 @@ def stays(
     x: Array,
     layout: Layout,
     joiner: Joiner,
-    few: int = FEW_ROWS,
+    few: int = SAMPLED,
     max_pairs: int = MAX_PAIRS,
     threads: int = 1,
 ) -> Array:
@@ -73,7 +65,7 @@ def stays(
 
     `x` (n, d): points in descending order of priority.
 
-    `few`, `max_pairs`: see `FEW_ROWS` and `MAX_PAIRS`.
+    `few`, `max_pairs`: see `SAMPLED` and `MAX_PAIRS`.
     """
     xp, n = module_of(x), len(x)
     if n < 2:

@@ -36,6 +36,7 @@ from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
 from dask_simjoin.request.columns import optional
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import PAIRS_AT_ONCE
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, RowNumbers, row_numbers
 from dask_simjoin.tasks.left_out import (
@@ -66,9 +67,6 @@ FILL_BITS = [
     int(np.array(value, COLUMNS[name]).view(np.int64)) for name, value in FILL.items()
 ]
 """The same, with floats as bit patterns."""
-
-SORTED_EDGES = 1 << 22
-"""Maximum number of edges that are sorted at a time."""
 
 FOREST = "forest"
 """Value of `mode` that stores only a spanning forest instead of all edges."""
@@ -184,8 +182,8 @@ def optics_of_chunk(
     see `table_of`.
     """
     n = len(block_pair.query["ids"])
-    runs = edges_of_block(block_pair, SORTED_EDGES)[0]
-    part = gather_edges(n, max_eps, min_samples, [0], SORTED_EDGES, runs)
+    runs = edges_of_block(block_pair, PAIRS_AT_ONCE)[0]
+    part = gather_edges(n, max_eps, min_samples, [0], PAIRS_AT_ONCE, runs)
     return order_rows([n], [part])[0]
 
 

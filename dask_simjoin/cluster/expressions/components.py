@@ -24,7 +24,6 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     CONNECTED,
     FIRST,
     LAST,
-    PAIR_BYTES,
     best_of_chunk,
     by_priority,
     index_of_kept,
@@ -68,6 +67,7 @@ from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.messages import about_many, size_text
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import ROW_BYTES
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
 
@@ -484,7 +484,7 @@ def check_pairs(plan: Plan, keep: object, distance: str, limits: Limits) -> None
     """Raise an error if the pairs of all chunks do not fit in the memory of one task."""
     pairs = plan.result.estimate.total_low
     # the task that selects rows of all chunks takes 80 bytes per row
-    need = int(pairs * PAIR_BYTES + plan.rows * 80)
+    need = int(pairs * ROW_BYTES + plan.rows * 80)
     free = limits.room
     if free is not None and need > free:
         raise BudgetError(

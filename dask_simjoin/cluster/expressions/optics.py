@@ -14,7 +14,6 @@ from dask_simjoin.cluster.algorithms.edges import (
 from dask_simjoin.cluster.algorithms.optics import (
     FILL,
     FOREST,
-    SORTED_EDGES,
     core_distances,
     forest_of_block,
     labels_of,
@@ -49,6 +48,7 @@ from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.planning.tables import JoinStatistics
+from dask_simjoin.sizes import PAIRS_AT_ONCE
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, Groups
 
@@ -245,11 +245,11 @@ class Order(FoundByChunk):
         # without a cluster, all threads order the rows in one process
         memory = limits.limit or (limits.shared or 0) * limits.threads or None
         check_edges(plan.result.estimate.total_low, max_eps, memory)
-        buffer = SORTED_EDGES
+        buffer = PAIRS_AT_ONCE
         if limits.memory is not None and not limits.gpu:
             # a pair takes 96 bytes while its two edges, one in each direction, are
             # sorted
-            buffer = int(np.clip(limits.memory // SHARE // 96, 1 << 16, SORTED_EDGES))
+            buffer = int(np.clip(limits.memory // SHARE // 96, 1 << 16, PAIRS_AT_ONCE))
         return OrderedRows(chunks, plan, self.operand("spec"), samples, max_eps, buffer)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import cells as kernels
-from dask_simjoin.engine.cpu.kernels.pack import BLOCK
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sweep import build_grid, column_bounds
@@ -22,9 +21,7 @@ from dask_simjoin.engine.index import grids
 from dask_simjoin.engine.index.grids import REACH, CellLayout, make_cells, runs, serves
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Index, reach
-
-MIN_POINTS = 1 << 14
-"""Minimum number of points in a part of the work."""
+from dask_simjoin.sizes import IN_CACHE, MIN_PART
 
 NO_LABEL = np.iinfo(np.int64).max
 """Label of a point that is not near any core point."""
@@ -71,7 +68,7 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
     grid = make_cells(x.min(axis=0), x.max(axis=0), layout)
     # sample half of the cells of few points
     bits = SAMPLE_BITS if n > 2**16 else 1
-    found, keys = np.empty((n >> bits) * 4 + 64, np.int64), np.empty(BLOCK, np.int64)
+    found, keys = np.empty((n >> bits) * 4 + 64, np.int64), np.empty(IN_CACHE, np.int64)
     rows = [
         np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides)
     ]
@@ -99,7 +96,7 @@ class CellClusters:
         cells = len(index["keys"])
         n = len(index["order"]) - SWEEP_LANES
         # 8 parts per thread, because some take longer than others
-        points = max(MIN_POINTS, n // (threads * 8))
+        points = max(MIN_PART, n // (threads * 8))
         cuts = np.searchsorted(index["starts"], np.arange(points, n, points))
         self._parts = [
             (a, b)

@@ -11,12 +11,13 @@ import pandas as pd
 import pyarrow as pa
 
 from dask_simjoin.catalog import lists_of
-from dask_simjoin.engine.columns import blocks, look_up, vectors
+from dask_simjoin.engine.columns import MIN_TAKEN_AT_ONCE, blocks, look_up, vectors
 from dask_simjoin.engine.compat import BITS, columns_like
 from dask_simjoin.engine.cpu.kernels import reductions
 from dask_simjoin.engine.ids import united
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.metrics.norms import DType, Spread, Values
+from dask_simjoin.sizes import FEW
 
 NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
     "i": lambda dtype: f"Int{8 * dtype.itemsize}",
@@ -31,17 +32,6 @@ FLOAT64 = np.dtype(np.float64)
 
 ALIKE = {*map(np.dtype, "bhilBHILfd")}
 """Numeric dtypes. Columns of one such dtype are copied to an array in one call."""
-
-MIN_TAKEN_AT_ONCE = 64
-"""At least this many columns are taken by one call for each dtype, instead of one by
-one.
-"""
-
-MIN_COPIED_AT_ONCE = 8
-"""At least this many columns are copied by one call.
-
-Fewer are copied one by one, at ten microseconds each.
-"""
 
 
 class PandasFrames:
@@ -60,7 +50,7 @@ class PandasFrames:
         view = _in_place(frame, columns) if buffer is None else None
         if view is not None:
             return view
-        if len(columns) >= MIN_COPIED_AT_ONCE:
+        if len(columns) >= FEW:
             has_only_these = tuple(frame.columns) == columns
             kinds = {*(frame.dtypes if has_only_these else frame.dtypes[list(columns)])}
             if kinds <= ALIKE and len(kinds) == 1:

@@ -12,6 +12,7 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, DENSE, HOME, Method, choose, name_of, options_of
 from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_module
+from dask_simjoin.engine.columns import CAPACITY_PER_POINT, MAX_CAPACITY
 from dask_simjoin.engine.cpu import cells, gated, sinks, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, optics
@@ -94,9 +95,6 @@ PLACES = WeakPairCache[list[np.ndarray]]()
 
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
 """Dtypes of labels that kernels can write."""
-
-CAPACITY_PER_POINT = 256
-"""Initial capacity of the output, in pairs per point of the larger chunk."""
 
 
 class CpuJoiner:
@@ -521,7 +519,7 @@ def _pairs(
         if all(len(s["order"]) > SWEEP_LANES for s in (q, d)):
             queries = rows[1] - rows[0] if rows else len(q["order"])
             most = max(queries, 0 if rows else len(d["order"]))
-            capacity = max(capacity, min(CAPACITY_PER_POINT * most, sinks.MAX_CAPACITY))
+            capacity = max(capacity, min(CAPACITY_PER_POINT * most, MAX_CAPACITY))
     capacity += cpu_tiles.TILE**2
     kinds = {side.dtype for names in named for side in names}
     kind = named[0][0].dtype if kinds < WRITTEN else None

@@ -16,15 +16,7 @@ from dask_simjoin.engine.index.kdtree import (
     middle,
 )
 from dask_simjoin.engine.process import numbers_apart, shared_out
-
-BLOCKS_PER_THREAD = 2
-"""With at least this many blocks per thread, threads share work by blocks.
-
-With fewer, their work would be unequal.
-"""
-
-RUN = 1 << 17
-"""Points that a thread orders at a time: their keys take 1 MiB, as do the points."""
+from dask_simjoin.sizes import BATCH, HELD_PER_THREAD, IN_CACHE
 
 
 def by_row(x: np.ndarray, threads: int) -> np.ndarray:
@@ -34,16 +26,12 @@ def by_row(x: np.ndarray, threads: int) -> np.ndarray:
     out = np.empty(x.shape, x.dtype)
 
     def copy(start: int, stop: int) -> None:
-        for first in range(start, stop, COPIED):
-            some = slice(first, min(first + COPIED, stop))
+        for first in range(start, stop, IN_CACHE):
+            some = slice(first, min(first + IN_CACHE, stop))
             out[some] = x[some]
 
     shared_out(copy, len(x), threads, min_items=numbers_apart(x.shape[1]))
     return out
-
-
-COPIED = 1 << 11
-"""Points that are copied at a time, so that reads and writes stay in the cache."""
 
 
 def kd_order(
@@ -75,16 +63,16 @@ def kd_order(
     )
     sizes = np.array([*block_sizes(n, tile, fan_out, cuts), tile])
     level = 0
-    while sizes[level] > RUN and -(-n // sizes[level]) < BLOCKS_PER_THREAD * threads:
+    while sizes[level] > BATCH and -(-n // sizes[level]) < HELD_PER_THREAD * threads:
         _cut(numbers, order, int(sizes[level]), int(sizes[level + 1]), threads)
         level += 1
 
     def cut_blocks(start: int, stop: int) -> None:
-        own = np.empty((len(dims), RUN), np.uint32)
+        own = np.empty((len(dims), BATCH), np.uint32)
         scratch = (
             own,
-            np.empty(RUN, np.int64),
-            np.empty(RUN, np.uint64),
+            np.empty(BATCH, np.int64),
+            np.empty(BATCH, np.uint64),
             np.empty(kernels.PIVOTS, np.uint64),
         )
         _cut_runs(numbers, order[start:stop], sizes[level:], scratch)
@@ -100,9 +88,9 @@ def _cut_runs(
     scratch: tuple[np.ndarray, ...],
 ) -> None:
     """Cut the blocks in `order`, each of `sizes[0]` points, into blocks of a tile."""
-    if sizes[0] <= RUN:
-        for start in range(0, len(order), RUN):
-            kernels.order_run(numbers, order[start : start + RUN], sizes, *scratch)
+    if sizes[0] <= BATCH:
+        for start in range(0, len(order), BATCH):
+            kernels.order_run(numbers, order[start : start + BATCH], sizes, *scratch)
         return
     for start in range(0, len(order), int(sizes[0])):
         block = order[start : start + int(sizes[0])]

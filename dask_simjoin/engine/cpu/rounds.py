@@ -19,6 +19,7 @@ from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
+from dask_simjoin.sizes import PARTS_PER_THREAD
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Known nearest rows of each row of an index, in index order: places, totals and
@@ -57,11 +58,6 @@ rounds.
 MIN_SEARCHED_TILES, MIN_OFFERED = 128, 1 << 15
 """Minimum number of tiles that a thread searches from in a round, and of nodes whose
 known edges it offers.
-"""
-
-TURNS = 4
-"""Parts of a round per thread: searches from some tiles take much longer than from
-others. Each part takes .1 ms during which other threads cannot start theirs.
 """
 
 
@@ -410,7 +406,7 @@ class BoruvkaRounds:
             )
 
         if len(tiles):
-            self._shared_out(search, len(tiles), MIN_SEARCHED_TILES, TURNS)
+            self._shared_out(search, len(tiles), MIN_SEARCHED_TILES, PARTS_PER_THREAD)
 
     def run(
         self, known: tuple[np.ndarray, ...] | None = None

@@ -19,14 +19,7 @@ from dask_simjoin.engine.cpu.kernels.totals import SQUARES, Kind, scratch
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Rows
 from dask_simjoin.metrics.norms import DType, Index, Norm
-
-MAX_CAPACITY = 1 << 27
-"""Largest initial capacity of an output, in pairs."""
-
-SCRATCH = 1 << 16
-"""Number of pairs that are processed at a time, so that they stay in a core's own
-cache.
-"""
+from dask_simjoin.sizes import MIN_PART
 
 NO_TOTALS = np.empty(0)
 
@@ -94,8 +87,8 @@ class NamedPairs:
 
     def _measure(self, n: int) -> None:
         if self._distance is not None:
-            for first in range(0, n, SCRATCH):
-                some = self.totals[first : min(first + SCRATCH, n)]
+            for first in range(0, n, MIN_PART):
+                some = self.totals[first : min(first + MIN_PART, n)]
                 some[:] = self._distance(some)
 
     def full(self, n: int, min_capacity: int) -> None:
@@ -122,7 +115,7 @@ class _PlaceBuffer:
     totals = NO_TOTALS
 
     def __init__(self) -> None:
-        self._allocate(SCRATCH)
+        self._allocate(MIN_PART)
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity

@@ -9,21 +9,15 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.process import shared_out, together
+from dask_simjoin.sizes import BATCH
 
-MIN_KEYS_PER_THREAD = 1 << 18
-"""Minimum number of keys per thread.
-
-With fewer keys, sharing does not pay: dealing keys takes half as long as sorting them.
-"""
-
-
-MAX_PARTS = 256
+MAX_PARTS = np.iinfo(np.uint8).max + 1
 """Keys are dealt to at most this many ranges, whose numbers are stored in a byte."""
 
 
 def threads_to_sort(keys: int, threads: int) -> int:
     """Return how many of the threads it pays to use for a number of keys."""
-    return max(1, min(threads, keys // MIN_KEYS_PER_THREAD, MAX_PARTS))
+    return max(1, min(threads, keys // BATCH, MAX_PARTS))
 
 
 def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:

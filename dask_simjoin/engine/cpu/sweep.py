@@ -34,6 +34,7 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Index, Norm, reach
+from dask_simjoin.sizes import IN_CACHE
 
 
 def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarray:
@@ -85,7 +86,7 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
     swept = pack.SweptBits(g.sweep, low, factor, *bits)
 
     def fill_keys(start: int, stop: int) -> None:
-        keys = np.empty(pack.BLOCK, np.int64)
+        keys = np.empty(IN_CACHE, np.int64)
         pack.pack_keys(x, start, stop, cells, swept, least, packed, keys)
 
     shared_out(fill_keys, n, threads)

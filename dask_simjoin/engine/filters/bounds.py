@@ -79,7 +79,7 @@ import numpy as np
 
 from dask_simjoin.metrics.norms import Norm
 
-U = 2.0**-24
+U = float(np.finfo(np.float32).epsneg)  # 2**-24
 
 MAX_DIMS = 4096
 """Maximum number of dimensions d. Up to it, (1 + 2**-24)**(d + 4) < 1 + (d + 6) 2**-24,

@@ -88,6 +88,12 @@ from dask_simjoin.metrics.norms import Index
 TILE = 128
 """Points per tile. Each block of GPU threads compares the queries of two tiles."""
 
+TENSOR_DIMS = 9
+"""Minimum dimensions for tensor cores, and among their kernels for `tensor_hopper.cu`.
+
+With fewer dimensions they do not pay, because boxes exclude most candidates.
+"""
+
 MAX_DIMS = 200
 """Maximum dimensions for kernels that keep the vectors of queries in registers."""
 
@@ -138,11 +144,6 @@ def rows(n: int) -> int:
 MAX_PASS_RATIO = 2.0
 """The filter is not used if typical candidates pass it up to a distance above this
 multiple of E.
-"""
-
-SLICED_DIMS = 9
-"""Minimum dimensions for `tensor_hopper.cu`, which then replaces the other kernels for
-float16 vectors.
 """
 
 SLICE, ALIGNED = 64, 1024

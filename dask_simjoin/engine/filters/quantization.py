@@ -86,7 +86,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_simjoin.engine.filters.bounds import U, above, below
+from dask_simjoin.engine.filters.bounds import MAX_DIMS, U, above, below
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,6 @@ MAX_TERM = 32760.0
 
 MIN_DIMS = 16
 """Minimum dimensions for the 8-bit filter."""
-
-MAX_DIMS = 4096
-"""Maximum dimensions for the 8-bit filter, so that N is at most 2**24."""
 
 STEP = 4
 """Number of coordinates of a point that are adjacent in memory: two from each half of

@@ -12,9 +12,8 @@ import numpy as np
 from dask_simjoin.engine.compat import all_of
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.arrays import full, places_of, take
+from dask_simjoin.engine.gpu.load import WARP
 from dask_simjoin.metrics.norms import Array
-
-WARP = 32
 
 ITSELF = np.uint64(0)
 """Null pointer in place of the start nodes, if there is one edge per node: edge e

@@ -214,7 +214,7 @@ def sliced_here(dims: int) -> bool:
     """Return whether joins of `dims` dimensions use `tensor_hopper.cu` on the current
     device.
     """
-    return dims >= float16.SLICED_DIMS and load.has_warpgroups()
+    return dims >= float16.TENSOR_DIMS and load.has_warpgroups()
 
 
 def make_vectors(y: Array, bounds: Bounds) -> Index:

@@ -45,7 +45,7 @@ H200_RATE = 3_201_000 * 6144
 was measured on.
 """
 
-MAX_ROWS = 2**31 - 1
+MAX_ROWS = np.iinfo(np.int32).max
 """Maximum number of rows of a cuDF frame."""
 
 

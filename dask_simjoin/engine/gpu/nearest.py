@@ -23,6 +23,7 @@ from dask_simjoin.engine.index.gpu import (
 )
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Array, Index, Norm
+from dask_simjoin.sizes import BUFFER_SHARE
 
 WARPS, TENSOR_WARPS = 4, 8
 
@@ -36,11 +37,6 @@ PART = FANOUT * half.TILE
 """Parts of queries begin at multiples of this number of points.
 
 There, a group of tiles begins for either tile size.
-"""
-
-SCRATCH_SHARE = 16
-"""If lists of neighbors do not fit into shared memory, they may take 1 / SCRATCH_SHARE
-of a GPU's memory.
 """
 
 
@@ -223,7 +219,7 @@ def _launch(
     blocks = min(load.grid_size(function, 32 * warps, shared), units)
     size = warps * rows * listed * 16
     if listed:
-        blocks = max(1, min(blocks, load.memory() // SCRATCH_SHARE // size))
+        blocks = max(1, min(blocks, load.memory() // BUFFER_SHARE // size))
     scratch = cupy.empty(blocks * size // 8 if listed else 1)
     function((blocks,), (32 * warps,), (*arguments, scratch), shared_mem=shared)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import cupy
 import numpy as np
 
+from dask_simjoin.engine.columns import MAX_CAPACITY
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka, load
 from dask_simjoin.engine.gpu.arrays import (
@@ -142,11 +143,6 @@ class SearchSide:
 EVERY, MANY = 16, 1 << 17
 """If at least `MANY` rows search, every `EVERY`-th of them searches first: its result
 prunes the others.
-"""
-
-AT_ONCE = 1 << 27
-"""Rows that search are copied in batches of at most this many coordinates, to limit
-memory.
 """
 
 Nearest = tuple[Array, Array, Array]
@@ -320,7 +316,7 @@ class GpuBoruvkaRounds:
         if not count(wanted):
             return found
         self._arrange()
-        step = max(TILE, AT_ONCE // self.layout.dims)
+        step = max(TILE, MAX_CAPACITY // self.layout.dims)
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if not (q.rows and d.rows):
                 continue

@@ -11,6 +11,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.catalog import Tiles
+from dask_simjoin.engine.columns import CAPACITY_PER_POINT
 from dask_simjoin.engine.compat import constants_of, storage_of
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu import load
@@ -23,15 +24,10 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Array, Index, Norm
+from dask_simjoin.sizes import BUFFER_SHARE
 
 BATCH = 1 << 29
 """Maximum number of pairs in a batch; they take 4 GiB."""
-
-BATCH_SHARE = 32
-"""The pairs of a batch may take 1 / BATCH_SHARE of a GPU's memory."""
-
-FIRST_BATCH = 128
-"""Capacity of the first batch, in pairs per point."""
 
 MAX_UNITS = 1 << 26
 """Maximum number of units of work. Each unit takes the time of a few box tests, even if
@@ -294,8 +290,10 @@ def batches(
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
     join = _Launch(q, d, layout, is_self_join, rows=rows)
-    max_pairs = min(max_pairs or BATCH, BATCH, load.memory() // BATCH_SHARE // 8)
-    capacity = min(max_pairs, max(1 << 16, FIRST_BATCH * max(len(q["y"]), len(d["y"]))))
+    max_pairs = min(max_pairs or BATCH, BATCH, load.memory() // BUFFER_SHARE // 8)
+    capacity = min(
+        max_pairs, max(1 << 16, CAPACITY_PER_POINT * max(len(q["y"]), len(d["y"])))
+    )
     none = np.uint64(0)
     more, out, written = True, None, 0
     while more:

@@ -21,15 +21,10 @@ import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
+from dask_simjoin.engine.filters.float16 import TENSOR_DIMS
 from dask_simjoin.engine.index.cpu_tiles import TILE, box_tree
 from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
-
-TENSOR_DIMS = 9
-"""Minimum dimensions for tensor cores.
-
-With fewer dimensions they do not pay, because boxes exclude most candidates.
-"""
 
 HOPPER_SHARED_BYTES = 227 * 1024
 """Bytes of shared memory that a block of threads can use on compute capability 9.0."""

@@ -39,7 +39,7 @@ MIDDLE = 33
 It is odd, so that each median is a sampled value.
 """
 
-VALUE_BITS = 32
+VALUE_BITS = np.iinfo(np.uint32).bits
 """Bits of a coordinate in a sort key."""
 
 MIN_SAMPLE, MAX_SAMPLE = 256, 2048

@@ -22,9 +22,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.metrics.norms import Norm, add, reach
+from dask_simjoin.sizes import FEW
 
 MIN_DIMS = 3
-"""Minimum dimensions of the data for screening."""
+"""Minimum dimensions of the data for screening, and maximum dimensions of a sweep. Each
+further dimension would triple the number of cells to visit.
+"""
 
 MAX_OPEN = 1.0
 """Screening may leave at most this many undecided candidates per point.
@@ -44,14 +47,6 @@ MIN_QUERIES, MAX_QUERIES, MAX_POINTS = 64, 2048, 2048
 """Minimum and maximum number of sampled queries; maximum number of points that each is
 compared with.
 """
-
-MAX_SWEPT_DIMS = 3
-"""Maximum dimensions of a sweep. Each further dimension would triple the number of
-cells to visit.
-"""
-
-TRIED_DIMS = 8
-"""The dimensions of a sweep are chosen among this many of the widest dimensions."""
 
 MAX_SWEPT_CANDIDATES = 4.0
 """Up to this many candidates per point, a sweep is faster than tiles."""
@@ -105,7 +100,7 @@ def make_screen(
     with np.errstate(over="ignore", invalid="ignore"):
         squares = ((upper - lower)[widest] * (1 + 2.0**-40)) ** 2
         rest = squares[::-1].cumsum()[::-1] * (1 + dims * 2.0**-50)
-        if some <= TRIED_DIMS:
+        if some <= FEW:
             near = (
                 _share_near(queries[:, k], points[:, k], threshold, 2)
                 for k in widest[:some].tolist()
@@ -145,17 +140,17 @@ def dims_to_sweep(
     queries, points, share = _thin_sample(sample)
     tried = [
         k
-        for k in np.argsort(-variance, kind="stable")[:TRIED_DIMS].tolist()
+        for k in np.argsort(-variance, kind="stable")[:FEW].tolist()
         if variance[k] > 0
     ]
-    if len(variance) <= MAX_SWEPT_DIMS or not len(queries) or not tried:
+    if len(variance) <= MIN_DIMS or not len(queries) or not tried:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         near = {
             k: _share_near(queries[:, k], points[:, k], threshold, norm) for k in tried
         }
         first = min(tried, key=lambda k: near[k])
-        least = math.prod(sorted(near.values())[:MAX_SWEPT_DIMS])
+        least = math.prod(sorted(near.values())[:MIN_DIMS])
         if (
             least * len(queries) * len(points) * share
             > EARLY_FACTOR * MAX_SWEPT_CANDIDATES
@@ -164,7 +159,7 @@ def dims_to_sweep(
         found = _pairs_within(queries, points, share, first, threshold, norm)
         while (len(found.total) + 1) * found.share > MAX_SWEPT_CANDIDATES:
             rest = [k for k in tried if k not in found.dims]
-            if len(found.dims) == MAX_SWEPT_DIMS or not rest:
+            if len(found.dims) == MIN_DIMS or not rest:
                 return None
             found = min((found.also(k) for k in rest), key=lambda each: len(each.total))
     return tuple(sorted(found.dims))

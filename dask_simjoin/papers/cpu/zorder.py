@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.columns import MAX_CAPACITY
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_lists import take_in, worse
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
-from dask_simjoin.engine.cpu.sinks import MAX_CAPACITY, NamedPairs, Sink
+from dask_simjoin.engine.cpu.sinks import NamedPairs, Sink
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.cpu.nested import Counts, Target, entry_points, target_of
@@ -40,6 +41,7 @@ from dask_simjoin.papers.list_index import (
 )
 from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
+from dask_simjoin.sizes import IN_CACHE
 
 CANDIDATES, COMPARISONS, PAIRS = range(3)
 """Indexes in `counters`: rows in intervals, compared rows, pairs."""
@@ -536,12 +538,6 @@ def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.nda
     return np.ones(1)
 
 
-QUERY_BATCH = 4096
-"""Number of queries whose corners are computed at a time, because corners take much
-memory.
-"""
-
-
 def build_nearest(x: np.ndarray) -> Index:
     """Return an index that keeps the points `x` (n, d) in their order; ids are
     positions.
@@ -595,9 +591,9 @@ def nearest(
         compared += look(every, first, last, order, *arguments)
     if layout.approximate:
         return compared
-    for start in range(0, n, QUERY_BATCH):
+    for start in range(0, n, IN_CACHE):
         compared += _rest(
-            slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments
+            slice(start, min(start + IN_CACHE, n)), lists, q, layout, arguments
         )
     return compared
 

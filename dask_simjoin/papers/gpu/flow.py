@@ -16,9 +16,7 @@ from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.grid_batches import Batch, Flow
 from dask_simjoin.papers.grid_batches import batches as cut
 from dask_simjoin.papers.grid_batches import sample as sampled
-
-BATCH_SHARE = 32
-"""The buffers of all streams together may take 1 / BATCH_SHARE of a GPU's memory."""
+from dask_simjoin.sizes import BUFFER_SHARE
 
 STATE_SIZE = 11
 """Maximum number of counters of a kernel.
@@ -108,7 +106,7 @@ def flow(
     pairs per batch.
     """
     options = join.layout.options
-    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
+    memory = int(cupy.cuda.Device().mem_info[1]) // BUFFER_SHARE // 8 // options.streams
     made, capacity = cut(
         options,
         join.queries,

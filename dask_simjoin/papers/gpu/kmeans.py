@@ -38,9 +38,7 @@ from dask_simjoin.papers.gpu.flow import (
 )
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.lists import KMeans
-
-LISTED_SHARE = 32
-"""Lists of near rows take at most 1 / LISTED_SHARE of a GPU's memory."""
+from dask_simjoin.sizes import BUFFER_SHARE
 
 
 class Near(NamedTuple):
@@ -168,7 +166,7 @@ class Borders:
         """Divide the clusters into ranges, so that lists of each range's near rows fit
         into memory.
         """
-        memory = int(cupy.cuda.Device().mem_info[1]) // LISTED_SHARE
+        memory = int(cupy.cuda.Device().mem_info[1]) // BUFFER_SHARE
         some = (
             max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
         )

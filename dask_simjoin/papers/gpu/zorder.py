@@ -13,14 +13,13 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import load
-from dask_simjoin.engine.gpu.load import THREADS
+from dask_simjoin.engine.gpu.load import THREADS, WARP
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.gpu.flow import (
-    BATCH_SHARE,
     NOWHERE,
     STATE_SIZE,
     OneKernel,
@@ -41,6 +40,7 @@ from dask_simjoin.papers.list_index import (
 )
 from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
+from dask_simjoin.sizes import BUFFER_SHARE
 
 
 def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
@@ -389,7 +389,7 @@ def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
     least one (section V-A, algorithm 3).
     """
     ends = to_host(join.slots(Batch(0, 1, join.queries)))
-    memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8
+    memory = int(cupy.cuda.Device().mem_info[1]) // BUFFER_SHARE // 8
     batch_limit = min(join.layout.options.buffer, memory, max_pairs or memory)
     first = decided = refused = written = 0
     while first < join.queries:
@@ -413,9 +413,6 @@ def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
         yield PairBatch(
             pairs, decided, refused, int(written * (join.queries - stop) / stop)
         )
-
-
-WARP = 32
 
 
 def build_nearest(x: Array) -> Index:

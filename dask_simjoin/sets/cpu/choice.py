@@ -19,6 +19,7 @@ from dask_simjoin.sets.methods import (
     Bitmap,
     SetMethod,
 )
+from dask_simjoin.sizes import PROBED
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
 """The sizes that a bitmap may have, in words of 64 bits."""
@@ -30,17 +31,8 @@ token in a block.
 """
 
 
-SAMPLED_SETS = 64
-"""To choose an algorithm, about this many probes are compared with other sets."""
-
-
 PARTNERS = 15
 """Each of the sampled sets is compared with about this many sets."""
-
-
-MAX_UNSAMPLED = 1 << 20
-"""With at most this many pairs of sets, every algorithm is fast, so no sample is taken.
-"""
 
 
 LOOKUP = 8.0
@@ -165,7 +157,7 @@ def is_sample_needed(method: SetMethod | None, work: Work) -> bool:
     if isinstance(method, Bitmap):
         return True
     every = costs(work)
-    sampling = SAMPLED_SETS * (PARTNERS + 1) * (BITMAP + FLIP * work.mean_size)
+    sampling = PROBED * (PARTNERS + 1) * (BITMAP + FLIP * work.mean_size)
     return every.pop(SetChoice(True, 0)) > sampling + min(every.values())
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
 from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sizes import NUMBER_BYTES
 
 
 @kernel
@@ -213,9 +214,6 @@ TOKEN, SEPARATOR, LEAD = 0, 1, 2
 may be white space.
 """
 
-WORD = 8
-"""Tokens are hashed in words of this many bytes."""
-
 
 @device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
@@ -336,7 +334,7 @@ def number_tokens(
                         break
                     word = (word << np.uint64(8)) | np.uint64(byte)
                     at += 1
-                    if (at - first) % WORD == 0:
+                    if (at - first) % NUMBER_BYTES == 0:
                         key, word = mixed(key, word), np.uint64(0)
                 size = at - first
                 key = mixed(key ^ np.uint64(size), word)
@@ -350,7 +348,7 @@ def number_tokens(
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
                 # two tokens of at most one word with equal hashes and sizes are equal,
                 # so their bytes need not be compared
-                known = code >= 0 and keys[code] == key and size <= WORD
+                known = code >= 0 and keys[code] == key and size <= NUMBER_BYTES
                 if not (known and pool_ends[code + 1] - pool_ends[code] == size):
                     first, place = heads[k, 0], key & mask
                     code = int(slots[place])
@@ -360,7 +358,7 @@ def number_tokens(
                             and pool_ends[code + 1] - pool_ends[code] == size
                         ):
                             begin = pool_ends[code]
-                            same = size if size <= WORD else 0
+                            same = size if size <= NUMBER_BYTES else 0
                             while (
                                 same < size and pool[begin + same] == data[first + same]
                             ):

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.process import interruptible, together
 from dask_simjoin.sets.cpu.candidates import (
     Out,
@@ -18,11 +19,9 @@ from dask_simjoin.sets.cpu.candidates import (
     sample,
 )
 from dask_simjoin.sets.cpu.choice import (
-    MAX_UNSAMPLED,
     MERGE,
     MERGE_TOKEN,
     PARTNERS,
-    SAMPLED_SETS,
     WORDS,
     SetChoice,
     Work,
@@ -31,7 +30,6 @@ from dask_simjoin.sets.cpu.choice import (
     usual_words,
 )
 from dask_simjoin.sets.cpu.joins import (
-    LANES,
     Sizes,
     find_units,
     join_bitmaps,
@@ -50,6 +48,7 @@ from dask_simjoin.sets.methods import (
 )
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, distinct_sizes
+from dask_simjoin.sizes import BATCH, MIN_PART, PARTITION, PROBED
 
 Made = TypeVar("Made")
 
@@ -60,12 +59,6 @@ NO_COUNTS = np.empty(0, np.int64)
 QUICK = 1e9
 """A search of at most this many steps takes less than a second, so it runs in the
 calling thread. Starting a thread takes 0.1 ms.
-"""
-
-
-TOKENS_APART = 1 << 15
-"""Minimum number of tokens per thread. A search of fewer tokens takes some
-milliseconds.
 """
 
 
@@ -137,7 +130,7 @@ class BlockSearch:
         share of the probes. Return its results in the order of the probes.
         """
         tokens = 0 if self.next is None else int(self._probe_offsets[-1])
-        threads = min(threads, tokens // TOKENS_APART)
+        threads = min(threads, tokens // MIN_PART)
         if threads < 2:
             return [work(self)]
         self._complete_index()
@@ -291,7 +284,7 @@ class SetSearch(BlockSearch):
             units = self._find_units(prefixes)
             self._units = units[0]
         lists_of = self._lists(units[1], prefixes[1])
-        if words is None and len(self._q_sizes) * len(self._d_sizes) <= MAX_UNSAMPLED:
+        if words is None and len(self._q_sizes) * len(self._d_sizes) <= PARTITION:
             words = usual_words(self._mean_size)
         if words is None:
             choice = self._choose(method, prefixes, lists_of)
@@ -322,7 +315,7 @@ class SetSearch(BlockSearch):
 
     def _open_bitmaps(self, words: int) -> SetChoice:
         q_bits, d_bits = self._bits(words)
-        by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
+        by_word = np.zeros((words, len(self._d_sizes) + SWEEP_LANES), np.int64)
         by_word[:, : len(self._d_sizes)] = d_bits.T
         self._join: Any = join_bitmaps
         self._operands: tuple[Any, ...] = (
@@ -341,7 +334,7 @@ class SetSearch(BlockSearch):
         lists_of: tuple[np.ndarray, int],
     ) -> SetChoice:
         places, entries = lists_of
-        capacity = entries + LANES
+        capacity = entries + SWEEP_LANES
         self._index = (
             *units,
             *prefixes,
@@ -413,7 +406,7 @@ class SetSearch(BlockSearch):
         """Return the counters of `sample`, scaled from the sampled probes to all
         probes.
         """
-        step = max(len(self._q_sizes) // SAMPLED_SETS, 1)
+        step = max(len(self._q_sizes) // PROBED, 1)
         # for sets of this mean size, larger bitmaps are not worth their memory
         sizes = min(max(int(self._mean_size).bit_length() + 1, 3), len(WORDS))
         counted = np.zeros((3, len(WORDS) + 1))
@@ -464,12 +457,6 @@ def arrays_of(block: SetBlock) -> Side:
         found.append(values)
     offsets, tokens, weights = found
     return offsets, tokens, weights
-
-
-BATCH = 1 << 18
-"""Number of pairs per batch. If one set has more partners than that, the batch becomes
-larger.
-"""
 
 
 class CpuSetJoiner:

@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import (
     I64,
+    SWEEP_LANES,
     Intrinsic,
     NumbaType,
     Signature,
@@ -78,12 +79,7 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
             bits[k, bit >> 6] ^= 1 << (bit & 63)
 
 
-LANES = 16
-"""This many bitmaps are compared at once. Arrays of bitmaps are padded by the same
-number.
-"""
-
-VECTOR = ir.VectorType(I64, LANES)
+VECTOR = ir.VectorType(I64, SWEEP_LANES)
 
 
 @intrinsic
@@ -95,7 +91,7 @@ def similar_bits(
     probe: NumbaType,
     max_bits: NumbaType,
 ) -> Intrinsic:
-    """Compare `LANES` bitmaps with the bitmap of the probe. Return a mask of the
+    """Compare `SWEEP_LANES` bitmaps with the bitmap of the probe. Return a mask of the
     bitmaps that differ in at most `max_bits` bits.
 
     At `base` the first words of all bitmaps are adjacent. Their second words are
@@ -107,14 +103,16 @@ def similar_bits(
         context: TargetContext, builder: Builder, sig: Signature, args: Values
     ) -> Value:
         base_, stride_, words_, probe_, most_ = args
-        slot = cgutils.alloca_once_value(builder, ir.Constant(VECTOR, [0] * LANES))
+        slot = cgutils.alloca_once_value(
+            builder, ir.Constant(VECTOR, [0] * SWEEP_LANES)
+        )
         with cgutils.for_range_slice(builder, const(0), words_, const(1)) as (w, _):
             those = load(
                 builder, builder.add(base_, builder.mul(w, stride_)), VECTOR, 8
             )
             own = load(builder, builder.add(probe_, builder.mul(w, const(8))), I64, 8)
             differ = builder.xor(those, splat(builder, own, VECTOR))
-            count = call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, differ)
+            count = call(builder, f"llvm.ctpop.v{SWEEP_LANES}i64", VECTOR, differ)
             builder.store(builder.add(builder.load(slot), count), slot)
         near = builder.icmp_signed(
             "<=", builder.load(slot), splat(builder, most_, VECTOR)
@@ -183,7 +181,7 @@ def join_bitmaps(
         listed += max(stop - first, 0)
         place = first
         while place < stop:
-            tail = min(place + LANES, stop)
+            tail = min(place + SWEEP_LANES, stop)
             largest = d_offsets[tail] - d_offsets[tail - 1]
             near = similar_bits(
                 base + 8 * place, stride, words, probe, rows[1, largest]
@@ -210,7 +208,7 @@ def join_bitmaps(
                         if done < capacity:
                             left[done], right[done], overlaps[done] = k, other, found
                         done += 1
-            place += LANES
+            place += SWEEP_LANES
         if done > capacity:
             done, (total, listed, candidates, pairs) = begun, before
             break
@@ -320,7 +318,7 @@ def join_lists(
                 entry += 1
             lists[token & mask, 0] = entry
             while entry < stop and units[entry] < behind:
-                tail = min(entry + LANES, stop)
+                tail = min(entry + SWEEP_LANES, stop)
                 other = d_units[min(units[tail - 1], behind - 1)]
                 differ = rows[1, d_offsets[other + 1] - d_offsets[other]]
                 listed += tail - entry
@@ -374,7 +372,7 @@ def join_lists(
                                             found,
                                         )
                                     done += 1
-                entry += LANES
+                entry += SWEEP_LANES
         if done > capacity:
             done, (total, listed, candidates, verified, pairs) = begun, before
             break

@@ -295,13 +295,6 @@ def candidates(
     return batches(find, met.number, start, min(2**26, 4 * capacity), capacity)
 
 
-CHUNK_BYTES = 64 << 20
-"""Unless the method says otherwise, the candidates of a chunk take this many bytes."""
-
-CANDIDATE_BYTES = 16
-"""Bytes that a candidate takes, including its output in case it matches."""
-
-
 class Buffer:
     """Pinned host memory for probes and candidates. A GPU copies from such memory at
     full speed.

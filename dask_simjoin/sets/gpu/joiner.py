@@ -12,8 +12,6 @@ from dask_simjoin.engine.compat import tally
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.gpu import verify
 from dask_simjoin.sets.gpu.candidates import (
-    CANDIDATE_BYTES,
-    CHUNK_BYTES,
     CommonTokens,
     Entries,
     GpuSetMatches,
@@ -54,6 +52,7 @@ from dask_simjoin.sets.methods import (
 )
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
+from dask_simjoin.sizes import ENTRY_BYTES, SPARE_BYTES
 
 PAIR_SECONDS, TOKEN_SECONDS = 4e-12, 34e-12
 """Measured seconds on an H100: to compare two bitmaps, and to handle a common token of
@@ -198,7 +197,7 @@ class GpuSetSearch:
                 self._pair_members(lengths, own, bits)
             yield SearchProgress(0, self._verified, GROUP_PARTS)
         capacity = min(
-            self._capacity, (method.chunk_bytes or CHUNK_BYTES) // CANDIDATE_BYTES
+            self._capacity, (method.chunk_bytes or SPARE_BYTES) // ENTRY_BYTES
         )
         for chunk in chunks(filters, len(join.left), max(1, capacity)):
             if grouped and not split:

@@ -17,6 +17,7 @@ from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, SUM, Rule
 from dask_simjoin.sets.token_ids import SetBlock, sizes_of
+from dask_simjoin.sizes import BUFFER_SHARE
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,6 @@ def _partners(
     return low, cupy.maximum(low, high)
 
 
-MEMORY_SHARE = 16
-"""The candidates of a batch take at most 1 / MEMORY_SHARE of the free memory of a GPU.
-"""
-
-
 class Flat(NamedTuple):
     """A batch of candidate pairs, in any order."""
 
@@ -168,7 +164,7 @@ def batch_capacity(chunk_bytes: int | None) -> int:
         return max(1, chunk_bytes // 24)
     free, _ = cupy.cuda.Device().mem_info
     # larger batches are not faster
-    return max(1 << 16, min(2**26, int(free) // MEMORY_SHARE // 24))
+    return max(1 << 16, min(2**26, int(free) // BUFFER_SHARE // 24))
 
 
 def batches(

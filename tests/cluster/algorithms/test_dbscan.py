@@ -80,7 +80,7 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
     )
     within = [components_by_place(one, core) for one in some]
     with pytest.MonkeyPatch.context() as fine:
-        fine.setattr(process, "LEAST", 1)
+        fine.setattr(process, "MIN_PART", 1)
         for number in (1, 3):
             labels = labels_by_place(chunk, number, core, *within)
             found = labels_of_rows(

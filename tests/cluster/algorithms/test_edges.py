@@ -16,7 +16,7 @@ def test_edges_that_are_sorted_in_many_runs(monkeypatch):
     x = x[:600]
     want = sklearn_optics(x, 2 * eps, min_samples)
     for module in (optics, graph_optics):
-        monkeypatch.setattr(module, "SORTED_EDGES", 300)
+        monkeypatch.setattr(module, "PAIRS_AT_ONCE", 300)
     assert_same(frame_of(x).simjoin.optics(2 * eps, min_samples), want)
     ddf = dd.from_pandas(frame_of(x), npartitions=5)
     lazy = ddf.simjoin.optics(

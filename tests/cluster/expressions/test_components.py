@@ -188,7 +188,7 @@ def test_pairs_that_one_task_cannot_hold(client):
             ddf.simjoin.near_duplicated(0.2, keep="v", **how).compute().tolist() == want
         )
         patched.setattr(
-            "dask_simjoin.cluster.expressions.components.PAIR_BYTES", 1 << 20
+            "dask_simjoin.cluster.expressions.components.ROW_BYTES", 1 << 20
         )
         assert ddf.simjoin.near_duplicated(0.2, **how).compute().tolist() == want
         with pytest.raises(

@@ -47,7 +47,7 @@ def test_any_points(case, min_samples, threads):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Cut the work of few points into parts."""
-    monkeypatch.setattr(cells, "MIN_POINTS", 20)
+    monkeypatch.setattr(cells, "MIN_PART", 20)
 
 
 def points(random, kind, n, dims):

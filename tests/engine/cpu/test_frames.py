@@ -57,7 +57,7 @@ FRAMES_OF = {
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("kind", FRAMES_OF)
 def test_coordinates_are_those_of_the_columns(kind, together, monkeypatch):
-    monkeypatch.setattr(frames, "MIN_COPIED_AT_ONCE", len(ON) + (not together))
+    monkeypatch.setattr(frames, "FEW", len(ON) + (not together))
     frame = FRAMES_OF[kind]()
     x = FRAMES.coordinates(frame, ON)
     assert x.dtype == np.float64 and x.flags.f_contiguous and x.flags.writeable
@@ -221,7 +221,7 @@ def parts_of_several_dtypes():
 
 @pytest.mark.parametrize("threads", [1, 3, 8])
 def test_frames_are_stacked_as_by_pandas(threads, monkeypatch):
-    monkeypatch.setattr(process, "LEAST", 50)
+    monkeypatch.setattr(process, "MIN_PART", 50)
     parts = parts_of_several_dtypes()
     found = frames.stacked_by_threads(parts, threads)
     pd.testing.assert_frame_equal(found, pd.concat(parts), check_freq=False)

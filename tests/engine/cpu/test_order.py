@@ -17,10 +17,10 @@ from tests.support.profiles import examples
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
     """Give threads little work, and cut blocks by all three ways."""
-    monkeypatch.setattr(process, "LEAST", 100)
-    monkeypatch.setattr(process, "LEAST_NUMBERS", 100)
-    monkeypatch.setattr(sorting, "MIN_KEYS_PER_THREAD", 100)
-    monkeypatch.setattr(module, "RUN", 1024)
+    monkeypatch.setattr(process, "MIN_PART", 100)
+    monkeypatch.setattr(process, "BATCH", 100)
+    monkeypatch.setattr(sorting, "BATCH", 100)
+    monkeypatch.setattr(module, "BATCH", 1024)
 
 
 def cuts_of(x):

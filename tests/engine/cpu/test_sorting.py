@@ -22,8 +22,8 @@ KEYS = {
 @pytest.mark.parametrize("threads", [1, 2, 7, 32])
 @pytest.mark.parametrize("n", [0, 1, 5000])
 def test_runs_of_keys_ascend(part, threads, n, monkeypatch):
-    monkeypatch.setattr(sorting, "MIN_KEYS_PER_THREAD", 100)
-    monkeypatch.setattr(process, "LEAST", 100)
+    monkeypatch.setattr(sorting, "BATCH", 100)
+    monkeypatch.setattr(process, "MIN_PART", 100)
     keys = np.random.default_rng(threads).permutation(n).astype(np.uint64) << 40
     found = sorting.divided(keys.copy(), part, threads) >> 40
     for start in range(0, n, part):
@@ -35,7 +35,7 @@ def test_runs_of_keys_ascend(part, threads, n, monkeypatch):
 @pytest.mark.parametrize("parts", [1, 2, 7, 32])
 @pytest.mark.parametrize("n", [1, 5000])
 def test_ranges_of_any_keys_ascend(kind, parts, n, monkeypatch):
-    monkeypatch.setattr(process, "LEAST", 100)
+    monkeypatch.setattr(process, "MIN_PART", 100)
     keys = KEYS[kind](np.random.default_rng(parts), n)
     found, ends = sorting.dealt(keys.copy(), 0, parts)
     for start, stop in itertools.pairwise(ends):
@@ -45,7 +45,7 @@ def test_ranges_of_any_keys_ascend(kind, parts, n, monkeypatch):
 
 @pytest.mark.parametrize("bits", [0, 20, 63])
 def test_ranges_ascend_and_do_not_cut_the_leading_bits(bits, monkeypatch):
-    monkeypatch.setattr(process, "LEAST", 100)
+    monkeypatch.setattr(process, "MIN_PART", 100)
     keys = KEYS["uniform"](np.random.default_rng(0), 5000)
     found, ends = sorting.dealt(keys, bits, 5)
     parts = [found[a:b] for a, b in itertools.pairwise(ends)]

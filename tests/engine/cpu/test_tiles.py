@@ -29,7 +29,7 @@ from tests.support.profiles import examples, in_turns
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
     """Give threads so little work that small indexes are made by several."""
-    monkeypatch.setattr(process, "LEAST", 100)
+    monkeypatch.setattr(process, "MIN_PART", 100)
 
 
 @in_turns(2, dims=[1, 3, 6, 20], kind=["normal", "few values", "alike", "far"])

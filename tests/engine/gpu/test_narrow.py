@@ -30,7 +30,7 @@ STORED = {"euclidean": 1, "cosine": 2}
 def kernel(request, monkeypatch):
     """Both kernels of a GPU that has warpgroups."""
     if request.param == "warps":
-        monkeypatch.setattr(half, "SLICED_DIMS", 10**9)
+        monkeypatch.setattr(half, "TENSOR_DIMS", 10**9)
     elif not load.has_warpgroups():
         pytest.skip("warpgroups need compute capability 9.0")
 

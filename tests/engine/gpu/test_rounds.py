@@ -28,7 +28,7 @@ def test_many_tiles(spanning, kind):
     index = relabelled(build_nearest(x, layout, HOST), 0)
     assert len(index["levels"]) == 3
     rounds = importlib.import_module("dask_simjoin.engine.gpu.rounds")
-    rounds.AT_ONCE, rounds.MANY = 2 * 640, 1000
+    rounds.MAX_CAPACITY, rounds.MANY = 2 * 640, 1000
     known = index, layout, np.zeros(len(x)), nothing(len(x))
     found = [shared_tree(spanning.SPANNER, known, 6, 2)]
     if kind == "two places" or everything():  # rounds that are not shared do the same

@@ -168,7 +168,7 @@ def unlike(n=1500):
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("metric", NORMS)
 def test_verbs_say_what_the_definition_says(metric, lazy, monkeypatch):
-    monkeypatch.setattr(sinks, "SCRATCH", 500)
+    monkeypatch.setattr(sinks, "MIN_PART", 500)
     x, options = unlike(), {"metric": metric}
     if metric == "minkowski":
         options["p"] = 3

@@ -155,7 +155,7 @@ def test_corners_are_as_far_out_as_rounding_takes_a_pair(ulps):
 
 
 def test_ordered_pairs_are_in_order_whatever_the_buffer_holds(monkeypatch):
-    monkeypatch.setattr(sinks, "SCRATCH", 500)
+    monkeypatch.setattr(sinks, "MIN_PART", 500)
     x = np.random.default_rng(1).uniform(size=(800, 2))
     frame = frame_of(x)
     for how in ({}, {"return_distance": True}):

@@ -159,7 +159,7 @@ def test_few_clusters_at_a_time(device, monkeypatch):
     cupy, kmeans = device
     x = wide(make_points("clusters", 150, 2, np.random.default_rng(6)))
     near = importlib.import_module("dask_simjoin.papers.gpu.kmeans")
-    monkeypatch.setattr(near, "LISTED_SHARE", 1 << 34)
+    monkeypatch.setattr(near, "BUFFER_SHARE", 1 << 34)
     for windows in ("one-sided", "two-sided"):
         layout = laid_out(x, 0.1, KMeans(clusters=140, windows=windows), kmeans)
         index = kmeans.build(cupy.asarray(x), layout)

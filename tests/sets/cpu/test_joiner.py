@@ -30,7 +30,7 @@ from tests.support.sets_oracle import block_of, matching
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
     """Give threads so little work that a few sets are joined by several."""
-    monkeypatch.setattr(joiner, "TOKENS_APART", 4)
+    monkeypatch.setattr(joiner, "MIN_PART", 4)
 
 
 THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
@@ -218,7 +218,7 @@ def test_ppjoin_without_bitmaps_is_the_published_one(threshold):
 @pytest.mark.parametrize("two", [False, True])
 @pytest.mark.parametrize("threshold", ["0.5", "0.7"])
 def test_the_sample_tells_the_work(two, threshold, monkeypatch):
-    monkeypatch.setattr(joiner, "SAMPLED_SETS", 10**6)
+    monkeypatch.setattr(joiner, "PROBED", 10**6)
     rng = np.random.default_rng(7)
     sets = [
         rng.choice(400, rng.integers(5, 40), replace=False).tolist()

@@ -34,7 +34,7 @@ def test_long_sets_of_few_tokens_are_compared_by_bitmaps_and_others_by_lists():
 @in_turns(1, method=TOLD, two=[False, True], sampled=[False, True])
 def test_sets_of_many_sizes(two, method, sampled, monkeypatch):
     if sampled:  # sets are looked at, however few there are
-        monkeypatch.setattr(search, "MAX_UNSAMPLED", -1)
+        monkeypatch.setattr(search, "PARTITION", -1)
     rng = np.random.default_rng(5)
     left = [*alike(rng, 150, 90, 300), list(range(0, 900, 2))]
     right = [*alike(rng, 40, 30, 250), *left[::3]] if two else None

@@ -7,8 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import inline_function, kernel
-from dask_simjoin.metrics.inverse import NORMAL
-from dask_simjoin.metrics.norms import Array
+from dask_simjoin.metrics.norms import NORMAL, Array
 from dask_simjoin.metrics.sphere import ARCSINE, SHORT_ARC, SPLIT, TINY_CHORD
 
 A, B, C, D, E, F, G = ARCSINE

@@ -13,7 +13,7 @@ from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.metrics.norms import Array
 
 MAX_INSERTION = 32
-"""Up to this many edges with the same leading bits are sorted by insertion."""
+"""Up to this many keys, or edges with the same leading bits, are sorted by insertion."""
 
 
 @kernel

@@ -104,6 +104,7 @@ KERNEL_FOLDERS = (
 )
 
 KERNEL_FILES = (
+    "sizes.py",
     "sets/predicate.py",
     "sets/cpu/candidates.py",
     "sets/cpu/encoding.py",

@@ -36,8 +36,9 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import NONE, ONE, REGISTER, lowes
 from dask_simjoin.engine.cpu.kernels.totals import larger
 from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_empty
 from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sizes import NUMBER_BYTES
 
-LANES = REGISTER // 8
+LANES = REGISTER // NUMBER_BYTES
 
 MAX_GROUPS = 4 if REGISTER == 64 else 3
 """Lists of up to this many vectors are kept in registers while points are inserted."""

@@ -55,6 +55,7 @@ from dask_simjoin.engine.cpu.kernels.totals import (
     larger,
     zeros,
 )
+from dask_simjoin.engine.filters.bounds import U
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
@@ -311,8 +312,6 @@ MAX_GUESS, SLACK = 2.0**1000, 1.5
 """The guess for a query is `SLACK` times the worst d2 of the previous query, if that is
 below `MAX_GUESS`.
 """
-
-U = 2.0**-24
 
 
 class Range(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.components import find
+from dask_simjoin.engine.cpu.kernels.edge_order import MAX_INSERTION
 from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.cpu.kernels.simd import float64_at, int32_at
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
@@ -260,12 +261,6 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
             kept[number] = n
             number += 1
     return number
-
-
-MAX_INSERTION = 32
-"""Runs of up to this many entries with equal weights are sorted by insertion sort,
-longer ones by NumPy.
-"""
 
 
 @kernel

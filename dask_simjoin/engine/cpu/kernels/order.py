@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels.edge_order import MAX_INSERTION
 from dask_simjoin.engine.cpu.kernels.jit import (
     device_function,
     inline_source,
@@ -22,9 +23,6 @@ SHIFT = np.uint64(VALUE_BITS)
 
 PIVOTS = 15
 """Number of sampled keys. One of them divides the keys in two parts."""
-
-FEW = 24
-"""So few keys are sorted by insertion."""
 
 
 @kernel
@@ -120,7 +118,7 @@ def _select(keys: Array, start: int, stop: int, place: int, some: Array) -> None
 
     `some` (PIVOTS,): scratch, for sampled keys.
     """
-    while stop - start > FEW:
+    while stop - start > MAX_INSERTION:
         for t in range(PIVOTS):
             some[t] = keys[start + (2 * t + 1) * (stop - start) // (2 * PIVOTS)]
         _insert(some, 0, PIVOTS)

@@ -14,6 +14,7 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.filters.quantization import STEP
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sizes import IN_CACHE
 
 
 class FilterTerms(NamedTuple):
@@ -497,12 +498,6 @@ def group_boxes(
             least[g, k], most[g, k] = a, b
 
 
-BLOCK = 2048
-"""Number of points whose keys are computed at a time, so that they stay in a core's
-first-level cache.
-"""
-
-
 @kernel
 def pack_keys(
     x: Array,
@@ -518,12 +513,12 @@ def pack_keys(
     as a sort key.
 
     From the highest bits down, the number has the point's row key minus `least`, its
-    swept coordinate in fixed point, and its position. `keys` (BLOCK,): scratch.
+    swept coordinate in fixed point, and its position. `keys` (IN_CACHE,): scratch.
     """
     dims, origin, width, strides, scale = grid
     sweep, low, factor, value_bits, position_bits = swept
-    for first in range(begin, end, BLOCK):
-        stop = min(first + BLOCK, end)
+    for first in range(begin, end, IN_CACHE):
+        stop = min(first + IN_CACHE, end)
         keys[:] = -least
         for t in range(dims.size):
             zero, wide, stride = origin[t], width[t], strides[t]
@@ -566,8 +561,8 @@ def lay_out(
     mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
     # one loop per column, with unsigned indexes, takes a third of the time of a loop
     # over rows, because reads overlap
-    for first in range(begin, end, BLOCK):
-        some = packed[first : min(first + BLOCK, end)]
+    for first in range(begin, end, IN_CACHE):
+        some = packed[first : min(first + IN_CACHE, end)]
         for k in range(dims):
             column, out = x[:, k], cols[k, first : first + some.size]
             for i in range(some.size):

@@ -22,6 +22,7 @@ from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import (
     F64,
     I32,
+    LANES,
     Builder,
     Value,
     const,
@@ -36,16 +37,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, larger
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
-
-CACHED = 2048
-"""Number of values of a column that are processed at a time.
-
-They are read twice: for their sum, and then for their squared deviations. The second
-time they are still in a CPU cache.
-"""
-
-LANES = 8
-"""Number of partial sums in a vector."""
+from dask_simjoin.sizes import IN_CACHE
 
 EIGHT = ir.VectorType(F64, LANES)
 
@@ -151,7 +143,7 @@ def column_moments(
         bounds[k, 0], bounds[k, 1] = np.inf, -np.inf
         before, middle, away = 0, 0.0, 0.0
         while before < n:
-            rows = n - before if n - before < CACHED else CACHED
+            rows = n - before if n - before < IN_CACHE else IN_CACHE
             here = summed(column + 8 * before, rows, bound) / rows
             delta, together = here - middle, before + rows
             here_away = summed_squares(column + 8 * before, rows, here)

@@ -60,6 +60,9 @@ __all__ = [
 ]
 
 
+LANES = 8
+"""Number of float64 per vector, in sums over rows or dimensions."""
+
 SWEEP_LANES = 16
 """The row sweep compares this many points at once. So its arrays end with this many
 items of padding.

@@ -20,6 +20,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     FEATURES,
     I1,
     I32,
+    LANES,
     Builder,
     LLVMType,
     NormValue,
@@ -404,10 +405,6 @@ def boxes_within(
     Arguments: see `boxes_near`.
     """
     return _compare_boxes(builder, lower, upper, dims, low, high, limit, norm, _span)
-
-
-LANES = 8
-"""Number of coordinates per vector in `total_of` and `squares`."""
 
 
 @llvm_function(types.float64, *(types.int64,) * 3)

@@ -13,7 +13,7 @@ from tests.support.sets_of_nodes import numbers_of, some_sets
 
 @pytest.mark.parametrize("n", [0, 1, 300])
 def test_numbers(n, monkeypatch):
-    monkeypatch.setattr(process, "LEAST", 1)
+    monkeypatch.setattr(process, "MIN_PART", 1)
     parent, taking, order = some_sets(n, n // 2, np.random.default_rng(0))
     found = JOINER.numbers(parent)
     assert found.dtype == np.int64

@@ -5,11 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.engine.cpu.kernels.optics import (
-    MAX_INSERTION,
-    kth_smallest,
-    sort_ties,
-)
+from dask_simjoin.engine.cpu.kernels.edge_order import MAX_INSERTION
+from dask_simjoin.engine.cpu.kernels.optics import kth_smallest, sort_ties
 
 VALUE = st.one_of(st.integers(0, 3).map(float), st.floats(0, allow_nan=False))
 

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dask_simjoin.engine.cpu.kernels.reductions import CACHED, checksum, column_moments
+from dask_simjoin.engine.cpu.kernels.reductions import checksum, column_moments
+from dask_simjoin.sizes import IN_CACHE
 
 GOLDEN = 0x9E3779B97F4A7C15
 DATA = bytes((37 * n * n + n) % 251 for n in range(300))
@@ -51,7 +52,7 @@ def test_so_does_the_order_of_words():
         assert summed(b"".join(turned)) != plain
 
 
-@pytest.mark.parametrize("rows", [1, 7, 8, 33, CACHED + 5, 2 * CACHED])
+@pytest.mark.parametrize("rows", [1, 7, 8, 33, IN_CACHE + 5, 2 * IN_CACHE])
 def test_columns(rows):
     columns = np.random.default_rng(rows).normal(5, 3, (3, rows))
     bounds, mean, squares = np.empty((3, 2)), np.empty(3), np.empty(3)
