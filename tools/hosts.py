@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -25,9 +26,10 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from distributed import Client
+from distributed import Client, wait
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+from benchmarks.harness.lazy import known, save
 from tools import ROOT
 
 NET = "10.77.0"
@@ -252,12 +254,55 @@ FAULTS: dict[str, tuple[Callable[[Hosts], None] | None, dict[str, Any]]] = {
 }
 
 
-def tried(fault: str, rows: int, wanted: dict[str, int]) -> dict[str, str]:
+RATES = ("10gbit", "1gbit", "100mbit")
+
+ROW_BYTES = {"self_join": 24, "count_pairs": 16, "dbscan": 16 + 8}
+"""Bytes that each job needs of a row that moves: two coordinates, and an id or a label
+that moves back.
+"""
+
+
+def measured(rows: int, workers: int, wanted: dict[str, int]) -> list[dict[str, Any]]:
+    """Run all jobs at all rates, on rows that the workers hold. Return seconds and
+    bytes.
+
+    `least`: the rows of each region are on all workers, so all rows must move but the
+    share that is on the right worker.
+    """
+    found = []
+    number = 4
+    with hosts(number, workers=workers) as made:
+        frame = points(rows).persist()
+        wait(frame)
+        for rate in RATES:
+            for host in made.each:
+                host.limit(rate)
+            for name, job in JOBS.items():
+                began, before = time.monotonic(), made.sent()
+                right = job(frame) == wanted[name]
+                least = rows * ROW_BYTES[name] * (1 - 1 / (number * workers))
+                found.append(
+                    {
+                        "rate": rate,
+                        "job": name,
+                        "right": right,
+                        "seconds": round(time.monotonic() - began, 2),
+                        "bytes": made.sent() - before,
+                        "least": int(least),
+                    }
+                )
+                print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+def tried(
+    fault: str, rows: int, workers: int, wanted: dict[str, int]
+) -> dict[str, str]:
     """Run all jobs with a fault, which comes a second after a job has begun."""
     happens, options = FAULTS[fault]
     told = {}
     for name, job in JOBS.items():
-        with hosts(4, **options) as made:
+        with hosts(4, workers=workers, **options) as made:
             frame = points(rows)
             began = time.monotonic()
             if happens is not None:
@@ -276,18 +321,32 @@ def main() -> int:
     """Try all faults, and print what comes of them."""
     parser = argparse.ArgumentParser(prog="python -m tools.hosts", description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--workers", type=int, default=2, help="of each host")
     parser.add_argument("--faults", nargs="*", choices=FAULTS, default=list(FAULTS))
+    parser.add_argument(
+        "--rates", action="store_true", help="measure jobs at all rates before"
+    )
+    parser.add_argument("--output", type=Path, help="JSON file")
     options = parser.parse_args()
     if why := missing():
         print(f"This machine cannot have such hosts: {why}.", file=sys.stderr)
         return 2
     with dask.config.set(scheduler="threads"):
         wanted = {name: job(points(options.rows)) for name, job in JOBS.items()}
-    failed = 0
+    failed, where = 0, known()
+    rates: list[dict[str, Any]] = []
+    faults: dict[str, dict[str, str]] = {}
+    if options.rates:
+        rates = measured(options.rows, options.workers, wanted)
+        failed += sum(not one["right"] for one in rates)
     for fault in options.faults:
-        for name, what in tried(fault, options.rows, wanted).items():
+        faults[fault] = tried(fault, options.rows, options.workers, wanted)
+        for name, what in faults[fault].items():
             failed += "WRONG" in what
             print(f"{fault}, {name}: {what}", flush=True)
+    if options.output is not None:
+        report = {"rates": rates, "faults": faults}
+        save("hosts", where, options, report, options.output)
     return int(failed > 0)
 
 

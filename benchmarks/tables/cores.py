@@ -34,6 +34,26 @@ def cores(*runs: Found) -> Rows:
     return table
 
 
+def hosts(run: Found) -> Rows:
+    """Tabulate the seconds and bytes of joins on several hosts, by rate of the network."""
+    table = [["network", "job", "s", "sent, MB", "least, MB", "ratio"]]
+    for one in run["rates"]:
+        sent, least = (f"{one[key] / 1e6:.0f}" for key in ("bytes", "least"))
+        ratio = f"{one['bytes'] / one['least']:.1f}"
+        job = f"`{one['job']}`"
+        table.append([one["rate"], job, seconds(one["seconds"]), sent, least, ratio])
+    return table
+
+
+def faults(run: Found) -> Rows:
+    """Tabulate what comes of joins while a host fails."""
+    names = list(next(iter(run["faults"].values())))
+    table = [["fault", *(f"`{name}`" for name in names)]]
+    for fault, found in run["faults"].items():
+        table.append([fault, *(found[name] for name in names)])
+    return table
+
+
 def graphs(*runs: Found) -> Rows:
     """Tabulate the tasks of joins by number of workers."""
     head = ["workers", "tasks", "per worker", "sent, MB", "planned, s", "made, s"]
@@ -101,6 +121,8 @@ def _is_measured(run: Found, name: str) -> bool:
 TABLES = {
     "cores": cores,
     "graphs": graphs,
+    "hosts": hosts,
+    "faults": faults,
     "cores-peers": peers,
     "cores-parts": parts,
     "cores-ways": ways,

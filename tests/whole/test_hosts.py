@@ -25,3 +25,12 @@ def test_a_join_on_three_hosts_of_which_one_vanishes():
         assert len(made.client.scheduler_info(n_workers=-1)["workers"]) == 3
         assert hosts.pairs_of(hosts.points(rows, 7)) == more
         assert len(made.client.scheduler_info(n_workers=-1)["workers"]) == 2
+
+
+@pytest.mark.parametrize("fault", ["a slow host", "a full disk"])
+def test_joins_with_a_fault_are_right(fault):
+    rows = 200_000
+    with dask.config.set(scheduler="threads"):
+        wanted = {name: job(hosts.points(rows)) for name, job in hosts.JOBS.items()}
+    found = hosts.tried(fault, rows, 1, wanted)
+    assert all(what.startswith("right") for what in found.values()), found
