@@ -55,7 +55,7 @@ def test_every_library_has_modules_of_the_same_jobs():
         name: {job for library, job in base.MODULES if library == name}
         for name in catalog.LIBRARIES
     }
-    assert jobs["cudf"] == jobs[catalog.HOME] - {
+    assert jobs["cudf"] - {"memory"} == jobs[catalog.HOME] - {
         "encoding",
         "segments",
         "splitting",

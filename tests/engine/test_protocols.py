@@ -43,7 +43,8 @@ HOST_JOBS = ("encoding", "segments", "splitting", "strings")
 
 def test_every_library_has_all_jobs_and_a_method():
     jobs = ("frames", "join", "search", "span", "profile", "sets")
-    assert {job for _, job in MODULES} == {*jobs, *HOST_JOBS}
+    assert {job for _, job in MODULES} == {*jobs, *HOST_JOBS, "memory"}
+    assert is_a_file(MODULES["cudf", "memory"])
     for library in LIBRARIES:
         assert all(is_a_file(MODULES[library, job]) for job in jobs)
         assert len(choices_for(library)) > 1
