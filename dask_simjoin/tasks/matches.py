@@ -187,7 +187,9 @@ def _within_largest_radius(
     xp, spec = block_pair.xp, block_pair.spec
     chunks = block_pair.query, block_pair.data
     limits = [
-        None if spec.radius is None else by_position(chunk, chunk["own_limit"], xp)
+        None
+        if spec.radius is None and "own_limit" not in chunk  # searches for ties have it
+        else by_position(chunk, chunk["own_limit"], xp)
         for chunk in chunks[: 1 + both]
     ]
     rules = [
