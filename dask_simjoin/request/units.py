@@ -383,8 +383,10 @@ def box_of(
             f"{given} is not allowed for a column of lists. Put the numbers into "
             "columns of their own, and name these with on=[...]."
         )
-    lengths = [box] * len(on) if is_number(box) else box
-    if not isinstance(lengths, (list, tuple, np.ndarray)) or len(lengths) != len(on):
+    lengths = box.tolist() if isinstance(box, np.ndarray) else box
+    if is_number(lengths):
+        lengths = [lengths] * len(on)
+    if not isinstance(lengths, (list, tuple)) or len(lengths) != len(on):
         raise OptionError(
             f"{given} is not allowed; use a length, or a list with a length for each of "
             f"the {len(on)} columns {list(on)!r}. None is for a column that is open."
