@@ -475,6 +475,45 @@ class Totals(_Wrapper):
     """A metric whose distances are the totals of another metric."""
 
 
+class _Extended(_Wrapper):
+    """Base class of metrics with more coordinates than another metric, `inner`, and its
+    distances. The last `added` columns become coordinates as they are.
+    """
+
+    def __init__(self, inner: Metric, added: int) -> None:
+        super().__init__(inner)
+        self.added = added
+
+    def dims(self, columns: int) -> int:
+        return self.inner.dims(columns - self.added) + self.added
+
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
+        if not self.embeds:
+            return x
+        points = self.inner.embed(x[:, : -self.added], xp)
+        out = xp.empty((len(x), points.shape[1] + self.added), order="F")
+        out[:, : -self.added], out[:, -self.added :] = points, x[:, -self.added :]
+        return out
+
+    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
+        # no lengths, because the added coordinates are not divided by a length
+        return self.embed(x, xp), None
+
+    def distance(
+        self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None
+    ) -> Array:
+        return self.inner.distance(total, xp, kernels)
+
+    def in_unit(
+        self,
+        total: Array,
+        size: float,
+        xp: ArrayModule,
+        kernels: HostKernels | None = None,
+    ) -> Array:
+        return self.inner.in_unit(total, size, xp, kernels)
+
+
 def _check_norm(metric: Metric) -> None:
     """Refuse ``by=`` unless the metric is a norm.
 
@@ -488,7 +527,7 @@ def _check_norm(metric: Metric) -> None:
         )
 
 
-class Grouped(_Wrapper):
+class Grouped(_Extended):
     """Another metric, `inner`, restricted to groups: rows of different groups are never
     a pair.
 
@@ -500,40 +539,11 @@ class Grouped(_Wrapper):
 
     def __init__(self, inner: Metric) -> None:
         _check_norm(inner)
-        super().__init__(inner)
+        super().__init__(inner, 1)
         self.__dict__["axes"] = (*inner.axes, "group") if inner.axes else ()
 
-    def dims(self, columns: int) -> int:
-        return self.inner.dims(columns - 1) + 1
 
-    def embed(self, x: Array, xp: ArrayModule) -> Array:
-        if not self.embeds:
-            return x
-        points = self.inner.embed(x[:, :-1], xp)
-        out = xp.empty((len(x), points.shape[1] + 1), order="F")
-        out[:, :-1], out[:, -1] = points, x[:, -1]
-        return out
-
-    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
-        # no lengths, because the last coordinate, the group, is not divided by a length
-        return self.embed(x, xp), None
-
-    def distance(
-        self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None
-    ) -> Array:
-        return self.inner.distance(total, xp, kernels)
-
-    def in_unit(
-        self,
-        total: Array,
-        size: float,
-        xp: ArrayModule,
-        kernels: HostKernels | None = None,
-    ) -> Array:
-        return self.inner.in_unit(total, size, xp, kernels)
-
-
-class Gated(_Wrapper):
+class Gated(_Extended):
     """Another metric, `inner`, with gates: see `dask_simjoin.metrics.gates`.
 
     The columns of gates come last, and become the last coordinates as they are. The
@@ -541,46 +551,18 @@ class Gated(_Wrapper):
     """
 
     def __init__(self, inner: Metric, gates: Gates) -> None:
-        super().__init__(inner)
+        super().__init__(inner, len(gates.columns))
         self.gates = gates
         axes = tuple(map(str, gates.columns))
         self.__dict__["axes"] = (*inner.axes, *axes) if inner.axes else ()
-
-    def dims(self, columns: int) -> int:
-        added = len(self.gates.columns)
-        return self.inner.dims(columns - added) + added
-
-    def embed(self, x: Array, xp: ArrayModule) -> Array:
-        if not self.embeds:
-            return x
-        added = len(self.gates.columns)
-        points = self.inner.embed(x[:, :-added], xp)
-        return xp.asfortranarray(xp.concatenate([points, x[:, -added:]], axis=1))
-
-    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
-        return self.embed(x, xp), None
 
     def widened(self, threshold: float) -> float:
         width = width_for(self.norm, threshold, self.gates.dims)
         widths = [width if own is None else own for own in self.gates.widths]
         return widened(self.norm, threshold, widths, self.gates.words)
 
-    def distance(
-        self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None
-    ) -> Array:
-        return self.inner.distance(total, xp, kernels)
 
-    def in_unit(
-        self,
-        total: Array,
-        size: float,
-        xp: ArrayModule,
-        kernels: HostKernels | None = None,
-    ) -> Array:
-        return self.inner.in_unit(total, size, xp, kernels)
-
-
-class Periodic(_Wrapper):
+class Periodic(_Extended):
     """Another metric, `inner`, in a box whose opposite sides are the same.
 
     In a column of length L, the difference of two rows is ``min(t, L - t)``, where t is
@@ -595,7 +577,7 @@ class Periodic(_Wrapper):
     def __init__(
         self, inner: Metric, box: tuple[float, ...], names: tuple[object, ...]
     ) -> None:
-        super().__init__(inner)
+        super().__init__(inner, 0)
         self.box = box
         closed = [(0.0, length) if length else ANY for length in box]
         axes: list[str] = []
@@ -624,9 +606,6 @@ class Periodic(_Wrapper):
             xp.concatenate([*found, x[:, numbers:], *words], axis=1)
         )
 
-    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
-        return self.embed(x, xp), None
-
     def widened(self, threshold: float) -> float:
         # two coordinates of a chord have a larger sum than the chord itself
         longer = 2.0 ** max(0.0, 1 / self.norm - 0.5)
@@ -635,20 +614,6 @@ class Periodic(_Wrapper):
         with np.errstate(over="ignore"):
             widest = float(power(np.float64(away), self.norm)) * WIDER + LEAST
         return self.inner.widened(max(threshold, widest))
-
-    def distance(
-        self, total: Array, xp: ArrayModule, kernels: HostKernels | None = None
-    ) -> Array:
-        return self.inner.distance(total, xp, kernels)
-
-    def in_unit(
-        self,
-        total: Array,
-        size: float,
-        xp: ArrayModule,
-        kernels: HostKernels | None = None,
-    ) -> Array:
-        return self.inner.in_unit(total, size, xp, kernels)
 
 
 ANY = (-math.inf, math.inf)
