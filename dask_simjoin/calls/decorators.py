@@ -91,7 +91,8 @@ def verb(
                 )
                 added = added + codes
             if "within" in known:
-                rows, given, columns = with_gates(rows, given)
+                radii = getattr(request, "radii", False)
+                rows, given, columns = with_gates(rows, given, radii)
                 added = added + columns
             begin = time.perf_counter()
             with pooled(library(rows)):

@@ -28,6 +28,7 @@ from dask_simjoin.calls.groups import (
 from dask_simjoin.calls.tables import table_of
 from dask_simjoin.catalog import HOME, arrow_type, kind_of_number, library
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.columns import EXACT_INTEGER
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics import gates as definition
@@ -40,6 +41,7 @@ from dask_simjoin.request.columns import (
     free_name,
     has_column,
     meta_of,
+    own_radius,
 )
 from dask_simjoin.request.tolerances import (
     NANOSECONDS,
@@ -52,9 +54,6 @@ from dask_simjoin.request.units import check_distance, check_metric, several_of
 DATES, SPANS = "dates", "time spans"
 CLOCKS = ("times without a time zone", "times with a time zone", DATES, SPANS)
 """Kinds of columns, as `kind_of` names them, whose tolerance is a duration."""
-
-LARGEST_WHOLE = 2**53
-"""float64 has all smaller integers."""
 
 ROUNDED = 1024
 """Times have up to 64 bits, and the coordinates of two times are rounded to float64 by
@@ -85,13 +84,14 @@ class Scale(NamedTuple):
 
 
 def with_gates(
-    frame: Frame, options: Mapping[str, Any]
+    frame: Frame, options: Mapping[str, Any], radii: bool
 ) -> tuple[Frame, dict[str, Any], list[str]]:
     """If `within` or `different` is given, add the columns of their gates to the frame,
     and to the right table if there is one.
 
     Return the frame, the options with the changed right table, and the names of the
-    added columns. The option `within` becomes the `Gates`.
+    added columns. The option `within` becomes the `Gates`. `radii`: whether `eps` may
+    name a column with a distance for each row.
     """
     given = dict(options)
     within: Any = given.get("within")
@@ -109,7 +109,7 @@ def with_gates(
     tables = [table_of(table).without_categorize() for table in tables]
     examples = [example_of(table) for table in tables]
     check_served(examples, given)
-    eps, scaled = _bound(examples[0], given)
+    eps, scaled = _bound(examples[0], given, radii)
     largest: list[Any] = []
     if eps is None:
         radius = frame[[given["eps"]]]
@@ -118,6 +118,16 @@ def with_gates(
     widths: list[float | None] = []
     places: dict[str, Made] = {}  # coordinates of tolerances
     words: dict[str, Made] = {}
+
+    def name_for(text: str) -> str:
+        return free_name(text, examples, [*places, *words])
+
+    def add_words(text: str, values: Made) -> None:
+        for half in range(2):
+            how = half, values.function, *values.args
+            label = name_for(f"{text} word {half}")
+            words[label] = Made(values.columns, word, how)
+
     names: tuple[Hashable, ...] = ()
     if within is not None:
         within = check_within(within)
@@ -130,10 +140,9 @@ def with_gates(
         factor = None if eps is None else scale.factor(eps)
         widths.append(None if factor is None else scale.tolerance * factor)
         how = rule.kind, unit, factor, scale, *largest
-        places[free_name(f"within={name}", examples)] = Made([name], coordinate, how)
+        places[name_for(f"within={name}")] = Made([name], coordinate, how)
         rules.append(rule)
-        made = Made([name], values_of_column, (unit,))
-        words |= _words(f"within={name}", examples, made)
+        add_words(f"within={name}", Made([name], values_of_column, (unit,)))
     unlike: tuple[Hashable, ...] = ()
     if different is not None:
         unlike = _columns_of(different, examples)
@@ -145,7 +154,7 @@ def with_gates(
         ]
         rules.append(Gate(UNLIKE))
         made = Made(list(unlike), numbers_of, (len(tables), *values))
-        words |= _words(f"different={','.join(map(str, unlike))}", examples, made)
+        add_words(f"different={','.join(map(str, unlike))}", made)
     every: dict[str, Made] = places | words
     added = list(every)
     given["within"] = Gates(
@@ -163,17 +172,6 @@ class Made(NamedTuple):
     columns: list[Hashable]
     function: Any
     args: tuple[Any, ...]
-
-
-def _words(text: str, examples: list[Frame], values: Made) -> dict[str, Made]:
-    """Return the two columns of words of values."""
-    columns, function, args = values
-    return {
-        free_name(f"{text} word {half}", examples): Made(
-            columns, word, (half, function, *args)
-        )
-        for half in range(2)
-    }
 
 
 def check_served(examples: list[Frame], given: Mapping[str, Any]) -> None:
@@ -208,7 +206,9 @@ def _columns_of(names: Any, examples: list[Frame]) -> tuple[Hashable, ...]:
     return (names,) if whole else tuple(as_names(names))
 
 
-def _bound(example: Frame, given: Mapping[str, Any]) -> tuple[float | None, Scale]:
+def _bound(
+    example: Frame, given: Mapping[str, Any], radii: bool
+) -> tuple[float | None, Scale]:
     """Return the largest distance of a pair, and how coordinates are scaled. The
     distance is None if each row has its own.
     """
@@ -219,7 +219,7 @@ def _bound(example: Frame, given: Mapping[str, Any]) -> tuple[float | None, Scal
     names = [] if on is None else as_names(on)
     dims = metric.dims(len(names)) if len(names) > 1 else 2
     scale = Scale(0.0, given.get("metric", "euclidean"), p, dims)
-    if isinstance(value, str) and has_column(example.columns, value):
+    if radii and own_radius(example, value) is not None:
         return None, scale
     several = several_of(value, scale.metric, p) if bound == "eps" else None
     each = several or (check_distance(value, metric, bound),)
@@ -334,7 +334,7 @@ def _values_of(rows: Frame, unit: str) -> tuple[Array, Array]:
         if (
             whole
             and len(found)
-            and np.nanmax(np.abs(found), initial=0) >= LARGEST_WHOLE
+            and np.nanmax(np.abs(found), initial=0) >= EXACT_INTEGER
         ):
             raise ColumnError(
                 f"within= names {name!r}, which holds integers of 2**53 or more. They "

@@ -103,6 +103,13 @@ class Gates(NamedTuple):
         """Whether it matters for some gate which row is the left one."""
         return any(rule.one_sided for rule in self.rules)
 
+    def allow(self, left: Array, right: Array) -> Array:
+        """Return for pairs of values (n, gates) whether all gates allow them (n,)."""
+        each = [
+            allows(rule, left[:, g], right[:, g]) for g, rule in enumerate(self.rules)
+        ]
+        return np.logical_and.reduce(each)
+
     @property
     def two_sided(self) -> Gates:
         """Gates that allow a pair if these allow it in either direction."""

@@ -218,6 +218,7 @@ def scan_partition(
     x, kept, lengths = _embedded(columns, spec, may_narrow)
     narrow = may_narrow and _narrowed(columns, x, lengths) is not None
     left_out: tuple[LeftOutRows, ...] = ()
+    every = None if spec.radius is None else radii(frame, spec)
     if kept is not None:
         left_out = _reasons(columns[~kept], spec)
         frame, embeds = native(frame[spec.columns])[kept], x is not columns
@@ -233,11 +234,14 @@ def scan_partition(
     if found.rows and not np.isfinite([found.lower, found.upper]).all():
         bad, zero = _bad(columns, frame, spec), _zero(columns, frame, spec)
     radius, limit = (0.0, 0), None
-    if spec.radius is not None:
-        xp, r = module_of(x), radii(frame, spec)
+    if every is not None:
+        xp, r = module_of(x), every if kept is None else every[kept]
         wrong = ~(xp.isfinite(r) & (r >= 0))
+        # coordinates of gates are scaled by the largest radius of all rows, also of
+        # those that are left out
+        far = every[xp.isfinite(every)] if spec.gated else r
         radius, limit = (
-            (float(r.max()) if len(r) else 0.0, count_of(wrong)),
+            (float(far.max()) if len(far) else 0.0, count_of(wrong)),
             limits(r, spec),
         )
     if partitions and not bad and zero is None:

@@ -18,6 +18,7 @@ from dask_simjoin.engine.gated import GatedLayout, GatedSearch
 from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
+from dask_simjoin.metrics.gates import values_of
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.checks import check_totals
 from dask_simjoin.planning.chunk_limits import EVEN, ONE_PER_WORKER, ChunkLimits
@@ -308,7 +309,7 @@ class JoinStatistics:
         points, joiner = self.left.points, joiner_of_library(self.spec.library)
         if not len(blocks):
             return nothing_seen(np.zeros(0), blocks, False, len(points.x))
-        alone = len(self.each) == len(blocks) == 1 and points.limit is None
+        alone = len(self.each) == len(blocks) == 1 and not self.spec.directed
         small = output.listed or len(points.x) <= SAMPLED
         if alone and small and not output.materialise:
             degrees = sample_degrees(points, layout, joiner, output.listed)
@@ -346,8 +347,34 @@ class JoinStatistics:
     def _estimate(
         self, sampled: Sampled, chunks: JoinChunks, blocks: np.ndarray
     ) -> Estimate:
+        sampled = self._in_directions(sampled)
         block = block_of(blocks, len(chunks), chunks.chunk_pairs(sampled))
         return estimate(sampled, blocks, chunks.candidates(blocks), block)
+
+    def _in_directions(self, sampled: Sampled) -> Sampled:
+        """Give sampled pairs of one table the share of the two directions that gates
+        allow.
+        """
+        gates = self.spec.coordinates.gates
+        if self.spec.other is not None or not gates.one_sided:
+            return sampled
+        first = self.dims - self.spec.words
+        words = slice(first, first + gates.words)
+        one, other = (
+            values_of(side.x[:, words])[places]
+            for side, places in (
+                (sampled.first, sampled.left),
+                (sampled.second, sampled.right),
+            )
+        )
+        ways = [
+            gates.allow(left, right) for left, right in ((one, other), (other, one))
+        ]
+        share = sampled.share * np.mean(ways, axis=0)
+        kept = share > 0
+        return sampled._replace(
+            left=sampled.left[kept], right=sampled.right[kept], share=share[kept]
+        )
 
     def data_warnings(
         self, found: Estimate | None, copies_count: bool = False

@@ -448,11 +448,11 @@ def _equal(one: Any, other: Any) -> bool:
     return isinstance(found, (bool, np.bool_)) and bool(found)
 
 
-def free_name(name: str, tables: Iterable[Frame]) -> str:
+def free_name(name: str, tables: Iterable[Frame], used: Iterable[Hashable] = ()) -> str:
     """Return a name that no column of the tables has: `name`, with apostrophes appended
-    if needed.
+    if needed. `used`: further names that are taken.
     """
-    taken = {label for table in tables for label in table.columns}
+    taken = {*used, *(label for table in tables for label in table.columns)}
     while name in taken:
         name += "'"
     return name

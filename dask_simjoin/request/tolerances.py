@@ -53,13 +53,13 @@ def rule_of_numbers(name: Hashable, value: Tolerance) -> Gate:
     """Return the gate for the tolerance of a column of numbers."""
     share = PERCENT.fullmatch(value) if isinstance(value, str) else None
     if share is not None:
-        part = Fraction(share[1]) / 100
+        part = float(Fraction(share[1]) / 100)
         if part >= 1:
             raise OptionError(
                 f"{_given(name, value)} is not allowed: with 100 % or more, numbers "
                 "of the same sign are never too far apart. Use less than 100 %."
             )
-        return Gate(RELATIVE, high=float(part))
+        return Gate(RELATIVE, high=part)
     return Gate(NUMBERS, *_range(name, value, _number))
 
 

@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.errors import ColumnError, CoordinateError, OptionError
+from dask_simjoin.errors import (
+    ColumnError,
+    CoordinateError,
+    OptionError,
+    OptionTypeError,
+)
 from tests.support.oracle import as_set, totals
 from tests.support.profiles import examples, in_turns
 from tests.support.random_conditions import Conditions
@@ -314,3 +319,54 @@ def test_what_verbs_need():
     other = table(5).assign(t=5.0)
     with pytest.raises(ColumnError, match="Convert one of the columns"):
         call.join(other, 1.0, **ON, within={"t": "1 s"})
+
+
+@pytest.mark.parametrize("way", ["plain", "entity", "spatial"])
+def test_rows_that_are_left_out_may_have_the_largest_distance(way):
+    frame = table(80, 7).assign(far=0.5)
+    frame.loc[3, ["x", "far"]] = np.nan, 1000.0
+    lazy, how = laid(frame, way)
+    how = how | ON | {"within": {"t": "1 min"}, "pairs": "both", "dropna": True}
+    (pairs,) = dask.compute(lazy.simjoin.self_join("far", **how))
+    kept = frame["x"].notna().to_numpy()
+    want = near(frame, frame, 0.5, {"within": {"t": "1 min"}})
+    assert (matrix(pairs, 80, 80) == (want & kept & kept[:, None])).all()
+
+
+def test_columns_with_similar_names():
+    frame = table(60, 8)
+    frame = frame.rename(columns={"port": 5, "price": "5"}).assign(word=frame["far"])
+    frame = frame.rename(columns={"word": "t word 0"})
+    for within in ({5: 1, "5": 3}, {"t": "1 min", "t word 0": 0.25}):
+        pairs = frame.simjoin.self_join(0.5, within=within, pairs="both", **ON)
+        want = near(frame, frame, 0.5, {"within": within})
+        assert (matrix(pairs, 60, 60) == want).all() and want.any()
+
+
+@pytest.mark.parametrize("within", [("0 s", "2 min"), ("1 min", "2 min")])
+def test_plans_count_pairs_of_ranges_in_their_directions(within):
+    frame = table(300, 9)
+    how = ON | {"within": {"t": within}, "pairs": "both"}
+    number = frame.simjoin.count_pairs(0.5, **how)
+    for lazy in (frame, dd.from_pandas(frame, npartitions=2)):
+        assert f" {number:,} (counted)" in str(lazy.simjoin.plan(0.5, **how))
+
+
+def test_distances_that_are_refused_as_without_tolerances():
+    frame = table(20, 10)
+    for within in ({}, {"within": {"t": "1 min"}}):
+        how = ON | within
+        call = frame.simjoin
+        with pytest.raises(OptionTypeError, match="max_distance='far' is not a number"):
+            call.knn_join(k=1, max_distance="far", **how)
+        with pytest.raises(OptionTypeError, match="eps='ship' is not a number"):
+            call.dbscan("ship", 2, **how)
+        with pytest.raises(ColumnError, match="eps='ship' names"):
+            call.self_join("ship", pairs="both", **how)
+
+
+def test_a_percentage_that_is_rounded_to_all():
+    with pytest.raises(OptionError, match="less than 100 %"):
+        table(5).simjoin.count_pairs(
+            1, within={"price": "99.99999999999999999 %"}, **ON
+        )
