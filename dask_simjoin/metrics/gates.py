@@ -87,6 +87,11 @@ class Gates(NamedTuple):
     columns: tuple[str, ...] = ()
 
     @property
+    def conditions(self) -> tuple[Hashable, ...]:
+        """The columns of the table that the gates compare."""
+        return (*self.within, *self.different)
+
+    @property
     def words(self) -> int:
         """Number of added columns with words."""
         return 2 * len(self.rules)

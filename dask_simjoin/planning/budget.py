@@ -78,19 +78,20 @@ class Cause:
     equal: bool = False  # whether all rows have the same coordinates
     kind: str = ""  # see `RowSpec.kind`
     lists: bool = False  # whether a column holds lists, which Dask converts to texts
-    array: bool = False  # whether the frame was made from an array
+    numbered: bool = False  # whether columns have numbers, as in tables of arrays
 
     @classmethod
     def of(cls, spec: RowSpec, two: bool, equal: bool = False) -> Cause:
         """Return the option that limits the pairs of a join."""
-        array = list(spec.on) == list(range(len(spec.on)))
+        numbered = all(type(name) is int for name in spec.on)
+        lists = spec.of_lists
         return cls(
-            spec.request, two, spec.same_options, equal, spec.kind, spec.of_lists, array
+            spec.request, two, spec.same_options, equal, spec.kind, lists, numbered
         )
 
     @property
     def table(self) -> str:
-        return "x" if self.array else "frame"
+        return "x" if self.numbered else "frame"
 
     @property
     def is_nearest(self) -> bool:
@@ -231,7 +232,7 @@ def _in_parts(size: float, cause: Cause, most: bool = False) -> tuple[str, Remed
         config["dataframe.convert-string"] = False
     first = f"dask.config.set({config}), then " if config else "use "
     space = f" with more than {size_text(size)} free" if size else ""
-    rows = "pandas.DataFrame(x)" if cause.array else "frame"
+    rows = "pandas.DataFrame(x)" if cause.numbered else "frame"
     table = f"dd.from_pandas({rows}, npartitions={PARTS})"
     join = f"{cause.kind}{'join' if cause.two else 'self_join'}"
     call = f"{table}.simjoin.{join}(...)"

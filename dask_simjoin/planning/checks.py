@@ -592,11 +592,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         if not found:
             continue
         number, *_, label = found[0]
-        array = list(spec.on) == list(range(len(spec.on)))
-        place = f"in row {label}" if array else f"at label {label}"
-        where = (
-            f"(first {place}{f' in partition {number}' if len(summaries) > 1 else ''})"
-        )
+        where = f"(first at label {label}{f' in partition {number}' if len(summaries) > 1 else ''})"
         missing, infinite = sum(bad[1] for bad in found), sum(bad[2] for bad in found)
         if spec.coordinates.by and name == spec.on[len(spec.named)]:
             lacking = f"{listed(spec.coordinates.by)}, missing in {counted(missing, 'row')} {where}"

@@ -317,7 +317,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     if not near:
         return []
     columns = f"frame[[{listed(spec.on[:2])}]]"
-    convert = "" if are_points(spec.on) else f": {columns} *= 180 / numpy.pi"
+    convert = "" if are_points(spec.named) else f": {columns} *= 180 / numpy.pi"
     return [
         _units(
             f"All {every.rows:,} values of {spec.on[0]!r} are between -pi/2 and pi/2, and "
@@ -334,12 +334,12 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     metric is for a plane.
     """
     every, spec = side.every, side.spec
-    points = are_points(spec.on)
+    points = are_points(spec.named)
     places = (
         (1, 0)
         if points
-        else latitude_and_longitude(spec.on)
-        if len(spec.on) == 2
+        else latitude_and_longitude(spec.named)
+        if len(spec.named) == 2
         else None
     )
     # for OPTICS there is no metric that takes degrees, so no warning can recommend it
@@ -355,7 +355,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     if reach[lat] > 90 or reach[lon] > 360 or every.lower[lon] < -180:
         return []
     if points:
-        if reach.max() <= 1:  # more likely points of the unit square
+        if reach[[lat, lon]].max() <= 1:  # more likely points of the unit square
             return []
         return [
             _units(
@@ -453,7 +453,7 @@ def _columns(side: TableSummary) -> list[DataWarning]:
             DataWarning(
                 ColumnsWarning(
                     "Without on= the coordinates are all numeric columns, "
-                    f"{listed(spec.on)}. {name!r} "
+                    f"{listed(spec.named)}. {name!r} "
                     f"holds integers and {what}. Name the coordinates with on=[...]; "
                     "then there is no warning."
                 )
@@ -468,9 +468,7 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
     """
     if spec.defaults is None or not isinstance(frame, pd.DataFrame):
         return ()
-    gates = spec.coordinates.gates
-    conditions = *spec.coordinates.by, *gates.within, *gates.different
-    used = {*spec.on, spec.id, *conditions, *spec.keep}
+    used = {*spec.on, spec.id, *spec.conditions, *spec.keep}
     others = [
         name
         for name in frame.columns
@@ -510,7 +508,7 @@ def _left_out_warning(spec: JoinSpec, name: Hashable, dtype: str) -> DataWarning
     return DataWarning(
         ColumnsWarning(
             "Without on= the coordinates are all numeric columns, "
-            f"{listed(spec.on)}. {name!r} is of dtype {dtype} and is left out. To use "
+            f"{listed(spec.named)}. {name!r} is of dtype {dtype} and is left out. To use "
             f"it, convert it {convert}; to end this warning, use on=[...]."
         )
     )

@@ -121,8 +121,8 @@ class Sampled(NamedTuple):
     # (pairs,): the positions of each pair's points in `first` and `second`
     left: np.ndarray
     right: np.ndarray
-    # (pairs,) float64: 0.5 if only one of both points may be on the left, because each
-    # has its own threshold, or because of a one-sided range; else 1.0
+    # (pairs,) float64: 0.5 if only one of both points may be on the left; else 1.0. The
+    # reason is that points have their own thresholds, or that a range is one-sided
     share: np.ndarray | float
 
     @property

@@ -192,7 +192,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     dtype = id_dtype(meta, request.id, getattr(request, "other", None) is not None)
     by, grouped = groups_of(getattr(request, "by", None))
     gates: Gates = getattr(request, "within", None) or NO_GATES
-    besides = (*by, *grouped, *gates.within, *gates.different, *gates.columns)
+    besides = (*by, *grouped, *gates.conditions, *gates.columns)
     suggested = (
         meta[[name for name in meta.columns if name not in besides]]
         if besides
@@ -209,9 +209,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
     added = (*grouped, *gates.columns)
-    dims = None if columns is None else metric.dims(columns) + len(added)
     box = box_of(getattr(request, "box", None), metric, on, lists is not None)
-    dims = None if dims is None else dims + sum(map(bool, box)) + 2 * len(box)
     spec = JoinSpec(
         Limit(far, request.bound, text, radius),
         (*on, *added),
@@ -219,7 +217,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         dtype,
         metric=MetricOptions(request.metric, p),
         coordinates=Coordinates(
-            dims, lists is not None, by, dropna, gates=gates, box=box
+            None, lists is not None, by, dropna, gates=gates, box=box
         ),
         result=result,
         search=SearchOptions(getattr(request, "method", "auto")),
@@ -227,6 +225,8 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         settings=settings,
         library=name,
     )
+    if columns is not None:
+        spec = spec.with_dims(spec.measure.dims(columns + len(added)))
     if request.on is None:
         integers = integers_among(kinds_of(meta, on))
         others = left_out(suggested, _used(spec))
@@ -254,9 +254,7 @@ def _used(spec: JoinSpec) -> tuple[Hashable | None, ...]:
     """Return the columns that a join uses, and those that never are coordinates by
     default.
     """
-    gates = spec.coordinates.gates
-    conditions = (*spec.coordinates.by, *gates.within, *gates.different)
-    return (*spec.on, spec.id, spec.radius, *conditions, *spec.keep, ROW_ID)
+    return (*spec.on, spec.id, spec.radius, *spec.conditions, *spec.keep, ROW_ID)
 
 
 def losing(
@@ -387,7 +385,7 @@ def resolve_two(
     radius = own_radius(left, eps) if request.radii else None
     by, added = groups_of(getattr(request, "by", None))
     gates: Gates = getattr(request, "within", None) or NO_GATES
-    besides = (*by, *added, *gates.within, *gates.different, *gates.columns)
+    besides = (*by, *added, *gates.conditions, *gates.columns)
     columns = _coordinates(request, left, right, [*ids, radius], besides)
     sides = zip(
         (left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True

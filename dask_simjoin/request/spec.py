@@ -300,6 +300,11 @@ class JoinSpec(RowSpec):
         return self.coordinates.gates.words + 2 * len(self.coordinates.box)
 
     @property
+    def conditions(self) -> tuple[Hashable, ...]:
+        """The columns of ``by=``, ``within=`` and ``different=``."""
+        return (*self.coordinates.by, *self.coordinates.gates.conditions)
+
+    @property
     def directed(self) -> bool:
         """Whether two rows of a table may be a pair in only one direction."""
         one_sided = self.other is None and self.coordinates.gates.one_sided

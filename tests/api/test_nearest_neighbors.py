@@ -98,7 +98,7 @@ def test_neighbours_that_are_refused():
     with pytest.raises(UnsupportedFrameError, match=r"use frame\.simjoin\.knn_join"):
         NearestNeighbors().fit(da.from_array(X))
     # the estimator has no dropna
-    remedy = r"finite .* row 0\)\. Put an imputer for NaN in front of .*, or leave out such rows first"
+    remedy = r"finite .* label 0\)\. Put an imputer for NaN in front of .*, or leave out such rows first"
     with pytest.raises(CoordinateError, match=remedy):
         NearestNeighbors().fit(np.array([[np.nan], [1.0]]))
     for search in (made.kneighbors, made.radius_neighbors):

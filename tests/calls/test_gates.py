@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from dask_simjoin.errors import (
     ColumnError,
+    ColumnsWarning,
     CoordinateError,
     OptionError,
     OptionTypeError,
+    UnitsWarning,
 )
 from tests.support.oracle import as_set, totals
 from tests.support.profiles import examples, in_turns
@@ -370,3 +372,18 @@ def test_a_percentage_that_is_rounded_to_all():
         table(5).simjoin.count_pairs(
             1, within={"price": "99.99999999999999999 %"}, **ON
         )
+
+
+def test_warnings_name_no_added_columns():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"lat": rng.uniform(40, 50, 600), "lon": rng.uniform(0, 9, 600), "t": 0.0}
+    )
+    how = {"on": ["lat", "lon"]}
+    for within in ({}, {"within": {"t": 30}}, {"by": "t"}):
+        with pytest.warns(UnitsWarning, match="look like degrees"):
+            frame.simjoin.count_pairs(0.1, **how, **within)
+    frame = frame.assign(code=rng.integers(0, 10**6, 600))
+    with pytest.warns(ColumnsWarning) as caught:
+        frame.simjoin.count_pairs(0.1, within={"t": 30})
+    assert "columns, 'lat', 'lon', 'code'. 'code' holds" in str(caught[0].message)

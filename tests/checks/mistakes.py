@@ -599,7 +599,7 @@ JOBS = {
         ),
         (
             "column 1 has 1 missing value",
-            "row 4",
+            "label 4",
             "make_pipeline(SimpleImputer(), RadiusNeighborsTransformer(...))",
             "X[np.isfinite(X).all(axis=1)]",
         ),
