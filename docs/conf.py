@@ -8,10 +8,10 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 os.environ["MPLBACKEND"] = "Agg"
 
-from gallery import gallery_conf
 from inventories import inventories
 
 import dask_simjoin
+from gallery import gallery_conf
 
 project = "dask-simjoin"
 author = "the authors of dask-simjoin"
@@ -83,6 +83,7 @@ copybutton_prompt_is_regexp = True
 html_theme = "pydata_sphinx_theme"
 html_context = {"default_mode": "auto"}
 html_title = "dask-simjoin"
+html_search_scorer = str(HERE / "_ext" / "search_scorer.js")
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]

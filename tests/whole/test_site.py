@@ -1,7 +1,9 @@
-"""The site is built without a warning, as one of links would be; its programs do not
-run here.
+"""The site is built without a warning, as one of links would be, and its search finds
+the pages that users need. Its programs do not run here.
 """
 
+import json
+import shutil
 import subprocess
 import sys
 
@@ -9,11 +11,17 @@ import pytest
 
 from tests.support.paths import ROOT
 
+QUESTIONS = json.loads((ROOT / "tests/whole/search_questions.json").read_text())
+"""Questions of users: the words that they type, and pages of which one answers."""
 
-@pytest.mark.slow
-@pytest.mark.processes
-def test_it_is_built_without_a_warning(tmp_path):
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the built site."""
     pytest.importorskip("sphinx_gallery")
+    folder = tmp_path_factory.mktemp("built")
     options = [
         "-W",
         "--keep-going",
@@ -23,7 +31,7 @@ def test_it_is_built_without_a_warning(tmp_path):
         "-D",
         "plot_gallery=0",
         "-d",
-        tmp_path / "trees",
+        folder / "trees",
     ]
     command = [
         sys.executable,
@@ -31,10 +39,40 @@ def test_it_is_built_without_a_warning(tmp_path):
         "sphinx",
         *options,
         ROOT / "docs",
-        tmp_path / "site",
+        folder / "site",
     ]
     built = subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False
     )
     assert built.returncode == 0, built.stderr
-    assert (tmp_path / "site" / "index.html").exists()
+    return folder / "site"
+
+
+def test_it_is_built_without_a_warning(site):
+    assert (site / "index.html").exists()
+
+
+def test_its_search_finds_the_pages_that_answer_questions(site):
+    """One of the pages is among the first three that Sphinx's own search shows."""
+    if shutil.which("node") is None:
+        pytest.skip("node runs the search")
+    searched = subprocess.run(
+        ["node", ROOT / "tests/support/site_search.js", site],
+        input=json.dumps([one["typed"] for one in QUESTIONS]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = dict(
+        zip(
+            (one["typed"] for one in QUESTIONS),
+            json.loads(searched.stdout),
+            strict=True,
+        )
+    )
+    missed = {
+        one["typed"]: found[one["typed"]][:5]
+        for one in QUESTIONS
+        if not set(one["pages"]) & set(found[one["typed"]][:3])
+    }
+    assert len(QUESTIONS) == 30 and missed == {}
