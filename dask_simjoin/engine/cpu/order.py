@@ -68,11 +68,12 @@ def kd_order(
         level += 1
 
     def cut_blocks(start: int, stop: int) -> None:
-        own = np.empty((len(dims), BATCH), np.uint32)
+        # no larger than needed, because the allocator keeps it for each thread
+        run = min(BATCH, stop - start)
         scratch = (
-            own,
-            np.empty(BATCH, np.int64),
-            np.empty(BATCH, np.uint64),
+            np.empty((len(dims), run), np.uint32),
+            np.empty(run, np.int64),
+            np.empty(run, np.uint64),
             np.empty(kernels.PIVOTS, np.uint64),
         )
         _cut_runs(numbers, order[start:stop], sizes[level:], scratch)
