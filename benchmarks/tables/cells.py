@@ -42,17 +42,6 @@ def seconds(value: float | None) -> str:
     return text if "e" not in text and not text.endswith(".") else f"{value:.0f}"
 
 
-def milliseconds(*values: float | None) -> str:
-    """Format sums of seconds: 3.36 + 2.60 ms."""
-    found = [1000 * value for value in values if value is not None]
-    return (
-        f"{' + '.join(seconds(one) if one < 1000 else f'{one:,.0f}' for one in found)} "
-        "ms"
-        if found
-        else ""
-    )
-
-
 def times(value: float | None) -> str:
     """Format a ratio: 3.4x, 16x, 1,022x."""
     if value is None:

@@ -11,17 +11,6 @@ from benchmarks.tables.cells import rows, seconds, times
 Found = dict[str, Any]
 Rows = list[list[str]]
 
-GPU_JOBS = {
-    "count 16-D": "`count_pairs`, exponential 16-D",
-    "count 2-D": "`count_pairs`, uniform 2-D",
-    "dbscan 2-D": "`dbscan`, uniform 2-D",
-    "pairs 16-D": "`self_join`, exponential 16-D",
-    "count 256-D": "`count_pairs`, clusters 256-D",
-    "pairs 256-D": "`self_join`, clusters 256-D",
-    "pairs 2-D": "`self_join`, uniform 2-D",
-    "pairs 3-D": "`self_join`, uniform 3-D",
-}
-
 
 def road(run: Found) -> Rows:
     """Tabulate a plain frame on one core, threads and processes: medians, and the
@@ -155,33 +144,10 @@ def hdbscan_workers(*runs: Found) -> Rows:
     return table
 
 
-def gpus(run: Found, before: Found) -> Rows:
-    """Tabulate jobs on clusters of one GPU and of two, and a run of an earlier version."""
-    table = [
-        [
-            "job",
-            "rows",
-            "one GPU, s (before)",
-            "two GPUs, s (before)",
-            "ratio, two GPUs",
-        ]
-    ]
-    for name, job in run["jobs"].items():
-        cells = [
-            f"{seconds(job[n]['median'])} "
-            f"({seconds(before['jobs'][name][n]['median'])})"
-            for n in ("1", "2")
-        ]
-        ratio = times(job["1"]["median"] / job["2"]["median"])
-        table.append([GPU_JOBS[name], rows(job["1"]["rows"]), *cells, ratio])
-    return table
-
-
 TABLES = {
     "road": road,
     "road-threads": threads,
     "files": files,
     "small": small,
-    "gpus": gpus,
     "hdbscan-workers": hdbscan_workers,
 }
