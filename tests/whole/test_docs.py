@@ -157,6 +157,14 @@ def test_every_page_is_in_a_table_of_contents():
     assert [str(page) for page in PAGES[1:] if str(page) not in seen] == []
 
 
+def test_readme_and_the_first_page_have_the_same_first_command():
+    pages = (ROOT / "README.md", ROOT / "docs" / "index.md")
+    commands = [
+        re.search(r"```sh\n(.*?)```", page.read_text(), re.S)[1] for page in pages
+    ]
+    assert commands[0] == commands[1]
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 140
 
