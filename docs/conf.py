@@ -8,10 +8,10 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 os.environ["MPLBACKEND"] = "Agg"
 
+from gallery import gallery_conf
 from inventories import inventories
 
 import dask_simjoin
-from gallery import gallery_conf
 
 project = "dask-simjoin"
 author = "the authors of dask-simjoin"

@@ -164,11 +164,12 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         from -180 to 180, or from 0 to 360. :doc:`/reference/metrics` has all formulas.
     p : int or float, default 2
         The power for "minkowski": 1, 2, 3, ... or ``float("inf")``.
-    box : float or list, optional
-        Length of a periodic box, or a list with a length for each column of `on`; None
-        is for a column that is open. Coordinates are from 0 to the length. Distances
-        are to the nearest image: the difference in a column is ``min(t, length - t)``,
-        where t is the absolute difference.
+    box : float, list or dict, optional
+        Length of a periodic box, a list with a length for each column of `on`, or a dict
+        such as ``{"x": 1.0}``; None is for a column that is open, and a dict leaves out
+        such columns. Coordinates are from 0 to the length. Distances are to the nearest
+        image: the difference in a column is ``min(t, length - t)``, where t is the
+        absolute difference.
     pairs : {"unique", "both"}, default "unique"
         "unique" returns each pair once; `left` is the row that comes first in the
         frame. "both" returns each pair in both directions.

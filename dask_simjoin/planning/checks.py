@@ -553,6 +553,12 @@ def _unlike(name: Hashable, what: str, where: str) -> CoordinateError:
             f"centroids: {column} = {column}.map(lambda shape: [shape.centroid.x, "
             "shape.centroid.y])."
         )
+    if kind in ("a date", "a datetime"):
+        return CoordinateError(
+            f"{problem} For rows that are near in time as well, use on= with the other "
+            f"columns and within={{{name!r}: '1 d'}}. To use the times in seconds: "
+            f"{column} = pd.to_datetime({column}).map(pd.Timestamp.timestamp)."
+        )
     return CoordinateError(
         f"{problem} If other rows hold lists, leave such rows out first. Otherwise "
         "name columns of numbers with on=."

@@ -36,6 +36,7 @@ from dask_simjoin.request.messages import (
     shown,
 )
 from dask_simjoin.request.units import parsed
+from dask_simjoin.sizes import FEW
 
 T = TypeVar("T")
 
@@ -209,13 +210,13 @@ def check_on(
     if on is None:
         found = numeric_columns(meta, (id, radius, ROW_ID))
         if not found:
+            kinds = [f"{name!r} of dtype {dtype}" for name, dtype in dtypes.items()]
+            more = f" and {len(kinds) - FEW:,} more" if len(kinds) > FEW else ""
             raise ColumnError(
                 "The frame has no numeric column to join on besides ids and booleans "
-                "(columns: "
-                f"{listed(meta.columns)}); name the coordinates with on=[...]. If "
-                "numbers are stored as "
-                "texts, decimals or objects, such as Decimal, convert these columns: "
-                "df.astype({...: 'float64'})."
+                f"(columns: {', '.join(kinds[:FEW])}{more}); name the coordinates with "
+                "on=[...]. If numbers are stored as texts, decimals or objects, such as "
+                "Decimal, convert these columns: df.astype({...: 'float64'})."
             )
         for name in found:
             check_label("on", name, meta.columns)

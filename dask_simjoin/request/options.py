@@ -272,9 +272,11 @@ class Conditions(Within):
     different: Columns = field(
         default=None, metadata=about("columns that must differ in both rows")
     )
-    box: float | Sequence[float | None] | None = field(
+    box: float | Sequence[float | None] | Mapping[Hashable, float] | None = field(
         default=None,
-        metadata=about("lengths of a periodic box: one, or one for each column"),
+        metadata=about(
+            "lengths of a periodic box: one, one for each column, or a dict"
+        ),
     )
 
 

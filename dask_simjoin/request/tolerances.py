@@ -15,7 +15,7 @@ import pandas as pd
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.gates import NUMBERS, RELATIVE, TIMES, Gate
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.units import is_number
+from dask_simjoin.request.units import duration, is_number
 
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """Unit of times -> its size in nanoseconds; the coarsest unit first."""
@@ -117,7 +117,7 @@ def _nanoseconds(name: Hashable, value: Tolerance, one: Any) -> int:
     has_unit = isinstance(one, str) and re.search("[a-zA-Z:]", one) is not None
     if is_duration or has_unit:
         try:
-            found = pd.Timedelta(one).as_unit("ns")
+            found = duration(one).as_unit("ns")
         except (ValueError, OverflowError, TypeError):
             found = pd.NaT
         if found is not pd.NaT:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 
-from dask_simjoin.errors import OptionError, OptionTypeError
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.distances import METRICS, Cosine, Metric, make_metric
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.sphere import RADIUS
@@ -23,6 +24,7 @@ from dask_simjoin.request.messages import (
     did_you_mean,
     elsewhere,
     instead_of_distance,
+    listed,
     shown,
 )
 from dask_simjoin.request.messages import METRICS as SYNONYMS
@@ -135,21 +137,40 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
     units = units_of(metric)
     if not units:
         written = cast(re.Match[str], WITH_UNIT.fullmatch(str(eps)))[2]
-        degrees = (
+        advice = (
             " For latitudes and longitudes in degrees, use metric='haversine'."
             if unit in LENGTHS or unit in ANGLES
+            else " For a tolerance in time, use within= with the column of times."
+            if _is_duration(str(eps))
             else ""
         )
         raise OptionError(
             f"{name}={shown(eps)} has a unit, but with metric={metric.name!r} "
             "distances are in the unit of the columns. Use a plain number, such as "
-            f"{name}={number:g} if the columns are in {written}.{degrees}"
+            f"{name}={number:g} if the columns are in {written}.{advice}"
         )
     if unit not in units:
         raise _unknown(eps, unit, name, units)
     if number < 0:
         raise OptionError(f"{name}={shown(eps)} is not allowed; use a distance >= 0.")
     return metric.from_unit(number, _distance_unit(unit, metric).size)
+
+
+def duration(value: Any) -> pd.Timedelta:
+    """Convert a duration, such as "10 min" or "1 d"; raise `ValueError`,
+    `OverflowError` or `TypeError` if it is none.
+    """
+    if isinstance(value, str):
+        # pandas deprecates the small letter
+        value = re.sub(r"(?<![a-zA-Z])d(?![a-zA-Z])", "D", value)
+    return pd.Timedelta(value)
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        return not pd.isna(duration(text))
+    except (ValueError, OverflowError):
+        return False
 
 
 def units_of(metric: Metric) -> list[str]:
@@ -384,12 +405,21 @@ def box_of(
             "columns of their own, and name these with on=[...]."
         )
     lengths = box.tolist() if isinstance(box, np.ndarray) else box
+    if isinstance(lengths, dict):
+        for name in lengths:
+            if name not in on:
+                raise ColumnError(
+                    f"box= names {name!r}, which is not one of the coordinates "
+                    f"{listed(on)}."
+                )
+        lengths = [lengths.get(name) for name in on]
     if is_number(lengths):
         lengths = [lengths] * len(on)
     if not isinstance(lengths, (list, tuple)) or len(lengths) != len(on):
         raise OptionError(
-            f"{given} is not allowed; use a length, or a list with a length for each of "
-            f"the {len(on)} columns {list(on)!r}. None is for a column that is open."
+            f"{given} is not allowed; use a length, a list with a length for each of "
+            f"the {len(on)} columns {list(on)!r}, or lengths by column, such as "
+            f"{{{on[0]!r}: 1.0}}. In lists, None is for a column that is open."
         )
     for length in lengths:
         if length is not None and not 0 < as_number(length) < math.inf:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 import dask_simjoin
-from dask_simjoin.errors import CoordinateError, OptionError
+from dask_simjoin.errors import ColumnError, CoordinateError, OptionError
 from dask_simjoin.metrics.distances import Euclidean, Manhattan, Minkowski, Periodic
 from dask_simjoin.metrics.norms import add
 from tests.support.density import labels_of_neighbours
@@ -139,7 +139,7 @@ def test_pairs_are_candidates_on_the_circle(a, b, length, kind):
     ("options", "text"),
     [
         ({"box": [1.0]}, "a list with a length for each of the 2 columns ['x', 'y']"),
-        ({"box": "1"}, "use a length, or a list"),
+        ({"box": "1"}, "use a length, a list"),
         ({"box": [1.0, -2]}, "has -2; use finite lengths above 0"),
         ({"box": 1.0, "metric": "haversine"}, "use a metric of differences"),
         ({"box": 1.0, "approximate": True}, "not allowed with approximate=True"),
@@ -166,6 +166,12 @@ def test_coordinates_outside_the_box():
     # an open box is no box
     pairs = frame.simjoin.self_join(0.5, on=["x", "y"], box=[None, None])
     assert as_set(pairs) == as_set(frame.simjoin.self_join(0.5, on=["x", "y"]))
+    # columns that a dict leaves out are open
+    some = points(30, (1, 1)).simjoin.self_join(0.2, on=["x", "y"], box={"y": 1})
+    lengths = points(30, (1, 1)).simjoin.self_join(0.2, on=["x", "y"], box=[None, 1])
+    assert as_set(some) == as_set(lengths)
+    with pytest.raises(ColumnError, match="box= names 'z', which is not one of"):
+        frame.simjoin.self_join(0.5, on=["x", "y"], box={"z": 1})
     plan = frame.assign(x=0.5).simjoin.plan(0.1, on=["x", "y"], box=1)
     assert "as points 'cos x', 'sin x', 'cos y', 'sin y' in a periodic box" in repr(
         plan

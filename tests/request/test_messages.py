@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import dask
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pytest
 from dask.utils import parse_bytes
@@ -379,6 +380,30 @@ def test_shapes_are_replaced_by_their_centroids_as_told():
     text = told(CoordinateError, df.simjoin.self_join, 1.0, on="o")
     assert "holds a Polygon in row 0 (label 0)" in text and "Shapes cannot be" in text
     assert repaired(text, df).simjoin.count_pairs(1.0, on="o") == 1
+
+
+def test_dates_are_converted_to_seconds_as_told():
+    days = [datetime.date(2020, 1, day) for day in (1, 2, 4)]
+    df = pd.DataFrame({"o": pd.Series(days, dtype=object)})
+    text = told(CoordinateError, df.simjoin.count_pairs, 86_400, on="o")
+    assert "use on= with the other columns and within={'o': '1 d'}" in text
+    assert repaired(text, df).simjoin.count_pairs(86_400, on="o") == 1
+
+
+def test_a_tolerance_in_time_is_no_distance():
+    df = pd.DataFrame({"t": pd.date_range("2020", periods=3)})
+    text = told(OptionError, df.simjoin.count_pairs, "1 d", on="t")
+    assert text.endswith(
+        "For a tolerance in time, use within= with the column of times."
+    )
+    text = told(OptionError, df.simjoin.count_pairs, "1 km", on="t")
+    assert "in time" not in text
+
+
+def test_columns_of_other_dtypes_are_named():
+    df = pd.DataFrame({"a": np.array([1.0], np.longdouble), "b": ["1"]})
+    text = told(ColumnError, df.simjoin.count_pairs, 1.0)
+    assert f"(columns: 'a' of dtype {df['a'].dtype}, 'b' of dtype" in text
 
 
 def test_a_number_as_an_object_is_no_list():

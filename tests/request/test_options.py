@@ -350,7 +350,8 @@ def test_columns_that_hold_no_real_numbers_are_left_out_by_default(kind):
 def test_there_is_no_numeric_column(how, verb):
     frame = pd.DataFrame({"name": list("ab"), "seen": [True, False], "row_id": [0, 1]})
     text = (
-        r"no numeric column to join on besides ids and booleans \(columns: 'name', 'seen', 'row_id'\); "
+        r"no numeric column to join on besides ids and booleans \(columns: 'name' of dtype .*, "
+        r"'seen' of dtype bool, 'row_id' of dtype int64\); "
         r"name the coordinates with on=\[\.\.\.\]"
     )
     with pytest.raises(ColumnError, match=text):

@@ -43,6 +43,7 @@ def test_numbers(value, rule):
         (datetime.timedelta(days=1), "ms", (-86_400_000, 86_400_000)),
         (np.timedelta64(3, "ns"), "ns", (-3, 3)),
         ("00:00:02", "ms", (-2000, 2000)),
+        (("-1 d", "1d 2 h"), "s", (-86_400, 93_600)),
     ],
 )
 def test_durations(value, unit, bounds):
