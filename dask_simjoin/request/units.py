@@ -418,8 +418,8 @@ def box_of(
     if not isinstance(lengths, (list, tuple)) or len(lengths) != len(on):
         raise OptionError(
             f"{given} is not allowed; use a length, a list with a length for each of "
-            f"the {len(on)} columns {list(on)!r}, or lengths by column, such as "
-            f"{{{on[0]!r}: 1.0}}. In lists, None is for a column that is open."
+            f"the {len(on)} columns {list(on)!r}, or a dict. Lengths of open columns "
+            f"are None in a list, and left out in a dict, such as {{{on[0]!r}: 1.0}}."
         )
     for length in lengths:
         if length is not None and not 0 < as_number(length) < math.inf:
