@@ -241,9 +241,11 @@ def _first_text(text: str, files: Sequence[Frame]) -> str:
                 for one in values.dropna()
                 if isinstance(one, str) and not NUMBER.fullmatch(one)
             ]
-            return (
-                f" Its first value that is not a number is {bad[0]!r}." if bad else ""
-            )
+            if not bad:
+                return ""
+            comma = NUMBER.fullmatch(bad[0].replace(",", "."))
+            advice = " Write decimal points instead of commas." if comma else ""
+            return f" Its first value that is not a number is {bad[0]!r}.{advice}"
     return ""
 
 

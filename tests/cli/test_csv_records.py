@@ -67,6 +67,12 @@ def test_separators(given, used):
         assert "is not a separator" in run(*words, "--separator", wrong, code=2).stderr
 
 
+def test_decimal_commas_are_told():
+    write("a.csv", "id;x\n1;0,5\n2;0\n")
+    said = run("count-pairs", "a.csv", *NEAR, "--separator", ";", code=2).stderr
+    assert "not a number is '0,5'. Write decimal points instead of commas." in said
+
+
 def test_names_end_in_any_case():
     write("POINTS.CSV", GOOD)
     for name in ("pairs.CSV", "Pairs.Parquet", "pairs.TSV"):
