@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -175,7 +176,13 @@ def said(value: str, kind: str, known: bool) -> str:
         if is_whole
         else "a number"
     )
-    return f"{value!r}, which is not {what}"
+    return f"{value!r}, which is not {what}{decimal_comma(value)}"
+
+
+def decimal_comma(value: str) -> str:
+    """Return what to do with a number that has a decimal comma; "" for other texts."""
+    is_number = "," in value and re.fullmatch(NUMBER, value.replace(",", "."))
+    return " (write a point instead of the comma)" if is_number else ""
 
 
 def _matches(texts: Any, pattern: str) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from dask_simjoin.cli.csv_files import HEAD_ROWS
+from dask_simjoin.cli.csv_types import decimal_comma
 from dask_simjoin.cli.sources import TableReader
 from dask_simjoin.errors import (
     ColumnError,
@@ -243,9 +244,8 @@ def _first_text(text: str, files: Sequence[Frame]) -> str:
             ]
             if not bad:
                 return ""
-            comma = NUMBER.fullmatch(bad[0].replace(",", "."))
-            advice = " Write decimal points instead of commas." if comma else ""
-            return f" Its first value that is not a number is {bad[0]!r}.{advice}"
+            shown = f"{bad[0]!r}{decimal_comma(bad[0])}"
+            return f" Its first value that is not a number is {shown}."
     return ""
 
 

@@ -68,9 +68,12 @@ def test_separators(given, used):
 
 
 def test_decimal_commas_are_told():
-    write("a.csv", "id;x\n1;0,5\n2;0\n")
-    said = run("count-pairs", "a.csv", *NEAR, "--separator", ";", code=2).stderr
-    assert "not a number is '0,5'. Write decimal points instead of commas." in said
+    words = "count-pairs", "a.csv", *NEAR, "--separator", ";"
+    advice = "'0,5'{} (write a point instead of the comma)."
+    for others, code in (("1,5", 2), ("0", 3)):
+        write("a.csv", f"id;x\n1;0,5\n2;{others}\n")
+        reason = ", which is not a number" if code == 3 else ""
+        assert advice.format(reason) in run(*words, code=code).stderr
 
 
 def test_names_end_in_any_case():

@@ -68,7 +68,7 @@ def test_cells_that_are_not_numbers_are_refused(rows, cell):
     lines = [f"{n},{n}" for n in range(rows)]
     write("a.csv", "\n".join(["id,x", *lines, f'7,"{cell}"']))
     ran = run("self-join", "a.csv", *NEAR, "-o", "o.csv", code=3)
-    line = f"a.csv, line {rows + 2}: column 'x' has {cell!r}, which is not a number."
+    line = f"a.csv, line {rows + 2}: column 'x' has {cell!r}, which is not a number"
     assert line in ran.stderr
 
 
